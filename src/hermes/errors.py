@@ -1,0 +1,91 @@
+"""Every error the runtime raises on purpose. Messages are written for the person who must act on them."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+
+class HermesError(Exception):
+    """Base of all expected failures; the command line prints it as one line and exits 1."""
+
+
+class Interrupted(BaseException):
+    """The work in hand was cancelled.
+
+    A ``BaseException``, so that ``except Exception`` in a plugin or a tool cannot swallow it.
+    """
+
+    def __init__(self, reason: str = "interrupted") -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class ConfigError(HermesError):
+    """The configuration cannot be used as written."""
+
+
+class PluginError(HermesError):
+    """A plugin cannot be found, loaded or registered."""
+
+
+class JournalError(HermesError):
+    """The journal cannot be read or written."""
+
+
+class JournalCorrupt(JournalError):
+    """The database file is damaged. It is left untouched."""
+
+
+class JournalTooNew(JournalError):
+    """The database was written by a newer program."""
+
+
+class SessionNotFound(JournalError):
+    """No session has that id."""
+
+
+class SessionBusy(JournalError):
+    """Another live runner holds the session."""
+
+
+class LeaseLost(JournalError):
+    """This runner's epoch is over: another one has taken the session. Nothing more may be written."""
+
+
+FailureReason = Literal[
+    "rate_limit",
+    "overloaded",
+    "server_error",
+    "timeout",
+    "connection",
+    "context_too_long",
+    "content_policy",
+    "auth",
+    "billing",
+    "bad_request",
+    "model_missing",
+    "malformed",
+    "truncated",
+]
+
+RETRYABLE: frozenset[FailureReason] = frozenset(
+    {"rate_limit", "overloaded", "server_error", "timeout", "connection", "malformed", "truncated"}
+)
+
+
+class ProviderError(HermesError):
+    """A request to a model failed. ``reason`` is the class of failure, decided from status and structure."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: FailureReason,
+        status_code: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.reason: FailureReason = reason
+        self.status_code = status_code
+        self.retry_after = retry_after
+        self.retryable = reason in RETRYABLE

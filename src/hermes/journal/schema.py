@@ -1,0 +1,103 @@
+"""The tables of ``state.db``, as numbered forward migrations."""
+
+from __future__ import annotations
+
+#: Migration n brings ``user_version`` from n to n + 1. Released entries are never edited, only followed by new ones.
+MIGRATIONS: tuple[str, ...] = (
+    """
+    CREATE TABLE sessions (
+        id          TEXT PRIMARY KEY,
+        parent_id   TEXT,               -- the session that delegated to this one
+        parent_call TEXT,               -- the tool call of the parent that did so
+        platform    TEXT NOT NULL,
+        title       TEXT NOT NULL DEFAULT '',
+        cwd         TEXT NOT NULL,
+        provider    TEXT NOT NULL DEFAULT '',
+        model       TEXT NOT NULL DEFAULT '',
+        head_seq    INTEGER NOT NULL DEFAULT 0,
+        runner      TEXT,               -- who runs it; alive while it holds the lock on its runner file
+        epoch       INTEGER NOT NULL DEFAULT 0,
+        created_at  REAL NOT NULL,
+        updated_at  REAL NOT NULL
+    ) STRICT;
+    CREATE INDEX sessions_recent ON sessions (updated_at);
+
+    CREATE TABLE turns (
+        id           TEXT PRIMARY KEY,
+        session_id   TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        ordinal      INTEGER NOT NULL,
+        task_id      TEXT NOT NULL,
+        request_key  TEXT NOT NULL,     -- the same delivery twice is the same turn
+        state        TEXT NOT NULL CHECK (state IN ('running', 'completed', 'failed', 'interrupted')),
+        attempts     INTEGER NOT NULL DEFAULT 1,
+        loop_version INTEGER NOT NULL,
+        started_at   REAL NOT NULL,
+        ended_at     REAL,
+        answer       TEXT,
+        error        TEXT,
+        UNIQUE (session_id, ordinal),
+        UNIQUE (session_id, request_key)
+    ) STRICT;
+
+    CREATE TABLE steps (
+        turn_id    TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
+        key        TEXT NOT NULL,       -- setup, model:n, tool:n.i, final; positional, never the provider's id
+        effect     TEXT NOT NULL,
+        state      TEXT NOT NULL CHECK (state IN ('claimed', 'ran', 'done')),
+        epoch      INTEGER NOT NULL,
+        result_seq INTEGER,             -- the event that holds the result
+        PRIMARY KEY (turn_id, key)
+    ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE events (
+        session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        seq        INTEGER NOT NULL,    -- gapless within a session
+        turn_id    TEXT NOT NULL,
+        kind       TEXT NOT NULL,
+        key        TEXT NOT NULL,
+        body       TEXT NOT NULL,
+        at         REAL NOT NULL,
+        PRIMARY KEY (session_id, seq)
+    ) STRICT;
+
+    CREATE TABLE messages (
+        id         INTEGER PRIMARY KEY AUTOINCREMENT,   -- never reused, so the search index can follow it
+        session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        turn       INTEGER NOT NULL,
+        step       INTEGER NOT NULL,    -- 0 is the user's message, n the n-th model step with its tool results
+        position   INTEGER NOT NULL,
+        role       TEXT NOT NULL,
+        body       TEXT NOT NULL,
+        UNIQUE (session_id, turn, step, position)
+    ) STRICT;
+
+    CREATE TABLE blobs (
+        sha256 TEXT PRIMARY KEY,        -- large bodies, stored once
+        data   TEXT NOT NULL
+    ) STRICT;
+
+    CREATE TABLE model_calls (
+        api_request_id     TEXT PRIMARY KEY,
+        session_id         TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        turn_id            TEXT NOT NULL,
+        key                TEXT NOT NULL,
+        provider           TEXT NOT NULL,
+        model              TEXT NOT NULL,
+        status             TEXT NOT NULL,   -- ok, error, interrupted, crashed
+        error              TEXT,
+        finish_reason      TEXT,
+        started_at         REAL NOT NULL,
+        duration           REAL NOT NULL,
+        first_token        REAL,            -- seconds from the start to the first piece of the answer
+        input_tokens       INTEGER,
+        output_tokens      INTEGER,
+        cache_read_tokens  INTEGER,
+        cache_write_tokens INTEGER,
+        reasoning_tokens   INTEGER,
+        cost_usd           REAL
+    ) STRICT;
+    CREATE INDEX model_calls_session ON model_calls (session_id, started_at);
+    """,
+)
+
+SCHEMA_VERSION = len(MIGRATIONS)

@@ -1,0 +1,105 @@
+"""The ids of the work in hand and the interrupt that can end it."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import secrets
+import threading
+import time
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+
+from hermes.errors import Interrupted
+
+
+class Interrupt:
+    """A one-way switch shared by everything that works on one turn.
+
+    ``cancel`` takes no lock that other code holds, so a signal handler may call it at any instant.
+    Callbacks may be called twice when registration and cancellation race: they must be idempotent.
+    """
+
+    __slots__ = ("_callbacks", "_gate", "_ids", "cancelled", "reason")
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self.reason = ""
+        self._callbacks: dict[int, Callable[[], None]] = {}
+        self._ids = itertools.count()
+        self._gate = threading.Lock()
+        self._gate.acquire()
+
+    def cancel(self, reason: str = "interrupted") -> None:
+        if self.cancelled:
+            return
+        self.reason = reason
+        self.cancelled = True
+        with contextlib.suppress(RuntimeError):
+            self._gate.release()
+        for callback in list(self._callbacks.values()):
+            _call_quietly(callback)
+
+    def check(self) -> None:
+        """Raise ``Interrupted`` when the work was cancelled."""
+        if self.cancelled:
+            raise Interrupted(self.reason)
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep, but wake at once on cancellation. True when cancelled."""
+        if not self.cancelled and self._gate.acquire(timeout=max(seconds, 0)):
+            self._gate.release()
+        return self.cancelled
+
+    @contextlib.contextmanager
+    def on_cancel(self, callback: Callable[[], None]) -> Generator[None]:
+        """Call ``callback`` when the work is cancelled while the block runs."""
+        remove = self.add_callback(callback)
+        try:
+            yield
+        finally:
+            remove()
+
+    def add_callback(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Like ``on_cancel`` without a block: returns the function that removes the callback again."""
+        key = next(self._ids)
+        self._callbacks[key] = callback
+        if self.cancelled:
+            _call_quietly(callback)
+        return lambda: self._callbacks.pop(key, None) and None
+
+
+def _call_quietly(callback: Callable[[], None]) -> None:
+    # One callback that fails must not keep the others from stopping their work.
+    with contextlib.suppress(Exception):
+        callback()
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """Whose work this is: the correlation ids that every hook, log line and journal row carries."""
+
+    session_id: str = ""
+    task_id: str = ""
+    turn_id: str = ""
+    api_request_id: str = ""
+    tool_call_id: str = ""
+    platform: str = "cli"
+    interrupt: Interrupt = field(default_factory=Interrupt)
+
+    def child(self, **ids: str) -> Scope:
+        """The same scope with some ids filled in."""
+        return replace(self, **ids)
+
+
+#: Carries the scope across the plugin boundary only; inside the core it is always an argument.
+current_scope: ContextVar[Scope | None] = ContextVar("hermes_scope", default=None)
+
+
+def new_session_id() -> str:
+    return f"{time.strftime('%Y%m%d_%H%M%S')}_{secrets.token_hex(3)}"
+
+
+def new_id(prefix: str = "") -> str:
+    return prefix + secrets.token_hex(16)

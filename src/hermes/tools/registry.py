@@ -1,0 +1,101 @@
+"""What a tool is, and the registry that holds those a host has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from hermes.errors import PluginError
+from hermes.scope import Scope
+
+if TYPE_CHECKING:
+    from hermes.tools.guard import FileGuard
+    from hermes.tools.processes import ProcessTable
+
+#: What may happen when a tool that was interrupted runs again. Undeclared means ``unsafe``.
+Effect = Literal["pure", "idempotent", "resumable", "unsafe"]
+
+Args = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolLimits:
+    """How long a command may take and how much of an answer reaches the model."""
+
+    terminal_timeout: int = 180
+    max_foreground_timeout: int = 600
+    max_output_chars: int = 50_000
+    max_line_length: int = 2_000
+    max_read_chars: int = 100_000
+    max_read_lines: int = 2_000
+
+
+@dataclass(slots=True)
+class ToolContext:
+    """What a tool is told about the call it serves."""
+
+    scope: Scope
+    cwd: Path
+    processes: ProcessTable
+    guard: FileGuard
+    limits: ToolLimits = field(default_factory=ToolLimits)
+    #: The ``transform_terminal_output`` hook, when somebody subscribed: (command, output, returncode) -> output.
+    transform_output: Callable[[str, str, int], str] | None = None
+    user_task: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One capability a model can call. ``run`` returns the result as a JSON string."""
+
+    name: str
+    toolset: str
+    description: str
+    parameters: dict[str, Any]
+    run: Callable[[Args, ToolContext], str]
+    effect: Effect = "unsafe"
+    #: Several calls in one message may run at the same time.
+    parallel: bool = False
+    #: Files a call writes; calls with disjoint paths may run at the same time even when ``parallel`` is false.
+    writes: Callable[[Args, ToolContext], Iterable[Path]] | None = None
+    #: Answers within a fraction of a millisecond, so a thread would cost more than it saves.
+    quick: bool = False
+    #: False when the tool cannot work here (a missing binary, say): it is then not offered to the model.
+    available: Callable[[], bool] | None = None
+    emoji: str = ""
+    plugin: str = ""
+
+    def definition(self) -> dict[str, Any]:
+        """The tool as a model is told about it."""
+        function = {"name": self.name, "description": self.description, "parameters": self.parameters}
+        return {"type": "function", "function": function}
+
+
+class ToolRegistry:
+    """The tools of one host by name, and the toolsets that group them."""
+
+    def __init__(self, tools: Iterable[Tool] = ()) -> None:
+        self._tools: dict[str, Tool] = {}
+        for tool in tools:
+            self.add(tool)
+
+    def add(self, tool: Tool, *, override: bool = False) -> None:
+        existing = self._tools.get(tool.name)
+        if existing is not None and not override:
+            owner = f"plugin {existing.plugin!r}" if existing.plugin else "the runtime"
+            raise PluginError(
+                f"tool {tool.name!r} is already registered by {owner}; "
+                f"choose another name or register it with override=True"
+            )
+        self._tools[tool.name] = tool
+
+    def remove(self, name: str) -> None:
+        self._tools.pop(name, None)
+
+    def get(self, name: str) -> Tool | None:
+        return self._tools.get(name)
+
+    def all(self) -> Mapping[str, Tool]:
+        return self._tools
