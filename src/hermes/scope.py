@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import secrets
+import os
 import threading
 import time
 from collections.abc import Callable, Generator
@@ -98,8 +98,8 @@ current_scope: ContextVar[Scope | None] = ContextVar("hermes_scope", default=Non
 
 
 def new_session_id() -> str:
-    return f"{time.strftime('%Y%m%d_%H%M%S')}_{secrets.token_hex(3)}"
+    return f"{time.strftime('%Y%m%d_%H%M%S')}_{os.urandom(3).hex()}"
 
 
 def new_id(prefix: str = "") -> str:
-    return prefix + secrets.token_hex(16)
+    return prefix + os.urandom(16).hex()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import secrets
+import threading
 import time
 from pathlib import Path
 
@@ -19,38 +19,33 @@ class Runner:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.id = secrets.token_hex(8)
+        self.id = os.urandom(8).hex()
         self._file = -1
+        self._starting = threading.Lock()
 
     def start(self) -> None:
         """Make the runner file and lock it, once."""
-        if self._file >= 0:
-            return
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = os.open(self._path(self.id), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._file, fcntl.LOCK_EX)
-            note = {
-                "pid": os.getpid(),
-                "host": os.uname().nodename,
-                "since": time.strftime("%Y-%m-%d %H:%M:%S"),
-            }
-            os.write(self._file, msgspec.json.encode(note))
-        except OSError as error:
-            raise JournalError(
-                f"cannot write {self.folder}: {error.strerror}; check its permissions or set HERMES_HOME"
-            ) from error
+        with self._starting:
+            if self._file < 0:
+                try:
+                    self._file = self._locked_file()
+                except OSError as error:
+                    raise JournalError(
+                        f"cannot write {self.folder}: {error.strerror}; check that folder, "
+                        f"or set HERMES_HOME to another one"
+                    ) from error
 
     def is_alive(self, runner_id: str) -> bool:
         """Whether another process holds that runner's lock. The file of a dead one is swept away."""
         if runner_id == self.id:
             return True
         try:
-            file = os.open(self._path(runner_id), os.O_RDWR | os.O_CLOEXEC)
-        except OSError:
-            return False
+            file = os.open(self._path(runner_id), os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False  # any other error proves nothing, and is the caller's to report
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Shared, so that two who ask at the same time do not take each other for the owner.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
             return True
         else:
@@ -69,12 +64,28 @@ class Runner:
             return "another process"
 
     def close(self) -> None:
-        if self._file < 0:
-            return
-        with contextlib.suppress(OSError):
-            self._path(self.id).unlink()
-        os.close(self._file)
-        self._file = -1
+        """Give up every session this process owned."""
+        with self._starting:
+            if self._file < 0:
+                return
+            with contextlib.suppress(OSError):
+                self._path(self.id).unlink()
+            os.close(self._file)
+            self._file = -1
+
+    def _locked_file(self) -> int:
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        path = self._path(self.id)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        note = {"pid": os.getpid(), "host": os.uname().nodename, "since": time.strftime("%Y-%m-%d %H:%M:%S")}
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            os.write(file, msgspec.json.encode(note))
+        except BaseException:
+            os.close(file)
+            path.unlink(missing_ok=True)
+            raise
+        return file
 
     def _path(self, runner_id: str) -> Path:
         return self.folder / runner_id

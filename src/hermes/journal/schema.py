@@ -14,7 +14,6 @@ MIGRATIONS: tuple[str, ...] = (
         cwd         TEXT NOT NULL,
         provider    TEXT NOT NULL DEFAULT '',
         model       TEXT NOT NULL DEFAULT '',
-        head_seq    INTEGER NOT NULL DEFAULT 0,
         runner      TEXT,               -- who runs it; alive while it holds the lock on its runner file
         epoch       INTEGER NOT NULL DEFAULT 0,
         created_at  REAL NOT NULL,
@@ -31,6 +30,7 @@ MIGRATIONS: tuple[str, ...] = (
         state        TEXT NOT NULL CHECK (state IN ('running', 'completed', 'failed', 'interrupted')),
         attempts     INTEGER NOT NULL DEFAULT 1,
         loop_version INTEGER NOT NULL,
+        first_seq    INTEGER NOT NULL,  -- its events begin here
         started_at   REAL NOT NULL,
         ended_at     REAL,
         answer       TEXT,
@@ -39,26 +39,22 @@ MIGRATIONS: tuple[str, ...] = (
         UNIQUE (session_id, request_key)
     ) STRICT;
 
-    CREATE TABLE steps (
-        turn_id    TEXT NOT NULL REFERENCES turns (id) ON DELETE CASCADE,
-        key        TEXT NOT NULL,       -- setup, model:n, tool:n.i, final; positional, never the provider's id
-        effect     TEXT NOT NULL,
-        state      TEXT NOT NULL CHECK (state IN ('claimed', 'ran', 'done')),
-        epoch      INTEGER NOT NULL,
-        result_seq INTEGER,             -- the event that holds the result
-        PRIMARY KEY (turn_id, key)
-    ) STRICT, WITHOUT ROWID;
-
     CREATE TABLE events (
         session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
         seq        INTEGER NOT NULL,    -- gapless within a session
         turn_id    TEXT NOT NULL,
         kind       TEXT NOT NULL,
-        key        TEXT NOT NULL,
+        key        TEXT NOT NULL,       -- of a step: setup, model:n, tool:n.i, final; never the provider's id
+        effect     TEXT,                -- of a step: what may happen when it runs again
         body       TEXT NOT NULL,
         at         REAL NOT NULL,
         PRIMARY KEY (session_id, seq)
     ) STRICT;
+
+    -- Where each step stands: its last event counts.
+    CREATE VIEW steps AS
+        SELECT session_id, turn_id, key, effect, substr(kind, 6) AS state, max(seq) AS result_seq
+        FROM events WHERE effect IS NOT NULL GROUP BY session_id, turn_id, key;
 
     CREATE TABLE messages (
         id         INTEGER PRIMARY KEY AUTOINCREMENT,   -- never reused, so the search index can follow it
@@ -75,10 +71,15 @@ MIGRATIONS: tuple[str, ...] = (
         sha256 TEXT PRIMARY KEY,        -- large bodies, stored once
         data   TEXT NOT NULL
     ) STRICT;
+    CREATE TABLE blob_uses (
+        session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        sha256     TEXT NOT NULL,
+        PRIMARY KEY (session_id, sha256)
+    ) STRICT, WITHOUT ROWID;
 
     CREATE TABLE model_calls (
-        api_request_id     TEXT PRIMARY KEY,
         session_id         TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        api_request_id     TEXT NOT NULL,
         turn_id            TEXT NOT NULL,
         key                TEXT NOT NULL,
         provider           TEXT NOT NULL,
@@ -94,10 +95,8 @@ MIGRATIONS: tuple[str, ...] = (
         cache_read_tokens  INTEGER,
         cache_write_tokens INTEGER,
         reasoning_tokens   INTEGER,
-        cost_usd           REAL
-    ) STRICT;
-    CREATE INDEX model_calls_session ON model_calls (session_id, started_at);
+        cost_usd           REAL,
+        PRIMARY KEY (session_id, api_request_id)
+    ) STRICT, WITHOUT ROWID;
     """,
 )
-
-SCHEMA_VERSION = len(MIGRATIONS)

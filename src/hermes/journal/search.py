@@ -3,21 +3,44 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import sqlite3
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from hermes.errors import JournalError
-from hermes.journal.bodies import message_text, unpack
-from hermes.journal.store import Store, explain
+from hermes.journal.bodies import clean_text, message_text, unpack
+from hermes.journal.database import companion, explain
+from hermes.journal.store import Store
 
-_SCHEMA = """
-    CREATE TABLE IF NOT EXISTS docs (message_id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, role TEXT NOT NULL,
-                                     text TEXT NOT NULL) STRICT;
+T = TypeVar("T")
+
+#: Raised when the tables change; an index of another version is built anew.
+_VERSION = 1
+_SCHEMA = f"""
+    CREATE TABLE IF NOT EXISTS docs (
+        message_id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL
+    ) STRICT;
+    CREATE INDEX IF NOT EXISTS docs_session ON docs (session_id);
     CREATE TABLE IF NOT EXISTS watermark (message_id INTEGER NOT NULL) STRICT;
     CREATE VIRTUAL TABLE IF NOT EXISTS words USING fts5 (text, content = 'docs', content_rowid = 'message_id');
+    CREATE TRIGGER IF NOT EXISTS docs_added AFTER INSERT ON docs BEGIN
+        INSERT INTO words (rowid, text) VALUES (new.message_id, new.text);
+    END;
+    CREATE TRIGGER IF NOT EXISTS docs_removed AFTER DELETE ON docs BEGIN
+        INSERT INTO words (words, rowid, text) VALUES ('delete', old.message_id, old.text);
+    END;
+    PRAGMA user_version = {_VERSION};
 """
+_OTHER_VERSION = "the search index has another version"
+_OTHER_JOURNAL = "the search index belongs to another journal"
 _BATCH = 2_000
+_MATCHES = """
+    SELECT d.message_id, d.session_id, d.role, snippet(words, 0, '[', ']', ' … ', 16)
+    FROM words JOIN docs d ON d.message_id = words.rowid WHERE words MATCH ? ORDER BY rank LIMIT ?
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,79 +61,104 @@ class SearchIndex:
         self._store = store
         self.path = path
 
+    def files(self) -> list[Path]:
+        """The files of the index, which nobody else in this process may open."""
+        return [self.path, companion(self.path, "-wal"), companion(self.path, "-shm")]
+
     def search(self, query: str, *, limit: int = 20) -> list[Hit]:
         """The best matches first. Words are joined by *and*; "a phrase" in quotes is kept together."""
         expression = _match_expression(query)
         if not expression:
             raise JournalError("nothing to search for: give at least one word")
+        return self._with_index(lambda index: self._search(index, expression, limit))
+
+    def forget(self, session_ids: Iterable[str]) -> None:
+        """Remove the words of deleted sessions."""
+        if not self.path.exists():
+            return
+        rows = [(session_id,) for session_id in session_ids]
+        self._with_index(lambda index: index.executemany("DELETE FROM docs WHERE session_id = ?", rows))
+
+    def _search(self, index: sqlite3.Connection, expression: str, limit: int) -> list[Hit]:
+        self._catch_up(index)
+        while True:
+            rows = index.execute(_MATCHES, (expression, limit)).fetchall()
+            hits = [(row[0], self._current_hit(*row)) for row in rows]
+            stale = [(message_id,) for message_id, hit in hits if hit is None]
+            if not stale:
+                return [hit for _, hit in hits if hit is not None]
+            # These messages were deleted or replaced since they were indexed, and hide others that match.
+            index.executemany("DELETE FROM docs WHERE message_id = ?", stale)
+
+    def _current_hit(self, message_id: int, session_id: str, role: str, snippet: str) -> Hit | None:
+        query = "SELECT s.title, s.updated_at FROM messages m JOIN sessions s ON s.id = m.session_id "
+        query += "WHERE m.id = ? AND m.session_id = ?"
+        row = self._store.read(lambda connection: connection.execute(query, (message_id, session_id)).fetchone())
+        return None if row is None else Hit(session_id, row[0], role, snippet, row[1])
+
+    def _catch_up(self, index: sqlite3.Connection) -> None:
+        """Index the messages that came since the last time, a bounded batch per transaction."""
+        while True:
+            with _transaction(index):
+                watermark: int = index.execute("SELECT max(message_id) FROM watermark").fetchone()[0] or 0
+                if watermark > self._store.read(_last_message_id):
+                    raise sqlite3.DatabaseError(_OTHER_JOURNAL)
+                fresh = self._store.read(lambda connection, after=watermark: _messages_after(connection, after))
+                index.executemany("INSERT INTO docs VALUES (?, ?, ?, ?)", [row for row in fresh if row[3]])
+                if fresh:
+                    index.execute("DELETE FROM watermark")
+                    index.execute("INSERT INTO watermark VALUES (?)", (fresh[-1][0],))
+            if len(fresh) < _BATCH:
+                return
+
+    # -- the file -----------------------------------------------------------------------------------------------
+
+    def _with_index(self, work: Callable[[sqlite3.Connection], T]) -> T:
         try:
-            return self._search(expression, limit)
-        except sqlite3.DatabaseError as error:
-            if _is_missing_fts(error):
+            return self._try_with_index(work)
+        except sqlite3.Error as error:
+            if "no such module" in str(error):
                 raise JournalError(
                     "this Python's SQLite has no full-text search (FTS5); sessions cannot be searched"
                 ) from error
-            # Only this derived file is thrown away; the truth it was built from is untouched.
-            self._discard()
-            try:
-                return self._search(expression, limit)
-            except sqlite3.Error as again:
-                raise explain(again, self.path) from again
+            if not _is_damage(error):
+                raise explain(error, self.path) from error
+        # Only this derived file is thrown away; the truth it was built from is untouched.
+        self._discard()
+        try:
+            return self._try_with_index(work)
+        except sqlite3.Error as error:
+            raise explain(error, self.path) from error
 
-    def _search(self, expression: str, limit: int) -> list[Hit]:
-        with contextlib.closing(self._connect()) as index:
-            self._catch_up(index)
-            rows = index.execute(
-                "SELECT d.message_id, d.session_id, d.role, snippet(words, 0, '[', ']', ' … ', 16) FROM words "
-                "JOIN docs d ON d.message_id = words.rowid WHERE words MATCH ? ORDER BY rank LIMIT ?",
-                (expression, limit * 2),
-            ).fetchall()
-        # A message may have been deleted or replaced since it was indexed.
-        hits = (self._current_hit(*row) for row in rows)
-        return [hit for hit in hits if hit is not None][:limit]
-
-    def _current_hit(self, message_id: int, session_id: str, role: str, snippet: str) -> Hit | None:
-        query = "SELECT s.title, s.updated_at FROM messages m JOIN sessions s ON s.id = m.session_id WHERE m.id = ?"
-        row = self._store.read(lambda connection: connection.execute(query, (message_id,)).fetchone())
-        return None if row is None else Hit(session_id, row[0], role, snippet, row[1])
+    def _try_with_index(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        try:
+            index = self._connect()
+        except OSError as error:
+            raise explain(error, self.path) from error
+        with contextlib.closing(index):
+            return work(index)
 
     def _connect(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not self.path.exists():
+            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         index = sqlite3.connect(self.path, isolation_level=None, timeout=30)
         try:
-            self.path.chmod(0o600)
             index.execute("PRAGMA journal_mode=WAL")
             index.execute("PRAGMA synchronous=NORMAL")
-            index.executescript(_SCHEMA)
+            version: int = index.execute("PRAGMA user_version").fetchone()[0]
+            if version == 0:
+                index.executescript(f"BEGIN IMMEDIATE; {_SCHEMA}; COMMIT;")
+            elif version != _VERSION:
+                raise sqlite3.DatabaseError(_OTHER_VERSION)
         except BaseException:
             index.close()
             raise
         return index
 
-    def _catch_up(self, index: sqlite3.Connection) -> None:
-        """Index the messages that came since the last time, a bounded batch per transaction."""
-        while True:
-            index.execute("BEGIN IMMEDIATE")
-            row = index.execute("SELECT max(message_id) FROM watermark").fetchone()
-            watermark: int = row[0] or 0
-            fresh = self._store.read(lambda connection, after=watermark: _messages_after(connection, after))
-            for message_id, session_id, role, text in fresh:
-                if text:
-                    index.execute(
-                        "INSERT OR REPLACE INTO docs VALUES (?, ?, ?, ?)",
-                        (message_id, session_id, role, text),
-                    )
-                    index.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (message_id, text))
-            if fresh:
-                index.execute("DELETE FROM watermark")
-                index.execute("INSERT INTO watermark VALUES (?)", (fresh[-1][0],))
-            index.execute("COMMIT")
-            if len(fresh) < _BATCH:
-                return
-
     def _discard(self) -> None:
-        for suffix in ("", "-wal", "-shm"):
-            self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
+        for file in self.files():
+            file.unlink(missing_ok=True)
 
 
 def _messages_after(connection: sqlite3.Connection, message_id: int) -> list[tuple[int, str, str, str]]:
@@ -122,13 +170,32 @@ def _messages_after(connection: sqlite3.Connection, message_id: int) -> list[tup
     return [(found, session, role, message_text(unpack(connection, body))) for found, session, role, body in rows]
 
 
+def _last_message_id(connection: sqlite3.Connection) -> int:
+    """The highest id that was ever given, that of a deleted message included."""
+    row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
+    return row[0] if row else 0
+
+
+@contextlib.contextmanager
+def _transaction(index: sqlite3.Connection) -> Generator[None]:
+    index.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        index.execute("COMMIT")
+    except BaseException:
+        index.rollback()
+        raise
+
+
 def _match_expression(query: str) -> str:
     """The query as FTS5 reads it, with every term quoted so that no character is an operator."""
     terms: list[str] = []
-    for position, piece in enumerate(query.split('"')):
+    for position, piece in enumerate(clean_text(query).replace("\0", " ").split('"')):
         terms.extend([piece.strip()] if position % 2 else piece.split())
     return " AND ".join(f'"{term}"' for term in terms if any(c.isalnum() for c in term))
 
 
-def _is_missing_fts(error: sqlite3.Error) -> bool:
-    return "no such module" in str(error)
+def _is_damage(error: sqlite3.Error) -> bool:
+    """Whether a new index would help, as it would not when the disk is full or the file is locked."""
+    code: str = getattr(error, "sqlite_errorname", None) or "SQLITE_ERROR"
+    return code.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_CONSTRAINT"))

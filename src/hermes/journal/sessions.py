@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from hermes.errors import SessionBusy, SessionNotFound
-from hermes.journal.bodies import unpack
+from hermes.errors import SessionNotFound
+from hermes.journal.bodies import clean_text, drop_unused_blobs, unpack
+from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
 from hermes.journal.turns import Message
+
+#: How much of the file a deletion gives back at once; the rest is used for what comes next.
+_GIVE_BACK_SPACE = "PRAGMA incremental_vacuum(4000)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,34 +57,20 @@ class Sessions:
         self._store = store
 
     def list(self, *, limit: int = 20, children: bool = False) -> list[SessionRow]:
+        """The sessions used last, newest first; those that others delegated to only with ``children``."""
         where = "" if children else "WHERE s.parent_id IS NULL"
         query = f"{_SESSION_QUERY} {where} ORDER BY s.updated_at DESC LIMIT ?"
         return self._store.read(lambda connection: [SessionRow(*row) for row in connection.execute(query, (limit,))])
 
     def get(self, session_id: str) -> SessionRow:
         """The session with that id, or with an id that starts so when only one does."""
-
-        def find(connection: sqlite3.Connection) -> list[SessionRow]:
-            rows = connection.execute(f"{_SESSION_QUERY} WHERE s.id = ?", (session_id,)).fetchall()
-            if not rows and session_id:
-                rows = connection.execute(
-                    f"{_SESSION_QUERY} WHERE substr(s.id, 1, ?) = ? LIMIT 3", (len(session_id), session_id)
-                ).fetchall()
-            return [SessionRow(*row) for row in rows]
-
-        found = self._store.read(find)
-        if len(found) == 1:
-            return found[0]
-        if found:
-            names = ", ".join(row.id for row in found)
-            raise SessionNotFound(f"several sessions start with {session_id!r} ({names} …); give more of the id")
-        raise SessionNotFound(f"no session {session_id!r}; 'hermes sessions list' shows those there are")
+        return self._store.read(lambda connection: _find(connection, clean_text(session_id)))
 
     def latest(self, *, cwd: str | None = None) -> SessionRow | None:
         """The session used last, preferring one of the working directory."""
 
         def find(connection: sqlite3.Connection) -> SessionRow | None:
-            for clause, values in ((" AND s.cwd = ?", (cwd,)), ("", ())):
+            for clause, values in ((" AND s.cwd = ?", (cwd and clean_text(cwd),)), ("", ())):
                 query = f"{_SESSION_QUERY} WHERE s.parent_id IS NULL{clause} ORDER BY s.updated_at DESC LIMIT 1"
                 row = connection.execute(query, values).fetchone()
                 if row is not None:
@@ -93,15 +82,11 @@ class Sessions:
     def messages(self, session_id: str, *, before_turn: int | None = None) -> list[Message]:
         """The conversation in order, as the loop and a model see it."""
         limit = 2**62 if before_turn is None else before_turn
-        query = "SELECT body FROM messages WHERE session_id = ? AND turn < ? ORDER BY turn, step, position"
-
-        def load(connection: sqlite3.Connection) -> list[Message]:
-            rows = connection.execute(query, (session_id, limit)).fetchall()
-            return [unpack(connection, body) for (body,) in rows]
-
-        return self._store.read(load)
+        rows = self._store.read(lambda connection: _messages(connection, session_id, limit))
+        return [row["message"] for row in rows]
 
     def turn_count(self, session_id: str) -> int:
+        """How many turns a session has had."""
         query = "SELECT count(*) FROM turns WHERE session_id = ?"
         return self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone()[0])
 
@@ -113,40 +98,31 @@ class Sessions:
 
     def events(self, session_id: str, *, after: int = 0) -> list[dict[str, Any]]:
         """The committed events with a sequence number above ``after``."""
-        query = "SELECT seq, turn_id, kind, key, body, at FROM events WHERE session_id = ? AND seq > ? ORDER BY seq"
+        return self._store.read(lambda connection: _events(connection, session_id, after))
+
+    def model_calls(self, session_id: str) -> list[dict[str, Any]]:
+        """Every attempt at a provider, in order."""
+        return self._store.read(lambda connection: _model_calls(connection, session_id))
+
+    def export(self, session_id: str) -> list[dict[str, Any]]:
+        """Everything the journal knows of a session at one instant, as records that say what they are."""
 
         def load(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+            session = _find(connection, clean_text(session_id))
             return [
-                {
-                    "seq": seq,
-                    "turn_id": turn,
-                    "kind": kind,
-                    "key": key,
-                    "body": unpack(connection, body),
-                    "at": at,
-                }
-                for seq, turn, kind, key, body, at in connection.execute(query, (session_id, after)).fetchall()
+                {"record": "session", **asdict(session)},
+                *({"record": "turn", **turn} for turn in _turns(connection, session.id)),
+                *({"record": "model_call", **call} for call in _model_calls(connection, session.id)),
+                *({"record": "event", **event} for event in _events(connection, session.id, 0)),
+                *({"record": "message", **message} for message in _messages(connection, session.id, 2**62)),
             ]
 
         return self._store.read(load)
 
-    def model_calls(self, session_id: str) -> list[dict[str, Any]]:
-        """Every attempt at a provider, in order."""
-
-        def load(connection: sqlite3.Connection) -> list[dict[str, Any]]:
-            cursor = connection.execute(
-                "SELECT * FROM model_calls WHERE session_id = ? ORDER BY started_at, rowid", (session_id,)
-            )
-            names = [column[0] for column in cursor.description]
-            return [dict(zip(names, row, strict=True)) for row in cursor]
-
-        return self._store.read(load)
-
     def rename(self, session_id: str, title: str) -> None:
-        session = self.get(session_id)
-        self._store.write(
-            lambda connection: connection.execute("UPDATE sessions SET title = ? WHERE id = ?", (title, session.id))
-        )
+        """Give a session another title."""
+        values = (clean_text(title), self.get(session_id).id)
+        self._store.write(lambda connection: connection.execute("UPDATE sessions SET title = ? WHERE id = ?", values))
 
     def delete(self, session_id: str, runner: Runner) -> list[str]:
         """Remove a session and the sessions it delegated to; returns their ids. A running one is refused."""
@@ -155,36 +131,64 @@ class Sessions:
         def write(connection: sqlite3.Connection) -> list[str]:
             rows = connection.execute(
                 "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f "
-                "ON s.parent_id = f.id) SELECT f.id, s.runner FROM family f JOIN sessions s ON s.id = f.id",
+                "ON s.parent_id = f.id) SELECT id FROM family",
                 (session.id,),
             ).fetchall()
-            for member, owner in rows:
-                if owner is not None and owner != runner.id and runner.is_alive(owner):
-                    raise SessionBusy(f"session {member} is in use by {runner.describe(owner)}; it was not deleted")
-            ids = [member for member, _ in rows]
-            connection.executemany("DELETE FROM sessions WHERE id = ?", [(member,) for member in ids])
-            _drop_unused_blobs(connection)
-            return ids
+            for (member,) in rows:
+                refuse_if_busy(connection, runner, member)
+            connection.executemany("DELETE FROM sessions WHERE id = ?", rows)
+            drop_unused_blobs(connection)
+            return [member for (member,) in rows]
 
-        return self._store.write(write)
-
-    def export(self, session_id: str) -> Iterator[dict[str, Any]]:
-        """Everything the journal knows of a session, as records a program can read line by line."""
-        session = self.get(session_id)
-        yield {"record": "session", **asdict(session)}
-        for call in self.model_calls(session.id):
-            yield {"record": "model_call", **call}
-        for event in self.events(session.id):
-            yield {"record": "event", **event}
-        for message in self.messages(session.id):
-            yield {"record": "message", "message": message}
+        deleted = self._store.write(write)
+        self._store.write(lambda connection: connection.execute(_GIVE_BACK_SPACE).fetchall())
+        return deleted
 
 
-def _drop_unused_blobs(connection: sqlite3.Connection) -> None:
-    connection.execute(
-        """
-        DELETE FROM blobs WHERE sha256 NOT IN (
-            SELECT substr(body, 11, 64) FROM events WHERE body LIKE '{"$blob":"%'
-            UNION SELECT substr(body, 11, 64) FROM messages WHERE body LIKE '{"$blob":"%')
-        """
+def _find(connection: sqlite3.Connection, session_id: str) -> SessionRow:
+    rows = connection.execute(f"{_SESSION_QUERY} WHERE s.id = ?", (session_id,)).fetchall()
+    if not rows and session_id:
+        query = f"{_SESSION_QUERY} WHERE substr(s.id, 1, ?) = ? ORDER BY s.id LIMIT 4"
+        rows = connection.execute(query, (len(session_id), session_id)).fetchall()
+    if len(rows) == 1:
+        return SessionRow(*rows[0])
+    if rows:
+        names = ", ".join(row[0] for row in rows[:3]) + (" …" if len(rows) > 3 else "")
+        raise SessionNotFound(f"several sessions start with {session_id!r} ({names}); give more of the id")
+    raise SessionNotFound(f"no session {session_id!r}; 'hermes sessions list' shows those there are")
+
+
+def _turns(connection: sqlite3.Connection, session_id: str) -> list[dict[str, Any]]:
+    query = (
+        "SELECT id, ordinal, task_id, request_key, state, attempts, started_at, ended_at, answer, error FROM turns "
+        "WHERE session_id = ? ORDER BY ordinal"
     )
+    return _records(connection.execute(query, (session_id,)))
+
+
+def _messages(connection: sqlite3.Connection, session_id: str, before_turn: int) -> list[dict[str, Any]]:
+    query = (
+        "SELECT turn, step, position, body FROM messages WHERE session_id = ? AND turn < ? "
+        "ORDER BY turn, step, position"
+    )
+    rows = connection.execute(query, (session_id, before_turn)).fetchall()
+    return [
+        {"turn": turn, "step": step, "position": position, "message": unpack(connection, body)}
+        for turn, step, position, body in rows
+    ]
+
+
+def _events(connection: sqlite3.Connection, session_id: str, after: int) -> list[dict[str, Any]]:
+    query = "SELECT seq, turn_id, kind, key, effect, body, at FROM events WHERE session_id = ? AND seq > ? ORDER BY seq"
+    rows = _records(connection.execute(query, (session_id, after)))
+    return [{**row, "body": unpack(connection, row["body"])} for row in rows]
+
+
+def _model_calls(connection: sqlite3.Connection, session_id: str) -> list[dict[str, Any]]:
+    query = "SELECT * FROM model_calls WHERE session_id = ? ORDER BY started_at, api_request_id"
+    return _records(connection.execute(query, (session_id,)))
+
+
+def _records(cursor: sqlite3.Cursor) -> list[dict[str, Any]]:
+    names = [column[0] for column in cursor.description]
+    return [dict(zip(names, row, strict=True)) for row in cursor]

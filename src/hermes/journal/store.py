@@ -1,4 +1,4 @@
-"""The database file: one writer per process, grouped commits, readers beside it."""
+"""The database file in use: one writer per process, grouped commits, readers beside it."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import sqlite3
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from hermes.errors import HermesError, JournalCorrupt, JournalError, JournalTooNew
+from hermes.errors import JournalCorrupt, JournalError
+from hermes.journal import database
 from hermes.journal.crash import crash_point
-from hermes.journal.schema import MIGRATIONS, SCHEMA_VERSION
+from hermes.journal.database import companion, concerns_everyone, explain
 
 T = TypeVar("T")
 
-#: How long a writer waits for another process before it gives up, visibly and before the effect.
-LOCK_PATIENCE_SECONDS = 30.0
 CHECKPOINT_EVERY_COMMITS = 1_000
-MINIMUM_SQLITE = (3, 37, 0)
+#: A process that leaves a longer log than this behind folds it back, as far as others let it.
+CHECKPOINT_AT_CLOSE_BYTES = 4 * 1024 * 1024
 
 
 class Store:
@@ -33,11 +33,7 @@ class Store:
     """
 
     def __init__(self, path: Path) -> None:
-        if sqlite3.sqlite_version_info < MINIMUM_SQLITE:
-            raise JournalError(
-                f"SQLite {sqlite3.sqlite_version} is too old for the journal; "
-                f"{'.'.join(map(str, MINIMUM_SQLITE))} or newer is needed: use a newer Python build"
-            )
+        database.check_sqlite_version()
         self.path = path
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
@@ -47,6 +43,11 @@ class Store:
         self._waiting: deque[_Write[Any]] = deque()
         self._lock_file = -1
         self._commits = 0
+        self._damage: JournalCorrupt | None = None
+
+    def files(self) -> list[Path]:
+        """The files nobody else in this process may open: closing any descriptor of them drops SQLite's locks."""
+        return [self.path, *(companion(self.path, suffix) for suffix in ("-wal", "-shm", ".lock"))]
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -63,101 +64,138 @@ class Store:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
         crash_point()
         try:
-            with self.errors():
-                connection = self._open_writer()
-                with self._exclusive():
-                    _run_in_transaction(connection, batch)
-                    self._commits += 1
-                    if self._commits % CHECKPOINT_EVERY_COMMITS == 0:
-                        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
-        except BaseException as error:
-            for write in batch:
-                write.fail(error)
-            if not isinstance(error, Exception):
-                raise
+            if self._damage is not None:
+                raise self._damage
+            connection = self._writer or self._open_writer()
+            self._lock()
+            try:
+                _run_in_transaction(connection, batch, self.path)
+                self._checkpoint_sometimes(connection)
+            finally:
+                self._unlock()
+        except Exception as error:
+            self._fail(batch, explain(error, self.path))
+        except BaseException:
+            self._fail(batch, JournalError("the write was cut off before it reached the disk; nothing was recorded"))
+            raise
         crash_point()
 
+    def _fail(self, batch: list[_Write[Any]], error: Exception) -> None:
+        if isinstance(error, JournalCorrupt):
+            self._damage = error  # writing on would only make it worse
+        for write in batch:
+            write.fail(error)
+
     def _open_writer(self) -> sqlite3.Connection:
-        if self._writer is None:
+        if self._lock_file < 0:
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            lock_path = self.path.with_name(self.path.name + ".lock")
-            if self._lock_file < 0:
-                self._lock_file = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            with self._exclusive():
-                self._writer = _connect_writer(self.path)
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            self._lock_file = os.open(companion(self.path, ".lock"), flags, 0o600)
+        self._lock()
+        try:
+            self._writer = database.open_writer(self.path)
+        finally:
+            self._unlock()
         return self._writer
 
-    @contextlib.contextmanager
-    def _exclusive(self) -> Generator[None]:
-        """Hold the sidecar lock. Faster and fairer between processes than SQLite's own busy handler, and no
+    def _lock(self) -> None:
+        """Take the sidecar lock. Faster and fairer between processes than SQLite's own busy handler, and no
         checkpoint can run beside a write."""
-        _lock_patiently(self._lock_file, self.path)
         try:
-            yield
-        finally:
-            fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock_patiently()
+
+    def _lock_patiently(self) -> None:
+        deadline = time.monotonic() + database.LOCK_PATIENCE_SECONDS
+        pause = 0.0005
+        while True:
+            time.sleep(pause)
+            pause = min(pause * 2, 0.01)
+            try:
+                return fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise JournalError(
+                        f"{self.path} has been locked by another process for {database.LOCK_PATIENCE_SECONDS:g} s; "
+                        f"see which hermes processes run and try again"
+                    ) from None
+
+    def _unlock(self) -> None:
+        fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+    def _checkpoint_sometimes(self, connection: sqlite3.Connection) -> None:
+        self._commits += 1
+        if self._commits % CHECKPOINT_EVERY_COMMITS == 0:
+            _checkpoint(connection)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` on a read-only connection; it sees every finished commit."""
-        with self._reader_lock, self.errors():
-            if self._reader is None or (self._reader_is_empty and self.path.exists()):
-                self._reader = self._connect_reader()
-            return work(self._reader)
+        """Run ``work`` on a read-only connection. It sees every finished commit, and all its queries see the same."""
+        with self._reader_lock:
+            try:
+                connection = self._usable_reader()
+                connection.execute("BEGIN")
+                try:
+                    return work(connection)
+                finally:
+                    connection.rollback()
+            except Exception as error:
+                explained = explain(error, self.path)
+                if explained is error:
+                    raise
+                raise explained from error
 
-    def _connect_reader(self) -> sqlite3.Connection:
-        if self._reader is not None:
-            self._reader.close()
+    def _usable_reader(self) -> sqlite3.Connection:
+        if self._reader is not None and not (self._reader_is_empty and self.path.exists()):
+            return self._reader
+        self._close_reader()
         self._reader_is_empty = not self.path.exists()
         if self._reader_is_empty:
             # Nothing was ever journaled: an empty journal in memory answers the same questions.
-            connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)
-            _migrate(connection, self.path)
-            return connection
-        mode = "mode=ro"
-        if not os.access(self.path.parent, os.W_OK):
-            # Without a writable folder SQLite cannot keep its shared memory file; nobody else writes there either.
-            mode = "immutable=1"
-        connection = sqlite3.connect(
-            f"{self.path.absolute().as_uri()}?{mode}", uri=True, check_same_thread=False, isolation_level=None
-        )
+            self._reader = database.empty_journal()
+            return self._reader
+        reader = database.open_reader(self.path)
         try:
-            version = _usable_version(connection, self.path)
-            if version < SCHEMA_VERSION:
+            if database.needs_migration(reader):
                 with self._commit_lock:
                     self._open_writer()
         except BaseException:
-            connection.close()
+            reader.close()
             raise
-        return connection
+        self._reader = reader
+        return reader
 
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the connections, the last one under the lock because it folds the write-ahead log back."""
         with self._reader_lock:
-            if self._reader is not None:
-                self._reader.close()
-                self._reader = None
+            self._close_reader()
         with self._commit_lock:
-            if self._writer is not None:
-                with contextlib.suppress(sqlite3.Error, JournalError), self._exclusive():
-                    self._writer.close()
-                self._writer = None
+            self._close_writer()
             if self._lock_file >= 0:
                 os.close(self._lock_file)
                 self._lock_file = -1
 
-    @contextlib.contextmanager
-    def errors(self) -> Generator[None]:
-        """Turn SQLite's and the system's errors into ones a person can act on."""
-        try:
-            yield
-        except sqlite3.Error as error:
-            raise explain(error, self.path) from error
-        except OSError as error:
-            raise JournalError(f"cannot use the journal {self.path}: {error.strerror or error}") from error
+    def _close_reader(self) -> None:
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+
+    def _close_writer(self) -> None:
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        # Whatever goes wrong here, everything that was acknowledged is in the log. The lock ends with its file.
+        with contextlib.suppress(JournalError):
+            self._lock()
+        with contextlib.suppress(OSError):
+            if companion(self.path, "-wal").stat().st_size > CHECKPOINT_AT_CLOSE_BYTES:
+                _checkpoint(writer)
+        with contextlib.suppress(sqlite3.Error):
+            writer.close()
 
 
 class _Write(Generic[T]):
@@ -169,21 +207,15 @@ class _Write(Generic[T]):
         self.work = work
         self.finished = False
         self._value: T | None = None
-        self._error: BaseException | None = None
+        self._error: Exception | None = None
 
     def run(self, connection: sqlite3.Connection) -> None:
         self._value = self.work(connection)
 
-    def succeed(self) -> None:
-        self.finished = True
-
-    def fail(self, error: BaseException) -> None:
-        self._error = self._error or error
-        self.finished = True
-
-    @property
-    def failed(self) -> bool:
-        return self._error is not None
+    def fail(self, error: Exception) -> None:
+        if not self.finished:
+            self._error = error
+            self.finished = True
 
     def result(self) -> T:
         if self._error is not None:
@@ -191,110 +223,37 @@ class _Write(Generic[T]):
         return self._value  # pyright: ignore[reportReturnType]  (set by run, which fail() would have replaced)
 
 
-def _run_in_transaction(connection: sqlite3.Connection, batch: list[_Write[Any]]) -> None:
+def _run_in_transaction(connection: sqlite3.Connection, batch: list[_Write[Any]], path: Path) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        for write in batch:
-            _run_isolated(connection, write, alone=len(batch) == 1)
+        if len(batch) == 1:
+            batch[0].run(connection)
+        else:
+            for write in batch:
+                _run_isolated(connection, write, path)
         connection.execute("COMMIT")
     except BaseException:
         with contextlib.suppress(sqlite3.Error):
             connection.execute("ROLLBACK")
         raise
     for write in batch:
-        write.succeed()
+        write.finished = True
 
 
-def _run_isolated(connection: sqlite3.Connection, write: _Write[Any], *, alone: bool) -> None:
+def _run_isolated(connection: sqlite3.Connection, write: _Write[Any], path: Path) -> None:
     """One caller's failure must not undo the writes of the others in the same transaction."""
-    if alone:
-        write.run(connection)
-        return
     connection.execute("SAVEPOINT one_write")
     try:
         write.run(connection)
-    except (HermesError, sqlite3.IntegrityError) as error:
+    except Exception as error:
+        if concerns_everyone(error):
+            raise
         connection.execute("ROLLBACK TO one_write")
-        write.fail(error)
+        write.fail(explain(error, path))
     connection.execute("RELEASE one_write")
 
 
-def _connect_writer(path: Path) -> sqlite3.Connection:
-    new = not path.exists()
-    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=LOCK_PATIENCE_SECONDS)
-    try:
-        if new:
-            path.chmod(0o600)
-            connection.execute("PRAGMA auto_vacuum=INCREMENTAL")
-            connection.execute("PRAGMA journal_mode=WAL")
-        for pragma in ("synchronous=FULL", "foreign_keys=ON", "trusted_schema=OFF", "wal_autocheckpoint=0"):
-            connection.execute(f"PRAGMA {pragma}")
-        _usable_version(connection, path)
-        _migrate(connection, path)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
-
-
-def _usable_version(connection: sqlite3.Connection, path: Path) -> int:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > SCHEMA_VERSION:
-        raise JournalTooNew(
-            f"{path} was written by a newer version of hermes (schema {version}, this one knows {SCHEMA_VERSION}); "
-            f"upgrade hermes, or set HERMES_HOME to another folder. The file was not changed."
-        )
-    return version
-
-
-def _migrate(connection: sqlite3.Connection, path: Path) -> None:
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    for number in range(version, SCHEMA_VERSION):
-        if number > 0:
-            _back_up(connection, path, number)
-        script = MIGRATIONS[number]
-        connection.executescript(f"BEGIN IMMEDIATE; {script}; PRAGMA user_version = {number + 1}; COMMIT;")
-
-
-def _back_up(connection: sqlite3.Connection, path: Path, version: int) -> None:
-    target = path.with_name(f"{path.name}.schema{version}.bak")
-    target.unlink(missing_ok=True)
-    connection.execute("VACUUM INTO ?", (str(target),))
-    target.chmod(0o600)
-
-
-def _lock_patiently(lock_file: int, path: Path) -> None:
-    deadline = 0.0
-    pause = 0.0005
-    while True:
-        try:
-            fcntl.flock(lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            now = time.monotonic()
-            deadline = deadline or now + LOCK_PATIENCE_SECONDS
-            if now > deadline:
-                raise JournalError(
-                    f"{path} has been locked by another process for {LOCK_PATIENCE_SECONDS:.0f} s; "
-                    f"see which hermes processes run and try again"
-                ) from None
-            time.sleep(pause)
-            pause = min(pause * 2, 0.01)
-
-
-def explain(error: sqlite3.Error, path: Path) -> JournalError:
-    """The journal error that says what a SQLite error means for the person who sees it."""
-    text = str(error)
-    code = getattr(error, "sqlite_errorname", "") or ""
-    if code in ("SQLITE_CORRUPT", "SQLITE_NOTADB") or "malformed" in text or "not a database" in text:
-        return JournalCorrupt(
-            f"{path} is damaged ({text}). It was left as it is: move it aside (with its -wal file) to start afresh, "
-            f"or recover it with 'sqlite3 {path.name} .recover'"
-        )
-    if code == "SQLITE_FULL":
-        return JournalError(f"no space left for {path}; free some and run the same command again")
-    if code.startswith("SQLITE_READONLY") or code == "SQLITE_CANTOPEN":
-        return JournalError(f"cannot write {path} ({text}); check the permissions of {path.parent} or set HERMES_HOME")
-    if code.startswith("SQLITE_IOERR"):
-        return JournalError(f"the disk refused to read or write {path} ({text}); free space or check the disk")
-    return JournalError(f"the journal {path} failed: {text}")
+def _checkpoint(connection: sqlite3.Connection) -> None:
+    # The commit before it stands, so a checkpoint that fails is only put off.
+    with contextlib.suppress(sqlite3.Error):
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")

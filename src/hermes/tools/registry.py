@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
 Effect = Literal["pure", "idempotent", "resumable", "unsafe"]
 
 Args = dict[str, Any]
+
+#: Seconds for which a tool's answer to "can you work here?" is believed.
+_AVAILABILITY_HOLDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +82,7 @@ class ToolRegistry:
 
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
+        self._checked: dict[str, tuple[Callable[[], bool], float, bool]] = {}
         for tool in tools:
             self.add(tool)
 
@@ -99,3 +104,18 @@ class ToolRegistry:
 
     def all(self) -> Mapping[str, Tool]:
         return self._tools
+
+    def is_available(self, tool: Tool) -> bool:
+        """Whether the tool can work here. The tool's own answer holds for half a minute; a check that fails is a no."""
+        if tool.available is None:
+            return True
+        now = time.monotonic()
+        check, asked_at, answer = self._checked.get(tool.name, (None, 0.0, False))
+        if check is tool.available and now - asked_at < _AVAILABILITY_HOLDS:
+            return answer
+        try:
+            answer = bool(tool.available())
+        except Exception:
+            answer = False
+        self._checked[tool.name] = (tool.available, now, answer)
+        return answer

@@ -1,0 +1,262 @@
+"""The tool calls of one model reply: which run at the same time, what is recorded when, in which order they return."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes.agent.events import Listener, ToolFinished, ToolStarted
+from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, unknown_outcome
+from hermes.journal.turns import Message, TurnJournal
+from hermes.providers.reply import ToolRequest
+from hermes.scope import Scope
+from hermes.tools.registry import ToolContext
+
+#: The most calls of one segment that run at the same time.
+MAX_PARALLEL = 8
+
+
+@dataclass(slots=True)
+class _Slot:
+    """One call of the batch, with its place in the journal and, in the end, its message."""
+
+    index: int
+    key: str
+    call: ToolCall
+    message: Message | None = None
+    finished: ToolFinished | None = None
+
+    @property
+    def unsafe(self) -> bool:
+        return self.call.tool is None or self.call.tool.effect == "unsafe"
+
+
+class ToolBatch:
+    """Runs the calls of one reply: those that do not disturb one another together, the others in order."""
+
+    def __init__(
+        self,
+        runtime: ToolRuntime,
+        journal: TurnJournal,
+        scope: Scope,
+        make_context: Callable[[Scope], ToolContext],
+        step: int,
+        requests: list[ToolRequest],
+        offered: frozenset[str],
+        listener: Listener,
+    ) -> None:
+        self._runtime = runtime
+        self._journal = journal
+        self._scope = scope
+        self._make_context = make_context
+        self._step = step
+        self._listener = listener
+        self._settling = threading.Lock()
+        self._owes_commit = False
+        #: A call to a tool that the model was not offered is a call to an unknown one.
+        self._offered = offered
+        self._slots = [self._make_slot(index, request) for index, request in enumerate(requests)]
+
+    def run(self) -> tuple[list[Message], list[ToolFinished]]:
+        """The messages in call order, and how each call ended. Raises ``Interrupted`` once all of them are closed."""
+        waiting = [slot for slot in self._slots if not self._replay(slot)]
+        for segment in self._segments(waiting):
+            if self._scope.interrupt.cancelled:
+                self._skip(segment)
+            else:
+                self._run_segment(segment)
+        if self._owes_commit or self._scope.interrupt.cancelled:
+            self._journal.commit()
+        self._scope.interrupt.check()
+        return (
+            [slot.message for slot in self._slots if slot.message is not None],
+            [slot.finished for slot in self._slots if slot.finished is not None],
+        )
+
+    # -- replay -------------------------------------------------------------------------------------------------
+
+    def _replay(self, slot: _Slot) -> bool:
+        """Take what an earlier run of the turn recorded. False when the call has yet to run."""
+        recorded = self._journal.steps.get(slot.key)
+        if recorded is None:
+            return False
+        slot.call.announced = True
+        if recorded.state == "claimed":
+            self._close(slot, unknown_outcome(recorded.body["args"]))
+            return True
+        outcome = _outcome_from(recorded.body)
+        slot.message = self._journal.messages.get((self._step, slot.index + 1))
+        if slot.message is None:
+            # The result was recorded but nothing proves that anybody heard of it.
+            self._finish(slot, outcome)
+        else:
+            slot.finished = _finished(slot, outcome)
+        return True
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def _segments(self, slots: list[_Slot]) -> Iterator[list[_Slot]]:
+        segment: list[_Slot] = []
+        for slot in slots:
+            if segment and not _can_run_together([*segment, slot]):
+                yield segment
+                segment = []
+            segment.append(slot)
+        if segment:
+            yield segment
+
+    def _run_segment(self, segment: list[_Slot]) -> None:
+        ready: list[_Slot] = []
+        for slot in segment:
+            outcome = slot.call.prepare()
+            if outcome is None:
+                ready.append(slot)
+            else:
+                self._close(slot, outcome)
+        self._claim([slot for slot in ready if slot.unsafe])
+        for slot in ready:
+            self._listener(ToolStarted(slot.call.request.id, slot.call.request.name, slot.call.args))
+        if len(ready) > 1 and not all(_is_quick(slot) for slot in ready) and _can_run_together(ready):
+            self._run_on_workers(ready, MAX_PARALLEL)
+        else:
+            for slot in ready:
+                self._run_alone(slot)
+
+    def _claim(self, slots: list[_Slot]) -> None:
+        """Put on record that these calls are about to take effect: after a crash they are never run again blindly."""
+        for slot in slots:
+            body = {"id": slot.call.request.id, "name": slot.call.request.name, "args": slot.call.args}
+            self._journal.step(slot.key, "claimed", "unsafe", body)
+        if slots:
+            self._journal.commit()
+
+    def _run_alone(self, slot: _Slot) -> None:
+        # A plugin's tool may ignore the interrupt; on a thread of its own it can be left behind.
+        if slot.call.tool is not None and slot.call.tool.plugin:
+            self._run_on_workers([slot], 1)
+        else:
+            self._execute(slot)
+
+    def _run_on_workers(self, slots: list[_Slot], width: int) -> None:
+        waiting = deque(slots)
+
+        def drain() -> None:
+            while waiting:
+                try:
+                    slot = waiting.popleft()
+                except IndexError:
+                    return
+                self._execute(slot)
+
+        interrupt = self._scope.interrupt
+        tasks = [self._runtime.workers.submit(drain) for _ in range(min(width, len(slots)))]
+        ended = [task.wait(interrupt) for task in tasks]
+        for slot in slots:
+            if slot.message is None and interrupt.cancelled:
+                self._close(slot, slot.call.cancelled(interrupt.reason))
+        for task, is_over in zip(tasks, ended, strict=True):
+            if is_over:
+                task.result()
+
+    def _execute(self, slot: _Slot) -> None:
+        try:
+            outcome = slot.call.execute()
+        except BaseException as error:
+            self._close(slot, slot.call.cancelled(type(error).__name__))
+            raise
+        self._close(slot, outcome)
+
+    def _skip(self, segment: list[_Slot]) -> None:
+        """Close calls that never started, so that the conversation stays well-formed."""
+        for slot in segment:
+            self._close(slot, slot.call.cancelled(self._scope.interrupt.reason))
+
+    # -- closing ------------------------------------------------------------------------------------------------
+
+    def _close(self, slot: _Slot, outcome: Outcome) -> None:
+        """Record the result, tell the observers, make the message. Only the first one to close a call does so."""
+        with self._settling:
+            if slot.finished is not None:
+                return
+            slot.finished = _finished(slot, outcome)
+        effect = slot.call.tool.effect if slot.call.tool is not None else "pure"
+        self._journal.step(slot.key, "done", effect, _body(slot, outcome))
+        if slot.unsafe:
+            self._journal.commit()
+        else:
+            self._owes_commit = True
+        self._finish(slot, outcome)
+
+    def _finish(self, slot: _Slot, outcome: Outcome) -> None:
+        content = slot.call.finish(outcome)
+        slot.finished = _finished(slot, outcome)
+        slot.message = {"role": "tool", "tool_call_id": slot.call.request.id, "content": content}
+        self._journal.message(self._step, slot.index + 1, slot.message)
+        self._listener(slot.finished)
+
+    def _make_slot(self, index: int, request: ToolRequest) -> _Slot:
+        scope = self._scope.child(tool_call_id=request.id)
+        tool = self._runtime.registry.get(request.name) if request.name in self._offered else None
+        call = ToolCall(self._runtime, request, scope, tool, self._make_context(scope))
+        return _Slot(index, f"tool:{self._step}.{index}", call)
+
+
+def _can_run_together(slots: list[_Slot]) -> bool:
+    """Calls that only read may run together, and so may writers of separate files. Everything else is a barrier."""
+    if all(slot.call.tool is not None and slot.call.tool.parallel for slot in slots):
+        return True
+    taken: list[Path] = []
+    for slot in slots:
+        paths = _written_paths(slot)
+        if paths is None or any(_overlap(path, other) for path in paths for other in taken):
+            return False
+        taken.extend(paths)
+    return True
+
+
+def _written_paths(slot: _Slot) -> list[Path] | None:
+    """The files a call writes, or None when that cannot be told."""
+    tool, call = slot.call.tool, slot.call
+    if tool is None or tool.writes is None:
+        return None
+    try:
+        return list(tool.writes(call.args or call.peek_arguments(), call.context))
+    except Exception:
+        return None  # arguments that make no sense will fail on their own, alone
+
+
+def _overlap(one: Path, other: Path) -> bool:
+    return one == other or one in other.parents or other in one.parents
+
+
+def _is_quick(slot: _Slot) -> bool:
+    return slot.call.tool is not None and slot.call.tool.quick
+
+
+def _finished(slot: _Slot, outcome: Outcome) -> ToolFinished:
+    request = slot.call.request
+    return ToolFinished(
+        request.id, request.name, outcome.args, outcome.status, outcome.duration_ms, outcome.error_message
+    )
+
+
+def _body(slot: _Slot, outcome: Outcome) -> dict[str, Any]:
+    return {
+        "id": slot.call.request.id,
+        "name": slot.call.request.name,
+        "args": outcome.args,
+        "result": outcome.result,
+        "status": outcome.status,
+        "error_type": outcome.error_type,
+        "error_message": outcome.error_message,
+        "duration_ms": outcome.duration_ms,
+    }
+
+
+def _outcome_from(body: dict[str, Any]) -> Outcome:
+    fields = ("result", "status", "args", "duration_ms", "error_type", "error_message")
+    return Outcome(**{name: body[name] for name in fields})

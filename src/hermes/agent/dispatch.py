@@ -1,0 +1,30 @@
+"""A tool call that a plugin makes: the same pipeline as the model's own calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hermes.agent.tool_call import ToolCall, ToolRuntime
+from hermes.providers.reply import ToolRequest
+from hermes.scope import Scope, current_scope, new_id
+from hermes.tools.results import tool_error
+
+#: How deep tools that call tools may go.
+MAX_DEPTH = 4
+
+
+def dispatch_tool(runtime: ToolRuntime, cwd: Path, name: str, args: dict[str, Any]) -> str:
+    """Run a tool on behalf of a plugin, with the ids of the work in hand, and return what the model would see."""
+    outer = current_scope.get() or Scope()
+    depth = outer.tool_call_id.count("/") + 1
+    if depth > MAX_DEPTH:
+        return tool_error(f"tools that call tools may go {MAX_DEPTH} deep; this call would be deeper")
+    call_id = f"{outer.tool_call_id or 'plugin'}/{new_id()[:8]}"
+    scope = outer.child(tool_call_id=call_id)
+    request = ToolRequest(call_id, name, msgspec.json.encode(args).decode())
+    call = ToolCall(runtime, request, scope, runtime.registry.get(name), runtime.context(scope, cwd))
+    outcome = call.prepare() or call.execute()
+    return call.finish(outcome)

@@ -1,0 +1,91 @@
+"""What a surface is told while a turn runs. Everything here is provisional until the turn's result is returned."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hermes.providers.usage import Usage
+
+ToolStatus = Literal["ok", "error", "blocked", "cancelled", "timeout"]
+TurnStatus = Literal["completed", "failed", "interrupted"]
+
+
+@dataclass(frozen=True, slots=True)
+class TextPiece:
+    """A piece of the answer as it streams in."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReasoningPiece:
+    """A piece of the model's reasoning."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool call passed its gates and begins."""
+
+    tool_call_id: str
+    name: str
+    args: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolFinished:
+    """A tool call ended, on whatever path."""
+
+    tool_call_id: str
+    name: str
+    args: dict[str, Any]
+    status: ToolStatus
+    duration_ms: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswered:
+    """A model call ended with an answer."""
+
+    model: str
+    finish_reason: str
+    usage: Usage | None
+    duration: float
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFailed:
+    """An attempt at a provider failed; another one may follow."""
+
+    provider: str
+    model: str
+    error: str
+
+
+TurnEvent = TextPiece | ReasoningPiece | ToolStarted | ToolFinished | ModelAnswered | ModelFailed
+Listener = Callable[[TurnEvent], None]
+
+
+def ignore_events(_event: TurnEvent) -> None:
+    """The listener of a surface that shows only the result."""
+
+
+@dataclass(frozen=True, slots=True)
+class TurnResult:
+    """How a turn ended. ``answer`` is on disk before anybody sees it."""
+
+    session_id: str
+    turn_id: str
+    status: TurnStatus
+    answer: str
+    error: str | None
+    usage: Usage
+    model: str
+    provider: str
+    steps: int
+    tool_calls: list[ToolFinished]
+    duration: float

@@ -1,0 +1,335 @@
+"""One step's request to a model, with every attempt: the only way a conversation reaches a provider."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from hermes.agent.events import Listener, ModelAnswered, ModelFailed, ReasoningPiece, TextPiece
+from hermes.contract.response import Record
+from hermes.errors import Interrupted, ProviderError
+from hermes.hooks.table import Hooks
+from hermes.journal.crash import crash_point
+from hermes.journal.turns import Message, ModelCallRow, TurnJournal
+from hermes.providers.endpoint import Endpoint
+from hermes.providers.policy import Failure, Sleep, attempts
+from hermes.providers.reply import Reply, normalise, to_response
+from hermes.providers.wire import Delta, ReasoningDelta, TextDelta, Wire
+from hermes.sanitize import sanitise
+from hermes.scope import Interrupt, Scope
+
+ToolDefinition = dict[str, Any]
+
+
+class Transport(Protocol):
+    """What carries a request to an endpoint and its answer back."""
+
+    def send(
+        self,
+        endpoint: Endpoint,
+        wire: Wire,
+        kwargs: dict[str, Any],
+        *,
+        interrupt: Interrupt,
+        on_delta: Callable[[Delta], None] | None = None,
+    ) -> Record: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRuntime:
+    """What model calls need from the host: where models are, how to reach them, how patient to be."""
+
+    hooks: Hooks
+    transport: Transport
+    wire_for: Callable[[Endpoint], Wire]
+    endpoints: Sequence[Endpoint]
+    max_retries: int = 3
+    max_tokens: int | None = None
+    temperature: float | None = None
+
+    @property
+    def model(self) -> str:
+        """The model of the first choice."""
+        return self.endpoints[0].model
+
+
+class Answered(msgspec.Struct):
+    """A reply and the attempt that gave it, as the journal keeps them."""
+
+    reply: Reply
+    api_request_id: str
+    provider: str
+
+
+@dataclass(slots=True)
+class ModelCall:
+    """One step: attempts with retries and fallbacks until a reply, journaled as step ``model:n``."""
+
+    runtime: ModelRuntime
+    journal: TurnJournal
+    scope: Scope
+    key: str
+    messages: list[Message]
+    tools: list[ToolDefinition]
+    user_message: Any
+    listener: Listener
+    #: False withholds the text while it streams, because a hook may still replace it.
+    show_text: bool = True
+
+    def run(self) -> Answered:
+        """The reply, recorded but not yet committed. Raises ``ProviderError`` when every attempt failed."""
+        policy = attempts(self.runtime.endpoints, self.runtime.max_retries)
+        action = next(policy)
+        while True:
+            if isinstance(action, Sleep):
+                self.scope.interrupt.wait(action.seconds)
+                self.scope.interrupt.check()
+                action = next(policy)
+                continue
+            attempt = Attempt(self, action.endpoint, retry_count=action.attempt - 1)
+            try:
+                reply = attempt.run()
+            except ProviderError as error:
+                self.listener(ModelFailed(action.endpoint.provider, action.endpoint.model, str(error)))
+                action = policy.send(Failure(error, text_was_shown=attempt.text_was_shown))
+                continue
+            return Answered(reply, attempt.scope.api_request_id, action.endpoint.provider)
+
+
+class Attempt:
+    """One request to one endpoint, from its start event to its single end event."""
+
+    def __init__(self, call: ModelCall, endpoint: Endpoint, *, retry_count: int) -> None:
+        self.call = call
+        self.endpoint = endpoint
+        self.retry_count = retry_count
+        self.hooks = call.runtime.hooks
+        self.wire = call.runtime.wire_for(endpoint)
+        self.count = call.journal.attempts_made + 1
+        self.scope = call.scope.child(api_request_id=f"{call.journal.id}:api:{self.count}")
+        self.text_was_shown = False
+        self.trace: list[dict[str, str]] = []
+        self.request: dict[str, Any] = {}
+        self.started_at = 0.0
+        self.first_piece_at: float | None = None
+
+    def run(self) -> Reply:
+        original = self._build_request()
+        self.started_at = time.time()
+        self._emit_start()
+        crash_point()
+        try:
+            reply = normalise(self._execute(original))
+        except BaseException as error:
+            self._close_failed(error)
+            raise
+        crash_point()
+        self._close_answered(reply)
+        return reply
+
+    # -- the request --------------------------------------------------------------------------------------------
+
+    def _build_request(self) -> dict[str, Any]:
+        """Build the effective request; returns the original one, which is the same object when nobody rewrote it."""
+        runtime = self.call.runtime
+        original = self.wire.kwargs(
+            self.endpoint,
+            self.call.messages,
+            self.call.tools or None,
+            stream=True,
+            max_tokens=runtime.max_tokens,
+            temperature=runtime.temperature,
+        )
+        chain = self.hooks.llm_request
+        if chain is None:
+            self.request = original
+            return original
+        outcome = chain.run(original, self._identity())
+        self.request, self.trace = outcome.payload, outcome.trace
+        return outcome.original
+
+    def _execute(self, original: dict[str, Any]) -> object:
+        chain = self.hooks.llm_execution
+        if chain is None:
+            return self._send(self.request)
+        context = self._identity()
+        context["original_request"] = original
+        context["middleware_trace"] = self.trace
+        return chain.run(self.request, self._send, context)
+
+    def _send(self, request: dict[str, Any]) -> Record:
+        self.request = request  # what execution middleware passed on is what was really asked
+        return self.call.runtime.transport.send(
+            self.endpoint, self.wire, request, interrupt=self.scope.interrupt, on_delta=self._on_delta
+        )
+
+    def _on_delta(self, delta: Delta) -> None:
+        if self.first_piece_at is None:
+            self.first_piece_at = time.time()
+        if isinstance(delta, TextDelta):
+            if self.call.show_text:
+                self.text_was_shown = True
+                self.call.listener(TextPiece(delta.text))
+        elif isinstance(delta, ReasoningDelta):
+            self.call.listener(ReasoningPiece(delta.text))
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    def _identity(self) -> dict[str, Any]:
+        scope = self.scope
+        return {
+            "session_id": scope.session_id,
+            "task_id": scope.task_id,
+            "turn_id": scope.turn_id,
+            "api_request_id": scope.api_request_id,
+            "platform": scope.platform,
+            "model": self.request.get("model") or self.endpoint.model,
+            "provider": self.endpoint.provider,
+            "base_url": self.endpoint.base_url,
+            "api_mode": self.endpoint.api_mode,
+            "api_call_count": self.count,
+        }
+
+    def _emit_start(self) -> None:
+        emit = self.hooks.pre_api_request
+        if emit is None:
+            return
+        messages: list[Any] = self.request.get("messages") or self.request.get("input") or []
+        size = _size(messages) + _size(self.request.get("tools"))
+        emit(
+            **self._identity(),
+            user_message=self.call.user_message,
+            conversation_history=self.call.messages,
+            request_messages=messages,
+            message_count=len(messages),
+            tool_count=len(self.request.get("tools") or ()),
+            approx_input_tokens=size // 4,
+            request_char_count=size,
+            max_tokens=self.request.get("max_tokens") or self.request.get("max_completion_tokens"),
+            started_at=self.started_at,
+            middleware_trace=self.trace,
+            request=self._sanitised_request() if emit.wants("request") else None,
+        )
+
+    def _close_answered(self, reply: Reply) -> None:
+        ended_at = time.time()
+        duration = ended_at - self.started_at
+        emit = self.hooks.post_api_request
+        if emit is not None:
+            usage = reply.usage.as_hook_payload() if reply.usage else None
+            message = to_response(reply).choices[0].message
+            emit(
+                **self._identity(),
+                api_duration=duration,
+                started_at=self.started_at,
+                ended_at=ended_at,
+                finish_reason=reply.finish_reason,
+                message_count=len(self.call.messages),
+                response_model=reply.model or self.endpoint.model,
+                response=_sanitised_response(reply, usage) if emit.wants("response") else None,
+                usage=usage,
+                assistant_message=message,
+                assistant_content_chars=len(reply.content),
+                assistant_tool_call_count=len(reply.tool_calls),
+                middleware_trace=self.trace,
+                request=self._sanitised_request() if emit.wants("request") else None,
+            )
+        self._journal_answer(reply, duration)
+        model = reply.model or self.endpoint.model
+        self.call.listener(ModelAnswered(model, reply.finish_reason, reply.usage, duration))
+
+    def _close_failed(self, error: BaseException) -> None:
+        ended_at = time.time()
+        interrupted = isinstance(error, Interrupted)
+        known = error if isinstance(error, ProviderError) else None
+        reason = known.reason if known else "interrupted" if interrupted else "error"
+        emit = self.hooks.api_request_error
+        if emit is not None:
+            emit(
+                **self._identity(),
+                api_duration=ended_at - self.started_at,
+                started_at=self.started_at,
+                ended_at=ended_at,
+                status_code=known.status_code if known else None,
+                retry_count=self.retry_count,
+                max_retries=self.call.runtime.max_retries,
+                retryable=bool(known and known.retryable),
+                reason=reason,
+                error=sanitise({"type": type(error).__name__, "message": str(error)}),
+                middleware_trace=self.trace,
+                request=self._sanitised_request() if emit.wants("request") else None,
+            )
+        self._journal_failure(error, reason, ended_at - self.started_at)
+
+    def _sanitised_request(self) -> dict[str, Any]:
+        body = {name: value for name, value in self.request.items() if name not in ("timeout", "http_client")}
+        return {"method": "POST", "body": sanitise(body)}
+
+    # -- the journal --------------------------------------------------------------------------------------------
+
+    def _journal_answer(self, reply: Reply, duration: float) -> None:
+        journal = self.call.journal
+        usage = reply.usage
+        journal.model_call(
+            ModelCallRow(
+                api_request_id=self.scope.api_request_id,
+                key=self.call.key,
+                provider=self.endpoint.provider,
+                model=reply.model or self.endpoint.model,
+                status="ok",
+                started_at=self.started_at,
+                duration=duration,
+                finish_reason=reply.finish_reason,
+                first_token=self.first_piece_at - self.started_at if self.first_piece_at else None,
+                input_tokens=usage.input_tokens if usage else None,
+                output_tokens=usage.output_tokens if usage else None,
+                cache_read_tokens=usage.cache_read_tokens if usage else None,
+                cache_write_tokens=usage.cache_write_tokens if usage else None,
+                reasoning_tokens=usage.reasoning_tokens if usage else None,
+                cost_usd=usage.cost_usd if usage else None,
+            )
+        )
+        body = Answered(reply, self.scope.api_request_id, self.endpoint.provider)
+        journal.step(self.call.key, "done", "model", body)
+
+    def _journal_failure(self, error: BaseException, reason: str, duration: float) -> None:
+        journal = self.call.journal
+        text = f"{type(error).__name__}: {error}"
+        journal.model_call(
+            ModelCallRow(
+                api_request_id=self.scope.api_request_id,
+                key=self.call.key,
+                provider=self.endpoint.provider,
+                model=self.endpoint.model,
+                status="interrupted" if isinstance(error, Interrupted) else "error",
+                started_at=self.started_at,
+                duration=duration,
+                error=text,
+            )
+        )
+        partial = getattr(error, "partial", None)
+        journal.event("attempt_failed", self.call.key, {"reason": reason, "error": text, "partial": partial})
+        journal.commit()
+
+
+def _sanitised_response(reply: Reply, usage: dict[str, int] | None) -> dict[str, Any]:
+    calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in reply.tool_calls]
+    message = {"role": "assistant", "content": reply.content, "tool_calls": calls}
+    return sanitise(
+        {"model": reply.model, "finish_reason": reply.finish_reason, "assistant_message": message, "usage": usage}
+    )
+
+
+def _size(value: Any) -> int:
+    """About how many characters part of a request has, without encoding it."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, dict):
+        return sum(len(str(name)) + _size(item) + 6 for name, item in cast("dict[str, Any]", value).items())
+    if isinstance(value, list):
+        return sum(_size(item) + 2 for item in cast("list[Any]", value))
+    return 4

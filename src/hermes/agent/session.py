@@ -1,0 +1,192 @@
+"""One conversation: its id, its history, and the turns that extend it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes.agent.events import Listener, TurnResult, ignore_events
+from hermes.agent.model_call import ModelRuntime
+from hermes.agent.prompt import system_prompt
+from hermes.agent.tool_call import ToolRuntime
+from hermes.agent.turn import Setup, Turn
+from hermes.errors import SessionBusy, SessionNotFound
+from hermes.hooks.table import Hooks
+from hermes.journal.runner import Runner
+from hermes.journal.sessions import Sessions
+from hermes.journal.store import Store
+from hermes.journal.turns import Message, SessionInfo, TurnJournal, TurnState, begin_turn, reopen_turn
+from hermes.providers.usage import Usage
+from hermes.scope import Interrupt, Scope, new_id
+from hermes.tools.registry import Tool
+
+
+@dataclass(frozen=True, slots=True)
+class AgentRuntime:
+    """What a session needs of its host."""
+
+    store: Store
+    runner: Runner
+    hooks: Hooks
+    models: ModelRuntime
+    tools: ToolRuntime
+    #: The tools the model is told about.
+    offered: list[Tool]
+    max_steps: int
+    prompt_extra: str = ""
+
+
+class Session:
+    """A conversation on one host. One turn runs at a time; a second caller is told so."""
+
+    def __init__(
+        self,
+        runtime: AgentRuntime,
+        session_id: str,
+        *,
+        cwd: Path,
+        platform: str = "cli",
+        history: list[Message] | None = None,
+        is_new: bool = True,
+        parent_id: str | None = None,
+        parent_call: str | None = None,
+    ) -> None:
+        self.id = session_id
+        self.cwd = cwd
+        self.platform = platform
+        self.history = history if history is not None else []
+        self._runtime = runtime
+        self._is_new = is_new
+        self._parent = (parent_id, parent_call)
+        self._running = threading.Lock()
+        self._closed = False
+
+    def run(
+        self,
+        message: str | list[dict[str, Any]],
+        *,
+        listener: Listener = ignore_events,
+        interrupt: Interrupt | None = None,
+        request_key: str | None = None,
+    ) -> TurnResult:
+        """Answer a message. A turn that an earlier process left unfinished is finished first.
+
+        The same ``request_key`` again gives the answer of the first time and runs nothing.
+        """
+        with self._one_at_a_time():
+            interrupt = interrupt or Interrupt()
+            if not self._is_new:
+                self._finish(("running",), listener, interrupt)
+            task_id = new_id()
+            user_message: Message = {"role": "user", "content": message}
+            journal = begin_turn(
+                self._runtime.store,
+                self._runtime.runner,
+                self._info(),
+                turn_id=f"{self.id}:{task_id}:{new_id()[:8]}",
+                task_id=task_id,
+                request_key=request_key or task_id,
+                message=user_message,
+            )
+            if journal.state != "running":
+                return _recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error)
+            return self._run_turn(journal, user_message, listener, interrupt)
+
+    def finish_open_turn(
+        self, *, listener: Listener = ignore_events, interrupt: Interrupt | None = None
+    ) -> TurnResult | None:
+        """Go on with the last turn when it has no answer: cut off, interrupted or failed. None when there is none."""
+        with self._one_at_a_time():
+            return self._finish(("running", "interrupted", "failed"), listener, interrupt or Interrupt())
+
+    def last_result(self) -> TurnResult:
+        """The answer that is on record already."""
+        turn = Sessions(self._runtime.store).last_turn(self.id)
+        if turn is None:
+            raise SessionNotFound(f"session {self.id} has no message yet; give one with --query")
+        return _recorded_result(self.id, turn["id"], turn["state"], turn["answer"], turn["error"])
+
+    def close(self, reason: str = "shutdown") -> None:
+        """Give up the session's identity on this host, once."""
+        if self._closed:
+            return
+        self._closed = True
+        emit = self._runtime.hooks.on_session_finalize
+        if emit is not None:
+            emit(session_id=self.id, platform=self.platform, reason=reason, old_session_id=self.id, new_session_id="")
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _finish(self, states: tuple[TurnState, ...], listener: Listener, interrupt: Interrupt) -> TurnResult | None:
+        journal = reopen_turn(self._runtime.store, self._runtime.runner, self.id, states=states)
+        if journal is None:
+            return None
+        self.history = Sessions(self._runtime.store).messages(self.id, before_turn=journal.ordinal)
+        return self._run_turn(journal, journal.messages[0, 0], listener, interrupt)
+
+    def _run_turn(self, journal: TurnJournal, message: Message, listener: Listener, interrupt: Interrupt) -> TurnResult:
+        runtime = self._runtime
+        scope = Scope(
+            session_id=self.id,
+            task_id=journal.task_id,
+            turn_id=journal.id,
+            platform=self.platform,
+            interrupt=interrupt,
+        )
+        task = message["content"] if isinstance(message["content"], str) else ""
+        turn = Turn(
+            hooks=runtime.hooks,
+            models=runtime.models,
+            tools=runtime.tools,
+            make_context=lambda scope: runtime.tools.context(scope, self.cwd, task),
+            journal=journal,
+            scope=scope,
+            history=self.history,
+            message=message,
+            make_setup=self._make_setup,
+            max_steps=runtime.max_steps,
+            listener=listener,
+            is_first=journal.ordinal == 0,
+        )
+        try:
+            return turn.run()
+        finally:
+            self._is_new = False
+            self.history = [*self.history, *turn.new_messages()]
+
+    def _make_setup(self) -> Setup:
+        tools = [tool.definition() for tool in self._runtime.offered]
+        return Setup(system_prompt(self.cwd, extra=self._runtime.prompt_extra), tools)
+
+    def _info(self) -> SessionInfo:
+        endpoint = self._runtime.models.endpoints[0]
+        parent_id, parent_call = self._parent
+        return SessionInfo(
+            self.id, str(self.cwd), self.platform, endpoint.provider, endpoint.model, parent_id, parent_call
+        )
+
+    def _one_at_a_time(self) -> threading.Lock:
+        if self._running.locked():
+            raise SessionBusy(f"session {self.id} is answering another message; wait for it to end")
+        return self._running
+
+
+def _recorded_result(
+    session_id: str, turn_id: str, state: TurnState, answer: str | None, error: str | None
+) -> TurnResult:
+    """The result of a turn that ended before, as far as it is asked for again."""
+    return TurnResult(
+        session_id=session_id,
+        turn_id=turn_id,
+        status="failed" if state == "running" else state,
+        answer=answer or "",
+        error=error,
+        usage=Usage(request_count=0),
+        model="",
+        provider="",
+        steps=0,
+        tool_calls=[],
+        duration=0.0,
+    )

@@ -1,0 +1,308 @@
+"""One tool invocation, in three stages: the only way any tool runs.
+
+``prepare`` decides whether the call may run and with which arguments, ``execute`` runs it, ``finish`` tells the
+observers and gives the text the model sees. A batch prepares its calls one after another, executes them together and
+finishes each as it ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from hermes.agent.approvals import Approvals, Verdict, verdict_of
+from hermes.agent.events import ToolStatus
+from hermes.agent.workers import Workers
+from hermes.errors import Interrupted
+from hermes.hooks.table import Hooks
+from hermes.journal.crash import crash_point
+from hermes.providers.reply import ToolRequest
+from hermes.scope import Scope, current_scope
+from hermes.tools.coerce import check_args, coerce_args, parse_arguments
+from hermes.tools.guard import FileGuard
+from hermes.tools.processes import ProcessTable
+from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits, ToolRegistry
+from hermes.tools.results import tool_error
+
+#: Longer results reach the model with their middle left out; the journal keeps them whole.
+MAX_RESULT_CHARS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of a call. ``result`` is the raw JSON text, before any transformation."""
+
+    result: str
+    status: ToolStatus
+    args: Args
+    duration_ms: int = 0
+    error_type: str | None = None
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRuntime:
+    """What tool calls need from the host."""
+
+    hooks: Hooks
+    registry: ToolRegistry
+    approvals: Approvals
+    workers: Workers
+    processes: ProcessTable
+    guard: FileGuard
+    limits: ToolLimits
+
+    def context(self, scope: Scope, cwd: Path, user_task: str = "") -> ToolContext:
+        """What a tool is told about a call in that scope."""
+        transform = _output_transformer(self.hooks, scope)
+        return ToolContext(scope, cwd, self.processes, self.guard, self.limits, transform, user_task)
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """One call on its way through the stages."""
+
+    runtime: ToolRuntime
+    request: ToolRequest
+    scope: Scope
+    tool: Tool | None
+    context: ToolContext
+    args: Args = field(default_factory=dict[str, Any])
+    original_args: Args = field(default_factory=dict[str, Any])
+    trace: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    #: True once ``pre_tool_call`` was due, so that ``post_tool_call`` is owed.
+    announced: bool = False
+    _ran_with: Args | None = None
+
+    # -- prepare ------------------------------------------------------------------------------------------------
+
+    def prepare(self) -> Outcome | None:
+        """Bring the arguments into shape and pass the gates. An outcome means that the call is over already."""
+        problem = self._read_arguments() or self._availability()
+        self._apply_request_middleware()
+        verdict = self._announce()
+        if problem is not None:
+            return problem  # there is nothing to block or to approve
+        return self._apply_verdict(verdict) or self._check_arguments()
+
+    def _read_arguments(self) -> Outcome | None:
+        try:
+            self.args = parse_arguments(self.request.arguments)
+        except ValueError as error:
+            return self._failed(f"{error}. Send the arguments as one JSON object.", "invalid_arguments")
+        if self.tool is not None:
+            self.args = coerce_args(self.args, self.tool.parameters)
+        self.original_args = self.args
+        return None
+
+    def peek_arguments(self) -> Args:
+        """The arguments before any stage, for decisions about order. ``ValueError`` when they are not JSON."""
+        return parse_arguments(self.request.arguments)
+
+    def _availability(self) -> Outcome | None:
+        if self.tool is None:
+            return self._failed(f"Unknown tool: {self.request.name}", "unknown_tool")
+        if self.tool.available is not None and not self.tool.available():
+            message = f"{self.tool.name} is not available here"
+            return Outcome(tool_error(message), "blocked", self.args, 0, "unavailable", message)
+        return None
+
+    def _apply_request_middleware(self) -> None:
+        chain = self.runtime.hooks.tool_request
+        if chain is None:
+            return
+        outcome = chain.run(self.args, self._identity())
+        self.args, self.original_args, self.trace = outcome.payload, outcome.original, outcome.trace
+
+    def _announce(self) -> Verdict | None:
+        """``pre_tool_call``: observers see the call, and the first verdict among their answers counts."""
+        self.announced = True
+        emit = self.runtime.hooks.pre_tool_call
+        if emit is None:
+            return None
+        # A callback may rewrite the arguments in place; the original must not change with them.
+        self.args, self.trace = dict(self.args), list(self.trace)
+        return verdict_of(emit(**self._identity(), args=self.args, middleware_trace=self.trace))
+
+    def _apply_verdict(self, verdict: Verdict | None) -> Outcome | None:
+        if verdict is None:
+            return None
+        decision = self.runtime.approvals.decide(verdict, self.scope)
+        if decision.allowed:
+            return None
+        return Outcome(tool_error(decision.message), "blocked", self.args, 0, decision.error_type, decision.message)
+
+    def _check_arguments(self) -> Outcome | None:
+        assert self.tool is not None
+        problem = check_args(self.args, self.tool.parameters)
+        return self._failed(problem, "invalid_arguments") if problem else None
+
+    def _failed(self, message: str, error_type: str) -> Outcome:
+        return Outcome(tool_error(message), "error", self.args, 0, error_type, message)
+
+    # -- run ----------------------------------------------------------------------------------------------------
+
+    def execute(self) -> Outcome:
+        """Run the tool inside its execution middleware. Never raises an ``Exception``: a failure is an outcome."""
+        token = current_scope.set(self.scope)
+        started = time.perf_counter()
+        try:
+            self.scope.interrupt.check()
+            raw = self._run_through_middleware()
+        except Interrupted as error:
+            outcome = self.cancelled(error.reason)
+        except Exception as error:
+            message = f"Tool execution failed: {type(error).__name__}: {error}"[:2000]
+            outcome = Outcome(tool_error(message), "error", self._final_args(), 0, type(error).__name__, message)
+        else:
+            outcome = _judge(_as_text(raw), self._final_args())
+        finally:
+            current_scope.reset(token)
+        return _with_duration(outcome, started)
+
+    def _run_through_middleware(self) -> object:
+        chain = self.runtime.hooks.tool_execution
+        if chain is None:
+            return self._run_tool(self.args)
+        context = self._identity()
+        context["original_args"] = self.original_args
+        context["middleware_trace"] = self.trace
+        return chain.run(self.args, self._run_tool, context)
+
+    def _run_tool(self, args: Args) -> str:
+        """The base of the chain. Middleware may have changed the arguments: what runs is what is recorded."""
+        assert self.tool is not None
+        if args is not self.args and args != self.args:
+            problem = check_args(args, self.tool.parameters)
+            if problem:
+                return tool_error(problem)
+        self._ran_with = args
+        crash_point()
+        result = self.tool.run(args, self.context)
+        crash_point()
+        return result
+
+    def _final_args(self) -> Args:
+        return self.args if self._ran_with is None else self._ran_with
+
+    def cancelled(self, reason: str) -> Outcome:
+        """The outcome of a call that was cut off. Whether a started one took effect is not known."""
+        message = f"The call was cancelled ({reason})"
+        unsure = self._ran_with is not None and self.tool is not None and self.tool.effect == "unsafe"
+        extra = {"outcome": "unknown"} if unsure else {}
+        return Outcome(tool_error(message, **extra), "cancelled", self._final_args(), 0, "keyboard_interrupt", message)
+
+    # -- finish -------------------------------------------------------------------------------------------------
+
+    def finish(self, outcome: Outcome) -> str:
+        """Tell the observers how the call ended and return what the model sees of it."""
+        text = outcome.result
+        post, transform = self.runtime.hooks.post_tool_call, self.runtime.hooks.transform_tool_result
+        if self.announced and (post is not None or transform is not None):
+            payload = self._closing_payload(outcome)
+            if post is not None:
+                post(**payload)
+            if transform is not None:
+                texts = [answer.value for answer in transform(**payload) if isinstance(answer.value, str)]
+                text = texts[0] if texts else text
+        return _bounded(text)
+
+    def _closing_payload(self, outcome: Outcome) -> dict[str, Any]:
+        return {
+            **self._identity(),
+            "args": outcome.args,
+            "result": outcome.result,
+            "duration_ms": outcome.duration_ms,
+            "status": outcome.status,
+            "error_type": outcome.error_type,
+            "error_message": outcome.error_message,
+            "middleware_trace": self.trace,
+        }
+
+    def _identity(self) -> dict[str, Any]:
+        scope = self.scope
+        return {
+            "tool_name": self.request.name,
+            "session_id": scope.session_id,
+            "task_id": scope.task_id,
+            "turn_id": scope.turn_id,
+            "api_request_id": scope.api_request_id,
+            "tool_call_id": scope.tool_call_id,
+        }
+
+
+def _output_transformer(hooks: Hooks, scope: Scope) -> Callable[[str, str, int], str] | None:
+    emit = hooks.transform_terminal_output
+    if emit is None:
+        return None
+
+    def transform(command: str, output: str, returncode: int) -> str:
+        answers = emit(
+            command=command,
+            output=output,
+            returncode=returncode,
+            env_type="local",
+            session_id=scope.session_id,
+            task_id=scope.task_id,
+            turn_id=scope.turn_id,
+            tool_call_id=scope.tool_call_id,
+        )
+        texts = [answer.value for answer in answers if isinstance(answer.value, str)]
+        return texts[0] if texts else output
+
+    return transform
+
+
+def unknown_outcome(args: Args) -> Outcome:
+    """The outcome of a call that was claimed by a process which died before recording a result."""
+    message = (
+        "The process ended while this call was running, so it may or may not have taken effect. "
+        "Check before you repeat it."
+    )
+    return Outcome(tool_error(message, outcome="unknown"), "error", args, 0, "unknown_outcome", message)
+
+
+def _as_text(raw: object) -> str:
+    """A result as JSON text. Execution middleware may hand back plain data instead."""
+    if isinstance(raw, str):
+        return raw
+    if isinstance(raw, dict | list):
+        return msgspec.json.encode(cast("object", raw)).decode()
+    found = type(raw).__name__
+    return tool_error(f"the tool returned {found}; a JSON string is expected", error_type="tool_result_contract")
+
+
+def _judge(result: str, args: Args) -> Outcome:
+    """The status of a finished run: an object with a truthy ``error`` is an error, everything else is ok."""
+    if not (result.startswith("{") and '"error"' in result):
+        return Outcome(result, "ok", args)
+    try:
+        error = msgspec.json.decode(result, type=_ErrorFields)
+    except msgspec.DecodeError:
+        return Outcome(result, "ok", args)
+    if not error.error:
+        return Outcome(result, "ok", args)
+    status: ToolStatus = "timeout" if error.error_type == "tool_timeout" else "error"
+    return Outcome(result, status, args, 0, error.error_type or "tool_error", str(error.error))
+
+
+class _ErrorFields(msgspec.Struct):
+    error: Any = None
+    error_type: str | None = None
+
+
+def _with_duration(outcome: Outcome, started: float) -> Outcome:
+    elapsed = int((time.perf_counter() - started) * 1000)
+    return Outcome(outcome.result, outcome.status, outcome.args, elapsed, outcome.error_type, outcome.error_message)
+
+
+def _bounded(text: str) -> str:
+    if len(text) <= MAX_RESULT_CHARS:
+        return text
+    head, tail = MAX_RESULT_CHARS * 2 // 5, MAX_RESULT_CHARS * 3 // 5
+    return f"{text[:head]}\n[{len(text) - head - tail} characters left out]\n{text[-tail:]}"

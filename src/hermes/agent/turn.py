@@ -1,0 +1,282 @@
+"""One user message answered: model call, tool calls, model call … until there is text.
+
+Everything between the steps is a function of what the journal holds, so a turn that was cut off can be run again and
+comes to the same point without repeating a finished step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import msgspec
+
+from hermes.agent.batch import ToolBatch
+from hermes.agent.events import Listener, ToolFinished, TurnResult, TurnStatus
+from hermes.agent.model_call import Answered, ModelCall, ModelRuntime, ToolDefinition
+from hermes.agent.prompt import OUT_OF_TURNS
+from hermes.agent.tool_call import ToolRuntime
+from hermes.errors import HermesError, Interrupted, JournalError
+from hermes.hooks.observers import Answer
+from hermes.hooks.table import Hooks
+from hermes.journal.turns import Message, TurnJournal, TurnState
+from hermes.providers.reply import Reply, tool_call_message
+from hermes.providers.usage import Usage
+from hermes.scope import Scope, current_scope
+from hermes.tools.registry import ToolContext
+
+
+class Setup(msgspec.Struct):
+    """What is fixed before the first model call and only replayed afterwards."""
+
+    system: str
+    tools: list[ToolDefinition]
+    #: What ``pre_llm_call`` added to the user's message, for this turn only.
+    context: str = ""
+
+
+@dataclass(slots=True)
+class Turn:
+    """One turn of a session."""
+
+    hooks: Hooks
+    models: ModelRuntime
+    tools: ToolRuntime
+    make_context: Callable[[Scope], ToolContext]
+    journal: TurnJournal
+    scope: Scope
+    history: list[Message]
+    message: Message
+    make_setup: Callable[[], Setup]
+    max_steps: int
+    listener: Listener
+    is_first: bool
+    _usage: Usage = field(default_factory=lambda: Usage(request_count=0))
+    _tool_calls: list[ToolFinished] = field(default_factory=list[ToolFinished])
+    _steps: int = 0
+    _model: str = ""
+    _provider: str = ""
+    #: Where the next assistant message belongs: (step, position).
+    _place: tuple[int, int] = (1, 0)
+
+    def run(self) -> TurnResult:
+        """Answer the message. Failures and interruptions are results; only a journal that cannot be written raises."""
+        started = time.perf_counter()
+        token = current_scope.set(self.scope)
+        answer, error, reason = "", None, ""
+        status: TurnStatus = "failed"
+        try:
+            answer = self._answer()
+            status = "completed"
+        except Interrupted as interrupt:
+            status, reason = "interrupted", interrupt.reason
+            answer = self._close_unanswered("interrupted", reason, interrupt)
+        except JournalError as failure:
+            reason = str(failure)
+            raise
+        except Exception as failure:
+            error = reason = _in_words(failure)
+            answer = self._close_unanswered("failed", error, failure)
+        finally:
+            self._emit_end(status, reason)
+            current_scope.reset(token)
+        return TurnResult(
+            session_id=self.scope.session_id,
+            turn_id=self.journal.id,
+            status=status,
+            answer=answer,
+            error=error,
+            usage=self._usage,
+            model=self._model,
+            provider=self._provider,
+            steps=self._steps,
+            tool_calls=self._tool_calls,
+            duration=time.perf_counter() - started,
+        )
+
+    # -- the turn -----------------------------------------------------------------------------------------------
+
+    def _answer(self) -> str:
+        setup = self._set_up()
+        text = self._converse(setup)
+        if not text.strip():
+            raise HermesError("the model ended its turn without an answer; ask again, or raise model.max_tokens")
+        text = self._transform(text)
+        self.journal.step("final", "done", "pure", {"text": text})
+        self.journal.end("completed", answer=text)
+        self.journal.commit()
+        if self.hooks.post_llm_call is not None:
+            self.hooks.post_llm_call(
+                **self._identity(),
+                user_message=self.message["content"],
+                assistant_response=text,
+                conversation_history=[*self.history, *self.new_messages()],
+            )
+        return text
+
+    def _set_up(self) -> Setup:
+        recorded = self.journal.steps.get("setup")
+        if recorded is not None:
+            return msgspec.convert(recorded.body, Setup)
+        setup = self.make_setup()
+        if self.is_first and self.hooks.on_session_start is not None:
+            self.hooks.on_session_start(
+                session_id=self.scope.session_id, model=self.models.model, platform=self.scope.platform
+            )
+        if self.hooks.pre_llm_call is not None:
+            answers = self.hooks.pre_llm_call(
+                **self._identity(),
+                user_message=self.message["content"],
+                conversation_history=self.history,
+                is_first_turn=self.is_first,
+                sender_id="",
+            )
+            setup.context = "\n\n".join(_context_pieces(answers))
+        self.journal.step("setup", "done", "pure", setup)
+        self.journal.commit()
+        return setup
+
+    def _converse(self, setup: Setup) -> str:
+        messages = [
+            {"role": "system", "content": setup.system},
+            *self.history,
+            _with_context(self.message, setup.context),
+        ]
+        offered = frozenset(tool["function"]["name"] for tool in setup.tools)
+        for step in range(1, self.max_steps + 1):
+            self._place = (step, 0)
+            answered = self._ask(step, messages, setup.tools)
+            reply = answered.reply
+            messages.append(assistant_message(reply))
+            if not reply.tool_calls:
+                return reply.content
+            self._place = (step + 1, 0)
+            scope = self.scope.child(api_request_id=answered.api_request_id)
+            batch = ToolBatch(
+                self.tools, self.journal, scope, self.make_context, step, reply.tool_calls, offered, self.listener
+            )
+            results, finished = batch.run()
+            messages.extend(results)
+            self._tool_calls.extend(finished)
+        return self._conclude(messages)
+
+    def _conclude(self, messages: list[Message]) -> str:
+        """The budget is spent: one more request, without tools, for the best answer there is."""
+        step = self.max_steps + 1
+        note: Message = {"role": "user", "content": OUT_OF_TURNS}
+        self.journal.message(step, 0, note)
+        messages.append(note)
+        self._place = (step, 1)
+        return self._ask(step, messages, []).reply.content
+
+    def _ask(self, step: int, messages: list[Message], tools: list[ToolDefinition]) -> Answered:
+        """Model step ``step``: replayed when the journal has it, run and committed otherwise."""
+        key = f"model:{step}"
+        recorded = self.journal.steps.get(key)
+        if recorded is not None:
+            answered = msgspec.convert(recorded.body, Answered)
+        else:
+            answered = ModelCall(
+                runtime=self.models,
+                journal=self.journal,
+                scope=self.scope,
+                key=key,
+                messages=messages,
+                tools=tools,
+                user_message=self.message["content"],
+                listener=self.listener,
+                show_text=self.hooks.transform_llm_output is None,
+            ).run()
+            if not tools:
+                answered.reply.tool_calls = []
+            self.journal.message(*self._place, assistant_message(answered.reply))
+            self.journal.commit()
+        self._steps = step
+        self._model, self._provider = answered.reply.model or self.models.model, answered.provider
+        if answered.reply.usage is not None:
+            self._usage = self._usage + answered.reply.usage
+        return answered
+
+    def _transform(self, text: str) -> str:
+        emit = self.hooks.transform_llm_output
+        if emit is None:
+            return text
+        for answer in emit(**self._identity(), response_text=text):
+            if isinstance(answer.value, str) and answer.value:
+                return answer.value
+        return text
+
+    # -- endings ------------------------------------------------------------------------------------------------
+
+    def _close_unanswered(self, state: TurnState, reason: str, cause: BaseException) -> str:
+        """Record a turn that has no answer, with what had arrived of one, so that the conversation can go on."""
+        partial: Reply | None = getattr(cause, "partial", None)
+        text = partial.content if partial is not None else ""
+        note = f"[{state}]" if not text else f"{text}\n\n[{state}]"
+        self.journal.message(*self._place, {"role": "assistant", "content": note})
+        self.journal.end(state, answer=text or None, error=reason)
+        self.journal.commit()
+        return text
+
+    def _emit_end(self, status: TurnStatus, reason: str) -> None:
+        emit = self.hooks.on_session_end
+        if emit is not None:
+            emit(
+                **self._identity(),
+                api_request_id="",
+                completed=status == "completed",
+                interrupted=status == "interrupted",
+                reason=reason,
+            )
+
+    def new_messages(self) -> list[Message]:
+        """What this turn added to the conversation, in order."""
+        return [self.journal.messages[place] for place in sorted(self.journal.messages)]
+
+    def _identity(self) -> dict[str, Any]:
+        return {
+            "session_id": self.scope.session_id,
+            "task_id": self.scope.task_id,
+            "turn_id": self.scope.turn_id,
+            "model": self.models.model,
+            "platform": self.scope.platform,
+        }
+
+
+def assistant_message(reply: Reply) -> Message:
+    """A reply as it stands in the conversation. Servers refuse arguments that are not JSON, so those are left out."""
+    message: Message = {"role": "assistant", "content": reply.content or None}
+    if reply.tool_calls:
+        message["tool_calls"] = [tool_call_message(call) for call in reply.tool_calls]
+        for call in message["tool_calls"]:
+            if not _is_json_object(call["function"]["arguments"]):
+                call["function"]["arguments"] = "{}"
+    return message
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+
+
+def _context_pieces(answers: list[Answer]) -> list[str]:
+    values = [answer.value for answer in answers]
+    pieces = [cast("dict[str, Any]", value).get("context") if isinstance(value, dict) else value for value in values]
+    return [piece for piece in pieces if isinstance(piece, str) and piece.strip()]
+
+
+def _with_context(message: Message, context: str) -> Message:
+    if not context:
+        return message
+    content = message["content"]
+    if isinstance(content, str):
+        return {**message, "content": f"{content}\n\n{context}"}
+    return {**message, "content": [*content, {"type": "text", "text": context}]}
+
+
+def _in_words(failure: Exception) -> str:
+    return str(failure) if isinstance(failure, HermesError) else f"{type(failure).__name__}: {failure}"

@@ -1,0 +1,1 @@
+"""The plugins that ship with the runtime, on the same contract as anyone's."""

@@ -1,0 +1,1 @@
+"""The front door: one module per command, imported only when that command runs."""

@@ -1,0 +1,184 @@
+"""``hermes chat``: one message, answered by the model with its tools."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from hermes.agent.events import TurnResult
+from hermes.cli.chat_output import JsonOutput, Output, PersonOutput, QuietOutput, StreamJsonOutput
+from hermes.cli.terminal_text import one_line, plain
+from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.errors import HermesError
+from hermes.host import Host, HostOptions
+from hermes.log import setup_logging
+from hermes.sanitize import redact_text
+from hermes.scope import Interrupt
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+EXIT_TERMINATED = 143
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-q", "--query", metavar="TEXT", help="the message; '-' reads it from stdin")
+    add("--image", metavar="PATH", action="append", default=[], help="send an image along (repeatable)")
+    add("--provider", default="", help="provider to ask, instead of the configured one")
+    add("-m", "--model", default="", help="model to ask, instead of the configured one")
+    add("-t", "--toolsets", metavar="A,B", default="", help="toolsets to offer, separated by commas")
+    add("--max-turns", metavar="N", type=_positive, help="most model calls for this message")
+    add("--resume", metavar="ID", help="go on with that session; without --query, finish its last turn")
+    add("-c", "--continue", dest="continue_last", action="store_true", help="go on with the session used last")
+    add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
+    add("--yolo", action="store_true", help="run what would need an approval without asking")
+    add("--accept-hooks", action="store_true", help="run the hook commands of the config without asking")
+    add(
+        *("--ignore-user-config", "--ignore_user_config"),
+        action="store_true",
+        help="use built-in settings only, and no plugins but those given with --plugin",
+    )
+    style = parser.add_mutually_exclusive_group()
+    style.add_argument("-Q", "--quiet", action="store_true", help="print the answer alone")
+    style.add_argument("--json", action="store_true", help="print one JSON document when done")
+    style.add_argument("--stream-json", action="store_true", help="print events as JSON lines while they happen")
+    add("-v", "--verbose", action="store_true", help="show the log on stderr")
+    parser.epilog = (
+        "Exit codes: 0 answered, 1 failed, 2 wrong usage, 130 interrupted. "
+        "Example: hermes chat --query 'What is in this folder?' --toolsets file"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    home = hermes_home()
+    warnings: list[str] = []
+    apply_env(load_env_file(home, warnings=warnings))
+    setup_logging(home, verbose=args.verbose)
+    loaded = load_config(home, ignore_user=args.ignore_user_config)
+    message = _message(args)
+    if message is None and not (args.resume or args.continue_last):
+        raise HermesError("give a message: hermes chat --query TEXT ('-' reads it from stdin)")
+    if not (args.quiet or args.json or args.stream_json):
+        for warning in (*warnings, *loaded.warnings):
+            print(f"Warning: {plain(redact_text(warning))}", file=sys.stderr)
+    with _own_stdout(args) as output, Host(home, loaded.config, _options(args)) as host:
+        command = _plugin_command(host, message)
+        if command is not None:
+            return command
+        return _converse(host, args, message, output)
+
+
+def _converse(host: Host, args: argparse.Namespace, message: str | list[dict[str, Any]] | None, output: Output) -> int:
+    if args.resume:
+        session = host.resume_session(args.resume)
+    elif args.continue_last:
+        session = host.latest_session()
+    else:
+        session = host.new_session()
+    interrupt = Interrupt()
+    with _signals(interrupt):
+        output.begin(session.id)
+        if message is not None:
+            result = session.run(message, listener=output.event, interrupt=interrupt)
+        else:
+            result = session.finish_open_turn(listener=output.event, interrupt=interrupt) or session.last_result()
+        output.end(result)
+    return _exit_code(result, interrupt)
+
+
+def _exit_code(result: TurnResult, interrupt: Interrupt) -> int:
+    if result.status == "completed":
+        return 0
+    if result.status == "interrupted":
+        print(f"Interrupted. Go on with: hermes chat --resume {result.session_id}", file=sys.stderr)
+        return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED
+    print(f"Error: {one_line(redact_text(result.error or 'the turn failed'))}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _message(args: argparse.Namespace) -> str | list[dict[str, Any]] | None:
+    """What the user says: text, or text and images."""
+    text: str | None = args.query
+    if text == "-":
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if text is not None and not text.strip():
+        raise HermesError("the message is empty: give some text with --query")
+    if not args.image:
+        return text
+    from hermes.agent.attachments import image_part
+
+    parts = [image_part(Path(path)) for path in args.image]
+    return [{"type": "text", "text": text or "Describe this image."}, *parts]
+
+
+def _options(args: argparse.Namespace) -> HostOptions:
+    return HostOptions(
+        provider=args.provider,
+        model=args.model,
+        toolsets=[name.strip() for name in args.toolsets.split(",") if name.strip()],
+        max_turns=args.max_turns,
+        plugins=args.plugin,
+        use_enabled_plugins=not args.ignore_user_config,
+        allow_everything=args.yolo,
+    )
+
+
+def _plugin_command(host: Host, message: str | list[dict[str, Any]] | None) -> int | None:
+    """Run ``/name …`` when a plugin registered that command; anything else is for the model."""
+    if not isinstance(message, str) or not message.startswith("/"):
+        return None
+    from hermes.commands.dispatch import run_plugin_command
+
+    answer = run_plugin_command(host, message)
+    if answer is None:
+        return None
+    if answer.text:
+        print(answer.text, file=sys.__stdout__)
+    if answer.error:
+        print(f"Error: {one_line(redact_text(answer.error))}", file=sys.stderr)
+    return EXIT_FAILED if answer.error else 0
+
+
+@contextlib.contextmanager
+def _own_stdout(args: argparse.Namespace) -> Generator[Output]:
+    """The output in the style asked for. Where stdout is for programs, what plugins print goes to stderr."""
+    stdout = sys.stdout
+    if not (args.quiet or args.json or args.stream_json):
+        yield PersonOutput(stdout)
+        return
+    style = QuietOutput if args.quiet else JsonOutput if args.json else StreamJsonOutput
+    sys.stdout = sys.stderr
+    try:
+        yield style(stdout)
+    finally:
+        sys.stdout = stdout
+
+
+@contextlib.contextmanager
+def _signals(interrupt: Interrupt) -> Generator[None]:
+    """Ctrl-C and SIGTERM cancel the turn, which then ends in order. A second Ctrl-C ends the process at once."""
+
+    def cancel(number: int, _frame: FrameType | None) -> None:
+        if interrupt.cancelled and number == signal.SIGINT:
+            os._exit(EXIT_INTERRUPTED)
+        interrupt.cancel("keyboard interrupt" if number == signal.SIGINT else "terminated")
+
+    previous = {number: signal.signal(number, cancel) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)

@@ -1,0 +1,87 @@
+"""How a command's failure is told: one line for the person, the details for the log."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from hermes.cli.terminal_text import one_line, plain
+from hermes.errors import HermesError, Interrupted
+
+INTERRUPTED = 130
+#: What a shell reports for a program that wrote into a closed pipe.
+OUTPUT_CLOSED = 141
+
+
+def report(error: BaseException, arguments: list[str]) -> int:
+    """Print what went wrong and return the exit code."""
+    if isinstance(error, (KeyboardInterrupt, Interrupted)):
+        return INTERRUPTED
+    if isinstance(error, BrokenPipeError) and _output_is_closed():
+        return OUTPUT_CLOSED
+    from hermes.sanitize import redact_text
+
+    if isinstance(error, HermesError):
+        _print_error(plain(redact_text(str(error) or type(error).__name__)))
+        return 1
+    summary = one_line(redact_text(f"{type(error).__name__}: {error}"))
+    _print_error(f"{summary} (details: {_record(error)})")
+    if "--verbose" in arguments or "-v" in arguments or os.environ.get("HERMES_DEBUG") == "1":
+        import traceback
+
+        print(plain(redact_text("".join(traceback.format_exception(error)))), file=sys.stderr, end="")
+    return 1
+
+
+def _record(error: BaseException) -> str:
+    """Write the traceback to the log and say where it is."""
+    import logging
+
+    from hermes.config import hermes_home
+    from hermes.log import log_path, setup_logging
+
+    try:
+        home = hermes_home()
+        setup_logging(home)
+        logging.getLogger("hermes").error("unexpected failure", exc_info=error)
+        return str(log_path(home))
+    except HermesError as second:
+        return f"not kept, {second}"
+
+
+def _print_error(text: str) -> None:
+    try:
+        sys.stdout.flush()
+        print(f"Error: {text}", file=sys.stderr)
+    except (OSError, ValueError):
+        # Nobody reads either stream any more; the exit code still tells.
+        _silence_output()
+
+
+def _output_is_closed() -> bool:
+    """Whether stdout or stderr is the broken pipe, rather than some other connection."""
+    import select
+
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+            poll = select.poll()
+            poll.register(stream.fileno(), 0)
+            is_closed = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+        except (OSError, ValueError):
+            is_closed = True
+        if is_closed:
+            _silence_output()
+            return True
+    return False
+
+
+def _silence_output() -> None:
+    # The interpreter flushes both streams once more at exit and would complain.
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(devnull, stream.fileno())
+    os.close(devnull)

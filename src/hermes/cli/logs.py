@@ -1,0 +1,136 @@
+"""``hermes logs``: prints the end of the log, and what is added to it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from hermes.config import hermes_home
+from hermes.log import BACKUPS, LEVELS, log_path, rotated
+
+_POLL_SECONDS = 0.2
+
+Filter = Callable[[str], bool]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("-f", "--follow", action="store_true", help="go on printing what is added")
+    parser.add_argument("-n", "--lines", type=_count, default=50, metavar="N", help="lines to start with (50)")
+    parser.add_argument("--level", type=_level, metavar="L", help=f"this level and above: {', '.join(LEVELS)}")
+    parser.add_argument("--session", metavar="ID", help="only lines of this session")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the end of the log and, when asked, follow it until interrupted."""
+    path = log_path(hermes_home())
+    wanted = _make_filter(args.level, args.session)
+    follower = Follower(path)
+    for line in follower.last(args.lines, wanted):
+        print(line)
+    if not args.follow:
+        if not path.exists():
+            print(f"nothing is logged yet; the log will be {path}", file=sys.stderr)
+        return 0
+    while True:
+        sys.stdout.flush()
+        for line in follower.new_lines():
+            if wanted(line):
+                print(line)
+        time.sleep(_POLL_SECONDS)
+
+
+class Follower:
+    """Reads the log as it grows, from one file to the next when it is rotated."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: BinaryIO | None = None
+        self._unfinished = b""
+
+    def last(self, count: int, wanted: Filter) -> list[str]:
+        """The last lines that are wanted, from older files too when the newest has too few."""
+        lines = [line for line in self.new_lines() if wanted(line)]
+        for number in range(1, BACKUPS + 1):
+            if len(lines) >= count:
+                break
+            lines = [line for line in _lines_of(rotated(self._path, number)) if wanted(line)] + lines
+        return lines[-count:] if count else []
+
+    def new_lines(self) -> Iterator[str]:
+        """The whole lines that were added since the last call; at first, all of the newest file."""
+        while self._file is not None or self._open(self._path):
+            yield from self._read()
+            newer = self._newer_file()
+            if newer is None:
+                return
+            # What was written between the last read and the rotation is still in the old file.
+            yield from self._read()
+            self.close()
+            if not self._open(newer):
+                return
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    def _open(self, path: Path) -> bool:
+        try:
+            self._file = path.open("rb")
+        except FileNotFoundError:
+            return False
+        return True
+
+    def _read(self) -> list[str]:
+        data = self._unfinished + (self._file.read() if self._file else b"")
+        *whole, self._unfinished = data.split(b"\n")
+        return [line.decode("utf-8", "replace") for line in whole]
+
+    def _newer_file(self) -> Path | None:
+        """The file that took over after the open one, if it was rotated away."""
+        files = [self._path, *(rotated(self._path, number) for number in range(1, BACKUPS + 1))]
+        present = [file for file in files if file.exists()]
+        if self._file is None or not present:
+            return None
+        opened = os.fstat(self._file.fileno())
+        for index, file in enumerate(present):
+            if os.path.samestat(file.stat(), opened):
+                return present[index - 1] if index else None
+        return present[-1]
+
+
+def _lines_of(path: Path) -> list[str]:
+    try:
+        return path.read_bytes().decode("utf-8", "replace").splitlines()
+    except FileNotFoundError:
+        return []
+
+
+def _make_filter(level: str | None, session: str | None) -> Filter:
+    levels = LEVELS[LEVELS.index(level) :] if level else LEVELS
+
+    def wanted(line: str) -> bool:
+        fields = line.split(" ", 3)
+        if len(fields) < 4:
+            return not level and not session
+        return (not level or fields[1] in levels) and (not session or fields[2] == f"[{session}]")
+
+    return wanted
+
+
+def _level(text: str) -> str:
+    if text.upper() not in LEVELS:
+        raise argparse.ArgumentTypeError(f"found {text!r}; allowed: {', '.join(LEVELS)}")
+    return text.upper()
+
+
+def _count(text: str) -> int:
+    if not text.isdigit():
+        raise argparse.ArgumentTypeError(f"found {text!r}; allowed: a whole number, 0 or more")
+    return int(text)

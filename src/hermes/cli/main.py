@@ -1,0 +1,110 @@
+"""The ``hermes`` command: finds the command in hand, imports only that one, and turns failures into exit codes."""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import argparse
+    from types import ModuleType
+
+#: Command -> (module, one line of help). A module has ``configure(parser)`` and ``run(args) -> int``.
+COMMANDS: dict[str, tuple[str, str]] = {
+    "chat": ("hermes.cli.chat", "Talk to the model (the default command)."),
+    "sessions": ("hermes.cli.sessions", "List, show, search, export, rename and delete conversations."),
+    "config": ("hermes.cli.config", "Show and change the configuration."),
+    "logs": ("hermes.cli.logs", "Show the log, or follow it."),
+}
+
+DEFAULT_COMMAND = "chat"
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command line and return its exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments and arguments[0] in ("--version", "-V"):
+        from hermes.version import __version__
+
+        print(f"hermes {__version__}")
+        return 0
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except SystemExit as exit_:
+        return _exit_code(exit_)
+    except BaseException as error:
+        from hermes.cli.failures import report
+
+        return report(error, arguments)
+
+
+def _run(arguments: list[str]) -> int:
+    if arguments and arguments[0] in ("--help", "-h"):
+        return _print_help()
+    if not arguments or arguments[0].startswith("-"):
+        return _run_command(DEFAULT_COMMAND, arguments)
+    name, rest = arguments[0], arguments[1:]
+    if name == "help":
+        return _run_help(rest)
+    if name not in COMMANDS:
+        return _unknown_command(name)
+    return _run_command(name, rest)
+
+
+def _run_command(name: str, arguments: list[str]) -> int:
+    module, parser = _load(name)
+    return module.run(parser.parse_args(arguments))
+
+
+def _load(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
+    from importlib import import_module
+
+    from hermes.cli.arguments import Parser
+
+    module_name, summary = COMMANDS[name]
+    module = import_module(module_name)
+    parser = Parser(prog=f"hermes {name}", description=summary)
+    module.configure(parser)
+    return module, parser
+
+
+def _run_help(names: list[str]) -> int:
+    if not names:
+        return _print_help()
+    if names[0] not in COMMANDS:
+        return _unknown_command(names[0])
+    return _run_command(names[0], [*names[1:], "--help"])
+
+
+def _print_help() -> int:
+    width = max(map(len, COMMANDS))
+    print("usage: hermes [command] [options]\n\ncommands:")
+    for name, (_, summary) in COMMANDS.items():
+        print(f"  {name:<{width}}  {summary}")
+    print(
+        "\n'hermes' alone, or with options only, is 'hermes chat'."
+        "\n'hermes help COMMAND' explains one command; 'hermes --version' prints the version."
+    )
+    return 0
+
+
+def _unknown_command(name: str) -> int:
+    from difflib import get_close_matches
+
+    from hermes.cli.terminal_text import plain
+
+    close = get_close_matches(name, [*COMMANDS, "help"], n=1, cutoff=0.5)
+    hint = f"did you mean {close[0]!r}?" if close else f"commands are {', '.join(COMMANDS)}."
+    print(f"Error: unknown command {plain(name)!r}; {hint}", file=sys.stderr)
+    return 2
+
+
+def _exit_code(exit_: SystemExit) -> int:
+    if exit_.code is None:
+        return 0
+    if isinstance(exit_.code, int):
+        return exit_.code
+    print(exit_.code, file=sys.stderr)
+    return 1

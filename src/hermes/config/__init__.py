@@ -1,0 +1,88 @@
+"""The configuration of a home: what can be set, how it is read, and how it is changed without harm."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.config.environment import apply_env, env_path, load_env_file
+from hermes.config.home import config_path, hermes_home
+from hermes.config.load import LoadedConfig, load_config
+from hermes.config.sections import (
+    Agent,
+    AgentProfile,
+    ApiMode,
+    Approvals,
+    Auxiliary,
+    AuxiliaryTask,
+    Compression,
+    Config,
+    Context,
+    Delegation,
+    Fallback,
+    GuardrailCounts,
+    Hooks,
+    Local,
+    Memory,
+    Model,
+    OutputSpill,
+    Plugins,
+    PoolStrategy,
+    Provider,
+    Security,
+    ShellHook,
+    Terminal,
+    ToolLoopGuardrails,
+    ToolOutput,
+)
+
+if TYPE_CHECKING:
+    from hermes.config.edit import edit_config, edit_list, unset_config
+
+__all__ = [
+    "Agent",
+    "AgentProfile",
+    "ApiMode",
+    "Approvals",
+    "Auxiliary",
+    "AuxiliaryTask",
+    "Compression",
+    "Config",
+    "Context",
+    "Delegation",
+    "Fallback",
+    "GuardrailCounts",
+    "Hooks",
+    "LoadedConfig",
+    "Local",
+    "Memory",
+    "Model",
+    "OutputSpill",
+    "Plugins",
+    "PoolStrategy",
+    "Provider",
+    "Security",
+    "ShellHook",
+    "Terminal",
+    "ToolLoopGuardrails",
+    "ToolOutput",
+    "apply_env",
+    "config_path",
+    "edit_config",
+    "edit_list",
+    "env_path",
+    "hermes_home",
+    "load_config",
+    "load_env_file",
+    "unset_config",
+]
+
+_EDITING = ("edit_config", "edit_list", "unset_config")
+
+
+def __getattr__(name: str) -> object:
+    # Editing needs a YAML library that keeps comments; only the commands that edit pay for it.
+    if name in _EDITING:
+        from hermes.config import edit
+
+        return getattr(edit, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

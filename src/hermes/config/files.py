@@ -1,0 +1,57 @@
+"""Writing a file so that no crash and no second writer can lose what it held."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Generator
+from pathlib import Path
+
+from hermes.errors import ConfigError
+
+
+@contextlib.contextmanager
+def locked(home: Path) -> Generator[None]:
+    """Hold the lock that makes edits of one home take turns, across processes."""
+    import fcntl
+
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        lock = os.open(home / ".config.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"{home}: cannot be written: {error.strerror}") from None
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replace a file's content in one step, keeping its mode; a new file is private to its owner."""
+    # A link (to a folder of dot files, say) stays a link: the file it leads to is replaced.
+    target = Path(os.path.realpath(path))
+    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
+        fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8", newline="") as file:
+            os.fchmod(fd, mode)
+            file.write(text)
+            file.flush()
+            os.fsync(fd)
+        fresh.replace(target)
+        _sync_directory(target.parent)
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be written: {error.strerror}; the file is unchanged") from None
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _sync_directory(directory: Path) -> None:
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,94 @@
+"""Reads a home's configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hermes.config.home import config_path
+from hermes.config.sections import Config
+from hermes.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hermes.config.check import Problem
+
+#: No configuration is this long; something else was put in its place.
+_MAX_BYTES = 4_000_000
+
+
+class LoadedConfig(msgspec.Struct, frozen=True):
+    """A configuration, and where it came from."""
+
+    config: Config
+    #: What should be looked at but does not prevent a run.
+    warnings: list[str]
+    path: Path
+    #: The document as it is written in the file; empty when there is none.
+    raw: dict[str, Any]
+
+
+def load_config(home: Path, *, ignore_user: bool = False, environ: Mapping[str, str] | None = None) -> LoadedConfig:
+    """The configuration of a home: defaults, overlaid with ``config.yaml`` when there is one.
+
+    Everything that is wrong with the file is told in one ``ConfigError``; the file is never changed.
+    """
+    path = config_path(home)
+    text = None if ignore_user else read_text(path)
+    if text is None:
+        return LoadedConfig(Config(), [], path, {})
+    return load_text(text, path, os.environ if environ is None else environ)
+
+
+def load_text(text: str, path: Path, environ: Mapping[str, str]) -> LoadedConfig:
+    """The configuration that a text holds; ``path`` names it in messages."""
+    # Imported here because a home without a configuration file needs none of it.
+    from hermes.config.check import check
+    from hermes.config.document import parse_document
+    from hermes.config.environment import expand_references
+    from hermes.config.wording import dotted
+    from hermes.config.written import settle
+
+    raw = parse_document(text, str(path))
+    warnings: list[str] = []
+    expanded = expand_references(raw, environ, warnings.append)
+    written, findings = check(expanded)
+    if findings.problems:
+        raise ConfigError(_tell(findings.problems, text, path))
+    warnings += [f"{dotted(key)} is not a known setting; {hint}".rstrip("; ") for key, hint in findings.unknown.items()]
+    config = settle(written, warnings)
+    return LoadedConfig(config, [f"{path}: {warning}" for warning in warnings], path, raw)
+
+
+def read_text(path: Path) -> str | None:
+    """The text of the file, or None when there is no such file."""
+    try:
+        data = path.read_bytes() if path.stat().st_size <= _MAX_BYTES else None
+    except FileNotFoundError:
+        return None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a directory; allowed: a YAML file. Move it away") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    if data is None:
+        raise ConfigError(f"{path}: larger than {_MAX_BYTES // 1_000_000} MB; this is not a configuration")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise ConfigError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from None
+
+
+def _tell(problems: list[Problem], text: str, path: Path) -> str:
+    from hermes.config.document import line_of
+
+    lines: list[str] = []
+    for problem in problems:
+        line = line_of(text, problem.path)
+        lines.append(f"{problem} (line {line})" if line else str(problem))
+    if len(lines) == 1:
+        return f"{path}: {lines[0]}"
+    return "\n  ".join([f"{path}: {len(lines)} settings cannot be used:", *lines])

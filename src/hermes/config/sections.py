@@ -1,0 +1,289 @@
+"""The shape of ``config.yaml``: a struct per section; each field has its default, bounds and a sentence."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, field
+
+# No `from __future__ import annotations` here: evaluating the annotations once, at class creation, is
+# several times cheaper than letting msgspec evaluate each of them from its source text.
+
+#: How an endpoint is spoken to; empty means "guess it from the provider and the address".
+ApiMode = Literal["", "chat_completions", "anthropic_messages", "codex_responses"]
+PoolStrategy = Literal["fill_first", "round_robin", "random", "least_used"]
+
+FreeForm = dict[str, Any]
+Name = Annotated[str, Meta(min_length=1)]
+Natural = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Chars = Annotated[int, Meta(ge=100)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Part = Annotated[float, Meta(gt=0, le=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+HookSeconds = Annotated[float, Meta(gt=0, le=300)]
+
+
+class Model(Struct, kw_only=True):
+    """The model that answers, and where it is reached."""
+
+    provider: str = ""  #: Provider name; empty or auto picks one from what is set up.
+    default: str = ""  #: Model name, as the provider spells it.
+    base_url: str = ""  #: Address of the endpoint; ${NAME} is read from the environment.
+    api_key: str = ""  #: Key for the endpoint; better kept in .env as ${NAME}.
+    key_env: str = ""  #: Name of the environment variable that holds the key.
+    api_mode: ApiMode = ""  #: How the endpoint is spoken to; empty guesses.
+    context_length: Positive | None = None  #: Context window in tokens; unset asks.
+    max_tokens: Positive | None = None  #: Most tokens one answer may have.
+    temperature: NotNegative | None = None  #: Sampling temperature; unset is the provider's.
+    extra_body: FreeForm = {}  #: Fields merged into every request body.
+    extra_headers: dict[str, str] = {}  #: Headers added to every request.
+    timeout: Seconds | None = None  #: Seconds without a byte before a request fails.
+
+
+class Provider(Struct, kw_only=True):
+    """A named endpoint."""
+
+    base_url: str = ""  #: Address of the endpoint.
+    api_key: str = ""  #: Key for the endpoint.
+    key_env: str = ""  #: Name of the environment variable that holds the key.
+    api_mode: ApiMode = ""  #: How the endpoint is spoken to; empty guesses.
+    model: str = ""  #: Model used when none is named.
+    models: list[str] | FreeForm = []  #: Models it offers, as names or name: settings.
+    context_length: Positive | None = None  #: Context window in tokens.
+    max_tokens: Positive | None = None  #: Most tokens one answer may have.
+    extra_body: FreeForm = {}  #: Fields merged into every request body.
+    extra_headers: dict[str, str] = {}  #: Headers added to every request.
+    timeout: Seconds | None = None  #: Seconds without a byte before a request fails.
+    enabled: bool = True  #: False keeps the settings but never uses the endpoint.
+
+
+class Fallback(Struct, kw_only=True):
+    """A model to turn to when the one before it fails."""
+
+    provider: Name  #: Provider name.
+    model: Name  #: Model name.
+    base_url: str = ""  #: Address, when it differs from the provider's.
+    api_key: str = ""  #: Key, when it differs from the provider's.
+    key_env: str = ""  #: Name of the environment variable that holds the key.
+    api_mode: ApiMode = ""  #: How the endpoint is spoken to; empty guesses.
+
+
+class Agent(Struct, kw_only=True):
+    """Limits of the turn loop."""
+
+    max_turns: Positive = 90  #: Model calls one message may use.
+    api_max_retries: Natural = 3  #: Tries again after a passing failure.
+    max_verify_nudges: Natural = 3  #: Times pre_verify may keep a turn going.
+    disabled_toolsets: list[str] = []  #: Toolsets never offered to the model.
+    system_prompt: str = ""  #: Text put in front of the built-in system prompt.
+    reasoning_effort: str = ""  #: Reasoning effort asked of the model; empty is its own.
+
+
+class Delegation(Struct, kw_only=True):
+    """Children started by ``delegate_task``. Empty endpoint fields inherit the parent's."""
+
+    model: str = ""  #: Model of the children.
+    provider: str = ""  #: Provider of the children.
+    base_url: str = ""  #: Endpoint of the children.
+    api_key: str = ""  #: Key of the children's endpoint.
+    api_mode: ApiMode = ""  #: How the children's endpoint is spoken to.
+    reasoning_effort: str = ""  #: Reasoning effort asked of the children.
+    max_iterations: Positive = 50  #: Model calls one child may use.
+    max_concurrent_children: Positive = 3  #: Children running at the same time.
+    max_spawn_depth: Natural = 1  #: How deep children may have children.
+    child_timeout_seconds: NotNegative = 0  #: Seconds one child may take; 0 is no limit.
+    orchestrator_enabled: bool = True  #: Whether the orchestrator role may be asked for.
+    subagent_auto_approve: bool = False  #: Approve what children ask for; else deny.
+    inherit_mcp_toolsets: bool = True  #: Children get the parent's MCP tools.
+    max_summary_chars: Chars = 24_000  #: Longest summary a child hands back.
+
+
+class Plugins(Struct, kw_only=True):
+    """Which plugins load, and what each may do."""
+
+    enabled: list[str] = []  #: Keys or names of plugins to load.
+    disabled: list[str] = []  #: Keys or names never loaded; wins over enabled.
+    entries: dict[str, FreeForm] = {}  #: Settings of each plugin, by key.
+
+
+class Approvals(Struct, kw_only=True):
+    """Who decides about a dangerous command."""
+
+    mode: Literal["manual", "smart", "off"] = "manual"  #: Ask a person, ask a model first, or never ask.
+    timeout: Seconds = 60  #: Seconds to wait for an answer; then it is denied.
+    deny: list[str] = []  #: Command patterns (globs) that are always refused.
+    cron_mode: Literal["deny", "allow"] = "deny"  #: What scheduled runs do instead of asking.
+    destructive_slash_confirm: bool = True  #: Ask before a slash command discards work.
+    mcp_reload_confirm: bool = True  #: Ask before MCP servers are reloaded.
+
+
+class Terminal(Struct, kw_only=True):
+    """How commands run."""
+
+    backend: Literal["local"] = "local"  #: Where commands run.
+    cwd: str = "."  #: Directory commands start in.
+    timeout: Positive = 180  #: Seconds a command may take unless it asks for more.
+    max_foreground_timeout: Positive = 600  #: Most seconds a command may ask for.
+
+
+class ToolOutput(Struct, kw_only=True):
+    """How much of a tool's answer reaches the model."""
+
+    max_bytes: Chars = 50_000  #: Longest output; the middle is left out.
+    max_lines: Positive = 2_000  #: Most lines of a file read at once.
+    max_line_length: Chars = 2_000  #: Longest line before it is cut.
+
+
+class AuxiliaryTask(Struct, kw_only=True):
+    """The model for one kind of side job."""
+
+    provider: str = "auto"  #: Provider name; auto is the conversation's.
+    model: str = ""  #: Model name; empty is the conversation's.
+    base_url: str = ""  #: Address of the endpoint.
+    api_key: str = ""  #: Key for the endpoint.
+    key_env: str = ""  #: Name of the environment variable that holds the key.
+    api_mode: ApiMode = ""  #: How the endpoint is spoken to; empty guesses.
+    timeout: Seconds | None = None  #: Seconds one call may take.
+    max_tokens: Positive | None = None  #: Most tokens one answer may have.
+    reasoning_effort: str = ""  #: Reasoning effort asked of the model.
+    extra_body: FreeForm = {}  #: Fields merged into every request body.
+
+
+#: Seconds a side job may take when neither it nor ``auxiliary.timeout`` says so.
+_TASK_TIMEOUTS = {"vision": 120.0, "web_extract": 360.0, "compression": 120.0}
+
+
+class Auxiliary(Struct, kw_only=True):
+    """Side jobs. Every other key of the section names a job, such as ``vision`` or ``compression``."""
+
+    timeout: Seconds | None = None  #: Seconds for jobs that do not set their own.
+    transient_retries: Natural = 2  #: Tries again after a passing failure.
+    tasks: dict[str, AuxiliaryTask] = {}  #: The jobs by name; written directly under the section.
+
+    def task(self, name: str) -> AuxiliaryTask:
+        """The settings of one job; a job nobody configured has the defaults."""
+        return self.tasks.get(name) or AuxiliaryTask()
+
+    def task_timeout(self, name: str) -> float:
+        """The job's own timeout, then the section's, then the job's built-in one, then 30 seconds."""
+        return self.task(name).timeout or self.timeout or _TASK_TIMEOUTS.get(name, 30.0)
+
+
+class Compression(Struct, kw_only=True):
+    """When and how a long conversation is shortened."""
+
+    enabled: bool = True  #: Shorten before the window is full.
+    threshold: Part = 0.5  #: Part of the window that triggers it.
+    target_ratio: Part = 0.2  #: Part of the threshold kept word for word.
+    protect_first_n: Natural = 3  #: Messages at the start never touched.
+    protect_last_n: Natural = 20  #: Messages at the end never touched.
+
+
+class Context(Struct, kw_only=True):
+    """The engine that decides what the model sees."""
+
+    engine: str = "compressor"  #: Name of the context engine; plugins may add others.
+
+
+class Memory(Struct, kw_only=True):
+    """What is remembered between conversations."""
+
+    provider: str = ""  #: Memory plugin; empty is the built-in one.
+    memory_enabled: bool = True  #: Keep notes about the work.
+    user_profile_enabled: bool = True  #: Keep notes about the user.
+    memory_char_limit: Chars = 2_200  #: Longest notes about the work.
+    user_char_limit: Chars = 1_375  #: Longest notes about the user.
+
+
+class Local(Struct, kw_only=True):
+    """The embedded model."""
+
+    enabled: bool = True  #: Use it when no model is configured.
+    model: str = ""  #: Weights to run: a known name or a file; empty is the default.
+    context_length: Positive = 8_192  #: Context window in tokens.
+    threads: Positive | None = None  #: Processor threads; unset is the machine's cores.
+
+
+class AgentProfile(Struct, kw_only=True):
+    """A named agent: which model and which credential it uses."""
+
+    model: str = ""  #: Model name; empty is the main one.
+    provider: str = ""  #: Provider name; empty is the main one.
+    profile: str = ""  #: Stored credential to use; empty is the provider's first.
+
+
+class ShellHook(Struct, kw_only=True):
+    """A command run for a hook."""
+
+    command: Name  #: Command line, run without a shell.
+    matcher: str = ""  #: Pattern the whole tool name must match; empty matches all.
+    timeout: HookSeconds = 60  #: Seconds it may take.
+
+
+class OutputSpill(Struct, kw_only=True):
+    """What becomes of a very long text that a hook adds to the conversation."""
+
+    max_chars: Chars = 10_000  #: Longest text added as it is; a longer one goes to a file.
+
+
+class Hooks(Struct, kw_only=True):
+    """Commands run for hooks. Every other key of the section is the name of a hook."""
+
+    output_spill: OutputSpill = field(default_factory=OutputSpill)
+    events: dict[str, list[ShellHook]] = {}  #: The commands by hook; written directly under the section.
+
+
+class GuardrailCounts(Struct, kw_only=True):
+    """How often a kind of loop may repeat."""
+
+    exact_failure: Positive = 2  #: The same call failing the same way.
+    same_tool_failure: Positive = 3  #: The same tool failing.
+    idempotent_no_progress: Positive = 2  #: The same read giving the same answer.
+
+
+def _hard_stop_counts() -> GuardrailCounts:
+    return GuardrailCounts(exact_failure=5, same_tool_failure=8, idempotent_no_progress=5)
+
+
+class ToolLoopGuardrails(Struct, kw_only=True):
+    """What happens when the model repeats itself."""
+
+    warnings_enabled: bool = True  #: Tell the model that it repeats itself.
+    hard_stop_enabled: bool = False  #: Refuse the call when it goes on.
+    warn_after: GuardrailCounts = field(default_factory=GuardrailCounts)
+    hard_stop_after: GuardrailCounts = field(default_factory=_hard_stop_counts)
+
+
+class Security(Struct, kw_only=True):
+    """What is kept from leaving."""
+
+    redact_secrets: bool = True  #: Mask secrets in what plugins and exports see.
+    allow_private_urls: bool = False  #: Let web tools reach private addresses.
+
+
+class Config(Struct, kw_only=True):
+    """All of ``config.yaml``."""
+
+    model: Model = field(default_factory=Model)
+    providers: dict[str, Provider] = {}  #: Named endpoints.
+    fallback_providers: list[Fallback] = []  #: Tried in this order when the model fails.
+    credential_pool_strategies: dict[str, PoolStrategy] = {}  #: How the keys of a provider take turns.
+    toolsets: list[str] = field(default_factory=lambda: ["hermes-cli"])  #: Toolsets offered to the model.
+    platform_toolsets: dict[str, list[str]] = {}  #: Toolsets by platform.
+    agent: Agent = field(default_factory=Agent)
+    agents: dict[str, AgentProfile] = {}  #: Named agents.
+    delegation: Delegation = field(default_factory=Delegation)
+    auxiliary: Auxiliary = field(default_factory=Auxiliary)
+    plugins: Plugins = field(default_factory=Plugins)
+    hooks: Hooks = field(default_factory=Hooks)
+    hooks_auto_accept: bool = False  #: Run configured hook commands without asking.
+    approvals: Approvals = field(default_factory=Approvals)
+    command_allowlist: list[str] = []  #: Commands approved for good.
+    terminal: Terminal = field(default_factory=Terminal)
+    tool_output: ToolOutput = field(default_factory=ToolOutput)
+    file_read_max_chars: Chars = 100_000  #: Most characters of a file read at once.
+    tool_loop_guardrails: ToolLoopGuardrails = field(default_factory=ToolLoopGuardrails)
+    compression: Compression = field(default_factory=Compression)
+    context: Context = field(default_factory=Context)
+    memory: Memory = field(default_factory=Memory)
+    local: Local = field(default_factory=Local)
+    security: Security = field(default_factory=Security)

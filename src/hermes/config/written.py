@@ -1,0 +1,67 @@
+"""Other spellings that a configuration file may use, and what they mean."""
+
+from msgspec import field
+
+from hermes.config.sections import Config, Fallback, Model, Name, Provider
+
+# As in sections.py, annotations are evaluated once, here.
+
+
+class WrittenModel(Model, kw_only=True):
+    """``model`` as people write it."""
+
+    model: str = ""  #: Means default.
+    name: str = ""  #: Means default.
+    api_base: str = ""  #: Means base_url.
+
+
+class CustomProvider(Provider, kw_only=True):
+    """An item of ``custom_providers``: a provider that carries its own name."""
+
+    name: Name
+
+
+class Written(Config, kw_only=True):
+    """``config.yaml`` as people write it."""
+
+    model: WrittenModel = field(default_factory=WrittenModel)  # pyright: ignore[reportIncompatibleVariableOverride]
+    provider: str = ""  #: Means model.provider.
+    base_url: str = ""  #: Means model.base_url.
+    api_base: str = ""  #: Means model.base_url.
+    custom_providers: list[CustomProvider] = []  #: Means providers.
+    fallback_model: Fallback | None = None  #: Means one more entry of fallback_providers.
+
+
+def settle(written: Written, warnings: list[str]) -> Config:
+    """The configuration in its one documented spelling. Where two spellings differ, the documented one wins."""
+    model = written.model
+    settled = {name: getattr(written, name) for name in Config.__struct_fields__}
+    settled["model"] = Model(**{name: getattr(model, name) for name in Model.__struct_fields__})
+    main: Model = settled["model"]
+    main.default = _choose(
+        warnings, "model.default", model.default, {"model.model": model.model, "model.name": model.name}
+    )
+    main.base_url = _choose(
+        warnings,
+        "model.base_url",
+        model.base_url,
+        {"model.api_base": model.api_base, "base_url": written.base_url, "api_base": written.api_base},
+    )
+    main.provider = _choose(warnings, "model.provider", model.provider, {"provider": written.provider})
+    for custom in written.custom_providers:
+        if custom.name in written.providers:
+            warnings.append(f"custom_providers: {custom.name!r} is left out, providers has that name already")
+            continue
+        settled["providers"][custom.name] = Provider(**{n: getattr(custom, n) for n in Provider.__struct_fields__})
+    if written.fallback_model is not None:
+        settled["fallback_providers"].append(written.fallback_model)
+    return Config(**settled)
+
+
+def _choose(warnings: list[str], name: str, value: str, others: dict[str, str]) -> str:
+    for other_name, other in others.items():
+        if not value:
+            value, name = other, other_name if other else name
+        elif other and other != value:
+            warnings.append(f"{other_name} is ignored because {name} says something else")
+    return value

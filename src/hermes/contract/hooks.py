@@ -1,0 +1,320 @@
+"""Every observer hook: when it fires, which fields it carries and what its return value does."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hermes.contract.fields import (
+    API_REQUEST_ID,
+    ATTEMPT,
+    HISTORY,
+    MODEL,
+    PLATFORM,
+    SCHEMA_VERSION,
+    SESSION_ID,
+    TASK_ID,
+    TOOL_CALL,
+    TOOL_CALL_ID,
+    TRACE,
+    TURN_ID,
+    USER_MESSAGE,
+    Field,
+    Fields,
+)
+
+OBSERVER_SCHEMA = "hermes.observer.v1"
+
+IGNORED = "Ignored."
+
+
+class HookSpec(NamedTuple):
+    """One hook as data."""
+
+    name: str
+    when: str
+    fields: Fields
+    returns: str = IGNORED
+    #: The field a callback may change in place to rewrite the call. Every other change is isolated.
+    live: str = ""
+
+    @property
+    def answers(self) -> bool:
+        """Whether a return value changes what happens."""
+        return self.returns != IGNORED
+
+
+class Pair(NamedTuple):
+    """A start that every path closes with exactly one of ``ends``, both carrying the same ``key`` fields."""
+
+    start: str
+    ends: tuple[str, ...]
+    key: tuple[str, ...]
+
+
+_TURN = (SESSION_ID, TASK_ID, TURN_ID)
+_OLD_AND_NEW = (
+    Field("old_session_id", "str", "The conversation that was left."),
+    Field("new_session_id", "str", "The conversation that took its place, empty when there is none."),
+)
+_REASON = Field("reason", "str", "`shutdown`, `session_boundary`, `new_session` or `session_expired`.")
+
+_SESSION = (
+    HookSpec(
+        "on_session_start",
+        "A brand-new session starts, after the system prompt is built. Not on resume.",
+        (SESSION_ID, MODEL, PLATFORM),
+    ),
+    HookSpec(
+        "on_session_end",
+        "A run of the agent ends, interrupted and incomplete ones included. Once per turn.",
+        (
+            *_TURN,
+            Field("api_request_id", "str", "The attempt in hand when the turn was interrupted, else empty."),
+            Field("completed", "bool", "Whether the turn reached a final answer."),
+            Field("interrupted", "bool", "Whether it was cancelled."),
+            Field("reason", "str", "Why it ended, when not completed."),
+            MODEL,
+            PLATFORM,
+        ),
+    ),
+    HookSpec(
+        "on_session_finalize",
+        "A session identity is torn down. Once per identity.",
+        (SESSION_ID, PLATFORM, _REASON, *_OLD_AND_NEW),
+    ),
+    HookSpec(
+        "on_session_reset",
+        "A surface moves from one session identity to a new one.",
+        (SESSION_ID, PLATFORM, _REASON, *_OLD_AND_NEW),
+    ),
+)
+
+_LLM = (
+    HookSpec(
+        "pre_llm_call",
+        "Before the loop of model and tool calls begins for a user turn.",
+        (
+            *_TURN,
+            USER_MESSAGE,
+            HISTORY,
+            Field("is_first_turn", "bool", "Whether the conversation starts with this turn."),
+            MODEL,
+            PLATFORM,
+            Field("sender_id", "str", "Who sent the message, where the surface knows."),
+        ),
+        'A string or {"context": str}: joined by blank lines and added to the user message of this turn only.',
+    ),
+    HookSpec(
+        "post_llm_call",
+        "After a turn that was not interrupted ends with a final answer.",
+        (
+            *_TURN,
+            USER_MESSAGE,
+            Field("assistant_response", "str", "The final answer.", "raw"),
+            HISTORY,
+            MODEL,
+            PLATFORM,
+        ),
+    ),
+    HookSpec(
+        "transform_llm_output",
+        "Before a final answer is shown and before `post_llm_call`.",
+        (Field("response_text", "str", "The final answer.", "raw"), *_TURN, MODEL, PLATFORM),
+        "The first non-empty string replaces the answer.",
+    ),
+    HookSpec(
+        "pre_verify",
+        "Before a turn that changed files ends, a bounded number of times.",
+        (
+            *_TURN,
+            PLATFORM,
+            MODEL,
+            Field("coding", "bool", "Whether the turn worked on code."),
+            Field("attempt", "int", "How often this turn was already sent on, from 0."),
+            Field("final_response", "str", "The answer about to be given.", "raw"),
+            Field("changed_paths", "list[str]", "The files this turn wrote."),
+        ),
+        'The first {"action": "continue", "message": str} or {"decision": "block", "reason": str} keeps it going.',
+    ),
+)
+
+_MESSAGE_COUNT = Field("message_count", "int", "Messages in the request.")
+_REQUEST = Field("request", "dict", 'The effective request: {"method", "body"}.', "sanitised")
+_STARTED = Field("started_at", "float", "When the attempt started, in seconds since the epoch.")
+_TIMING = (
+    Field("api_duration", "float", "Seconds the attempt took."),
+    _STARTED,
+    Field("ended_at", "float", "When it ended, in seconds since the epoch."),
+)
+
+_API = (
+    HookSpec(
+        "pre_api_request",
+        "Immediately before each provider attempt.",
+        (
+            *ATTEMPT,
+            USER_MESSAGE,
+            HISTORY,
+            Field("request_messages", "list[dict]", "The messages about to be sent.", "raw"),
+            _MESSAGE_COUNT,
+            Field("tool_count", "int", "Tools offered."),
+            Field("approx_input_tokens", "int", "An estimate of the request's size in tokens."),
+            Field("request_char_count", "int", "The request's size in characters."),
+            Field("max_tokens", "int | None", "The limit asked of the provider, when there is one."),
+            _STARTED,
+            TRACE,
+            _REQUEST,
+        ),
+    ),
+    HookSpec(
+        "post_api_request",
+        "After each successful provider attempt.",
+        (
+            *ATTEMPT,
+            *_TIMING,
+            Field("finish_reason", "str", "Why the model stopped."),
+            _MESSAGE_COUNT,
+            Field("response_model", "str", "The model that really answered."),
+            Field("response", "dict", "model, finish_reason, assistant_message, usage.", "sanitised"),
+            Field("usage", "dict | None", "Token counts, None when the provider sent none."),
+            Field("assistant_message", "Record", "The message with attributes, for older plugins.", "raw"),
+            Field("assistant_content_chars", "int", "Length of the text."),
+            Field("assistant_tool_call_count", "int", "Tool calls asked for."),
+            TRACE,
+            _REQUEST,
+        ),
+    ),
+    HookSpec(
+        "api_request_error",
+        "After each failed provider attempt, retried or not.",
+        (
+            *ATTEMPT,
+            *_TIMING,
+            Field("status_code", "int | None", "The HTTP status, when there was one."),
+            Field("retry_count", "int", "Retries made before this failure."),
+            Field("max_retries", "int", "Retries allowed."),
+            Field("retryable", "bool", "Whether the failure may be retried."),
+            Field("reason", "str", "The class of failure."),
+            Field("error", "dict", '{"type", "message"}.', "sanitised"),
+            TRACE,
+            _REQUEST,
+        ),
+    ),
+)
+
+_OUTCOME = (
+    Field("result", "str", "What the tool returned.", "raw"),
+    Field("duration_ms", "int", "Milliseconds the tool ran."),
+    Field("status", "str", "`ok`, `error`, `blocked`, `cancelled` or `timeout`."),
+    Field("error_type", "str | None", "The class of failure, when there was one."),
+    Field("error_message", "str | None", "The failure in words, when there was one.", "raw"),
+)
+
+_TOOL = (
+    HookSpec(
+        "pre_tool_call",
+        "After `tool_request` middleware, before guardrails, approvals and the tool.",
+        (*TOOL_CALL, TRACE),
+        'The first {"action": "block", "message": str} blocks the call; the first {"action": "approve", '
+        '"message"?: str, "rule_key"?: str} sends it to a person.',
+        live="args",
+    ),
+    HookSpec("post_tool_call", "When a tool call is over, whatever its outcome.", (*TOOL_CALL, *_OUTCOME, TRACE)),
+    HookSpec(
+        "transform_tool_result",
+        "After `post_tool_call`, before the result reaches the model.",
+        (*TOOL_CALL, *_OUTCOME, TRACE),
+        "The first string, even an empty one, replaces the result.",
+    ),
+    HookSpec(
+        "transform_terminal_output",
+        "After a foreground command, before its output is cut and cleaned.",
+        (
+            Field("command", "str", "The command.", "raw"),
+            Field("output", "str", "What it printed.", "raw"),
+            Field("returncode", "int", "Its exit code."),
+            Field("env_type", "str", "Where it ran; `local` for this machine."),
+            *_TURN,
+            TOOL_CALL_ID,
+        ),
+        "The first string replaces the output.",
+    ),
+)
+
+_APPROVAL_FIELDS = (
+    Field("command", "str", "The command that needs a decision.", "raw"),
+    Field("description", "str", "Why it needs one."),
+    Field("pattern_key", "str", "The rule that asked, as `always` stores it."),
+    Field("pattern_keys", "list[str]", "Every rule that matched."),
+    Field("session_key", "str", "The conversation as its surface names it."),
+    Field("surface", "str", "Where the question is asked: `cli`, `gateway`, `smart` or `mcp-elicitation`."),
+    *_TURN,
+    TOOL_CALL_ID,
+)
+
+_APPROVAL = (
+    HookSpec("pre_approval_request", "Right before somebody is asked to approve a command.", _APPROVAL_FIELDS),
+    HookSpec(
+        "post_approval_response",
+        "After the answer, or when nobody answered in time.",
+        (
+            *_APPROVAL_FIELDS,
+            Field("choice", "str", "`once`, `session`, `always`, `deny`, `timeout`, `smart_approve`, `smart_deny`."),
+            Field("decided_by", "str", "`aux_llm`, when the surface is `smart`.", always=False),
+        ),
+    ),
+)
+
+_FAMILY = (
+    SESSION_ID,
+    TASK_ID,
+    TURN_ID,
+    TOOL_CALL_ID,
+    Field("parent_session_id", "str", "The conversation that delegated."),
+    Field("parent_turn_id", "str", "The turn that delegated."),
+    Field("parent_subagent_id", "str", "The delegating child agent, empty at the top."),
+    Field("child_session_id", "str", "The child's conversation."),
+    Field("child_subagent_id", "str", "The child agent."),
+    Field("child_role", "str", "`leaf` or `orchestrator`."),
+    Field("child_goal", "str", "What the child is to do.", "raw"),
+)
+
+_SUBAGENT = (
+    HookSpec("subagent_start", "A delegated child agent is built, before it runs.", _FAMILY),
+    HookSpec(
+        "subagent_stop",
+        "A delegated child agent has returned or failed. Once per child.",
+        (
+            *_FAMILY,
+            Field("child_summary", "str", "What the child reported.", "raw"),
+            Field("child_status", "str", "`completed`, `failed`, `interrupted`, `timeout` or `error`."),
+            Field("duration_ms", "int", "Milliseconds the child ran."),
+        ),
+    ),
+)
+
+_GATEWAY = (
+    HookSpec(
+        "pre_gateway_dispatch",
+        "A message has arrived on a chat platform, before it reaches a session.",
+        (
+            Field("event", "object", "The message as its platform delivered it.", "raw"),
+            Field("gateway", "object", "The gateway that received it.", "raw"),
+            Field("session_store", "object", "The gateway's sessions.", "raw"),
+        ),
+        'The first {"action": "skip" | "rewrite" | "allow", ...} decides.',
+    ),
+)
+
+HOOKS: dict[str, HookSpec] = {
+    spec.name: spec._replace(fields=(SCHEMA_VERSION, *spec.fields))
+    for spec in (*_SESSION, *_LLM, *_API, *_TOOL, *_APPROVAL, *_SUBAGENT, *_GATEWAY)
+}
+
+PAIRS = (
+    Pair("pre_llm_call", ("on_session_end",), ("session_id", "turn_id")),
+    Pair("pre_api_request", ("post_api_request", "api_request_error"), (API_REQUEST_ID.name,)),
+    Pair("pre_tool_call", ("post_tool_call",), ("session_id", "turn_id", "tool_call_id")),
+    Pair("pre_approval_request", ("post_approval_response",), ("session_id", "tool_call_id", "pattern_key")),
+    Pair("subagent_start", ("subagent_stop",), ("child_session_id",)),
+)

@@ -1,0 +1,220 @@
+"""Where callbacks run that do not run in the turn's own thread: one event loop, and threads with a deadline."""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
+
+from hermes.scope import current_scope
+
+if TYPE_CHECKING:
+    import asyncio
+
+log = logging.getLogger("hermes.hooks")
+
+#: How long a callback may hold up a turn that is already cancelled: a closing event must not keep it from ending.
+CANCELLED_GRACE = 5.0
+#: How often a waiting turn looks whether somebody's code blocks the loop.
+WATCH_SECONDS = 2.0
+_CLOSE_SECONDS = 2.0
+
+
+class Outcome:
+    """What becomes of work on another thread: a value or an error, and the wait for it."""
+
+    __slots__ = ("_wake", "error", "finished", "value")
+
+    def __init__(self) -> None:
+        self._wake = threading.Event()
+        self.finished = False
+        self.value: Any = None
+        self.error: BaseException | None = None
+
+    def finish(self, value: Any = None, error: BaseException | None = None) -> None:
+        self.value, self.error = value, error
+        self.finished = True
+        self._wake.set()
+
+    def fill(self, work: Callable[[], Any]) -> None:
+        """Do the work here and keep what it gives or raises."""
+        try:
+            value = work()
+        except BaseException as error:
+            self.finish(error=error)
+        else:
+            self.finish(value)
+
+    def wait(self, seconds: float | None = None, watch: Callable[[], None] | None = None) -> bool:
+        """True when finished, False when late, ``Interrupted`` as soon as the turn in hand is cancelled.
+
+        In a turn that was cancelled before, the wait is short instead.
+        """
+        scope = current_scope.get()
+        if scope is None:
+            return self._sleep(seconds, watch)
+        if scope.interrupt.cancelled:
+            return self._sleep(CANCELLED_GRACE if seconds is None else min(seconds, CANCELLED_GRACE), watch)
+        with scope.interrupt.on_cancel(self._wake.set):
+            self._sleep(seconds, watch)
+        if not self.finished:
+            scope.interrupt.check()
+        return self.finished
+
+    def take(self) -> Any:
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    def _sleep(self, seconds: float | None, watch: Callable[[], None] | None) -> bool:
+        if watch is None:
+            self._wake.wait(seconds)
+            return self.finished
+        left = float("inf") if seconds is None else seconds
+        while left > 0 and not self._wake.wait(min(left, WATCH_SECONDS)):
+            watch()
+            left -= WATCH_SECONDS
+        return self.finished
+
+
+class Background:
+    """The event loop that awaits plugins' coroutines, on a daemon thread of its own, started when first used."""
+
+    __slots__ = ("_lock", "_loop", "_thread")
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+
+    def run(self, awaitable: Awaitable[Any], label: str) -> Any:
+        """Await on the loop and return the result. ``label`` names the code in warnings.
+
+        Cancelling the turn ends the wait with ``Interrupted`` and cancels the coroutine.
+        """
+        if threading.current_thread() is self._thread:
+            # Already on the loop: waiting here would stop the very thing waited for.
+            return run_on_private_loop(awaitable)
+        loop = self._start()
+        outcome = Outcome()
+        tasks: list[asyncio.Task[None]] = []
+        context = contextvars.copy_context()
+
+        def begin() -> None:
+            tasks.append(loop.create_task(_settle(awaitable, outcome), name=label, context=context))
+
+        loop.call_soon_threadsafe(begin)
+        try:
+            if outcome.wait(watch=_Watch(loop)):
+                return outcome.take()
+            raise TimeoutError("no answer in time for a cancelled turn")
+        finally:
+            if not outcome.finished:
+                loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
+
+    def close(self) -> None:
+        """Cancel what still runs and end the thread; one that a plugin blocks is left behind."""
+        with self._lock:
+            loop, thread = self._loop, self._thread
+            self._loop = self._thread = None
+        if loop is not None and thread is not None:
+            loop.call_soon_threadsafe(loop.stop)
+            thread.join(_CLOSE_SECONDS)
+
+    def _start(self) -> asyncio.AbstractEventLoop:
+        with self._lock:
+            if self._loop is None:
+                import asyncio  # a run without async callbacks never pays for it
+
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(
+                    target=_serve, args=(self._loop,), name="hermes-async-callbacks", daemon=True
+                )
+                self._thread.start()
+            return self._loop
+
+
+def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    import asyncio
+
+    try:
+        loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=_CLOSE_SECONDS))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        loop.close()
+
+
+async def _settle(awaitable: Awaitable[Any], outcome: Outcome) -> None:
+    # Nothing may leave this coroutine: a SystemExit that reaches the loop would end it for everyone.
+    try:
+        value = await _uncancelled(awaitable)
+    except BaseException as error:
+        outcome.finish(error=error)
+    else:
+        outcome.finish(value)
+
+
+async def _uncancelled(awaitable: Awaitable[Any]) -> Any:
+    """A coroutine that was cancelled has failed; it must not look as if the turn were to unwind."""
+    import asyncio
+
+    try:
+        return await awaitable
+    except asyncio.CancelledError as error:
+        raise RuntimeError("the coroutine was cancelled") from error
+
+
+class _Watch:
+    """Names the task that keeps the loop from running anything else."""
+
+    __slots__ = ("_loop", "_suspect")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._suspect: object = None
+
+    def __call__(self) -> None:
+        import asyncio
+
+        running = asyncio.current_task(self._loop)
+        if running is not None and running is self._suspect:
+            log.warning("%s blocks the loop that all async callbacks share; it should await", running.get_name())
+        self._suspect = running
+
+
+def run_on_private_loop(awaitable: Awaitable[Any]) -> Any:
+    """Await in a loop of its own: in this thread when none is running here, else in another."""
+    import asyncio
+
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(_uncancelled(awaitable))
+    outcome = Outcome()
+    spawn(lambda: outcome.fill(lambda: asyncio.run(_uncancelled(awaitable))), "hermes-private-loop")
+    outcome.wait()
+    return outcome.take()
+
+
+def run_with_deadline(work: Callable[[], Any], seconds: float, label: str) -> Any:
+    """Run on a thread of its own. ``TimeoutError`` when it is late; the thread is then abandoned, never joined."""
+    outcome = Outcome()
+    spawn(lambda: outcome.fill(work), f"hermes-deadline {label}")
+    if not outcome.wait(seconds):
+        raise TimeoutError(f"no answer within {seconds:g} s")
+    return outcome.take()
+
+
+def spawn(target: Callable[[], None], name: str) -> threading.Thread:
+    """Start a daemon thread that carries this thread's context variables."""
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(target,), name=name, daemon=True)
+    thread.start()
+    return thread

@@ -1,0 +1,139 @@
+"""One registered function: whose it is, which fields it takes, and how its calls have gone."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from threading import Lock
+from types import FunctionType, MethodType
+from typing import Any, NamedTuple, TypeGuard
+
+from hermes.contract.hooks import HOOKS
+from hermes.contract.middleware import MIDDLEWARE
+from hermes.hooks.copies import CopyMemo, isolate, renew
+
+log = logging.getLogger("hermes.hooks")
+
+#: Fields that hold a whole conversation: copies of them are carried over from one event to the next.
+_GROWING = frozenset({"conversation_history", "request_messages", "request"})
+
+#: Distinct causes of failure that one callback may warn about.
+_MAX_CAUSES = 20
+_VAR_KEYWORDS = 0x08
+
+
+class CallbackStats(NamedTuple):
+    """How one registration has fared, for ``plugins list`` and ``doctor``."""
+
+    plugin: str
+    #: The hook or middleware kind.
+    site: str
+    calls: int
+    failures: int
+    #: Time spent in the callback itself, without what it called through ``next_call``.
+    seconds: float
+    last_error: str
+
+
+class Callback:
+    """A plugin's function at one hook or middleware kind."""
+
+    __slots__ = (
+        "_causes",
+        "_containers",
+        "_lock",
+        "_memo",
+        "calls",
+        "failures",
+        "function",
+        "last_error",
+        "names",
+        "plugin",
+        "seconds",
+        "site",
+    )
+
+    def __init__(self, plugin: str, site: str, function: Callable[..., Any]) -> None:
+        self.plugin = plugin
+        self.site = site
+        self.function = function
+        #: The fields a narrow signature names; ``None`` when it takes any keyword.
+        self.names = accepted_names(function)
+        fields = HOOKS[site].fields if site in HOOKS else MIDDLEWARE[site].fields
+        self._containers = tuple(field.name for field in fields if field.container and self.takes(field.name))
+        self._memo = None if _GROWING.isdisjoint(self._containers) else CopyMemo()
+        # Whoever calls adds to these without a lock: they are figures for people, and the path is hot.
+        self.calls = 0
+        self.failures = 0
+        self.seconds = 0.0
+        self.last_error = ""
+        self._causes: set[tuple[str, str, int]] = set()
+        self._lock = Lock()
+
+    def takes(self, field: str) -> bool:
+        """Whether the function's signature accepts the field."""
+        return self.names is None or field in self.names
+
+    def arguments(self, own: dict[str, Any]) -> dict[str, Any]:
+        """The runtime's fields as this callback gets them: those it takes, containers as copies of its own."""
+        names = self.names
+        given = own.copy() if names is None else {name: own[name] for name in names if name in own}
+        memo = self._memo
+        if memo is None:
+            for name in self._containers:
+                if name in given:
+                    given[name] = isolate(given[name])
+            return given
+        before = memo.recall(own.get("session_id"))
+        for name in self._containers:
+            if name in given:
+                given[name] = renew(given[name], before.get(name))
+        memo.keep(own.get("session_id"), given)
+        return given
+
+    def failed(self, error: BaseException, consequence: str) -> None:
+        """Note a failure: a warning the first time a cause is seen, afterwards a count and a debug line."""
+        text = f"{type(error).__name__}: {error}"[:500]
+        cause = (type(error).__qualname__, *_origin(error))
+        with self._lock:
+            self.failures += 1
+            self.last_error = text
+            first = cause not in self._causes and len(self._causes) < _MAX_CAUSES
+            self._causes.add(cause) if first else None
+        level = logging.WARNING if first else logging.DEBUG
+        log.log(level, "plugin %r: %s callback failed: %s (%s)", self.plugin, self.site, text, consequence)
+
+    def stats(self) -> CallbackStats:
+        return CallbackStats(self.plugin, self.site, self.calls, self.failures, self.seconds, self.last_error)
+
+
+def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
+    """Whether a callback's answer is still to be awaited."""
+    return value is not None and hasattr(type(value), "__await__")
+
+
+def _origin(error: BaseException) -> tuple[str, int]:
+    """The line that raised: together with the type it tells one cause from another, whatever the message."""
+    traceback = error.__traceback__
+    if traceback is None:
+        return ("", 0)
+    while traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    return (traceback.tb_frame.f_code.co_filename, traceback.tb_lineno)
+
+
+def accepted_names(function: Callable[..., Any]) -> frozenset[str] | None:
+    """The keyword arguments a callable names, or ``None`` when it takes any (or does not tell)."""
+    plain = function.__func__ if isinstance(function, MethodType) else function
+    if isinstance(plain, FunctionType) and plain.__code__.co_flags & _VAR_KEYWORDS:
+        return None
+    import inspect  # only a narrow or unusual callback needs it
+
+    try:
+        parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return frozenset(parameter.name for parameter in parameters if parameter.kind in named)

@@ -1,0 +1,184 @@
+"""Middleware that wraps a call: a nested chain whose failures never run the call twice nor lose its outcome."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import Any, Literal
+
+from hermes.contract.hooks import OBSERVER_SCHEMA
+from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
+from hermes.hooks.background import run_on_private_loop
+from hermes.hooks.callback import Callback, is_awaitable
+from hermes.hooks.copies import renew, same
+
+Base = Callable[[Any], Any]
+
+#: ``waiting``: next_call was not used yet. ``running``: the rest of the chain is at work. ``succeeded`` and
+#: ``failed``: what came of it.
+State = Literal["waiting", "running", "succeeded", "failed"]
+
+
+class ExecutionChain:
+    """All callbacks of ``llm_execution`` or ``tool_execution``, the first registered outermost.
+
+    Immutable: a change in the table makes a new one. One chain may run in many threads and inside itself.
+    """
+
+    __slots__ = ("callbacks", "key", "kind", "original_key")
+
+    def __init__(self, kind: str, callbacks: tuple[Callback, ...]) -> None:
+        spec = MIDDLEWARE[kind]
+        self.kind = kind
+        self.callbacks = callbacks
+        self.key = spec.payload
+        self.original_key = spec.original
+
+    def run(self, payload: dict[str, Any], base: Base, context: Mapping[str, Any]) -> Any:
+        """Run ``base`` inside the callbacks and return what the outermost one returns.
+
+        ``base`` receives the very ``payload`` unless a callback changed it. ``context`` may hold the true
+        ``original_*``; otherwise the payload is the original. An exception of ``base`` reaches the callbacks,
+        and the caller, as the object it is.
+        """
+        return _Passage(self, base, payload, context).enter(0, payload)
+
+
+class _Passage:
+    """One call on its way through a chain."""
+
+    __slots__ = ("_base", "_chain", "_context", "_fields", "_thread", "lock")
+
+    def __init__(self, chain: ExecutionChain, base: Base, payload: Any, context: Mapping[str, Any]) -> None:
+        self._chain = chain
+        self._base = base
+        self._fields: dict[str, Any] = {
+            "telemetry_schema_version": OBSERVER_SCHEMA,
+            "middleware_schema_version": MIDDLEWARE_SCHEMA,
+            chain.original_key: payload,
+            **context,
+        }
+        self._thread = threading.get_ident()
+        self._context = contextvars.copy_context()
+        self.lock = threading.Lock()
+
+    def enter(self, index: int, payload: Any) -> Any:
+        """Run the chain from the callback at ``index`` on."""
+        if index == len(self._chain.callbacks):
+            return self._base(payload)
+        callback = self._chain.callbacks[index]
+        link = _Link(self, index, payload)
+        given = self._arguments(callback, link, payload)
+        error: Exception | None = None
+        value: Any = None
+        started = perf_counter()
+        try:
+            value = callback.function(**given)
+            if is_awaitable(value):
+                # Its next_call blocks, so it gets a loop of its own rather than holding up the shared one.
+                value = run_on_private_loop(value)
+        except Exception as raised:
+            error = raised
+        finally:
+            state = link.close()
+            callback.calls += 1
+            callback.seconds += perf_counter() - started - link.downstream_seconds
+        if link.unwinding is not None:
+            raise link.unwinding
+        if error is not None:
+            return link.raised(callback, state, error)
+        return value if value is not None else link.returned_none(callback, state)
+
+    def descend(self, index: int, payload: Any) -> Any:
+        if threading.get_ident() == self._thread:
+            return self.enter(index, payload)
+        # Called from a thread of the plugin's own: the ids of the work in hand come along.
+        return self._context.copy().run(self.enter, index, payload)
+
+    def _arguments(self, callback: Callback, link: _Link, payload: Any) -> dict[str, Any]:
+        fields, key = self._fields, self._chain.key
+        fields[key] = payload
+        fields["next_call"] = link.next_call
+        given = callback.arguments(fields)
+        link.given = given.get(key)
+        return given
+
+
+class _Link:
+    """One callback's turn in one passage, and what its next_call has come to."""
+
+    __slots__ = (
+        "_closed", "_error", "_index", "_passage", "_payload", "_result", "_state", "downstream_seconds", "given",
+        "unwinding",
+    )  # fmt: skip
+
+    def __init__(self, passage: _Passage, index: int, payload: Any) -> None:
+        self._passage = passage
+        self._index = index
+        self._payload = payload
+        #: The callback's copy of the payload: changing it in place is as good as passing it on.
+        self.given: Any = None
+        self._closed = False
+        self._state: State = "waiting"
+        self._result: Any = None
+        self._error: Exception | None = None
+        #: A KeyboardInterrupt, SystemExit or Interrupted from below: it goes on up whatever the callback does.
+        self.unwinding: BaseException | None = None
+        self.downstream_seconds = 0.0
+
+    def next_call(self, payload: Any = None) -> Any:
+        """Run the rest of the chain, once, with ``payload`` or else the current one."""
+        with self._passage.lock:
+            if self._closed:
+                raise RuntimeError("next_call was called after its middleware had returned")
+            if self._state != "waiting":
+                raise RuntimeError("next_call was called twice; the call runs at most once")
+            self._state = "running"
+        started = perf_counter()
+        try:
+            result = self._passage.descend(self._index + 1, self._effective(payload))
+        except Exception as error:
+            self._error, self._state = error, "failed"
+            raise
+        except BaseException as error:
+            self.unwinding, self._state = error, "failed"
+            raise
+        finally:
+            self.downstream_seconds = perf_counter() - started
+        self._result, self._state = result, "succeeded"
+        return result
+
+    def _effective(self, payload: Any) -> Any:
+        """The runtime's own object, or a copy of what the callback made of it."""
+        chosen = self.given if payload is None else payload
+        if chosen is None or same(chosen, self._payload):
+            return self._payload
+        return renew(chosen, self._payload)
+
+    def close(self) -> State:
+        """Refuse next_call from here on: one kept for later must not run the call behind everybody's back."""
+        with self._passage.lock:
+            self._closed = True
+            return self._state
+
+    def returned_none(self, callback: Callback, state: State) -> None:
+        """None is a result like any other, but it cannot stand for a call that failed."""
+        if state == "failed" and self._error is not None:
+            callback.failed(RuntimeError("returned None although the call had failed"), "the failure goes on")
+            raise self._error
+        if state == "succeeded" and self._result is not None:
+            callback.failed(RuntimeError("returned None although the call had a result"), "None is the result")
+
+    def raised(self, callback: Callback, state: State, error: Exception) -> Any:
+        """What the callback's exception means."""
+        if state == "waiting":
+            callback.failed(error, "the call goes on without it")
+            return self._passage.enter(self._index + 1, self._payload)
+        if state == "succeeded":
+            callback.failed(error, "the result it had received is kept")
+            return self._result
+        if error is not self._error:
+            callback.failed(error, "its error is the outcome")
+        raise error

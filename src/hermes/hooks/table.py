@@ -1,0 +1,206 @@
+"""Who subscribed to what: one attribute per hook and middleware kind, ``None`` while nobody did."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from threading import RLock
+from time import monotonic
+from typing import Any
+
+from hermes.contract.hooks import HOOKS
+from hermes.contract.middleware import MIDDLEWARE
+from hermes.errors import PluginError
+from hermes.hooks.background import Background
+from hermes.hooks.callback import Callback, CallbackStats
+from hermes.hooks.execution_chain import ExecutionChain
+from hermes.hooks.mailbox import Mailbox
+from hermes.hooks.observers import Emitter
+from hermes.hooks.request_chain import RequestChain
+from hermes.hooks.subscriber import DeadlineSubscriber, OnError, QueuedSubscriber, Subscriber, check_options
+
+log = logging.getLogger("hermes.hooks")
+
+_SITES = (*HOOKS, *MIDDLEWARE)
+
+Snapshot = dict[str, Any]
+
+
+class Hooks:
+    """The hooks and middleware of one host.
+
+    A site costs one attribute test while nobody subscribed::
+
+        emit = hooks.pre_tool_call
+        if emit is not None:
+            answers = emit(tool_name=name, args=args, ...)
+    """
+
+    __slots__ = (*_SITES, "_lock", "_mailboxes", "background")
+
+    on_session_start: Emitter | None
+    on_session_end: Emitter | None
+    on_session_finalize: Emitter | None
+    on_session_reset: Emitter | None
+    pre_llm_call: Emitter | None
+    post_llm_call: Emitter | None
+    transform_llm_output: Emitter | None
+    pre_verify: Emitter | None
+    pre_api_request: Emitter | None
+    post_api_request: Emitter | None
+    api_request_error: Emitter | None
+    pre_tool_call: Emitter | None
+    post_tool_call: Emitter | None
+    transform_tool_result: Emitter | None
+    transform_terminal_output: Emitter | None
+    pre_approval_request: Emitter | None
+    post_approval_response: Emitter | None
+    subagent_start: Emitter | None
+    subagent_stop: Emitter | None
+    pre_gateway_dispatch: Emitter | None
+
+    llm_request: RequestChain | None
+    tool_request: RequestChain | None
+    llm_execution: ExecutionChain | None
+    tool_execution: ExecutionChain | None
+
+    #: The event loop for plugins' coroutines: async callbacks, tools and commands.
+    background: Background
+
+    def __init__(self) -> None:
+        self.background = Background()
+        self._lock = RLock()
+        self._mailboxes: dict[str, Mailbox] = {}
+        for site in _SITES:
+            setattr(self, site, None)
+
+    def subscribe(
+        self,
+        hook: str,
+        plugin: str,
+        callback: Callable[..., Any],
+        *,
+        timeout: float | None = None,
+        background: bool = False,
+        on_error: OnError = "allow",
+    ) -> bool:
+        """Add a callback to a hook. False, with a warning, when there is no hook of that name.
+
+        ``timeout``: seconds after which a call is abandoned. ``background``: deliver behind the turn, in order;
+        return values are then not used. ``on_error="deny"``: a ``pre_tool_call`` callback that fails blocks.
+        """
+        if not _known(hook, HOOKS, "hook", plugin):
+            return False
+        _check_callable(f"register_hook({hook!r}", callback)
+        check_options(hook, timeout, background, on_error)
+        loop = self.background
+        with self._lock:
+            if background:
+                added = QueuedSubscriber(plugin, hook, callback, loop, timeout, self._mailbox(plugin))
+            elif timeout is not None:
+                added = DeadlineSubscriber(plugin, hook, callback, loop, on_error, timeout)
+            else:
+                added = Subscriber(plugin, hook, callback, loop, on_error)
+            self._set(hook, (*self._callbacks(hook), added))
+        return True
+
+    def add_middleware(self, kind: str, plugin: str, callback: Callable[..., Any]) -> bool:
+        """Add a callback to a middleware kind. False, with a warning, when there is no such kind."""
+        if not _known(kind, MIDDLEWARE, "middleware kind", plugin):
+            return False
+        _check_callable(f"register_middleware({kind!r}", callback)
+        with self._lock:
+            self._set(kind, (*self._callbacks(kind), Callback(plugin, kind, callback)))
+        return True
+
+    def remove(self, plugin: str) -> None:
+        """Take out everything a plugin subscribed to."""
+        with self._lock:
+            for site in _SITES:
+                callbacks = self._callbacks(site)
+                kept = tuple(callback for callback in callbacks if callback.plugin != plugin)
+                if len(kept) != len(callbacks):
+                    self._set(site, kept)
+            mailbox = self._mailboxes.pop(plugin, None)
+        if mailbox is not None:
+            mailbox.close()
+
+    def has(self, name: str) -> bool:
+        """Whether anybody subscribed to the hook or middleware kind."""
+        return name in _SITES and getattr(self, name) is not None
+
+    def snapshot(self) -> Snapshot:
+        """What is subscribed now, for ``restore``."""
+        with self._lock:
+            return {site: getattr(self, site) for site in _SITES}
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Forget every subscription made since the snapshot."""
+        with self._lock:
+            for site, value in snapshot.items():
+                setattr(self, site, value)
+            left = {callback.plugin for site in _SITES for callback in self._callbacks(site)}
+            gone = [self._mailboxes.pop(plugin) for plugin in set(self._mailboxes) - left]
+        for mailbox in gone:
+            mailbox.close()
+
+    def sites_of(self, plugin: str) -> list[str]:
+        """The hooks and middleware kinds a plugin subscribed to."""
+        return [site for site in _SITES if any(c.plugin == plugin for c in self._callbacks(site))]
+
+    def stats(self) -> list[CallbackStats]:
+        """How every registration has fared."""
+        return [callback.stats() for site in _SITES for callback in self._callbacks(site)]
+
+    def flush(self, seconds: float = 5.0) -> list[str]:
+        """Wait, at most so long in all, for events still queued; the plugins that did not finish."""
+        deadline = monotonic() + seconds
+        with self._lock:
+            mailboxes = list(self._mailboxes.items())
+        return [name for name, box in mailboxes if not box.flush(max(deadline - monotonic(), 0))]
+
+    def close(self, seconds: float = 5.0) -> None:
+        """Deliver what is still queued, within ``seconds``, and end the threads that serve callbacks."""
+        self.flush(seconds)
+        with self._lock:
+            mailboxes = list(self._mailboxes.values())
+            self._mailboxes.clear()
+        for mailbox in mailboxes:
+            mailbox.close()
+        self.background.close()
+
+    def _callbacks(self, site: str) -> tuple[Any, ...]:
+        holder = getattr(self, site)
+        if holder is None:
+            return ()
+        return holder.subscribers if isinstance(holder, Emitter) else holder.callbacks
+
+    def _set(self, site: str, callbacks: tuple[Any, ...]) -> None:
+        spec = MIDDLEWARE.get(site)
+        if not callbacks:
+            setattr(self, site, None)
+        elif spec is None:
+            setattr(self, site, Emitter(site, callbacks))
+        elif spec.wraps:
+            setattr(self, site, ExecutionChain(site, callbacks))
+        else:
+            setattr(self, site, RequestChain(site, callbacks, self.background))
+
+    def _mailbox(self, plugin: str) -> Mailbox:
+        return self._mailboxes.setdefault(plugin, Mailbox(plugin))
+
+
+def _known(name: str, valid: dict[str, Any], noun: str, plugin: str) -> bool:
+    if name in valid:
+        return True
+    import difflib  # only a mistake needs it
+
+    nearest = difflib.get_close_matches(str(name), valid, n=1)
+    hint = f"did you mean {nearest[0]!r}?" if nearest else f"there are {', '.join(valid)}"
+    log.warning("plugin %r: there is no %s %r; %s It is ignored", plugin, noun, name, hint)
+    return False
+
+
+def _check_callable(call: str, callback: object) -> None:
+    if not callable(callback):
+        raise PluginError(f"{call}, ...) needs a function, got {type(callback).__name__}")

@@ -1,0 +1,205 @@
+"""Everything one process needs to run agents, built once from the configuration: the composition root."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hermes.agent.approvals import Approvals
+from hermes.agent.dispatch import dispatch_tool
+from hermes.agent.model_call import ModelRuntime
+from hermes.agent.session import AgentRuntime, Session
+from hermes.agent.tool_call import ToolRuntime
+from hermes.agent.workers import Workers
+from hermes.config.sections import Config
+from hermes.errors import HermesError, SessionNotFound
+from hermes.hooks.table import Hooks
+from hermes.journal.runner import Runner
+from hermes.journal.search import SearchIndex
+from hermes.journal.sessions import Sessions
+from hermes.journal.store import Store
+from hermes.plugins.loader import load_plugins
+from hermes.providers.chat_completions import ChatCompletions
+from hermes.providers.driver import Driver
+from hermes.providers.routing import endpoints_for
+from hermes.scope import new_session_id
+from hermes.tools.builtin import builtin_tools
+from hermes.tools.guard import FileGuard
+from hermes.tools.processes import ProcessTable
+from hermes.tools.registry import ToolLimits, ToolRegistry
+from hermes.tools.toolsets import select_tools
+
+
+@dataclass(frozen=True, slots=True)
+class HostOptions:
+    """What one run asks for beyond the configuration."""
+
+    provider: str = ""
+    model: str = ""
+    toolsets: Sequence[str] = ()
+    max_turns: int | None = None
+    #: Plugins to load whether or not the configuration enables them.
+    plugins: Sequence[str] = ()
+    #: False leaves out the plugins that the configuration enables.
+    use_enabled_plugins: bool = True
+    #: Run without asking anybody. Only what is never allowed stays refused.
+    allow_everything: bool = False
+    platform: str = "cli"
+
+
+class Host:
+    """The parts of one process: plugins, tools, providers, journal. Close it when done."""
+
+    def __init__(
+        self,
+        home: Path,
+        config: Config,
+        options: HostOptions | None = None,
+        *,
+        cwd: Path | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self.home = home
+        self.config = config
+        self.options = options or HostOptions()
+        self.cwd = cwd or Path.cwd()
+        self._env = os.environ if env is None else env
+        self.hooks = Hooks()
+        self.tools = ToolRegistry(builtin_tools())
+        self.store = Store(home / "state.db")
+        self.runner = Runner(home / "runners")
+        self.sessions = Sessions(self.store)
+        self.search = SearchIndex(self.store, home / "search.db")
+        self.workers = Workers()
+        self.processes = ProcessTable()
+        self.guard = FileGuard(home)
+        self.guard.protect(*self.store.files(), *self.search.files())
+        self.driver = Driver()
+        self._tool_runtime = ToolRuntime(
+            hooks=self.hooks,
+            registry=self.tools,
+            approvals=Approvals(allow_everything=self.options.allow_everything),
+            workers=self.workers,
+            processes=self.processes,
+            guard=self.guard,
+            limits=_limits(config),
+        )
+        self.plugins = load_plugins(
+            home=home,
+            plugins_config=config.plugins,
+            tools=self.tools,
+            hooks=self.hooks,
+            services=self,
+            extra=self.options.plugins,
+            use_enabled=self.options.use_enabled_plugins,
+            cwd=self.cwd,
+        )
+        self._open: list[Session] = []
+
+    # -- sessions -----------------------------------------------------------------------------------------------
+
+    def new_session(self) -> Session:
+        """A conversation that starts here and now. It is on record from its first message on."""
+        return self._keep(Session(self._runtime(), new_session_id(), cwd=self.cwd, platform=self.options.platform))
+
+    def resume_session(self, session_id: str) -> Session:
+        """The conversation with that id (or a unique beginning of it), in the directory it was started in."""
+        row = self.sessions.get(session_id)
+        cwd = Path(row.cwd)
+        if not cwd.is_dir():
+            raise HermesError(
+                f"session {row.id} worked in {cwd}, which is gone; make that directory again, or start a new session"
+            )
+        history = self.sessions.messages(row.id)
+        session = Session(
+            self._runtime(), row.id, cwd=cwd, platform=self.options.platform, history=history, is_new=False
+        )
+        return self._keep(session)
+
+    def latest_session(self) -> Session:
+        """The conversation used last, in this directory if there is one."""
+        row = self.sessions.latest(cwd=str(self.cwd))
+        if row is None:
+            raise SessionNotFound("there is no session to continue; start one with 'hermes chat --query TEXT'")
+        return self.resume_session(row.id)
+
+    def _keep(self, session: Session) -> Session:
+        self._open.append(session)
+        return session
+
+    def _runtime(self) -> AgentRuntime:
+        config, options = self.config, self.options
+        toolsets = options.toolsets or config.platform_toolsets.get(options.platform) or config.toolsets
+        models = ModelRuntime(
+            hooks=self.hooks,
+            transport=self.driver,
+            wire_for=lambda _endpoint: _CHAT_COMPLETIONS,
+            endpoints=endpoints_for(config, self._env, provider=options.provider, model=options.model),
+            max_retries=config.agent.api_max_retries,
+            max_tokens=config.model.max_tokens,
+            temperature=config.model.temperature,
+        )
+        return AgentRuntime(
+            store=self.store,
+            runner=self.runner,
+            hooks=self.hooks,
+            models=models,
+            tools=self._tool_runtime,
+            offered=select_tools(self.tools, toolsets, disabled=config.agent.disabled_toolsets),
+            max_steps=options.max_turns or config.agent.max_turns,
+            prompt_extra=config.agent.system_prompt,
+        )
+
+    # -- what plugins may ask -----------------------------------------------------------------------------------
+
+    @property
+    def profile_name(self) -> str:
+        return "default" if self.home == Path("~/.hermes").expanduser() else "custom"
+
+    def dispatch_tool(self, name: str, args: dict[str, Any], **_kwargs: Any) -> str:
+        return dispatch_tool(self._tool_runtime, self.cwd, name, args)
+
+    def inject_message(self, content: str, role: str) -> bool:
+        return False
+
+    def llm(self, plugin_id: str) -> Any:
+        raise HermesError(
+            f"plugin {plugin_id!r} asked for model access (ctx.llm), which this version does not offer yet"
+        )
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def close(self, reason: str = "shutdown") -> None:
+        """End every session, then the parts, those that others lean on last."""
+        for session in self._open:
+            session.close(reason)
+        self.plugins.close()
+        self.hooks.close()
+        self.workers.close()
+        self.processes.close()
+        self.driver.close()
+        self.store.close()
+        self.runner.close()
+
+    def __enter__(self) -> Host:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+
+_CHAT_COMPLETIONS = ChatCompletions()
+
+
+def _limits(config: Config) -> ToolLimits:
+    return ToolLimits(
+        terminal_timeout=config.terminal.timeout,
+        max_foreground_timeout=config.terminal.max_foreground_timeout,
+        max_output_chars=config.tool_output.max_bytes,
+        max_line_length=config.tool_output.max_line_length,
+        max_read_chars=config.file_read_max_chars,
+        max_read_lines=config.tool_output.max_lines,
+    )

@@ -1,0 +1,201 @@
+"""What the loop records of one turn: steps, events, messages and model calls, committed together."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from hermes.journal.bodies import clean_text, pack, to_json
+from hermes.journal.leases import Lease
+from hermes.journal.store import Store
+
+Message = dict[str, Any]
+StepState = Literal["claimed", "done"]
+TurnState = Literal["running", "completed", "failed", "interrupted"]
+
+_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
+_PUT_MESSAGE = (
+    "INSERT OR REPLACE INTO messages (session_id, turn, step, position, role, body) VALUES (?, ?, ?, ?, ?, ?)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step as recorded: ``claimed`` before an unsafe effect, ``done`` with its result."""
+
+    state: StepState
+    body: Any
+
+
+@dataclass(frozen=True, slots=True)
+class ModelCallRow:
+    """Timing, usage and outcome of one attempt at a provider, named as the columns of the table."""
+
+    api_request_id: str
+    key: str
+    provider: str
+    model: str
+    status: Literal["ok", "error", "interrupted", "crashed"]
+    started_at: float
+    duration: float
+    error: str | None = None
+    finish_reason: str | None = None
+    first_token: float | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    reasoning_tokens: int | None = None
+    cost_usd: float | None = None
+
+
+_MODEL_CALL_FIELDS = tuple(field.name for field in fields(ModelCallRow))
+_INSERT_MODEL_CALL = (
+    f"INSERT INTO model_calls (session_id, turn_id, {', '.join(_MODEL_CALL_FIELDS)}) "
+    f"VALUES (?, ?{', ?' * len(_MODEL_CALL_FIELDS)})"
+)
+
+
+class _Pending:
+    """What waits for the next commit, already encoded: later changes to a recorded value do not change the record."""
+
+    __slots__ = ("events", "messages", "others")
+
+    def __init__(self) -> None:
+        #: (kind, key, effect, body, time)
+        self.events: list[tuple[str, str, str | None, str, float]] = []
+        #: (step, position, role, body)
+        self.messages: list[tuple[int, int, str, str]] = []
+        self.others: list[Callable[[sqlite3.Connection], object]] = []
+
+    def __bool__(self) -> bool:
+        return bool(self.events or self.messages or self.others)
+
+    def extend(self, later: _Pending) -> None:
+        self.events += later.events
+        self.messages += later.messages
+        self.others += later.others
+
+
+class TurnJournal:
+    """The port through which the loop records one turn. Threads of a batch may share it.
+
+    What is written waits until ``commit``, so that rows which need no commit of their own ride on the next one. Every
+    commit carries the epoch of the session's lease: a runner that was replaced writes nothing more.
+    """
+
+    def __init__(self, store: Store, lease: Lease, turn_id: str, ordinal: int, task_id: str, state: TurnState) -> None:
+        self.session_id = lease.session_id
+        self.id = turn_id
+        self.ordinal = ordinal
+        self.task_id = task_id
+        self.state: TurnState = state
+        self.steps: dict[str, Step] = {}
+        #: The messages of this turn by (step, position), as a replay finds them.
+        self.messages: dict[tuple[int, int], Message] = {}
+        self.answer: str | None = None
+        self.error: str | None = None
+        self.attempts_made = 0
+        self._store = store
+        self._lease = lease
+        self._pending = _Pending()
+        self._pending_lock = threading.Lock()
+        self._commit_lock = threading.Lock()
+
+    # -- recording ----------------------------------------------------------------------------------------------
+
+    def event(self, kind: str, key: str, body: object) -> None:
+        """Append an event."""
+        self._add_event(kind, key, None, body)
+
+    def step(self, key: str, state: StepState, effect: str, body: object) -> None:
+        """Record a step, which a replay finds by its key."""
+        self._add_event(f"step_{state}", key, effect, body)
+        self.steps[key] = Step(state, body)
+
+    def message(self, step: int, position: int, message: Message) -> None:
+        """Put a message at its place in the conversation, replacing a provisional one."""
+        row = (step, position, message["role"], to_json(message))
+        with self._pending_lock:
+            self._pending.messages.append(row)
+        self.messages[step, position] = message
+
+    def model_call(self, row: ModelCallRow) -> None:
+        """Record an attempt at a provider."""
+        self.attempts_made += 1
+        self._add_other(lambda connection: _insert_model_call(connection, self, row))
+
+    def end(self, state: TurnState, *, answer: str | None = None, error: str | None = None) -> None:
+        """Record how the turn ended."""
+        self.state, self.answer, self.error = state, answer, error
+        now = time.time()
+        values = (state, now, answer and clean_text(answer), error and clean_text(error), self.id)
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("UPDATE turns SET state = ?, ended_at = ?, answer = ?, error = ? WHERE id = ?", values)
+            connection.execute("UPDATE sessions SET updated_at = ? WHERE id = ?", (now, self.session_id))
+
+        self.event("turn_ended", "", {"state": state, "error": error})
+        self._add_other(write)
+
+    def _add_event(self, kind: str, key: str, effect: str | None, body: object) -> None:
+        row = (kind, key, effect, to_json(body), time.time())
+        with self._pending_lock:
+            self._pending.events.append(row)
+
+    def _add_other(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        with self._pending_lock:
+            self._pending.others.append(work)
+
+    # -- committing ---------------------------------------------------------------------------------------------
+
+    def commit(self) -> None:
+        """Put everything recorded so far on disk, or raise and write nothing; it then waits for the next commit.
+
+        When this returns, what other threads had recorded before the call is on disk too, whoever committed it.
+        """
+        with self._commit_lock:
+            rows = self._take_pending()
+            if not rows:
+                return
+            try:
+                self._store.write(lambda connection: self._write(connection, rows))
+            except BaseException:
+                with self._pending_lock:
+                    rows.extend(self._pending)
+                    self._pending = rows
+                raise
+
+    def write_pending(self, connection: sqlite3.Connection) -> None:
+        """Like ``commit``, inside a transaction that is already open."""
+        self._write(connection, self._take_pending())
+
+    def _take_pending(self) -> _Pending:
+        with self._pending_lock:
+            rows, self._pending = self._pending, _Pending()
+        return rows
+
+    def _write(self, connection: sqlite3.Connection, rows: _Pending) -> None:
+        session_id = self.session_id
+        seq = self._lease.last_seq(connection)
+        for kind, key, effect, text, at in rows.events:
+            seq += 1
+            body = pack(connection, session_id, text)
+            connection.execute(_INSERT_EVENT, (session_id, seq, self.id, kind, key, effect, body, at))
+        for step, position, role, text in rows.messages:
+            body = pack(connection, session_id, text)
+            connection.execute(_PUT_MESSAGE, (session_id, self.ordinal, step, position, role, body))
+        for work in rows.others:
+            work(connection)
+
+
+def _insert_model_call(connection: sqlite3.Connection, turn: TurnJournal, row: ModelCallRow) -> None:
+    values = (getattr(row, name) for name in _MODEL_CALL_FIELDS)
+    connection.execute(
+        _INSERT_MODEL_CALL,
+        (turn.session_id, turn.id, *(clean_text(value) if isinstance(value, str) else value for value in values)),
+    )

@@ -1,0 +1,1 @@
+"""Finds plugins, loads the enabled ones and gives each its ``ctx``."""

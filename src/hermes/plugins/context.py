@@ -1,0 +1,277 @@
+"""``ctx``: what a plugin's ``register`` is given to join the runtime."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from msgspec import Struct
+
+from hermes.errors import PluginError
+from hermes.hooks.subscriber import OnError
+from hermes.hooks.table import Hooks, Snapshot
+from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.records import AuxiliaryTaskEntry, CliCommand, Command, Skill
+from hermes.plugins.registry import LoadedPlugin, PluginSet
+from hermes.plugins.services import HostServices
+from hermes.plugins.surfaces import Surfaces
+from hermes.plugins.tool_handler import availability, check_name, read_schema, runner
+from hermes.tools.registry import Effect, Tool, ToolRegistry
+
+log = logging.getLogger("hermes.plugins")
+
+_PLAIN_NAME = re.compile(r"[a-zA-Z0-9_-]+")
+
+#: Side jobs the runtime has itself, and the settings that share their section.
+_BUILT_IN_TASKS = frozenset(
+    {
+        *("vision", "web_extract", "compression", "session_search", "approval", "title_generation", "mcp"),
+        *("skills_hub", "flush_memories", "plugin_llm", "timeout", "transient_retries"),
+    }
+)
+
+
+class PluginToolOverrideError(PluginError, PermissionError):
+    """A plugin wants to replace a tool that the configuration does not let it replace."""
+
+
+class Parts(Struct, frozen=True):
+    """The parts of a host that plugins join."""
+
+    tools: ToolRegistry
+    hooks: Hooks
+    services: HostServices
+    plugins: PluginSet
+    #: Plugins' settings by key, as ``plugins.entries`` has them.
+    entries: Mapping[str, Any]
+    #: Names of slash commands that plugins may not take.
+    reserved_commands: frozenset[str] = frozenset()
+
+
+class PluginContext(Surfaces):
+    """One plugin's access to the host. It stays valid after ``register``, as long as the plugin is loaded."""
+
+    def __init__(self, manifest: PluginManifest, record: LoadedPlugin, parts: Parts) -> None:
+        self.manifest = manifest
+        self._record = record
+        self._parts = parts
+        self._llm: Any = None
+        self._open = True
+        self._before: Snapshot = parts.hooks.snapshot()
+        self._replaced: list[tuple[str, Tool | None]] = []
+
+    # -- what the host offers -----------------------------------------------------------------------------------
+
+    @property
+    def llm(self) -> Any:
+        """Model access for this plugin, as far as ``plugins.entries.<key>.llm`` grants it."""
+        if self._llm is None:
+            self._llm = self._parts.services.llm(self.manifest.key)
+        return self._llm
+
+    @property
+    def profile_name(self) -> str:
+        """The active profile: ``default``, a profile's id, or ``custom``."""
+        return self._parts.services.profile_name
+
+    def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
+        """Run a tool with everything a call of the model's goes through, and return its result."""
+        return self._parts.services.dispatch_tool(tool_name, args or {}, **kwargs)
+
+    def inject_message(self, content: str, role: str = "user") -> bool:
+        """Add a message to the conversation; a role other than ``user`` becomes a prefix. False when none takes it."""
+        text = content if role == "user" else f"[{role}] {content}"
+        taken = self._parts.services.inject_message(text, "user")
+        if not taken:
+            log.warning("plugin %r: there is no conversation to inject a message into", self.manifest.key)
+        return taken
+
+    # -- tools --------------------------------------------------------------------------------------------------
+
+    def register_tool(
+        self,
+        name: str,
+        toolset: str,
+        schema: dict[str, Any],
+        handler: Callable[..., Any],
+        check_fn: Callable[[], Any] | None = None,
+        requires_env: Sequence[Any] | None = None,
+        is_async: bool = False,
+        description: str = "",
+        emoji: str = "",
+        override: bool = False,
+        *,
+        effect: Effect = "unsafe",
+        parallel: bool = False,
+    ) -> None:
+        """Offer a tool: ``handler(args, **keywords)`` returns a JSON string, or a coroutine of one.
+
+        A name that is taken is refused, unless ``override`` is set and the plugin's ``allow_tool_override`` is true.
+        ``is_async`` is accepted and not needed. ``effect`` and ``parallel`` say when a call may run again after a
+        crash and next to others.
+        """
+        self._check_open()
+        key = self.manifest.key
+        if not callable(handler):
+            raise PluginError(f"register_tool({name!r}) needs a function, got {type(handler).__name__}")
+        text, parameters = read_schema(check_name(name), schema, description)
+        if not self._may_take(name, override):
+            return
+        tool = Tool(
+            name=name,
+            toolset=toolset,
+            description=text,
+            parameters=parameters,
+            run=runner(name, key, handler, self._parts.hooks.background),
+            effect=effect,
+            parallel=parallel,
+            available=availability(name, key, check_fn, requires_env),
+            emoji=emoji,
+            plugin=key,
+        )
+        self._replaced.append((name, self._parts.tools.get(name)))
+        self._parts.tools.add(tool, override=True)
+        if name not in self._record.tools:
+            self._record.tools.append(name)
+
+    def _may_take(self, name: str, override: bool) -> bool:
+        """Whether the plugin may register a tool of that name. Decided by the name, whatever toolset it claims."""
+        existing = self._parts.tools.get(name)
+        if existing is not None and existing.plugin == self.manifest.key:
+            return True
+        if override:
+            self._check_override_grant(name)
+            return True
+        if existing is None:
+            return True
+        owner = f"plugin {existing.plugin!r}" if existing.plugin else "the runtime"
+        self._problem(
+            f"tool {name!r} is already registered by {owner}; it was not replaced (override=True asks for that)"
+        )
+        return False
+
+    def _check_override_grant(self, name: str) -> None:
+        key = self.manifest.key
+        settings = self._parts.entries.get(key)
+        granted = isinstance(settings, dict) and cast("dict[str, Any]", settings).get("allow_tool_override") is True
+        if self.manifest.source != "bundled" and not granted:
+            raise PluginToolOverrideError(
+                f"plugin {key!r} may not override tool {name!r}; "
+                f"set plugins.entries.{key}.allow_tool_override: true to let it"
+            )
+
+    # -- hooks and middleware -----------------------------------------------------------------------------------
+
+    def register_hook(
+        self,
+        hook_name: str,
+        callback: Callable[..., Any],
+        *,
+        timeout: float | None = None,
+        background: bool = False,
+        on_error: OnError = "allow",
+    ) -> None:
+        """Observe an event. The keywords, all optional, are beyond the basic contract: see ``Hooks.subscribe``."""
+        self._check_open()
+        key, hooks = self.manifest.key, self._parts.hooks
+        known = hooks.subscribe(hook_name, key, callback, timeout=timeout, background=background, on_error=on_error)
+        self._note(self._record.hooks, hook_name, "hook", known)
+
+    def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
+        """Rewrite requests or wrap their execution."""
+        self._check_open()
+        known = self._parts.hooks.add_middleware(kind, self.manifest.key, callback)
+        self._note(self._record.middleware, kind, "middleware kind", known)
+
+    def _note(self, names: list[str], name: str, noun: str, known: bool) -> None:
+        if not known:
+            self._record.problems.append(f"there is no {noun} {name!r}")
+        elif name not in names:
+            names.append(name)
+
+    # -- commands -----------------------------------------------------------------------------------------------
+
+    def register_command(
+        self, name: str, handler: Callable[[str], Any], description: str = "", args_hint: str = ""
+    ) -> None:
+        """Add a slash command: ``handler(raw_args)`` returns text, nothing, or a coroutine of either."""
+        self._check_open()
+        plain = name.strip().lstrip("/").strip().lower().replace(" ", "-")
+        if not plain:
+            self._problem(f"a command needs a name; {name!r} has none")
+        elif plain in self._parts.reserved_commands:
+            self._problem(f"command /{plain} is the runtime's own; it was not replaced")
+        elif (other := self._parts.plugins.commands.get(plain)) and other.plugin != self.manifest.key:
+            self._problem(f"command /{plain} is already registered by plugin {other.plugin!r}")
+        else:
+            self._record.commands[plain] = Command(plain, handler, description, args_hint, self.manifest.key)
+
+    def register_cli_command(
+        self,
+        name: str,
+        help: str,  # noqa: A002  (the contract's spelling)
+        setup_fn: Callable[[Any], Any],
+        handler_fn: Callable[[Any], Any] | None = None,
+        description: str = "",
+    ) -> None:
+        """Add ``hermes <name>``: ``setup_fn(parser)`` adds arguments, ``handler_fn(args)`` runs it."""
+        self._check_open()
+        command = CliCommand(name, help, setup_fn, handler_fn, description, self.manifest.key)
+        self._record.cli_commands[name] = command
+
+    # -- skills and side jobs -----------------------------------------------------------------------------------
+
+    def register_skill(self, name: str, path: str | Path, description: str = "") -> None:
+        """Offer a read-only skill as ``<plugin name>:<name>``."""
+        self._check_open()
+        if not _PLAIN_NAME.fullmatch(name):
+            raise ValueError(f"skill name {name!r}: only letters, digits, _ and - are allowed")
+        place = Path(path)
+        if not place.exists():
+            raise FileNotFoundError(f"skill {name!r}: there is nothing at {place}")
+        qualified = f"{self.manifest.name}:{name}"
+        self._record.skills[qualified] = Skill(qualified, place, description, self.manifest.key)
+
+    def register_auxiliary_task(
+        self, key: str, *, display_name: str, description: str, defaults: Mapping[str, Any] | None = None
+    ) -> None:
+        """Add a side job whose model is configured under ``auxiliary.<key>``."""
+        self._check_open()
+        if not _PLAIN_NAME.fullmatch(key):
+            raise ValueError(f"auxiliary task {key!r}: only letters, digits, _ and - are allowed")
+        if key in _BUILT_IN_TASKS:
+            raise ValueError(f"auxiliary task {key!r} is built in; choose another key")
+        other = self._parts.plugins.auxiliary_tasks.get(key)
+        if other is not None and other.plugin != self.manifest.key:
+            raise ValueError(f"auxiliary task {key!r} is already registered by plugin {other.plugin!r}")
+        settings = {"provider": "auto", "timeout": 60, **(defaults or {})}
+        task = AuxiliaryTaskEntry(key, display_name, description, settings, self.manifest.key)
+        self._record.auxiliary_tasks[key] = task
+
+    # -- the transaction ----------------------------------------------------------------------------------------
+
+    def roll_back(self) -> None:
+        """Undo every registration and accept no more."""
+        self._open = False
+        self._parts.hooks.restore(self._before)
+        for name, before in reversed(self._replaced):
+            self._parts.tools.remove(name)
+            if before is not None:
+                self._parts.tools.add(before)
+        self._record.forget()
+
+    def commit(self) -> None:
+        """Keep what was registered."""
+        self._before = {}
+        self._replaced.clear()
+
+    def _check_open(self) -> None:
+        if not self._open:
+            raise PluginError(f"plugin {self.manifest.key!r} failed to load; it cannot register anything")
+
+    def _problem(self, text: str) -> None:
+        self._record.problems.append(text)
+        log.warning("plugin %r: %s", self.manifest.key, text)

@@ -1,0 +1,143 @@
+"""Finds plugins without importing any: the one scanner that the loader and the command line share."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes.errors import PluginError
+from hermes.plugins.manifest import FILE_NAMES, PluginManifest, Source, read_manifest
+
+log = logging.getLogger("hermes.plugins")
+
+_TRUTHY = frozenset({"1", "true", "yes", "on"})
+
+
+class ManifestFile(NamedTuple):
+    """Where a manifest lies, and the category folder around its plugin, if any."""
+
+    path: Path
+    category: str
+
+
+def is_set(name: str, env: Mapping[str, str] | None = None) -> bool:
+    """Whether a switch in the environment is on."""
+    return (os.environ if env is None else env).get(name, "").strip().lower() in _TRUTHY
+
+
+def bundled_folder() -> Path:
+    """The plugins that come with the runtime."""
+    override = os.environ.get("HERMES_BUNDLED_PLUGINS", "")
+    return Path(override) if override else Path(__file__).parent.parent / "bundled"
+
+
+def plugin_folders(home: Path, cwd: Path) -> list[tuple[Source, Path]]:
+    """Where plugins are looked for; on equal keys a later one wins."""
+    folders: list[tuple[Source, Path]] = [("bundled", bundled_folder()), ("user", home / "plugins")]
+    if is_set("HERMES_ENABLE_PROJECT_PLUGINS"):
+        folders.append(("project", cwd / ".hermes" / "plugins"))
+    return folders
+
+
+def discover(home: Path, cwd: Path) -> dict[str, PluginManifest]:
+    """Every plugin that could be loaded, by key. Entry points win over folders."""
+    from hermes.plugins.entry_points import installed_entry_points  # a run without plugins does without it
+
+    found: dict[str, PluginManifest] = {}
+    for source, folder in plugin_folders(home, cwd):
+        for file in manifest_files(folder):
+            _add(found, read_manifest(file.path, source, file.category))
+    for point in installed_entry_points(home):
+        manifest = PluginManifest(
+            point.name,
+            point.name,
+            version=point.version,
+            description=point.summary,
+            source="entrypoint",
+            entry_point=point.value,
+        )
+        _add(found, manifest)
+    return found
+
+
+def discover_automatic() -> dict[str, PluginManifest]:
+    """Only those that load without being enabled: bundled backends. Cheap: other manifests are not parsed."""
+    found: dict[str, PluginManifest] = {}
+    for file in manifest_files(bundled_folder()):
+        if _mentions_backend(file.path):
+            manifest = read_manifest(file.path, "bundled", file.category)
+            if manifest.kind == "backend":
+                _add(found, manifest)
+    return found
+
+
+def manifest_files(folder: Path) -> Iterator[ManifestFile]:
+    """The manifests below ``folder``: of its children, and one level deeper of children that have none."""
+    for child in _subfolders(folder):
+        own = _manifest_in(child)
+        if own is not None:
+            yield ManifestFile(own, "")
+            continue
+        for grandchild in _subfolders(child):
+            nested = _manifest_in(grandchild)
+            if nested is not None:
+                yield ManifestFile(nested, child.name)
+
+
+def find_plugin(name: str, manifests: Mapping[str, PluginManifest]) -> PluginManifest:
+    """The plugin with that key, that name, or that last part of a key when only one has it."""
+    exact = manifests.get(name)
+    if exact is not None:
+        return exact
+    matches = [manifest for manifest in manifests.values() if manifest.name == name]
+    matches = matches or [manifest for key, manifest in manifests.items() if key.rpartition("/")[2] == name]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        keys = ", ".join(sorted(manifest.key for manifest in matches))
+        raise PluginError(f"plugin {name!r} could be any of {keys}; use the whole key")
+    raise PluginError(f"there is no plugin {name!r}{suggestion(name, manifests)}")
+
+
+def suggestion(name: str, manifests: Iterable[str]) -> str:
+    """``; did you mean …`` with the keys nearest to a name, or what there is."""
+    import difflib  # only a mistake needs it
+
+    keys = sorted(manifests)
+    nearest = difflib.get_close_matches(name, keys, n=3, cutoff=0.5)
+    if nearest:
+        return f"; did you mean {' or '.join(nearest)}?"
+    return f"; there are {', '.join(keys)}" if keys else "; none is installed"
+
+
+def _add(found: dict[str, PluginManifest], manifest: PluginManifest) -> None:
+    before = found.pop(manifest.key, None)
+    if before is not None:
+        log.debug("plugin %r from %s replaces the one from %s", manifest.key, manifest.source, before.source)
+    found[manifest.key] = manifest
+
+
+def _manifest_in(folder: Path) -> Path | None:
+    return next((path for name in FILE_NAMES if (path := folder / name).is_file()), None)
+
+
+def _mentions_backend(file: Path) -> bool:
+    try:
+        return b"backend" in file.read_bytes()
+    except OSError:
+        return False
+
+
+def _subfolders(folder: Path) -> list[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry in entries if entry.name[0] not in "._" and entry.is_dir()]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        log.warning("plugins in %s are left out: %s", folder, error.strerror or error)
+        return []
+    return [folder / name for name in sorted(names)]

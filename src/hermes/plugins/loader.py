@@ -1,0 +1,128 @@
+"""Decides which plugins a host loads."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Generator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from hermes.errors import PluginError
+from hermes.hooks.table import Hooks
+from hermes.plugins.discovery import discover, discover_automatic, find_plugin, is_set, suggestion
+from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.registry import LoadedPlugin, PluginSet
+from hermes.plugins.services import HostServices
+from hermes.tools.registry import ToolRegistry
+
+log = logging.getLogger("hermes.plugins")
+
+Decision = Literal["load", "disabled", "not enabled", "waiting"]
+
+
+class PluginsConfig(Protocol):
+    """The ``plugins`` section of the configuration."""
+
+    @property
+    def enabled(self) -> list[str]: ...
+
+    @property
+    def disabled(self) -> list[str]: ...
+
+    @property
+    def entries(self) -> Mapping[str, Any]: ...
+
+
+def load_plugins(
+    *,
+    home: Path,
+    plugins_config: PluginsConfig,
+    tools: ToolRegistry,
+    hooks: Hooks,
+    services: HostServices,
+    extra: Sequence[str] = (),
+    use_enabled: bool = True,
+    cwd: Path,
+    reserved_commands: frozenset[str] = frozenset(),
+) -> PluginSet:
+    """Load what the configuration enables, what loads by itself, and ``extra``.
+
+    A plugin that fails is recorded and the host goes on, except one asked for in ``extra``: that is an error.
+    """
+    plugins = PluginSet(hooks)
+    if is_set("HERMES_SAFE_MODE"):
+        if extra:
+            raise PluginError(f"HERMES_SAFE_MODE is set, so plugin {extra[0]!r} cannot be loaded; unset it first")
+        return plugins
+    enabled = set(plugins_config.enabled) if use_enabled else set[str]()
+    with _debug_output():
+        # With nothing to look for, manifests that cannot matter are not even parsed.
+        manifests = discover(home, cwd) if enabled or extra else discover_automatic()
+        asked = [find_plugin(name, manifests).key for name in extra]
+        _report_unknown(enabled, manifests)
+        if not manifests:
+            return plugins
+        from hermes.plugins.loading import Parts, load_one  # what runs without plugins stays quick
+
+        parts = Parts(tools, hooks, services, plugins, plugins_config.entries, reserved_commands)
+        for key, manifest in manifests.items():
+            decision = decide(manifest, enabled, plugins_config.disabled, explicit=key in asked)
+            record = LoadedPlugin(manifest, missing_env=manifest.missing_env(os.environ))
+            plugins.plugins[key] = record
+            if decision == "load":
+                load_one(record, parts)
+            else:
+                record.status = decision
+                record.error = manifest.problem
+        _check_asked(asked, plugins)
+    return plugins
+
+
+def decide(manifest: PluginManifest, enabled: set[str], disabled: Sequence[str], *, explicit: bool = False) -> Decision:
+    """What is to become of a plugin. Being disabled always wins."""
+    if any(manifest.answers_to(name) for name in disabled):
+        return "disabled"
+    if explicit:
+        return "load"
+    bundled = manifest.source == "bundled"
+    if manifest.kind in ("exclusive", "model-provider") or (bundled and manifest.kind == "platform"):
+        return "waiting"
+    if (bundled and manifest.kind == "backend") or any(manifest.answers_to(name) for name in enabled):
+        return "load"
+    return "not enabled"
+
+
+def _report_unknown(enabled: set[str], manifests: Mapping[str, PluginManifest]) -> None:
+    for name in sorted(enabled):
+        if not any(manifest.answers_to(name) for manifest in manifests.values()):
+            log.warning("plugins.enabled: there is no plugin %r%s", name, suggestion(name, manifests))
+
+
+def _check_asked(asked: Sequence[str], plugins: PluginSet) -> None:
+    """Somebody who names a plugin, perhaps one that guards them, must not go on without it."""
+    for key in asked:
+        record = plugins.plugins[key]
+        if record.status == "disabled":
+            raise PluginError(f"plugin {key!r} is in plugins.disabled; take it out of there to load it")
+        if record.status == "failed":
+            raise PluginError(f"plugin {key!r} cannot be loaded: {record.error}")
+
+
+@contextlib.contextmanager
+def _debug_output() -> Generator[None]:
+    """With HERMES_PLUGINS_DEBUG set, everything about finding and loading plugins goes to stderr too."""
+    if not is_set("HERMES_PLUGINS_DEBUG"):
+        yield
+        return
+    handler = logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("plugins: %(message)s"))
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)

@@ -1,0 +1,154 @@
+"""What a plugin says about itself in ``plugin.yaml``, read without importing its code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal, cast, get_args
+
+from msgspec import Struct
+
+Kind = Literal["standalone", "backend", "exclusive", "platform", "model-provider"]
+Source = Literal["bundled", "user", "project", "entrypoint"]
+
+KINDS: tuple[str, ...] = get_args(Kind)
+FILE_NAMES = ("plugin.yaml", "plugin.yml")
+
+_MAX_BYTES = 256 * 1024
+#: How much of ``__init__.py`` is looked at when the manifest does not say what kind of plugin it is.
+_PEEK_BYTES = 8 * 1024
+
+
+class PluginManifest(Struct, frozen=True):
+    """A plugin as it describes itself, and where it was found."""
+
+    name: str
+    #: The plugin's id in the configuration: its name, or ``category/folder`` for a nested one.
+    key: str
+    version: str = ""
+    description: str = ""
+    author: str = ""
+    kind: Kind = "standalone"
+    #: Environment variables it needs, each a name or ``{"name": ..., "description": ..., "url": ..., "secret": ...}``.
+    requires_env: tuple[str | dict[str, Any], ...] = ()
+    provides_tools: tuple[str, ...] = ()
+    provides_hooks: tuple[str, ...] = ()
+    source: Source = "user"
+    #: The plugin's folder; ``None`` for an entry point.
+    path: Path | None = None
+    #: ``package.module`` or ``package.module:object``, for an entry point.
+    entry_point: str = ""
+    #: Why the manifest cannot be used, empty when it can.
+    problem: str = ""
+    #: What is odd about it without being in the way.
+    remarks: tuple[str, ...] = ()
+
+    def answers_to(self, name: str) -> bool:
+        """Whether ``name`` is the plugin's key or its name."""
+        return name in (self.key, self.name)
+
+    def env_names(self) -> list[str]:
+        """The environment variables it needs, by name."""
+        return env_names(self.requires_env)
+
+    def missing_env(self, env: Mapping[str, str]) -> list[str]:
+        """Those of them that are not set."""
+        return [name for name in self.env_names() if not env.get(name)]
+
+
+def env_names(requirements: Sequence[Any]) -> list[str]:
+    """The variables in a ``requires_env`` list, whose entries are names or mappings with a ``name``."""
+    found: list[str] = []
+    for entry in requirements:
+        name: object = cast("dict[str, Any]", entry).get("name") if isinstance(entry, dict) else entry
+        if isinstance(name, str) and name:
+            found.append(name)
+    return found
+
+
+def read_manifest(file: Path, source: Source, category: str = "") -> PluginManifest:
+    """The manifest in ``file``. One that cannot be read comes back with its ``problem`` filled in."""
+    folder = file.parent
+    nested_key = f"{category}/{folder.name}" if category else ""
+    try:
+        fields = _parse(file)
+    except (OSError, ValueError) as error:
+        problem = f"{file}: {error}"
+        return PluginManifest(folder.name, nested_key or folder.name, source=source, path=folder, problem=problem)
+    remarks: list[str] = []
+    name = _text(fields, "name", remarks) or folder.name
+    return PluginManifest(
+        name=name,
+        key=nested_key or name,
+        version=_text(fields, "version", remarks),
+        description=_text(fields, "description", remarks),
+        author=_text(fields, "author", remarks),
+        kind=_kind(fields, folder, remarks),
+        requires_env=tuple(_items(fields, "requires_env", remarks)),
+        provides_tools=tuple(str(item) for item in _items(fields, "provides_tools", remarks)),
+        provides_hooks=tuple(str(item) for item in _items(fields, "provides_hooks", remarks)),
+        source=source,
+        path=folder,
+        remarks=tuple(remarks),
+    )
+
+
+def _parse(file: Path) -> dict[str, Any]:
+    import yaml  # only a run that looks at plugins needs it
+
+    if file.stat().st_size > _MAX_BYTES:
+        raise ValueError(f"is larger than {_MAX_BYTES // 1024} kB; a manifest is a short YAML file")
+    loader = cast("Any", getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    try:
+        document: object = yaml.load(file.read_bytes(), Loader=loader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError("is not valid YAML: " + " ".join(str(error).split())[:300]) from error
+    if document is None:
+        return {}
+    if not isinstance(document, dict):
+        raise ValueError(f"holds a {type(document).__name__}; a mapping such as 'name: my-plugin' is expected")
+    return cast("dict[str, Any]", document)
+
+
+def _text(fields: dict[str, Any], name: str, remarks: list[str]) -> str:
+    value = fields.get(name)
+    if value is None:
+        return ""
+    if isinstance(value, str | int | float) and not isinstance(value, bool):
+        return str(value).strip()
+    remarks.append(f"{name} is a {type(value).__name__}; text is expected")
+    return ""
+
+
+def _items(fields: dict[str, Any], name: str, remarks: list[str]) -> list[Any]:
+    value = fields.get(name)
+    if value is None:
+        return []
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    remarks.append(f"{name} is a {type(value).__name__}; a list is expected")
+    return []
+
+
+def _kind(fields: dict[str, Any], folder: Path, remarks: list[str]) -> Kind:
+    kind = fields.get("kind")
+    if kind is None:
+        return _guessed_kind(folder)
+    if kind in KINDS:
+        return cast("Kind", kind)
+    remarks.append(f"kind is {kind!r}, which is none of {', '.join(KINDS)}; it is treated as standalone")
+    return "standalone"
+
+
+def _guessed_kind(folder: Path) -> Kind:
+    """Older plugins do not say that they are a memory or a model provider; their code mentions it."""
+    try:
+        with (folder / "__init__.py").open("rb") as file:
+            start = file.read(_PEEK_BYTES)
+    except OSError:
+        return "standalone"
+    if b"register_memory_provider" in start or b"MemoryProvider" in start:
+        return "exclusive"
+    if b"register_provider" in start and b"ProviderProfile" in start:
+        return "model-provider"
+    return "standalone"

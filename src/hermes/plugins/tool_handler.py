@@ -1,0 +1,111 @@
+"""Turns a plugin's tool handler into a tool of the runtime."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+from hermes.errors import PluginError
+from hermes.hooks.background import Background
+from hermes.hooks.callback import accepted_names, is_awaitable
+from hermes.hooks.copies import isolate
+from hermes.plugins.manifest import env_names
+from hermes.tools.registry import Args, ToolContext
+from hermes.tools.results import tool_error, tool_result
+
+log = logging.getLogger("hermes.plugins")
+
+#: What providers accept as a tool's name.
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+#: The keywords a handler with ``**kwargs`` gets. Others are passed only to handlers that name them, because many
+#: pass their ``**kwargs`` straight on.
+_ALWAYS = ("task_id", "session_id", "user_task")
+
+
+def check_name(name: object) -> str:
+    """The name, when a model can call it."""
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    raise PluginError(f"register_tool: {name!r} cannot be a tool's name; use 1 to 64 of A-Z, a-z, 0-9, _ and -")
+
+
+def read_schema(name: str, schema: object, description: str) -> tuple[str, dict[str, Any]]:
+    """Description and parameters from a schema, which may be wrapped as in a provider's tool list."""
+    if not isinstance(schema, dict):
+        raise PluginError(f"register_tool({name!r}): schema is a {type(schema).__name__}; a dict is expected")
+    fields = cast("dict[str, Any]", schema)
+    fields = fields.get("function", fields) if fields.get("type") == "function" else fields
+    parameters: object = fields.get("parameters", {"type": "object", "properties": {}})
+    if not isinstance(parameters, dict):
+        found = type(parameters).__name__
+        raise PluginError(f"register_tool({name!r}): schema['parameters'] is a {found}; a dict is expected")
+    return description or str(fields.get("description") or ""), isolate(parameters)
+
+
+def runner(
+    name: str, plugin: str, handler: Callable[..., Any], background: Background
+) -> Callable[[Args, ToolContext], str]:
+    """A ``Tool.run`` that calls ``handler(args, **keywords)`` and holds it to returning text."""
+    names = accepted_names(handler)
+    label = f"tool {name!r} of plugin {plugin!r}"
+
+    def run(args: Args, context: ToolContext) -> str:
+        value = handler(isolate(args), **_keywords(names, context))
+        if is_awaitable(value):
+            value = background.run(value, label)
+        return _as_text(value, name)
+
+    return run
+
+
+def _keywords(names: frozenset[str] | None, context: ToolContext) -> dict[str, Any]:
+    scope = context.scope
+    known = {
+        "task_id": scope.task_id,
+        "session_id": scope.session_id,
+        "user_task": context.user_task,
+        "turn_id": scope.turn_id,
+        "api_request_id": scope.api_request_id,
+        "tool_call_id": scope.tool_call_id,
+        "platform": scope.platform,
+        "cwd": str(context.cwd),
+    }
+    return {key: known[key] for key in (_ALWAYS if names is None else names) if key in known}
+
+
+def _as_text(value: Any, name: str) -> str:
+    if isinstance(value, str):
+        return value
+    found: str = value.__class__.__name__
+    if isinstance(value, dict):
+        fields = cast("dict[str, Any]", value)
+        if fields.get("_multimodal") is True:
+            return tool_result(**fields)
+    return tool_error(
+        f"{name} returned {found}; a tool's handler must return a JSON string",
+        error_type="tool_result_contract",
+    )
+
+
+def availability(
+    name: str, plugin: str, check: Callable[[], Any] | None, requires_env: Sequence[Any] | None
+) -> Callable[[], bool] | None:
+    """Whether the tool can work here: its variables are set, and its own check says yes."""
+    needed = env_names(requires_env or ())
+    if check is None and not needed:
+        return None
+
+    def available() -> bool:
+        if not all(os.environ.get(variable) for variable in needed):
+            return False
+        try:
+            return check is None or bool(check())
+        except Exception as error:
+            log.warning("plugin %r: the check of tool %r failed: %s: %s", plugin, name, type(error).__name__, error)
+            return False
+
+    return available

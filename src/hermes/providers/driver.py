@@ -1,0 +1,79 @@
+"""Sends a wire's requests over real connections, in the caller's thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from hermes.contract.response import Record
+from hermes.errors import Interrupted
+from hermes.providers.endpoint import Endpoint, Timeouts
+from hermes.providers.reply import InterruptedReply
+from hermes.providers.wire import Wire
+from hermes.scope import Interrupt
+
+if TYPE_CHECKING:
+    from hermes.providers.connections import Connections
+    from hermes.providers.transfer import OnDelta
+
+
+class Driver:
+    """Sends requests and feeds the answers to the wire's parser. One serves all threads of a process.
+
+    The HTTP library is imported with the first request, so that a command which sends none does not pay for it.
+    """
+
+    def __init__(self) -> None:
+        self._connections: Connections | None = None
+        self._lock = threading.Lock()
+
+    def send(
+        self,
+        endpoint: Endpoint,
+        wire: Wire,
+        kwargs: Mapping[str, Any],
+        *,
+        interrupt: Interrupt,
+        on_delta: OnDelta | None = None,
+    ) -> Record:
+        """One request and its whole answer; ``on_delta`` sees the pieces as they arrive.
+
+        Raises ``ProviderError`` (an ``IncompleteReply`` when part of an answer had arrived) or, when the
+        interrupt is cancelled, ``InterruptedReply``. A numeric ``timeout`` in ``kwargs`` limits the whole call.
+        """
+        from hermes.providers.network import Exchange
+        from hermes.providers.transfer import Transfer
+
+        interrupt.check()
+        request = wire.http_request(endpoint, kwargs)
+        parser = wire.parser(endpoint, streaming=bool(kwargs.get("stream")))
+        exchange = Exchange(interrupt, _timeouts(endpoint, kwargs))
+        forget = interrupt.add_callback(exchange.shut_down)
+        try:
+            return Transfer(endpoint, wire, parser, exchange, on_delta).run(self._pool(), request)
+        except Interrupted as stop:
+            raise InterruptedReply(stop.reason, parser.partial()) from None
+        finally:
+            forget()
+
+    def close(self) -> None:
+        """Close idle connections. Requests under way are finished first."""
+        if self._connections is not None:
+            self._connections.close()
+
+    def _pool(self) -> Connections:
+        if self._connections is None:
+            from hermes.providers.connections import Connections
+
+            with self._lock:
+                self._connections = self._connections or Connections()
+        return self._connections
+
+
+def _timeouts(endpoint: Endpoint, kwargs: Mapping[str, Any]) -> Timeouts:
+    total = kwargs.get("timeout")
+    if isinstance(total, int | float) and total > 0:
+        return replace(endpoint.timeouts, total=float(total))
+    return endpoint.timeouts

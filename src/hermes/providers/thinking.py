@@ -1,0 +1,81 @@
+"""Reasoning that a model writes into its text as a leading ``<think>…</think>`` block."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+_OPEN = "<think>"
+_CLOSE = "</think>"
+
+Kind = Literal["text", "reasoning"]
+Piece = tuple[Kind, str]
+
+
+class ThinkSplitter:
+    """Sorts streamed text into reasoning and answer, also when a tag arrives in pieces.
+
+    Only a block at the very start counts: the same tag later on is text, because answers do talk about it.
+    """
+
+    __slots__ = ("_held", "_state", "passive")
+
+    def __init__(self) -> None:
+        self._state: Literal["start", "thinking", "after"] = "start"
+        self._held = ""
+        #: Everything that follows is plain text: the caller need not ask any more.
+        self.passive = False
+
+    def feed(self, text: str) -> list[Piece]:
+        """Take the next text; returns what is certain by now."""
+        if self.passive:
+            return [("text", text)] if text else []
+        held, self._held = self._held + text, ""
+        if self._state == "start":
+            return self._start(held)
+        if self._state == "thinking":
+            return self._think(held)
+        return self._answer(held)
+
+    def finish(self) -> list[Piece]:
+        """What was held back because a tag might have followed."""
+        held, self._held = self._held, ""
+        if not held:
+            return []
+        return [("reasoning" if self._state == "thinking" else "text", held)]
+
+    def _start(self, held: str) -> list[Piece]:
+        visible = held.lstrip()
+        if visible.startswith(_OPEN):
+            self._state = "thinking"
+            return self._think(visible.removeprefix(_OPEN))
+        if _OPEN.startswith(visible):
+            self._held = held
+            return []
+        self.passive = True
+        return [("text", held)]
+
+    def _think(self, held: str) -> list[Piece]:
+        thoughts, close, rest = held.partition(_CLOSE)
+        if close:
+            self._state = "after"
+            before: list[Piece] = [("reasoning", thoughts)] if thoughts else []
+            return before + self._answer(rest)
+        certain = len(held) - _overlap(held)
+        self._held = held[certain:]
+        return [("reasoning", held[:certain])] if certain else []
+
+    def _answer(self, held: str) -> list[Piece]:
+        # The blank lines between the block and the answer belong to neither.
+        text = held.lstrip()
+        if not text:
+            return []
+        self.passive = True
+        return [("text", text)]
+
+
+def _overlap(text: str) -> int:
+    """How many characters at the end of ``text`` could be the beginning of the closing tag."""
+    for length in range(min(len(_CLOSE) - 1, len(text)), 0, -1):
+        if text.endswith(_CLOSE[:length]):
+            return length
+    return 0

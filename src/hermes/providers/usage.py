@@ -1,0 +1,119 @@
+"""Token counts of a model call, read from the many spellings servers use."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+
+class Usage(msgspec.Struct):
+    """What a call consumed. ``input_tokens`` leaves out what was read from or written to the prompt cache."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    cost_usd: float | None = None
+    request_count: int = 1
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Everything the model read: new input and both cache buckets."""
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    @property
+    def total_tokens(self) -> int:
+        return self.prompt_tokens + self.output_tokens
+
+    def as_hook_payload(self) -> dict[str, int]:
+        """The ``usage`` field of ``post_api_request``."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+            "request_count": self.request_count,
+            "prompt_tokens": self.prompt_tokens,
+            "total_tokens": self.total_tokens,
+        }
+
+    def as_response_usage(self) -> dict[str, Any]:
+        """The ``usage`` object of a chat completion; ``usage_from`` reads it back unchanged."""
+        usage: dict[str, Any] = {
+            "prompt_tokens": self.prompt_tokens,
+            "completion_tokens": self.output_tokens,
+            "total_tokens": self.total_tokens,
+            "prompt_tokens_details": {
+                "cached_tokens": self.cache_read_tokens,
+                "cache_write_tokens": self.cache_write_tokens,
+            },
+            "completion_tokens_details": {"reasoning_tokens": self.reasoning_tokens},
+        }
+        if self.cost_usd is not None:
+            usage["cost"] = self.cost_usd
+        return usage
+
+    def __add__(self, other: Usage) -> Usage:
+        """The sum of two calls. A cost that is unknown in one of them counts only what is known."""
+        known = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return Usage(
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cost_usd=sum(known) if known else None,
+            request_count=self.request_count + other.request_count,
+        )
+
+
+def usage_from(raw: object) -> Usage | None:
+    """The usage a server reported, or ``None`` when it reported nothing usable."""
+    if not isinstance(raw, dict) or not raw:
+        return None
+    usage = cast("dict[str, Any]", raw)
+    prompt_details = _object(usage, "prompt_tokens_details") or _object(usage, "input_tokens_details")
+    output_details = _object(usage, "completion_tokens_details") or _object(usage, "output_tokens_details")
+    cache_read = _first(prompt_details, "cached_tokens") or _first(
+        usage, "prompt_cache_hit_tokens", "cache_read_input_tokens", "cached_tokens"
+    )
+    cache_write = _first(prompt_details, "cache_write_tokens", "cache_creation_tokens") or _first(
+        usage, "cache_creation_input_tokens", "prompt_cache_write_tokens"
+    )
+    prompt = _first(usage, "prompt_tokens", "input_tokens")
+    # Only Anthropic's spelling counts fresh input alone; every other one includes the cached part.
+    includes_cache = "prompt_tokens" in usage or "cache_read_input_tokens" not in usage
+    fresh = max(prompt - cache_read - cache_write, 0) if includes_cache else prompt
+    return Usage(
+        input_tokens=fresh,
+        output_tokens=_first(usage, "completion_tokens", "output_tokens"),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_write,
+        reasoning_tokens=_first(output_details, "reasoning_tokens") or _first(usage, "reasoning_tokens"),
+        cost_usd=_cost(usage),
+    )
+
+
+def _object(fields: dict[str, Any], name: str) -> dict[str, Any]:
+    value = fields.get(name)
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _first(fields: dict[str, Any], *names: str) -> int:
+    """The first of the named counts that is a sensible number, else 0."""
+    for name in names:
+        value = fields.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < 1e15:
+            return int(value)
+    return 0
+
+
+def _cost(usage: dict[str, Any]) -> float | None:
+    for name in ("cost", "cost_usd"):
+        value = usage.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e9:
+            return float(value)
+    return None

@@ -1,0 +1,9 @@
+"""Keeps secrets and bulk out of what leaves the runtime: payloads for plugins, exports and the log."""
+
+from __future__ import annotations
+
+from hermes.sanitize.keys import REDACTED, is_secret_key
+from hermes.sanitize.payload import Limits, payload_limit, sanitise
+from hermes.sanitize.text import Redactor, redact_text
+
+__all__ = ["REDACTED", "Limits", "Redactor", "is_secret_key", "payload_limit", "redact_text", "sanitise"]

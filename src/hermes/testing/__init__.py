@@ -1,0 +1,52 @@
+"""The public test kit: a scripted model server, an event recorder and a plugin harness, all on real parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hermes.testing.replies import (
+        Call,
+        ScriptedReply,
+        dropped,
+        failure,
+        hanging,
+        raw,
+        reasoning,
+        text,
+        tool_call,
+        tool_calls,
+    )
+    from hermes.testing.scripted import ScriptedProvider
+    from hermes.testing.scripts import RecordedRequest, by_step
+
+__all__ = [
+    "Call",
+    "RecordedRequest",
+    "ScriptedProvider",
+    "ScriptedReply",
+    "by_step",
+    "dropped",
+    "failure",
+    "hanging",
+    "raw",
+    "reasoning",
+    "text",
+    "tool_call",
+    "tool_calls",
+]
+
+#: Imported on first use: a plugin test that needs the recorder alone pays for no server.
+_HOMES = {
+    "ScriptedProvider": "scripted",
+    "RecordedRequest": "scripts",
+    "by_step": "scripts",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"hermes.testing.{_HOMES.get(name, 'replies')}"), name)

@@ -1,0 +1,132 @@
+"""Loads one plugin against the real hooks and tools, without a model or a session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from hermes.errors import PluginError
+from hermes.hooks.execution_chain import ExecutionChain
+from hermes.hooks.observers import Answer, Emitter
+from hermes.hooks.request_chain import RequestChain, RequestOutcome
+from hermes.hooks.table import Hooks
+from hermes.plugins.loading import Parts, load_one
+from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
+from hermes.plugins.registry import LoadedPlugin, PluginSet
+from hermes.scope import Scope, current_scope
+from hermes.tools.builtin import builtin_tools
+from hermes.tools.guard import FileGuard
+from hermes.tools.processes import ProcessTable
+from hermes.tools.registry import ToolContext, ToolRegistry
+
+
+class PluginHarness:
+    """A host for one plugin: a folder, or just a ``register`` function.
+
+    ::
+
+        with PluginHarness("plugins/my_policy") as harness:
+            assert harness.fire("pre_tool_call", tool_name="terminal", args={"command": "ls"}) == []
+    """
+
+    def __init__(
+        self,
+        plugin: str | Path | Callable[[Any], Any],
+        *,
+        settings: Mapping[str, Any] | None = None,
+        cwd: Path | None = None,
+    ) -> None:
+        self.hooks = Hooks()
+        self.tools = ToolRegistry(builtin_tools())
+        self.plugins = PluginSet(self.hooks)
+        self.cwd = cwd or Path.cwd()
+        #: What the plugin injected into the conversation, as (role, content).
+        self.injected: list[tuple[str, str]] = []
+        #: What ``ctx.llm`` gives the plugin; set it before the plugin asks.
+        self.model_access: Any = None
+        self._processes = ProcessTable()
+        self.plugin = self._load(plugin, dict(settings or {}))
+
+    def _load(self, plugin: str | Path | Callable[[Any], Any], settings: dict[str, Any]) -> LoadedPlugin:
+        manifest = PluginManifest("plugin", "plugin") if callable(plugin) else _manifest_of(Path(plugin))
+        record = LoadedPlugin(manifest)
+        self.plugins.plugins[manifest.key] = record
+        parts = Parts(self.tools, self.hooks, self, self.plugins, {manifest.key: settings})
+        load_one(record, parts, plugin if callable(plugin) else None)
+        if record.status == "failed":
+            self.close()
+            raise PluginError(f"plugin {manifest.key!r} cannot be loaded: {record.error}")
+        return record
+
+    # -- drive the plugin ---------------------------------------------------------------------------------------
+
+    def fire(self, hook: str, **payload: Any) -> list[Any]:
+        """Emit a hook and return the callbacks' answers."""
+        emitter: Emitter | None = getattr(self.hooks, hook)
+        answers: list[Answer] = [] if emitter is None else emitter(**payload)
+        return [answer.value for answer in answers]
+
+    def rewrite(self, kind: str, payload: dict[str, Any], **context: Any) -> RequestOutcome:
+        """Run ``llm_request`` or ``tool_request`` middleware."""
+        chain: RequestChain | None = getattr(self.hooks, kind)
+        return RequestOutcome(payload, payload, False, []) if chain is None else chain.run(payload, context)
+
+    def execute(self, kind: str, payload: dict[str, Any], base: Callable[[Any], Any], **context: Any) -> Any:
+        """Run ``base`` inside ``llm_execution`` or ``tool_execution`` middleware."""
+        chain: ExecutionChain | None = getattr(self.hooks, kind)
+        return base(payload) if chain is None else chain.run(payload, base, context)
+
+    def call_tool(self, name: str, args: dict[str, Any], *, scope: Scope | None = None, user_task: str = "") -> str:
+        """Run a tool, the plugin's or a built-in one, and return its result."""
+        tool = self.tools.get(name)
+        if tool is None:
+            raise PluginError(f"there is no tool {name!r}; there are {', '.join(sorted(self.tools.all()))}")
+        scope = scope or Scope(session_id="test-session", task_id="test-task", turn_id="test-turn")
+        token = current_scope.set(scope)
+        try:
+            return tool.run(args, ToolContext(scope, self.cwd, self._processes, FileGuard(), user_task=user_task))
+        finally:
+            current_scope.reset(token)
+
+    def run_command(self, name: str, raw_args: str = "") -> Any:
+        """Run one of the plugin's slash commands and return what it answers."""
+        command = self.plugin.commands[name]
+        answer = command.handler(raw_args)
+        return self.hooks.background.run(answer, f"command /{name}") if hasattr(answer, "__await__") else answer
+
+    def close(self) -> None:
+        """End the plugin's threads and processes."""
+        self.hooks.close()
+        self._processes.close()
+
+    def __enter__(self) -> PluginHarness:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    # -- what plugins may ask of a host -------------------------------------------------------------------------
+
+    @property
+    def profile_name(self) -> str:
+        return "default"
+
+    def dispatch_tool(self, name: str, args: dict[str, Any], **_kwargs: Any) -> str:
+        return self.call_tool(name, args)
+
+    def inject_message(self, content: str, role: str) -> bool:
+        self.injected.append((role, content))
+        return True
+
+    def llm(self, plugin_id: str) -> Any:
+        if self.model_access is None:
+            raise PluginError(f"plugin {plugin_id!r} asked for ctx.llm; set harness.model_access to what it should get")
+        return self.model_access
+
+
+def _manifest_of(folder: Path) -> PluginManifest:
+    for name in FILE_NAMES:
+        if (folder / name).is_file():
+            return read_manifest(folder / name, "user")
+    raise PluginError(f"{folder} is not a plugin: it has no {FILE_NAMES[0]}")

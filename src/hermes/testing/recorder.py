@@ -1,0 +1,128 @@
+"""Records every event of a host: who was told what, in which order."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from typing import Any, NamedTuple
+
+from hermes.contract.hooks import HOOKS, PAIRS
+from hermes.contract.middleware import MIDDLEWARE
+from hermes.hooks.copies import isolate
+from hermes.hooks.table import Hooks
+
+
+class Event(NamedTuple):
+    """One call of a hook or middleware kind, with the fields it carried."""
+
+    name: str
+    payload: dict[str, Any]
+
+
+class Unbalanced(NamedTuple):
+    """A start without exactly one end, or an end without a start."""
+
+    start: str
+    key: tuple[Any, ...]
+    starts: int
+    ends: int
+
+
+class EventRecorder:
+    """Subscribes to every hook and passes every middleware call on, keeping a copy of each.
+
+    Use ``recorder.register`` as a plugin's ``register``, or ``recorder.attach(hooks)``.
+    """
+
+    def __init__(self, plugin: str = "recorder") -> None:
+        self._plugin = plugin
+        self._events: list[Event] = []
+        self._changed = threading.Condition()
+
+    def attach(self, hooks: Hooks) -> EventRecorder:
+        """Listen to everything these hooks run."""
+        for name in HOOKS:
+            hooks.subscribe(name, self._plugin, self._observer(name))
+        for kind in MIDDLEWARE:
+            hooks.add_middleware(kind, self._plugin, self._middleware(kind))
+        return self
+
+    def register(self, ctx: Any) -> None:
+        """Listen as a plugin does."""
+        for name in HOOKS:
+            ctx.register_hook(name, self._observer(name))
+        for kind in MIDDLEWARE:
+            ctx.register_middleware(kind, self._middleware(kind))
+
+    @property
+    def events(self) -> list[Event]:
+        """What was recorded so far, oldest first."""
+        with self._changed:
+            return list(self._events)
+
+    def names(self, *, middleware: bool = False) -> list[str]:
+        """The hooks in the order they fired; with ``middleware``, the middleware kinds among them too."""
+        return [event.name for event in self.events if middleware or event.name in HOOKS]
+
+    def of(self, name: str) -> list[dict[str, Any]]:
+        """The payloads of one hook or middleware kind."""
+        return [event.payload for event in self.events if event.name == name]
+
+    def clear(self) -> None:
+        with self._changed:
+            self._events.clear()
+
+    def wait_for(self, name: str, count: int = 1, timeout: float = 5.0) -> list[dict[str, Any]]:
+        """Wait until a hook has fired so often; ``TimeoutError`` when it does not."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._count(name) >= count, timeout):
+                raise TimeoutError(f"{name} fired {self._count(name)} times within {timeout:g} s, not {count}")
+        return self.of(name)
+
+    def pairs_unbalanced(self) -> list[Unbalanced]:
+        """Every start that has not exactly one end, and every end without a start. Empty when all is well."""
+        found: list[Unbalanced] = []
+        for pair in PAIRS:
+            starts, ends = Counter[tuple[Any, ...]](), Counter[tuple[Any, ...]]()
+            for event in self.events:
+                counter = starts if event.name == pair.start else ends if event.name in pair.ends else None
+                if counter is not None:
+                    counter[tuple(event.payload.get(field) for field in pair.key)] += 1
+            keys = (key for key in {**starts, **ends} if starts[key] != ends[key])
+            found.extend(Unbalanced(pair.start, key, starts[key], ends[key]) for key in keys)
+        return found
+
+    def contract_violations(self) -> list[str]:
+        """Fields that the contract does not know, and fields it promises that were not there."""
+        found: dict[str, None] = {}
+        for name, payload in self.events:
+            fields = HOOKS[name].fields if name in HOOKS else MIDDLEWARE[name].fields
+            known = {field.name for field in fields}
+            promised = {field.name for field in fields if field.always} - {"next_call"}
+            found.update({f"{name}: {field} is not in the contract": None for field in sorted(payload.keys() - known)})
+            found.update({f"{name}: {field} is missing": None for field in sorted(promised - payload.keys())})
+        return list(found)
+
+    def _count(self, name: str) -> int:
+        return sum(event.name == name for event in self._events)
+
+    def _observer(self, name: str) -> Any:
+        def observe(**payload: Any) -> None:
+            self._record(name, payload)
+
+        return observe
+
+    def _middleware(self, kind: str) -> Any:
+        wraps = MIDDLEWARE[kind].wraps
+
+        def pass_on(**payload: Any) -> Any:
+            next_call = payload.pop("next_call", None)
+            self._record(kind, payload)
+            return next_call() if wraps and next_call is not None else None
+
+        return pass_on
+
+    def _record(self, name: str, payload: dict[str, Any]) -> None:
+        with self._changed:
+            self._events.append(Event(name, isolate(payload)))
+            self._changed.notify_all()

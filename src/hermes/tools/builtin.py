@@ -1,0 +1,163 @@
+"""The six tools that come with the runtime: what a model is told about them, and where their code is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from hermes.tools.registry import Args, Tool, ToolContext
+
+
+def builtin_tools() -> list[Tool]:
+    """The tools every host has."""
+    return [
+        Tool("terminal", "terminal", _TERMINAL, _TERMINAL_ARGS, _terminal, emoji="💻"),
+        Tool("process", "terminal", _PROCESS, _PROCESS_ARGS, _process, emoji="⚙️"),
+        Tool("read_file", "file", _READ, _READ_ARGS, _read_file, "pure", parallel=True, quick=True, emoji="📖"),
+        Tool("write_file", "file", _WRITE, _WRITE_ARGS, _write_file, writes=_written, emoji="✍️"),
+        Tool("patch", "file", _PATCH, _PATCH_ARGS, _patch, writes=_patched, emoji="🔧"),
+        Tool("search_files", "file", _SEARCH, _SEARCH_ARGS, _search_files, "pure", parallel=True, emoji="🔎"),
+    ]
+
+
+def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _text(description: str = "", **more: Any) -> dict[str, Any]:
+    return {"type": "string", **({"description": description} if description else {}), **more}
+
+
+def _number(description: str = "", **more: Any) -> dict[str, Any]:
+    return {"type": "integer", **({"description": description} if description else {}), **more}
+
+
+def _flag(description: str) -> dict[str, Any]:
+    return {"type": "boolean", "description": description}
+
+
+# Every request carries these texts, so they are kept short: a test counts their bytes.
+
+_TERMINAL = (
+    "Run a shell command; returns output (stdout and stderr) and exit_code. Each call starts in the working "
+    "directory. Commands get no input. Prefer read_file, search_files, patch and write_file for files. "
+    "Run servers and long jobs with background=true."
+)
+_TERMINAL_ARGS = _schema(
+    ["command"],
+    command=_text(),
+    background=_flag("Return at once with a session_id for the process tool"),
+    timeout=_number("Seconds, default 180, at most 600"),
+    workdir=_text("Directory to run in"),
+    pty=_flag("Use a pseudo-terminal, for programs that insist on one"),
+)
+
+_PROCESS = (
+    "Manage background processes: list them; poll status; log output by line offset and limit; wait for the end; "
+    "kill; write data to stdin; submit data plus newline; close stdin."
+)
+_PROCESS_ARGS = _schema(
+    ["action"],
+    action=_text(enum=["list", "poll", "log", "wait", "kill", "write", "submit", "close"]),
+    session_id=_text("From terminal; for all but list"),
+    data=_text("For write and submit"),
+    timeout=_number("Seconds, for wait"),
+    offset=_number("For log; default: the last lines"),
+    limit=_number("For log, default 200"),
+)
+
+_READ = "Read a text file with line numbers ('     1|text'). Page through large files with offset and limit."
+_READ_ARGS = _schema(
+    ["path"],
+    path=_text("Absolute, relative to the working directory, or ~"),
+    offset=_number("First line, from 1", default=1),
+    limit=_number("Lines, at most 2000", default=500),
+)
+
+_WRITE = "Create a file or replace its whole content; makes missing directories. To change part of a file use patch."
+_WRITE_ARGS = _schema(["path", "content"], path=_text(), content=_text())
+
+_PATCH = (
+    "Change files; returns a diff. mode=replace: replace old_string, which must be unique in the file, by new_string. "
+    "mode=patch: apply a V4A patch to one or more files, all or nothing."
+)
+_PATCH_ARGS = _schema(
+    ["mode"],
+    mode=_text(enum=["replace", "patch"]),
+    path=_text("replace: the file"),
+    old_string=_text("replace: exact text without line numbers, with enough lines around it to be unique"),
+    new_string=_text("replace: the new text, may be empty"),
+    replace_all=_flag("replace: change every occurrence"),
+    patch=_text(
+        "patch: '*** Begin Patch', then per file '*** Update File: p' (or Add, Delete; '*** Move to: q') with "
+        "'@@ anchor' and lines starting with ' ', '-' or '+', then '*** End Patch'"
+    ),
+)
+
+_SEARCH = (
+    "Search file contents by regular expression, or find files by name (target=files, glob like '*.py'). "
+    "Skips hidden, git-ignored and binary files."
+)
+_SEARCH_ARGS = _schema(
+    ["pattern"],
+    pattern=_text("Regular expression; with target=files a glob or part of a name"),
+    target=_text(enum=["content", "files"], default="content"),
+    path=_text("Directory or file", default="."),
+    file_glob=_text("Only files like '*.py'"),
+    limit=_number(default=50),
+    offset=_number("Results to skip", default=0),
+    output_mode=_text(enum=["content", "files_only", "count"], default="content"),
+    context=_number("Lines shown around each match", default=0),
+)
+
+
+# A tool's code is imported at its first call: start-up does not pay for tools that are not used.
+
+
+def _terminal(args: Args, context: ToolContext) -> str:
+    from hermes.tools.terminal import run_terminal
+
+    return run_terminal(args, context)
+
+
+def _process(args: Args, context: ToolContext) -> str:
+    from hermes.tools.process import run_process
+
+    return run_process(args, context)
+
+
+def _read_file(args: Args, context: ToolContext) -> str:
+    from hermes.tools.read_file import run_read_file
+
+    return run_read_file(args, context)
+
+
+def _write_file(args: Args, context: ToolContext) -> str:
+    from hermes.tools.write_file import run_write_file
+
+    return run_write_file(args, context)
+
+
+def _written(args: Args, context: ToolContext) -> Iterable[Path]:
+    from hermes.tools.write_file import written_paths
+
+    return written_paths(args, context)
+
+
+def _patch(args: Args, context: ToolContext) -> str:
+    from hermes.tools.patch import run_patch
+
+    return run_patch(args, context)
+
+
+def _patched(args: Args, context: ToolContext) -> Iterable[Path]:
+    from hermes.tools.patch import patched_paths
+
+    return patched_paths(args, context)
+
+
+def _search_files(args: Args, context: ToolContext) -> str:
+    from hermes.tools.search_files import run_search_files
+
+    return run_search_files(args, context)

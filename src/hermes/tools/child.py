@@ -1,0 +1,226 @@
+"""One child process in a group of its own, its output read through one descriptor."""
+
+# Paths are strings here: they come and go as strings, and Path is slow.
+# ruff: noqa: PTH113, PTH118, PTH123
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import IO, TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    import subprocess
+
+_CHUNK = 65_536
+
+#: Where the kernel cannot announce an exit, this is how often we look.
+_LOOK_EVERY = 0.025
+
+#: Makes the pseudo-terminal the controlling one: a session leader without any gets the first it opens.
+_ON_TERMINAL = 'terminal=$1; shift; exec "$@" <"$terminal" >"$terminal" 2>&1'
+
+
+class Child:
+    """A running process, the leader of its own session and process group.
+
+    ``pty`` runs it on a pseudo-terminal instead of pipes. Reading, waiting and stopping may happen in different
+    threads; ``close`` belongs to whoever reads.
+    """
+
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        *,
+        cwd: str,
+        env: Mapping[str, str] | None = None,
+        stdin: Literal["null", "pipe"] = "null",
+        pty: bool = False,
+        keep_stderr: bool = True,
+        pass_fds: Sequence[int] = (),
+    ) -> None:
+        from subprocess import DEVNULL, PIPE, STDOUT
+
+        if pty:
+            self._process, self._output, self._input = _on_terminal(arguments, cwd, env, pass_fds)
+        else:
+            source = PIPE if stdin == "pipe" else DEVNULL
+            errors = STDOUT if keep_stderr else DEVNULL
+            self._process = _start(arguments, cwd, env, pass_fds, (source, PIPE, errors))
+            self._output, self._input = self._process.stdout, self._process.stdin
+        self.pid = self._process.pid
+        self.output_ended = False
+        self._pty = pty
+        self._exit_fd = _exit_descriptor(self.pid)
+        if self._input is not None:
+            os.set_blocking(self._input.fileno(), False)
+
+    def read(self, timeout: float) -> bytes | None:
+        """The next piece of output, ``b""`` at its end.
+
+        None when there is nothing yet: after ``timeout`` seconds, or earlier when the process has exited.
+        """
+        if self.output_ended or self._output is None:
+            return b""
+        descriptor = self._output.fileno()
+        if not self._wait_for(descriptor, timeout):
+            return None
+        try:
+            data = os.read(descriptor, _CHUNK)
+        except BlockingIOError:
+            return None
+        except OSError:  # a pseudo-terminal reports its end as an input/output error
+            data = b""
+        self.output_ended = not data
+        return data
+
+    def write(self, data: bytes, timeout: float) -> int:
+        """Send ``data`` to the process; how many bytes it took within ``timeout`` seconds."""
+        if not self.input_open or self._input is None:
+            raise BrokenPipeError
+        descriptor = self._input.fileno()
+        deadline = time.monotonic() + timeout
+        poller = select.poll()
+        poller.register(descriptor, select.POLLOUT)
+        sent = 0
+        while sent < len(data) and poller.poll(max(deadline - time.monotonic(), 0) * 1000):
+            with suppress(BlockingIOError):
+                sent += os.write(descriptor, data[sent : sent + _CHUNK])
+        return sent
+
+    @property
+    def input_open(self) -> bool:
+        return self._input is not None and not self._input.closed
+
+    def close_input(self) -> None:
+        """Tell the process that no more input will come."""
+        if self._input is not None and not self._input.closed:
+            with suppress(OSError):
+                if self._pty:
+                    os.write(self._input.fileno(), b"\x04")
+                self._input.close()
+
+    def exit_code(self) -> int | None:
+        """The exit code as a shell reports it (128 + signal), or None while the process runs."""
+        code = self._process.poll()
+        return code if code is None or code >= 0 else 128 - code
+
+    def wait(self, timeout: float) -> int | None:
+        """Wait for the process itself, not for its output. The exit code, or None after ``timeout``."""
+        deadline = time.monotonic() + timeout
+        while (code := self.exit_code()) is None:
+            remaining = deadline - time.monotonic()
+            if remaining <= 0:
+                return None
+            self._wait_for(None, remaining)
+        return code
+
+    def signal(self, number: int) -> bool:
+        """Send a signal to the whole group. False when nobody is left in it."""
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            return False
+        except PermissionError:  # macOS says so for a group of zombies
+            return self.exit_code() is None
+        return True
+
+    def stop(self, grace: float = 0.5) -> None:
+        """End the whole group: politely, then, for whoever is left after ``grace`` seconds, for good."""
+        import signal
+
+        deadline = time.monotonic() + grace
+        alive = self.signal(signal.SIGTERM)
+        while alive and time.monotonic() < deadline:
+            if self.wait(0.01) is not None:
+                time.sleep(0.002)  # the leader is gone; the rest of the group may need a moment
+            alive = self.signal(0)
+        if alive:
+            self.signal(signal.SIGKILL)
+        self.wait(5)
+
+    def close(self) -> None:
+        """Give the descriptors back. The process is not stopped by this."""
+        self.output_ended = True
+        self.close_input()
+        if self._output is not None:
+            self._output.close()
+        if self._exit_fd >= 0:
+            os.close(self._exit_fd)
+            self._exit_fd = -1
+
+    def _wait_for(self, descriptor: int | None, timeout: float) -> bool:
+        """True when ``descriptor`` has data or an end; returns early when the process exits."""
+        poller = select.poll()
+        if descriptor is not None:
+            poller.register(descriptor, select.POLLIN)
+        if self.exit_code() is None:
+            if self._exit_fd >= 0:
+                poller.register(self._exit_fd, select.POLLIN)
+            else:
+                timeout = min(timeout, _LOOK_EVERY)
+        ready = poller.poll(max(timeout, 0) * 1000)
+        return any(found == descriptor for found, _ in ready)
+
+
+def find_program(name: str) -> str | None:
+    """Where an executable is on PATH."""
+    for directory in os.get_exec_path():
+        candidate = os.path.join(directory, name)
+        if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
+            return candidate
+    return None
+
+
+def _start(
+    arguments: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str] | None,
+    pass_fds: Sequence[int],
+    streams: tuple[int, int, int],
+) -> subprocess.Popen[bytes]:
+    import subprocess
+
+    stdin, stdout, stderr = streams
+    return subprocess.Popen(
+        arguments,
+        cwd=cwd,
+        env=env,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        bufsize=0,
+        start_new_session=True,
+        pass_fds=pass_fds,
+    )
+
+
+def _on_terminal(
+    arguments: Sequence[str], cwd: str, env: Mapping[str, str] | None, pass_fds: Sequence[int]
+) -> tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]:
+    """Start a process on a new pseudo-terminal: the process, its output and its input."""
+    import termios
+
+    master, slave = os.openpty()
+    output = open(master, "rb", buffering=0)  # noqa: SIM115  (closed with the child)
+    try:
+        termios.tcsetwinsize(slave, (40, 120))
+        wrapped = ["/bin/sh", "-c", _ON_TERMINAL, "sh", os.ttyname(slave), *arguments]
+        process = _start(wrapped, cwd, env, pass_fds, (slave, slave, slave))
+    except BaseException:
+        output.close()
+        raise
+    finally:
+        os.close(slave)
+    return process, output, open(os.dup(master), "wb", buffering=0)
+
+
+def _exit_descriptor(pid: int) -> int:
+    """A descriptor that becomes readable when the process exits, or -1 where the system has none."""
+    if hasattr(os, "pidfd_open"):
+        with suppress(OSError):
+            return os.pidfd_open(pid)
+    return -1

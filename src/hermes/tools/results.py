@@ -1,0 +1,38 @@
+"""Tool results as JSON strings that always encode, whatever bytes a file name or an output held."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, cast
+
+import msgspec
+
+_LONE_SURROGATES = re.compile("[\ud800-\udfff]")
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+def tool_result(**fields: Any) -> str:
+    """The fields as a JSON object."""
+    try:
+        return _encoder.encode(fields).decode()
+    except UnicodeEncodeError:
+        # Odd bytes in a file name reach Python as lone surrogates, which JSON in UTF-8 cannot carry.
+        return _encoder.encode(encodable(fields)).decode()
+
+
+def tool_error(message: str, **extra: Any) -> str:
+    """A failed call: ``{"error": message}`` and whatever else helps the model to act on it."""
+    return tool_result(error=message, **extra)
+
+
+def encodable(value: Any) -> Any:
+    """A copy of ``value`` without lone surrogates and without objects JSON does not know."""
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {encodable(key): encodable(item) for key, item in items}
+    if isinstance(value, (list, tuple)):
+        return [encodable(item) for item in cast("list[Any]", value)]
+    if isinstance(value, (str, int, float, type(None))):
+        return _LONE_SURROGATES.sub("\ufffd", value) if isinstance(value, str) else value
+    return _LONE_SURROGATES.sub("\ufffd", str(value))

@@ -1,0 +1,59 @@
+"""Toolsets: names that stand for groups of tools, and the choice of tools a session offers to its model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from hermes.errors import HermesError
+from hermes.tools.registry import Tool, ToolRegistry
+
+#: Names for everything there is.
+_EVERYTHING = ("all", "*", "hermes-cli")
+
+#: Toolsets made of other toolsets. Members that no tool belongs to are left out; a group of none does not exist.
+_GROUPS = {
+    "coding": ("terminal", "file", "code_execution", "todo", "delegation"),
+    "debugging": ("terminal", "file", "web"),
+    "safe": ("web", "vision", "image_gen"),
+}
+
+
+def select_tools(registry: ToolRegistry, names: Iterable[str], disabled: Iterable[str] = ()) -> list[Tool]:
+    """The tools of the toolsets ``names``, sorted by name, without those that cannot work here.
+
+    ``disabled`` names toolsets or single tools to leave out. Raises HermesError for a toolset that does not exist.
+    """
+    known = toolsets(registry)
+    chosen: set[str] = set()
+    for name in names:
+        if name.strip() not in known:
+            raise HermesError(_unknown(name.strip(), known, registry))
+        chosen |= known[name.strip()]
+    for name in disabled:
+        chosen -= known.get(name.strip(), frozenset({name.strip()}))
+    tools = (registry.get(name) for name in sorted(chosen))
+    return [tool for tool in tools if tool is not None and registry.is_available(tool)]
+
+
+def toolsets(registry: ToolRegistry) -> dict[str, frozenset[str]]:
+    """Every toolset there is, with the names of its tools. A plugin's tools join a toolset by naming it."""
+    members: dict[str, set[str]] = {}
+    for tool in registry.all().values():
+        members.setdefault(tool.toolset, set()).add(tool.name)
+    found = {name: frozenset(tools) for name, tools in members.items()}
+    for group, parts in _GROUPS.items():
+        tools = frozenset[str]().union(*(members.get(part, ()) for part in (*parts, group)))
+        if tools:
+            found[group] = tools
+    return found | dict.fromkeys(_EVERYTHING, frozenset(registry.all()))
+
+
+def _unknown(name: str, known: dict[str, frozenset[str]], registry: ToolRegistry) -> str:
+    import difflib
+
+    message = f"toolset {name!r} does not exist; there are: {', '.join(sorted(known))}"
+    tool = registry.get(name)
+    if tool is not None:
+        return f"{message}. {name!r} is a tool of the toolset {tool.toolset!r}"
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"{message}. Did you mean {near[0]!r}?" if near else message

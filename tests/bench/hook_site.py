@@ -1,0 +1,129 @@
+"""What a hook costs that nobody uses, and what one costs that somebody does."""
+
+from __future__ import annotations
+
+import tracemalloc
+from collections.abc import Callable
+from itertools import repeat
+from time import perf_counter_ns
+from typing import Any
+
+from hermes.hooks.table import Hooks
+
+from .table import Row
+from .workspace import Workspace
+
+BUDGET_NANOSECONDS = 100
+LOOPS = 100_000
+REPEAT = 25
+
+_CALL: dict[str, Any] = {
+    "tool_name": "read_file",
+    "session_id": "20260101_000000_abcdef",
+    "task_id": "0" * 32,
+    "turn_id": "0" * 70,
+    "api_request_id": "0" * 80,
+    "tool_call_id": "call_1",
+}
+_ARGUMENTS = {"path": "note-0001.txt"}
+
+
+def measure(workspace: Workspace) -> list[Row]:
+    """The empty site, and for comparison a site with one callback and a chain of three."""
+    count = workspace.repeat or REPEAT
+    hooks = Hooks()
+    try:
+        empty = _best(lambda: _empty_loop(hooks), count)
+        site = max(_best(lambda: _site_loop(hooks), count) - empty, 0.0)
+        allocated = _peak_allocation(lambda: _site_loop(hooks)) - _peak_allocation(lambda: _empty_loop(hooks))
+        function = _best(lambda: _call_loop(_nothing), count) - empty
+        return [
+            _within("hook site without a subscriber", site, "ns", BUDGET_NANOSECONDS),
+            _within("the same, memory allocated", allocated, "bytes", 0),
+            _subscriber(hooks, function, count),
+            _chain(hooks, function, count),
+        ]
+    finally:
+        hooks.close()
+
+
+def _within(what: str, measured: float, unit: str, limit: float) -> Row:
+    return Row(what, measured, None, unit, f"≤ {limit:g} {unit}", measured <= limit)
+
+
+def _subscriber(hooks: Hooks, function: float, count: int) -> Row:
+    hooks.subscribe("pre_tool_call", "bench", _observe)
+    emit = hooks.pre_tool_call
+    assert emit is not None
+    cost = _best(lambda: _call_loop(lambda: emit(**_CALL, args=_ARGUMENTS, middleware_trace=[]), 1_000), count, 1_000)
+    return _unbudgeted("`pre_tool_call` with one idle callback, against a function call", cost, function)
+
+
+def _chain(hooks: Hooks, function: float, count: int) -> Row:
+    for _ in range(3):
+        hooks.add_middleware("tool_execution", "bench", _pass_through)
+    chain = hooks.tool_execution
+    assert chain is not None
+    context: dict[str, Any] = {**_CALL, "original_args": _ARGUMENTS, "middleware_trace": []}
+    cost = _best(lambda: _call_loop(lambda: chain.run(_ARGUMENTS, _base, context), 1_000), count, 1_000)
+    return _unbudgeted("`tool_execution` with three idle callbacks, against a function call", cost, function)
+
+
+def _unbudgeted(what: str, nanoseconds: float, function: float) -> Row:
+    return Row(what, nanoseconds / 1e3, function / 1e3, "µs", "", None)
+
+
+def _observe(**_fields: Any) -> None:
+    pass
+
+
+def _pass_through(next_call: Callable[..., Any], args: dict[str, Any], **_fields: Any) -> Any:
+    return next_call(args)
+
+
+def _base(_args: dict[str, Any]) -> str:
+    return "{}"
+
+
+def _nothing() -> None:
+    pass
+
+
+def _empty_loop(hooks: Hooks) -> None:
+    for _ in repeat(None, LOOPS):
+        pass
+
+
+def _site_loop(hooks: Hooks) -> None:
+    for _ in repeat(None, LOOPS):
+        emit = hooks.pre_tool_call
+        if emit is not None:
+            emit()
+
+
+def _call_loop(function: Callable[[], Any], loops: int = LOOPS) -> None:
+    for _ in repeat(None, loops):
+        function()
+
+
+def _best(loop: Callable[[], None], count: int, loops: int = LOOPS) -> float:
+    """Nanoseconds for one round of a loop, in the calmest of several runs."""
+    best = float("inf")
+    for _ in range(count):
+        started = perf_counter_ns()
+        loop()
+        best = min(best, perf_counter_ns() - started)
+    return best / loops
+
+
+def _peak_allocation(loop: Callable[[], None]) -> int:
+    """The most bytes a loop held at any time, so that what is freed at once counts too."""
+    tracemalloc.start()
+    try:
+        loop()
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        loop()
+        return tracemalloc.get_traced_memory()[1] - before
+    finally:
+        tracemalloc.stop()

@@ -1,0 +1,52 @@
+"""Fixtures shared by all tests: a private home, a scripted model behind a real socket, hosts that are always closed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import HostFactory
+
+from hermes.config import Config
+from hermes.config.sections import Agent, Model
+from hermes.host import Host, HostOptions
+from hermes.testing import ScriptedProvider
+
+@pytest.fixture(autouse=True)
+def private_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No test sees the keys, settings or sessions of the person who runs it."""
+    for name in list(os.environ):
+        if name.startswith("HERMES_") or name.endswith(("_API_KEY", "_BASE_URL")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "home"))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def workdir(tmp_path: Path) -> Path:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def make_host(home: Path, workdir: Path) -> Generator[HostFactory]:
+    """Builds hosts that talk to a scripted provider; each is closed when the test ends."""
+    with ExitStack() as stack:
+
+        def build(provider: ScriptedProvider, *, retries: int = 0, **options: Any) -> Host:
+            config = Config(
+                model=Model(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"),
+                agent=Agent(api_max_retries=retries),
+            )
+            return stack.enter_context(Host(home, config, HostOptions(**options), cwd=workdir, env={}))
+
+        yield build

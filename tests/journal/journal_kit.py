@@ -1,0 +1,154 @@
+"""What the tests of the journal share."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+from hermes.journal.runner import Runner
+from hermes.journal.store import Store
+from hermes.journal.turns import Message, SessionInfo, TurnJournal, begin_turn
+
+StoreFactory = Callable[[], Store]
+RunnerFactory = Callable[[], Runner]
+
+SOURCES = Path(__file__).parents[2] / "src"
+
+
+def user(content: Any) -> Message:
+    return {"role": "user", "content": content}
+
+
+def assistant(content: Any) -> Message:
+    return {"role": "assistant", "content": content}
+
+
+def start_turn(
+    store: Store,
+    runner: Runner,
+    session: str | SessionInfo = "s1",
+    *,
+    message: Message | None = None,
+    turn_id: str = "",
+    request_key: str = "",
+) -> TurnJournal:
+    """Accept a message, with ids made up where none are given."""
+    info = session if isinstance(session, SessionInfo) else SessionInfo(session, "/work")
+    turn_id = turn_id or f"{info.id}:turn:{os.urandom(4).hex()}"
+    return begin_turn(
+        store,
+        runner,
+        info,
+        turn_id=turn_id,
+        task_id=f"task of {turn_id}",
+        request_key=request_key or turn_id,
+        message=message or user("hello"),
+    )
+
+
+def finish_turn(turn: TurnJournal, answer: str = "done") -> None:
+    turn.message(1, 0, assistant(answer))
+    turn.end("completed", answer=answer)
+    turn.commit()
+
+
+def rows(path: Path, query: str, *values: object) -> list[Any]:
+    """What the file holds, as another program would see it."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(query, values).fetchall()
+
+
+def insert_session(connection: sqlite3.Connection, session_id: str) -> str:
+    """The smallest row that can be written, for tests of the store alone."""
+    connection.execute(
+        "INSERT INTO sessions (id, platform, cwd, created_at, updated_at) VALUES (?, 'test', '/', 0, 0)", (session_id,)
+    )
+    return session_id
+
+
+def session_ids(path: Path) -> list[str]:
+    return [row[0] for row in rows(path, "SELECT id FROM sessions ORDER BY id")]
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.001)
+
+
+class Caller(threading.Thread):
+    """One thread that writes, and what came back to it."""
+
+    def __init__(self, store: Store, work: Callable[[sqlite3.Connection], Any]) -> None:
+        super().__init__(daemon=True)
+        self._store, self._work = store, work
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            self.result = self._store.write(self._work)
+        except BaseException as error:
+            self.error = error
+
+
+@contextmanager
+def one_batch(store: Store, *works: Callable[[sqlite3.Connection], Any]) -> Iterator[list[Caller]]:
+    """Have the works wait behind a write that is under way, so that they are committed together when the block ends."""
+    started, may_end = threading.Event(), threading.Event()
+
+    def hold(_: sqlite3.Connection) -> None:
+        started.set()
+        may_end.wait(10)
+
+    holder = Caller(store, hold)
+    holder.start()
+    assert started.wait(10)
+    callers: list[Caller] = []
+    for count, work in enumerate(works, 1):
+        callers.append(Caller(store, work))
+        callers[-1].start()
+        wait_until(lambda count=count: len(vars(store)["_waiting"]) == count, "the writer has queued up")
+    try:
+        yield callers
+    finally:
+        may_end.set()
+        for thread in (holder, *callers):
+            thread.join(10)
+    assert not any(thread.is_alive() for thread in (holder, *callers))
+
+
+def python(script: str, *arguments: str, wrapper: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+    """Run a few lines in a process of their own."""
+    return subprocess.run(
+        [*wrapper, sys.executable, "-c", script, *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(SOURCES), str(Path(__file__).parent)))},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def can_mount() -> bool:
+    """Whether a process may mount file systems in a name space of its own, as root can and many users can too."""
+    probe = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
+    try:
+        return subprocess.run(probe, capture_output=True, check=False, timeout=10).returncode == 0
+    except OSError:
+        return False
+
+
+def in_own_mounts(command: str, folder: Path) -> tuple[str, ...]:
+    """The wrapper that runs a program after ``command`` has mounted something over ``folder``."""
+    script = f'{command}; exec "$@"'
+    return ("unshare", "--map-root-user", "--mount", "sh", "-ec", script.replace("FOLDER", f"'{folder}'"), "sh")

@@ -1,0 +1,74 @@
+"""Fixtures for the provider tests: a driver that is always closed, and endpoints with short patience."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.contract.response import Record
+from hermes.providers.chat_completions import ChatCompletions
+from hermes.providers.driver import Driver
+from hermes.providers.endpoint import Endpoint, Timeouts
+from hermes.providers.wire import Delta
+from hermes.scope import Interrupt
+
+KEY = "sk-test-0123456789abcdef"
+CERTIFICATE = Path(__file__).parent / "loopback.pem"
+
+Ask = Callable[..., Record]
+
+
+@pytest.fixture(autouse=True)
+def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.lower().endswith("_proxy"):
+            monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def driver() -> Generator[Driver]:
+    driver = Driver()
+    yield driver
+    driver.close()
+
+
+@pytest.fixture
+def ask(driver: Driver) -> Ask:
+    """Sends one question to a base URL and returns the response."""
+    wire = ChatCompletions()
+
+    def send(
+        base_url: str,
+        *,
+        stream: bool = True,
+        timeouts: Timeouts | None = None,
+        interrupt: Interrupt | None = None,
+        on_delta: Callable[[Delta], object] | None = None,
+        extra: Mapping[str, Any] | None = None,
+        messages: list[dict[str, Any]] | None = None,
+    ) -> Record:
+        endpoint = Endpoint(base_url, "scripted", "demo", KEY, timeouts=timeouts or Timeouts(5, 5, 5, 20))
+        question = messages or [{"role": "user", "content": "hello"}]
+        kwargs = {**wire.kwargs(endpoint, question, stream=stream), **(extra or {})}
+        return driver.send(endpoint, wire, kwargs, interrupt=interrupt or Interrupt(), on_delta=on_delta)
+
+    return send
+
+
+@pytest.fixture
+def server_tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE)
+    return context
+
+
+@pytest.fixture
+def certificate() -> str:
+    """A file with the certificate of ``server_tls``, for clients to trust."""
+    return str(CERTIFICATE)

@@ -1,0 +1,147 @@
+"""From status and structured codes to a class, one line of text and advice."""
+
+from __future__ import annotations
+
+import email.utils
+import time
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.errors import FailureReason
+from hermes.providers.endpoint import Endpoint
+from hermes.providers.failures import error_from_response, error_in_body, excerpt, retry_after
+
+KEY = "sk-live-0123456789"
+ENDPOINT = Endpoint("http://h/v1", "gpt-x", "demo", KEY, extra_headers={"X-Api-Key": "Token other-secret-77"})
+
+
+def body(**error: Any) -> bytes:
+    return msgspec.json.encode({"error": error})
+
+
+CASES: list[tuple[int, bytes, FailureReason]] = [
+    (400, body(message="bad"), "bad_request"),
+    (422, b'{"detail": [{"msg": "field required"}]}', "bad_request"),
+    (400, body(message="too long", code="context_length_exceeded"), "context_too_long"),
+    (400, body(message="too long", type="exceed_context_size_error"), "context_too_long"),
+    (413, b"", "context_too_long"),
+    (400, body(message="no", code="content_filter"), "content_policy"),
+    (400, body(message="no", innererror={"code": "ResponsibleAIPolicyViolation"}), "content_policy"),
+    (403, body(message="flagged", code=403, metadata={"flagged_input": "x"}), "content_policy"),
+    (401, body(message="who?", code="invalid_api_key"), "auth"),
+    (403, body(message="no"), "auth"),
+    (402, body(message="pay", code=402), "billing"),
+    (429, body(message="pay", code="insufficient_quota"), "billing"),
+    (404, body(message="no such model", code="model_not_found"), "model_missing"),
+    (404, b'{"error": "model not found"}', "model_missing"),
+    (429, body(message="slow down", code="rate_limit_exceeded"), "rate_limit"),
+    (429, b"[" + body(code=429, status="RESOURCE_EXHAUSTED", message="m") + b"]", "rate_limit"),
+    (503, b"", "overloaded"),
+    (529, body(type="overloaded_error", message="busy"), "overloaded"),
+    (500, b"oops", "server_error"),
+    (502, b"<html><title>Bad gateway</title></html>", "server_error"),
+    (504, b"", "timeout"),
+    (408, b"", "timeout"),
+    (418, b"", "bad_request"),
+]
+
+
+@pytest.mark.parametrize(("status", "content", "reason"), CASES)
+def test_classification(status: int, content: bytes, reason: FailureReason) -> None:
+    error = error_from_response(ENDPOINT, status, {}, content)
+    assert error.reason == reason
+    assert error.status_code == status
+    assert f"HTTP {status}" in str(error)
+    assert str(error).startswith("demo: ")
+    assert "\n" not in str(error)
+
+
+def test_messages_say_what_happened_and_what_to_do() -> None:
+    refused = error_from_response(ENDPOINT, 401, {}, body(message="Invalid key"))
+    assert str(refused) == (
+        "demo: the key was refused (HTTP 401): Invalid key; set model.api_key or the provider's key in the .env file"
+    )
+    missing = error_from_response(ENDPOINT, 404, {}, body(message="unknown", code="model_not_found"))
+    assert "model 'gpt-x' was not found" in str(missing)
+    assert "check model.default and model.base_url" in str(missing)
+
+
+def test_words_in_free_text_decide_nothing() -> None:
+    error = error_from_response(ENDPOINT, 400, {}, body(message="rate limit, context length exceeded, invalid api key"))
+    assert error.reason == "bad_request"
+
+
+@pytest.mark.parametrize("status", [401, 500, 302])
+def test_secrets_that_the_server_echoes_are_not_repeated(status: int) -> None:
+    said = f"key {KEY} refused, also sk-l***********6789 and other-secret-77"
+    error = error_from_response(ENDPOINT, status, {"location": f"http://x/?k={KEY}"}, body(message=said))
+    assert KEY not in str(error)
+    assert "6789" not in str(error)
+    assert "other-secret-77" not in str(error)
+
+
+def test_an_html_page_is_reduced_to_its_title() -> None:
+    page = b"<!DOCTYPE html><html><head><title>502\n Bad  Gateway</title></head><body>" + b"x" * 100_000
+    error = error_from_response(ENDPOINT, 502, {}, page)
+    assert "an HTML page titled '502 Bad Gateway'" in str(error)
+    assert len(str(error)) < 300
+    assert excerpt(b"<html><body>no title") == "an HTML page instead of JSON"
+
+
+def test_long_bodies_are_cut() -> None:
+    assert len(str(error_from_response(ENDPOINT, 500, {}, b"word " * 10_000))) < 500
+    assert len(str(error_from_response(ENDPOINT, 500, {}, body(message="word " * 10_000)))) < 500
+
+
+def test_redirects_are_refused_and_name_the_target() -> None:
+    error = error_from_response(ENDPOINT, 307, {"location": "https://elsewhere/v1"}, b"")
+    assert "redirects to https://elsewhere/v1" in str(error)
+    assert "not followed" in str(error)
+    assert error.reason == "bad_request"
+
+
+def test_an_error_object_inside_a_success() -> None:
+    assert error_in_body(ENDPOINT, {"message": "m", "code": 429}).reason == "rate_limit"
+    assert error_in_body(ENDPOINT, {"message": "m", "code": 429}).status_code == 429
+    assert error_in_body(ENDPOINT, {"type": "overloaded_error"}).reason == "overloaded"
+    assert error_in_body(ENDPOINT, "just words").reason == "server_error"
+    assert "just words" in str(error_in_body(ENDPOINT, "just words"))
+
+
+def test_retry_after() -> None:
+    assert retry_after({}) is None
+    assert retry_after({"retry-after": "7"}) == 7
+    assert retry_after({"retry-after": "1.5"}) == 1.5
+    assert retry_after({"retry-after-ms": "250", "retry-after": "9"}) == 0.25
+    later = email.utils.formatdate(time.time() + 30, usegmt=True)
+    waits = retry_after({"retry-after": later})
+    assert waits is not None
+    assert 25 < waits <= 31
+    past = email.utils.formatdate(time.time() - 30, usegmt=True)
+    assert retry_after({"retry-after": past}) == 0
+    for nonsense in ("soon", "-3", "nan", "inf", "Mon, 99 Foo"):
+        assert retry_after({"retry-after": nonsense}) is None
+
+
+@given(st.integers(100, 599), st.binary(max_size=200), st.dictionaries(st.sampled_from(["retry-after"]), st.text()))
+def test_any_response_gives_an_error(status: int, content: bytes, headers: dict[str, str]) -> None:
+    error = error_from_response(ENDPOINT, status, headers, content)
+    assert str(error)
+    assert error.retry_after is None or error.retry_after >= 0
+
+
+@given(
+    st.recursive(
+        st.none() | st.integers() | st.text(max_size=5),
+        lambda inner: (
+            st.lists(inner, max_size=2)
+            | st.dictionaries(st.sampled_from(["code", "type", "message", "innererror", "metadata", "error"]), inner)
+        ),
+    )
+)
+def test_any_error_object_gives_an_error(error: object) -> None:
+    assert str(error_in_body(ENDPOINT, error)).startswith("demo: ")

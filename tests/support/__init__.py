@@ -1,0 +1,65 @@
+"""What several test modules share."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from hermes.host import Host
+
+HostFactory = Callable[..., Host]
+
+SOURCES = Path(__file__).parents[2] / "src"
+
+
+def write_config(home: Path, base_url: str, extra: str = "") -> None:
+    """The config.yaml of a person who uses one OpenAI-compatible server."""
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.yaml").write_text(
+        "model:\n"
+        "  provider: custom\n"
+        "  default: scripted\n"
+        f"  base_url: {base_url}\n"
+        "  api_key: test-key\n"
+        "agent:\n"
+        "  api_max_retries: 0\n" + extra
+    )
+
+
+def hermes_environment(home: Path, env: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of a ``hermes`` process that shares nothing with the person who runs the tests."""
+    kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
+    base = {"HERMES_HOME": str(home), "HOME": str(home.parent), "PYTHONPATH": str(SOURCES)}
+    return {**kept, **base, **(env or {})}
+
+
+def hermes_command(*arguments: str) -> list[str]:
+    """The command line of a real ``hermes`` process."""
+    return [sys.executable, "-W", "error", "-m", "hermes", *arguments]
+
+
+def run_hermes(
+    *arguments: str,
+    home: Path,
+    cwd: Path,
+    env: Mapping[str, str] | None = None,
+    stdin: str | bytes = b"",
+    timeout: float = 60,
+) -> subprocess.CompletedProcess[str]:
+    """Run ``hermes`` to its end."""
+    data = stdin.encode() if isinstance(stdin, str) else stdin
+    done = subprocess.run(
+        hermes_command(*arguments),
+        cwd=cwd,
+        env=hermes_environment(home, env),
+        input=data,
+        capture_output=True,
+        timeout=timeout,
+        check=False,
+    )
+    return subprocess.CompletedProcess(
+        done.args, done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+    )
