@@ -61,7 +61,7 @@ def alternate(
     return [pair[0] for pair in pairs], [pair[1] for pair in pairs]
 
 
-def sync_cost(folder: Path, count: int = 200) -> float:
+def sync_cost(folder: Path, count: int = 100) -> float:
     """Seconds until a small append is on disk: the least a commit can cost in that folder."""
     sync = getattr(os, "fdatasync", os.fsync)
     path = folder / "sync-cost"

@@ -19,9 +19,9 @@ REPEAT = 5
 
 def measure(workspace: Workspace) -> list[Row]:
     """One row."""
-    ours, floor = measure_gaps(workspace, Plan(rounds=ROUNDS, calls=READS), workspace.repeat or REPEAT)
+    gaps = measure_gaps(workspace, Plan(rounds=ROUNDS, calls=READS), workspace.repeat or REPEAT)
     what = f"{READS} reads in one message, journaled, over {ROUNDS} rounds"
-    row = against_floor(what, median(ours) * 1e3, median(floor) * 1e3, "ms", BUDGET)
+    row = against_floor(what, median(gaps.ours) * 1e3, median(gaps.floor) * 1e3, "ms", BUDGET)
     note = f"reading {READS} files and nothing else takes {_read_files(workspace) * 1e3:.2f} ms"
     return [replace(row, note=note)]
 

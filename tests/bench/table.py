@@ -50,10 +50,7 @@ def against_floor(
 
 def _figure(value: float, unit: str) -> str:
     """Three digits say all that a measurement can."""
-    if value >= 100 or value == int(value):
-        digits = 0
-    else:
-        digits = 1 if value >= 10 else 2
+    digits = 0 if value >= 100 or value == int(value) else 1 if value >= 10 else 2
     return f"{value:,.{digits}f}" + (unit if unit == TIMES else f" {unit}")
 
 

@@ -95,7 +95,7 @@ def test_narrow_callbacks_of_every_sort_get_the_fields_they_name(hooks: Hooks) -
     def with_more(extra: str, tool_name: str, status: str) -> None:
         seen.append((tool_name, status))
 
-    named_lambda: Callable[..., None] = lambda tool_name, status: seen.append((tool_name, status))  # noqa: E731
+    named_lambda: Callable[[str, str], None] = lambda tool_name, status: seen.append((tool_name, status))  # noqa: E731
 
     @functools.wraps(function)
     def wrapper(*args: Any, **fields: Any) -> None:
@@ -223,7 +223,7 @@ def spoil(**fields: Any) -> None:
             spoil(**{str(number): item for number, item in enumerate(items)})
             items.append("spoilt")
         elif isinstance(value, Record):
-            value.content = "spoilt"
+            value["content"] = "spoilt"
 
 
 def conversation() -> list[dict[str, Any]]:

@@ -6,10 +6,10 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from journal_kit import RunnerFactory, StoreFactory
 
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
+from journal.kit import RunnerFactory, StoreFactory
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Files that cannot be used: newer, foreign, damaged, read-only, on a full disk. A clear line each time, and no loss."""
+"""Files that cannot be used: newer, foreign, damaged, read-only, on a full disk. A clear line each, and no loss."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from journal_kit import (
+
+from hermes.errors import JournalCorrupt, JournalError, JournalTooNew
+from hermes.journal import schema
+from hermes.journal.runner import Runner
+from hermes.journal.search import SearchIndex
+from hermes.journal.sessions import Sessions
+from hermes.journal.store import Store
+from hermes.tools.guard import FileGuard
+from journal.kit import (
     StoreFactory,
     can_mount,
     finish_turn,
@@ -21,14 +29,6 @@ from journal_kit import (
     start_turn,
     user,
 )
-
-from hermes.errors import JournalCorrupt, JournalError, JournalTooNew
-from hermes.journal import schema
-from hermes.journal.runner import Runner
-from hermes.journal.search import SearchIndex
-from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
-from hermes.tools.guard import FileGuard
 
 
 def write_session(store: Store, session_id: str = "s") -> None:
@@ -57,8 +57,9 @@ def test_a_newer_journal_is_refused_and_left_alone(store: Store, journal_path: P
     before = journal_path.read_bytes()
     with pytest.raises(JournalTooNew) as caught:
         write_session(store) if action is write_session else read_sessions(store)
+    known = len(schema.MIGRATIONS)
     assert str(caught.value) == (
-        f"{journal_path} was written by a newer version of hermes (schema 99, this one knows {len(schema.MIGRATIONS)}); "
+        f"{journal_path} was written by a newer version of hermes (schema 99, this one knows {known}); "
         f"upgrade hermes, or set HERMES_HOME to another folder. The file was not changed."
     )
     store.close()
@@ -103,7 +104,7 @@ def test_an_older_journal_moves_forward_with_a_backup(
     store: Store, journal_path: Path, monkeypatch: pytest.MonkeyPatch, action: object
 ) -> None:
     make_journal(journal_path, "old")
-    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, ADD_COLUMN, "CREATE TABLE extra (x) STRICT;"[:-8] + ";"))
+    monkeypatch.setattr(schema, "MIGRATIONS", (*schema.MIGRATIONS, ADD_COLUMN, "CREATE TABLE extra (x TEXT) STRICT;"))
     if action is write_session:
         write_session(store, "new")
     assert ("old",) in read_sessions(store)
@@ -142,12 +143,16 @@ def test_every_migration_has_run_once_in_a_new_journal(
 # -- damage -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [b"this is no database\n" * 300, b"\0" * 8192, os.urandom(5000)])
+@pytest.mark.parametrize(
+    "content",
+    [b"this is no database\n" * 300, b"\0" * 8192, bytes(range(1, 256)) * 20],
+    ids=["text", "zeros", "bytes"],
+)
 def test_garbage_is_refused_and_left_alone(store: Store, journal_path: Path, content: bytes) -> None:
     journal_path.parent.mkdir()
     journal_path.write_bytes(content)
     for action in (write_session, read_sessions):
-        with pytest.raises(JournalCorrupt, match="is damaged .* It was left as it is: move it aside"):
+        with pytest.raises(JournalCorrupt, match=r"is damaged .* It was left as it is: move it aside"):
             action(store)
     store.close()
     assert journal_path.read_bytes() == content
@@ -215,7 +220,7 @@ def test_a_full_database_says_so_and_keeps_what_it_has(store: Store, runner: Run
 FILL_THE_DISK = """
 import sys
 from pathlib import Path
-from journal_kit import rows, start_turn
+from journal.kit import rows, start_turn
 from hermes.errors import JournalError
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
@@ -261,7 +266,7 @@ def test_a_disk_that_fills_up_loses_nothing_acknowledged(tmp_path: Path) -> None
 READ_ONLY = """
 import sys
 from pathlib import Path
-from journal_kit import insert_session
+from journal.kit import insert_session
 from hermes.errors import JournalError
 from hermes.journal.store import Store
 
@@ -292,7 +297,7 @@ def test_a_folder_that_cannot_be_written_can_still_be_read(journal_path: Path, l
     else:
         # The last commits of a killed process are in its log, and must be seen there.
         script = (
-            "import os, sys; from pathlib import Path; from journal_kit import insert_session\n"
+            "import os, sys; from pathlib import Path; from journal.kit import insert_session\n"
             "from hermes.journal.store import Store\n"
             "Store(Path(sys.argv[1])).write(lambda c: insert_session(c, 'a')); os.kill(os.getpid(), 9)"
         )
@@ -316,7 +321,7 @@ def test_a_home_that_is_a_file_is_named(tmp_path: Path) -> None:
         Runner(home / "runners").start()
 
 
-# -- the trap of the closed descriptor ----------------------------------------------------------------------------------
+# -- the trap of the closed descriptor ---------------------------------------------------------------------------------
 
 HAS_LOCKS = """
 import fcntl, sys

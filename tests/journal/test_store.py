@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from journal_kit import StoreFactory, insert_session, one_batch, rows, session_ids
 
 from hermes.errors import Interrupted, JournalError, SessionBusy
 from hermes.journal import database
 from hermes.journal import store as store_module
 from hermes.journal.store import Store
+from journal.kit import StoreFactory, insert_session, one_batch, rows, session_ids
 
 Work = Callable[[sqlite3.Connection], Any]
 
@@ -266,9 +266,7 @@ def test_nothing_is_made_until_something_is_written(store: Store, journal_path: 
     assert not journal_path.parent.exists()
 
 
-def test_a_reader_of_the_empty_journal_finds_the_file_when_it_appears(
-    store: Store, open_store: StoreFactory
-) -> None:
+def test_a_reader_of_the_empty_journal_finds_the_file_when_it_appears(store: Store, open_store: StoreFactory) -> None:
     query = "SELECT id FROM sessions"
     assert store.read(lambda connection: connection.execute(query).fetchall()) == []
     open_store().write(add("a"))

@@ -329,14 +329,14 @@ def test_partial_can_be_asked_at_any_time() -> None:
     assert parser.partial() == Reply("half", finish_reason="incomplete", model="m", response_id="r")
 
 
+FIELDS = "choices delta message content tool_calls function name arguments index id finish_reason usage error"
+
 wild = st.recursive(
     st.none() | st.booleans() | st.integers(-3, 3) | st.text(max_size=4),
     lambda inner: (
         st.lists(inner, max_size=3)
         | st.dictionaries(
-            st.sampled_from(
-                ["choices", "delta", "message", "content", "tool_calls", "function", "name", "arguments", "index", "id", "finish_reason", "usage", "error"]
-            ),
+            st.sampled_from(FIELDS.split()),
             inner,
             max_size=4,
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import time
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -32,3 +35,27 @@ def call(context: ToolContext) -> Callable[..., dict[str, Any]]:
         return msgspec.json.decode(tools[name].run(args, context))
 
     return run
+
+
+@pytest.fixture
+def gone() -> Callable[[int], bool]:
+    """``gone(pid)`` waits until a process has ended, at most five seconds. A zombie nobody reaps has ended, too."""
+
+    def wait(pid: int) -> bool:
+        deadline = time.monotonic() + 5
+        while time.monotonic() < deadline:
+            if not _lives(pid):
+                return True
+            time.sleep(0.01)
+        return False
+
+    return wait
+
+
+def _lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return not state.stdout.strip().startswith("Z") and bool(state.stdout.strip())

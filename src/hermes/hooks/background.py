@@ -23,11 +23,15 @@ _CLOSE_SECONDS = 2.0
 
 
 class Outcome:
-    """What becomes of work on another thread: a value or an error, and the wait for it."""
+    """What becomes of work on another thread: a value or an error, and the wait for it. Made before the work starts."""
 
-    __slots__ = ("_wake", "error", "finished", "value")
+    __slots__ = ("_closing", "_interrupt", "_wake", "error", "finished", "value")
 
     def __init__(self) -> None:
+        scope = current_scope.get()
+        self._interrupt = None if scope is None else scope.interrupt
+        #: The turn was cancelled before: this is one of the events that close it.
+        self._closing = self._interrupt is not None and self._interrupt.cancelled
         self._wake = threading.Event()
         self.finished = False
         self.value: Any = None
@@ -52,15 +56,15 @@ class Outcome:
 
         In a turn that was cancelled before, the wait is short instead.
         """
-        scope = current_scope.get()
-        if scope is None:
+        interrupt = self._interrupt
+        if interrupt is None:
             return self._sleep(seconds, watch)
-        if scope.interrupt.cancelled:
+        if self._closing:
             return self._sleep(CANCELLED_GRACE if seconds is None else min(seconds, CANCELLED_GRACE), watch)
-        with scope.interrupt.on_cancel(self._wake.set):
+        with interrupt.on_cancel(self._wake.set):
             self._sleep(seconds, watch)
         if not self.finished:
-            scope.interrupt.check()
+            interrupt.check()
         return self.finished
 
     def take(self) -> Any:
@@ -97,8 +101,8 @@ class Background:
         if threading.current_thread() is self._thread:
             # Already on the loop: waiting here would stop the very thing waited for.
             return run_on_private_loop(awaitable)
-        loop = self._start()
         outcome = Outcome()
+        loop = self._start()
         tasks: list[asyncio.Task[None]] = []
         context = contextvars.copy_context()
 

@@ -14,7 +14,7 @@ from hermes.journal.store import Store
 from hermes.journal.turns import Message
 
 #: How much of the file a deletion gives back at once; the rest is used for what comes next.
-_GIVE_BACK_SPACE = "PRAGMA incremental_vacuum(4000)"
+_PAGES_TO_GIVE_BACK = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Sessions:
             return [member for (member,) in rows]
 
         deleted = self._store.write(write)
-        self._store.write(lambda connection: connection.execute(_GIVE_BACK_SPACE).fetchall())
+        self._store.write(_give_back_space)
         return deleted
 
 
@@ -187,6 +187,13 @@ def _events(connection: sqlite3.Connection, session_id: str, after: int) -> list
 def _model_calls(connection: sqlite3.Connection, session_id: str) -> list[dict[str, Any]]:
     query = "SELECT * FROM model_calls WHERE session_id = ? ORDER BY started_at, api_request_id"
     return _records(connection.execute(query, (session_id,)))
+
+
+def _give_back_space(connection: sqlite3.Connection) -> None:
+    free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    for _ in range(min(free, _PAGES_TO_GIVE_BACK)):
+        # The Python module takes one step of this statement only, which is one page.
+        connection.execute("PRAGMA incremental_vacuum(1)")
 
 
 def _records(cursor: sqlite3.Cursor) -> list[dict[str, Any]]:

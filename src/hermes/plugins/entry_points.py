@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -90,4 +91,5 @@ def _write(file: Path, index: _Index) -> None:
         part.replace(file)
     except OSError as error:
         log.debug("the index of entry points cannot be kept: %s", error)
-        part.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            part.unlink()

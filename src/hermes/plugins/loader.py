@@ -76,6 +76,7 @@ def load_plugins(
             else:
                 record.status = decision
                 record.error = manifest.problem
+                _explain_waiting(record, enabled)
         _check_asked(asked, plugins)
     return plugins
 
@@ -92,6 +93,15 @@ def decide(manifest: PluginManifest, enabled: set[str], disabled: Sequence[str],
     if (bundled and manifest.kind == "backend") or any(manifest.answers_to(name) for name in enabled):
         return "load"
     return "not enabled"
+
+
+def _explain_waiting(record: LoadedPlugin, enabled: set[str]) -> None:
+    """Enabling such a plugin is not what makes it run, so somebody who did is told."""
+    manifest = record.manifest
+    if record.status == "waiting" and any(manifest.answers_to(name) for name in enabled):
+        text = f"kind {manifest.kind!r} is loaded by the part of the runtime it belongs to, when that selects it"
+        record.problems.append(text)
+        log.warning("plugin %r: %s", manifest.key, text)
 
 
 def _report_unknown(enabled: set[str], manifests: Mapping[str, PluginManifest]) -> None:

@@ -71,7 +71,7 @@ class Transfer:
         headers = [("host", _host_header(url)), *request.headers, ("content-length", str(len(request.body)))]
         try:
             return httpcore2.Request(request.method, url, headers=headers, content=request.body)
-        except UnicodeEncodeError:
+        except TypeError:
             raise self._bad_header() from None
 
     def _converse(self, connection: Connection, outgoing: httpcore2.Request) -> None:

@@ -1,35 +1,21 @@
-"""Turns any object into a copy that is safe to hand out: JSON-ready, without secrets, and of bounded size."""
+"""Makes a copy of any object that is safe to hand out: JSON-ready, without secrets, and of bounded size."""
 
 from __future__ import annotations
 
-import math
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence, Set
-from enum import Enum
 from itertools import islice
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import msgspec
 
-from hermes.sanitize.keys import REDACTED, is_secret_key
+from hermes.sanitize.bounded import BoundedCopy, Limits, kind_of
+from hermes.sanitize.keys import is_secret_key
 from hermes.sanitize.text import Redactor
 
 DEFAULT_PAYLOAD_CHARS = 50_000
 SMALLEST_PAYLOAD_CHARS = 1_000
-#: Integers outside this range are no JSON numbers that every reader can take.
-_SMALLEST_INT, _LARGEST_INT = -(2**63), 2**64 - 1
 
-
-class Limits(NamedTuple):
-    """How much of a value is kept."""
-
-    chars: int = 8_000
-    items: int = 200
-    depth: int = 8
-
-
-_FIRST_PASS = Limits()
-_SECOND_PASS = Limits(chars=1_000, items=50)
+_PASSES = (Limits(), Limits(chars=1_000, items=50))
 _PLAIN = Redactor()
 
 
@@ -42,159 +28,118 @@ def payload_limit() -> int:
     return max(wanted, SMALLEST_PAYLOAD_CHARS)
 
 
-def sanitise(value: Any, *, max_chars: int | None = None, redactor: Redactor = _PLAIN) -> Any:
+class Memo:
+    """Remembers what parts of a payload became, so that a conversation that grows costs only what is new.
+
+    Parts are known by their content, so changing one in place is noticed. One memo serves one conversation.
+    """
+
+    def __init__(self) -> None:
+        self._results: dict[tuple[bytes, int], bytes] = {}
+        self._used: dict[tuple[bytes, int], bytes] = {}
+
+    def get(self, key: tuple[bytes, int]) -> bytes | None:
+        found = self._used.get(key) or self._results.get(key)
+        if found is not None:
+            self._used[key] = found
+        return found
+
+    def put(self, key: tuple[bytes, int], result: bytes) -> None:
+        self._used[key] = result
+
+    def forget_unused(self) -> None:
+        """Keep only what the payload just made has used."""
+        self._results, self._used = self._used, {}
+
+
+def sanitise(value: Any, *, max_chars: int | None = None, redactor: Redactor = _PLAIN, memo: Memo | None = None) -> Any:
     """A copy made of dicts, lists, strings, numbers, booleans and None; never raises an ``Exception``.
 
     What is too large is cut a second time, harder; what is then still too large becomes a preview.
     """
     limit = payload_limit() if max_chars is None else max(max_chars, SMALLEST_PAYLOAD_CHARS)
-    for limits in (_FIRST_PASS, _SECOND_PASS):
-        copier = _Copier(limits, limit, redactor)
-        copy = copier.copy(value, 0)
-        text = msgspec.json.encode(copy)
-        if copier.room >= 0 and (len(text) <= limit or len(text.decode("utf-8")) <= limit):
-            return copy
-    # Quotes and backslashes of the preview are escaped once more when it is encoded itself.
-    preview = text.decode("utf-8")[: (limit - 200) // 2]
-    return {"_truncated": True, "original_type": type(value).__name__[:50], "preview": preview}
-
-
-class _Copier:
-    """One walk over a value. It stops copying when there is no room left, however large the value is."""
-
-    __slots__ = ("_limits", "_open", "_redactor", "room")
-
-    def __init__(self, limits: Limits, room: int, redactor: Redactor) -> None:
-        self._limits = limits
-        self._redactor = redactor
-        #: Ids of the values around the one in hand: meeting one of them again is a cycle.
-        self._open: set[int] = set()
-        self.room = room
-
-    def copy(self, value: Any, depth: int) -> Any:
-        kind = cast("type[object]", type(value))
-        self.room -= 2
-        if kind is str:
-            return self._text(value)
-        if value is None or kind is bool:
-            return value
-        if kind is int and _SMALLEST_INT <= value <= _LARGEST_INT:
-            return value
-        if kind is float and math.isfinite(value):
-            return value
-        if depth > self._limits.depth:
-            return f"<{kind.__name__} depth limit>"
-        if id(value) in self._open:
-            return "<cycle>"
-        self._open.add(id(value))
-        try:
-            return self._compound(value, kind, depth)
-        except Exception:
-            # Someone else's object misbehaves; its type is all that can be told about it.
-            return self._text(f"<{kind.__name__}>")
-        finally:
-            self._open.discard(id(value))
-
-    def _compound(self, value: Any, kind: type[object], depth: int) -> Any:
-        if kind is dict:
-            return self._mapping(value, depth)
-        if kind is list or kind is tuple:
-            return self._sequence(value, depth)
-        if isinstance(value, (bytes, bytearray)):
-            return f"<{len(value)} bytes>"
-        if isinstance(value, memoryview):
-            return f"<{cast('memoryview[int]', value).nbytes} bytes>"
-        if isinstance(value, Mapping):
-            return self._mapping(cast("Mapping[Any, Any]", value), depth)
-        if isinstance(value, (Sequence, Set)) and not isinstance(value, str):
-            return self._sequence(cast("Collection[Any]", value), depth)
-        plain = _plain(value)
-        if type(plain) is dict:
-            return self._mapping(cast("dict[str, Any]", plain), depth)
-        if type(plain) is list:
-            return self._sequence(cast("list[Any]", plain), depth)
-        return self._text(plain) if type(plain) is str else self.copy(plain, depth + 1)
-
-    def _text(self, text: str) -> str:
-        limit = self._limits.chars
-        if len(text) <= limit:
-            kept = self._redactor.redact(text)
+    text, fits = b"", False
+    for limits in _PASSES:
+        if memo is not None and kind_of(value) is dict:
+            text, fits = _assemble(value, limits, limit, redactor, memo)
         else:
-            # A secret that the cut would divide must be seen whole, so a little more is looked at.
-            margin = max(4_096, self._redactor.longest)
-            kept = self._redactor.redact(text[: limit + margin])[:limit]
-            kept += f"...[truncated {len(text) - limit} chars]"
-        self.room -= len(kept)
-        # Only a lone surrogate cannot be encoded; it becomes a question mark.
-        return kept if kept.isascii() else kept.encode("utf-8", "replace").decode("utf-8")
-
-    def _mapping(self, value: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        copy: dict[str, Any] = {}
-        taken = 0
-        for key, item in list(islice(value.items(), self._limits.items)):
-            if self.room < 0:
-                break
-            name = self._text(_key_text(key))
-            copy[name] = REDACTED if _hides(item) and is_secret_key(_key_text(key)) else self.copy(item, depth + 1)
-            taken += 1
-        if len(value) > taken:
-            copy["_truncated_items"] = len(value) - taken
-        return copy
-
-    def _sequence(self, value: Collection[Any], depth: int) -> list[Any]:
-        copy: list[Any] = []
-        for item in list(islice(value, self._limits.items)):
-            if self.room < 0:
-                break
-            copy.append(self.copy(item, depth + 1))
-        if len(value) > len(copy):
-            copy.append({"_truncated_items": len(value) - len(copy)})
-        return copy
+            text, fits = _one_part(value, 0, limits, limit, redactor)
+        fits = fits and (len(text) <= limit or len(text.decode()) <= limit)
+        if fits:
+            break
+    if memo is not None:
+        memo.forget_unused()
+    if fits:
+        return msgspec.json.decode(text)
+    # Quotes and backslashes of the preview are escaped once more when it is encoded itself.
+    preview = text.decode("utf-8", "ignore")[: (limit - 200) // 2]
+    return {"_truncated": True, "original_type": kind_of(value).__name__[:50], "preview": preview}
 
 
-def _hides(item: Any) -> bool:
-    """Whether there is anything to hide: nothing, a yes or a no gives no secret away."""
-    return bool(item) if type(item) is str else item is not None and type(item) is not bool
+def _one_part(value: Any, depth: int, limits: Limits, room: int, redactor: Redactor) -> tuple[bytes, bool]:
+    """A part as clean JSON, and whether there was room for all of it."""
+    copier = BoundedCopy(limits, room, redactor)
+    copy = copier.copy(value, depth)
+    text = msgspec.json.encode(copy)
+    # Looking at the whole text once is far quicker than at every string, and most payloads are clean.
+    if redactor.suspects(text.decode()):
+        text = msgspec.json.encode(_redacted(copy, redactor))
+    return text, copier.room >= 0
 
 
-def _key_text(key: Any) -> str:
+def _assemble(value: dict[Any, Any], limits: Limits, room: int, redactor: Redactor, memo: Memo) -> tuple[bytes, bool]:
+    """A mapping put together from remembered parts: the items of its lists, and its other entries."""
+    parts: list[bytes] = []
+    for key, item in list(islice(value.items(), limits.items)):
+        if type(item) is list and type(key) is str and not is_secret_key(key):
+            name, _ = _one_part(key, 0, limits, room, redactor)
+            items, fits = _assemble_list(cast("list[Any]", item), limits, room, redactor, memo)
+            part = name + b":[" + items + b"]"
+        else:
+            entry, fits = _remembered({key: item}, 0, limits, room, redactor, memo)
+            part = entry[1:-1]
+        parts.append(part)
+        room -= len(part) + 1
+        if not fits or room < 0:
+            return b"{" + b",".join(parts) + b"}", False
+    if len(value) > limits.items:
+        parts.append(b'"_truncated_items":%d' % (len(value) - limits.items))
+    return b"{" + b",".join(parts) + b"}", True
+
+
+def _assemble_list(items: list[Any], limits: Limits, room: int, redactor: Redactor, memo: Memo) -> tuple[bytes, bool]:
+    parts: list[bytes] = []
+    for item in items[: limits.items]:
+        part, fits = _remembered(item, 2, limits, room, redactor, memo)
+        parts.append(part)
+        room -= len(part) + 1
+        if not fits or room < 0:
+            return b",".join(parts), False
+    if len(items) > limits.items:
+        parts.append(b'{"_truncated_items":%d}' % (len(items) - limits.items))
+    return b",".join(parts), True
+
+
+def _remembered(part: Any, depth: int, limits: Limits, room: int, redactor: Redactor, memo: Memo) -> tuple[bytes, bool]:
     try:
-        return key if type(key) is str else str(key)
-    except Exception:
-        return f"<{type(key).__name__}>"
+        key = (msgspec.json.encode(part), limits.chars)
+    except (TypeError, ValueError, RecursionError):
+        return _one_part(part, depth, limits, room, redactor)
+    known = memo.get(key)
+    if known is not None:
+        return known, True
+    text, fits = _one_part(part, depth, limits, room, redactor)
+    if fits:
+        memo.put(key, text)
+    return text, fits
 
 
-def _plain(value: Any) -> Any:
-    """An object as data: what it dumps itself to, its public fields, a number, or its text."""
-    kind = cast("type[object]", type(value))
-    if isinstance(value, str):
-        return str.__str__(value)
-    if isinstance(value, type) or callable(value):
-        return str(value)
-    dump = getattr(value, "model_dump", None)
-    if callable(dump):
-        return _dumped(dump)
-    if isinstance(value, Enum):
-        return value.value
-    if isinstance(value, int) or hasattr(kind, "__index__"):
-        number = int(value)
-        return number if _SMALLEST_INT <= number <= _LARGEST_INT else str(number)
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else str(float(value))
-    fields = getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", None)
-    if fields is not None:
-        return {name: getattr(value, name, None) for name in fields}
-    if isinstance(value, BaseException):
-        return f"{type(value).__name__}: {value}"
-    if hasattr(value, "isoformat"):
-        return value.isoformat()
-    public = {name: item for name, item in getattr(value, "__dict__", {}).items() if not name.startswith("_")}
-    return public or str(value)
-
-
-def _dumped(dump: Callable[..., Any]) -> Any:
-    try:
-        data = dump(mode="json")
-    except TypeError:
-        data = dump()
-    return cast("Any", data) if isinstance(data, (dict, list)) else str(data)
+def _redacted(copy: Any, redactor: Redactor) -> Any:
+    if type(copy) is str:
+        return redactor.redact(copy)
+    if type(copy) is dict:
+        items = cast("dict[str, Any]", copy).items()
+        return {redactor.redact(key): _redacted(item, redactor) for key, item in items}
+    if type(copy) is list:
+        return [_redacted(item, redactor) for item in cast("list[Any]", copy)]
+    return copy

@@ -34,7 +34,7 @@ _PRIVATE_KEY = re.compile(
 #: Parts of names that hold secrets; whether a name as a whole does is then for ``is_secret_key`` to say.
 _WORDS = (b"key", b"token", b"secret", b"pass", b"cookie", b"authorization", b"credential")
 _ASSIGNED = re.compile(
-    r"""(?P<name>[\w-]{0,60}) \\*["']? [ \t]{0,4} (?P<sign>[=:]) [ \t]{0,4}
+    r"""(?P<name>[\w-]{0,60}) \\*["']? (?:[ \t]|\\t){0,4} (?P<sign>[=:]) (?:[ \t]|\\t){0,4}
     (?: (?P<quote>\\*["'])(?P<quoted>[^\r\n]*?)(?:(?P=quote)|(?=[\r\n]|\Z))
       | (?P<bare>(?:(?:bearer|basic|token|digest)[ \t]+)?[^\s"'`,;&)}\]<>|\\]+) )""",
     re.VERBOSE | re.IGNORECASE,
@@ -45,6 +45,9 @@ _HARMLESS = re.compile(
     r"\$\{?\w+\}?|\$\(.*|(?:os\.|process\.)?(?:env|environ|getenv)\b.*)",
     re.IGNORECASE,
 )
+_BLANK = re.compile(r"\s")
+#: How far around a cut the word that it divides is looked at.
+_FARTHEST = 4_096
 _COOKIE_REST = re.compile(r"[^\r\n\"']+")
 _URL_LOGIN = re.compile(r"([^\s/:?#]*:)?([^\s/?#]+)")
 
@@ -71,10 +74,22 @@ class Redactor:
         spans = [*_find(text), *self._known(text)]
         return _mask(text, spans) if spans else text
 
-    @property
-    def longest(self) -> int:
-        """The length of the longest secret it was told about."""
-        return len(self._secrets[0]) if self._secrets else 0
+    def suspects(self, text: str) -> bool:
+        """Whether ``redact`` would change the text, or a string inside it when the text is JSON."""
+        return bool(_find(text)) or any(secret in text for secret in self._secrets)
+
+    def start_of_secret_at(self, text: str, position: int) -> int:
+        """Where the secret begins that a cut at this position would divide; the position itself if there is none."""
+        lowest = max(position - _FARTHEST, 0)
+        word = max(text.rfind(blank, lowest, position) for blank in " \n\t")
+        start = max(word - 60, lowest)
+        stop = _BLANK.search(text, position, position + _FARTHEST)
+        stretch = text[start : stop.start() if stop else position + _FARTHEST]
+        for begin, end in [*_find(stretch), *self._known(stretch)]:
+            # A secret that ends at the cut counts too: what follows may be all that gives it away.
+            if start + begin < position <= start + end:
+                return start + begin
+        return position
 
     def _known(self, text: str) -> Iterator[Span]:
         for secret in self._secrets:
@@ -121,22 +136,24 @@ def _mask(text: str, spans: list[Span]) -> str:
 def _shapes(text: str, runs: bytes) -> Iterator[Span]:
     start = runs.find(_RUN)
     while start >= 0:
-        before = text[start - 1] if start else ""
-        begin = start if before not in "\\%" or not before else _after_escape(text, start)
-        found = _SHAPE.match(text, begin) if text[begin : begin + 2] in _FIRST_LETTERS else None
-        if found is None and before == " " and text[max(start - 7, 0) : start].lower().endswith(_SCHEMES):
-            found = _TOKEN.match(text, start)
+        before = text[start - 1 : start]
+        found = _SHAPE.match(text, start) if text[start : start + 2] in _FIRST_LETTERS else None
+        if found is None and before and before in " \\%":
+            found = _behind(text, start)
         if found:
             yield found.span()
         end = runs.find(b" ", start)
         start = runs.find(_RUN, end) if end >= 0 else -1
 
 
-def _after_escape(text: str, start: int) -> int:
-    """Where the run really starts when it is glued to ``\\n``, ``\\u0022`` or ``%3D``."""
+def _behind(text: str, start: int) -> re.Match[str] | None:
+    """A token behind the word ``Bearer``, or a key glued to ``\\n``, ``\\u0022`` or ``%3D``."""
+    if text[start - 1] == " ":
+        is_token = text[max(start - 7, 0) : start].lower().endswith(_SCHEMES)
+        return _TOKEN.match(text, start) if is_token else None
     if text[start - 1] == "%":
-        return start + 2
-    return start + 5 if text[start] == "u" else start + 1
+        return _SHAPE.match(text, start + 2)
+    return _SHAPE.match(text, start + (5 if text[start] == "u" else 1))
 
 
 def _url_logins(text: str) -> Iterator[Span]:
@@ -164,6 +181,8 @@ def _may_assign(raw: bytes) -> bool:
     for sign in (b"=", b":"):
         at = raw.find(sign)
         while at >= 0:
+            if len(stretches) > len(raw) // 300:
+                return True
             stretches.append(raw[max(at - 64, 0) : at])
             at = raw.find(sign, at + 1)
     joined = b"\n".join(stretches).lower()
@@ -182,11 +201,14 @@ def _assignments(text: str, lowered: bytes) -> Iterator[Span]:
 
 
 def _name_start(text: str, end: int) -> str:
-    """The part of a name that stands in front of a position, without the letter of an escape such as ``\\n``."""
+    """What stands in front of a position and belongs to the same name: ``my_api_`` and, in ``api key``, the ``api``."""
     stretch = text[max(end - 60, 0) : end]
+    if stretch[-1:] in (" ", "."):
+        stretch = stretch[:-1] + "_"
     start = len(stretch)
     while start and (stretch[start - 1].isalnum() or stretch[start - 1] in "_-"):
         start -= 1
+    # The letter of an escape such as \\n is no part of the name.
     if start and stretch[start - 1] == "\\":
         start += 1
     return stretch[start:]

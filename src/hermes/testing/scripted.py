@@ -110,7 +110,12 @@ class ScriptedProvider:
             self.connections += 1
             visit = loop.create_task(self._attend(sock))
             visits.add(visit)
-            visit.add_done_callback(visits.discard)
+
+            def leave(visit: asyncio.Task[None], sock: socket.socket = sock) -> None:
+                visits.discard(visit)
+                sock.close()  # a visit that was cancelled before it began has no transport to do it
+
+            visit.add_done_callback(leave)
 
     async def _attend(self, sock: socket.socket) -> None:
         """Serve one connection until either side has enough of it."""

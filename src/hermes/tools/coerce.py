@@ -249,10 +249,11 @@ def _object_problem(value: Args, schema: dict[str, Any], where: str, depth: int)
 def _plainly_fits(value: Any, schema: dict[str, Any]) -> bool:
     """A quick yes for nearly every argument of nearly every call; a no says nothing."""
     kind = schema.get("type")
+    allowed = schema.get("enum")
     return (
         kind.__class__ is str
         and _PLAIN.get(cast("str", kind)) is value.__class__
-        and "enum" not in schema
+        and (allowed is None or (isinstance(allowed, list) and value in allowed))
         and "anyOf" not in schema
         and "oneOf" not in schema
     )

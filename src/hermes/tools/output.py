@@ -79,5 +79,6 @@ def shorten(text: str, limit: int) -> str:
 
 
 def strip_escapes(text: str) -> str:
-    """``text`` without terminal escape sequences."""
+    """``text`` without what a terminal does not show: escape sequences and NUL characters."""
+    text = text.replace("\0", "")
     return _ESCAPES.sub("", text) if "\x1b" in text else text

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sqlite3
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,8 @@ from hermes.journal.turns import Message, SessionInfo, TurnJournal, begin_turn
 StoreFactory = Callable[[], Store]
 RunnerFactory = Callable[[], Runner]
 
-SOURCES = Path(__file__).parents[2] / "src"
+#: Where a process of its own finds the runtime and these tests.
+PYTHON_PATH = os.pathsep.join(str(Path(__file__).parents[2] / folder) for folder in ("src", "tests"))
 
 
 def user(content: Any) -> Message:
@@ -102,7 +104,7 @@ class Caller(threading.Thread):
 
 
 @contextmanager
-def one_batch(store: Store, *works: Callable[[sqlite3.Connection], Any]) -> Iterator[list[Caller]]:
+def one_batch(store: Store, *works: Callable[[sqlite3.Connection], Any]) -> Generator[list[Caller]]:
     """Have the works wait behind a write that is under way, so that they are committed together when the block ends."""
     started, may_end = threading.Event(), threading.Event()
 
@@ -131,7 +133,7 @@ def python(script: str, *arguments: str, wrapper: tuple[str, ...] = ()) -> subpr
     """Run a few lines in a process of their own."""
     return subprocess.run(
         [*wrapper, sys.executable, "-c", script, *arguments],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(SOURCES), str(Path(__file__).parent)))},
+        env={**os.environ, "PYTHONPATH": PYTHON_PATH},
         capture_output=True,
         text=True,
         timeout=60,
@@ -139,6 +141,7 @@ def python(script: str, *arguments: str, wrapper: tuple[str, ...] = ()) -> subpr
     )
 
 
+@functools.cache
 def can_mount() -> bool:
     """Whether a process may mount file systems in a name space of its own, as root can and many users can too."""
     probe = ["unshare", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]

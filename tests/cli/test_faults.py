@@ -1,0 +1,171 @@
+"""What a person sees when the disk, the home or the journal is in a bad state: one clear line, and nothing lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from support import hermes_command, hermes_environment, run_hermes, write_config
+
+from hermes.testing import ScriptedProvider, by_step, text, tool_call
+
+
+@contextmanager
+def small_disk(folder: Path, size: str, *options: str) -> Generator[None]:
+    """A disk of its own for ``folder``. Only root may mount one."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", ",".join([f"size={size}", *options]), "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode != 0:
+        pytest.skip("mounting a small disk needs root")
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def one_error_line(stderr: str) -> str:
+    lines = [line for line in stderr.splitlines() if not line.startswith(("session_id: ", "Warning: "))]
+    assert len(lines) == 1 and lines[0].startswith("Error: "), stderr
+    return lines[0]
+
+
+def test_a_home_that_is_a_file(home: Path, workdir: Path) -> None:
+    home.write_text("not a folder")
+    done = run_hermes(
+        *("chat", "-q", "hi", "-Q", "--provider", "ollama", "--model", "m"),
+        home=home,
+        cwd=workdir,
+    )
+    assert done.returncode == 1
+    assert str(home) in one_error_line(done.stderr)
+    assert home.read_text() == "not a folder"
+
+
+def test_a_read_only_home(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([text("never")]) as provider, small_disk(home, "1m"):
+        write_config(home, provider.base_url)
+        subprocess.run(["mount", "-o", "remount,ro", str(home)], check=True)
+        done = run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir)
+        listing = run_hermes("sessions", "list", home=home, cwd=workdir)
+    assert done.returncode == 1
+    assert str(home) in one_error_line(done.stderr)
+    assert provider.requests == []  # nothing is asked that could not be recorded
+    assert listing.returncode == 0
+
+
+def test_a_full_disk_stops_the_turn_visibly_and_it_goes_on_once_there_is_room(home: Path, workdir: Path) -> None:
+    filling = "echo ran >> log; cat /dev/zero > $HERMES_HOME/filler"
+    script = by_step(tool_call("terminal", {"command": filling}), text("Finished when there was room."))
+    with ScriptedProvider(script) as provider, small_disk(home, "2m"):
+        write_config(home, provider.base_url)
+        stopped = run_hermes("chat", "-q", "fill it", "-Q", home=home, cwd=workdir)
+        refused = run_hermes("chat", "-q", "x" * 50_000, "-Q", home=home, cwd=workdir)
+        (home / "filler").unlink()
+        resumed = run_hermes("chat", "--continue", "-Q", home=home, cwd=workdir)
+    for failed in (stopped, refused):
+        assert failed.returncode == 1
+        assert "space" in one_error_line(failed.stderr)
+    assert (resumed.returncode, resumed.stdout) == (0, "Finished when there was room.\n")
+    assert (workdir / "log").read_text() == "ran\n"
+    assert '"outcome":"unknown"' in provider.requests[-1].messages[-1]["content"]
+
+
+@pytest.mark.parametrize("damage", [b"this is not a database at all, not even close" * 100, b""])
+def test_a_corrupt_journal_is_refused_and_kept(home: Path, workdir: Path, damage: bytes) -> None:
+    with ScriptedProvider([text("one"), text("two")]) as provider:
+        write_config(home, provider.base_url)
+        run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir)
+        database = home / "state.db"
+        intact = database.read_bytes()
+        broken = damage or intact[:4096] + os.urandom(len(intact) - 4096)
+        database.write_bytes(broken)
+        done = run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir)
+        after = database.read_bytes()
+    assert done.returncode == 1
+    assert "damaged" in one_error_line(done.stderr)
+    assert after == broken
+
+
+def test_a_journal_from_a_newer_version_is_refused_and_kept(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([text("one")]) as provider:
+        write_config(home, provider.base_url)
+        run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir)
+        with closing(sqlite3.connect(home / "state.db")) as connection:
+            connection.execute("PRAGMA user_version = 999")
+        done = run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir)
+        listing = run_hermes("sessions", "list", home=home, cwd=workdir)
+    for result in (done, listing):
+        assert result.returncode == 1
+        assert "newer version" in one_error_line(result.stderr)
+
+
+def test_a_broken_configuration_is_one_line_and_the_file_stays(home: Path, workdir: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("model: [unclosed\n")
+    done = run_hermes("chat", "-q", "hi", home=home, cwd=workdir)
+    assert done.returncode == 1
+    assert "config.yaml" in done.stderr and done.stderr.startswith("Error: ") and "Traceback" not in done.stderr
+    assert (home / "config.yaml").read_text() == "model: [unclosed\n"
+
+
+def test_a_gigabyte_of_output_is_bounded_in_memory_and_in_the_request(home: Path, workdir: Path) -> None:
+    script = [tool_call("terminal", {"command": "head -c 1000000000 /dev/zero | tr '\\0' 'y'"}), text("That was a lot.")]
+    with ScriptedProvider(script) as provider:
+        write_config(home, provider.base_url)
+        process = subprocess.Popen(
+            hermes_command("chat", "-q", "go", "-Q"),
+            cwd=workdir,
+            env=hermes_environment(home),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        assert process.stdout is not None
+        answer = process.stdout.read()
+        process.stdout.close()
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert answer == b"That was a lot.\n"
+    assert len(provider.requests[1].messages[-1]["content"]) < 60_000
+    assert usage.ru_maxrss < 200_000  # kilobytes
+
+
+def test_a_process_group_dies_with_its_command(home: Path, workdir: Path) -> None:
+    command = "sleep 300 & echo $! > child.pid; wait"
+    with ScriptedProvider([tool_call("terminal", {"command": command, "timeout": 1}), text("timed out")]) as provider:
+        write_config(home, provider.base_url)
+        done = run_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir)
+    assert done.stdout == "timed out\n"
+    assert '"exit_code":124' in provider.requests[1].messages[-1]["content"]
+    child = int((workdir / "child.pid").read_text())
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, signal.SIG_DFL)
+
+
+def test_two_processes_write_at_once(home: Path, workdir: Path) -> None:
+    with ScriptedProvider(lambda _request: text("ok", chunk_delay=0.05)) as provider:
+        write_config(home, provider.base_url)
+        processes = [
+            subprocess.Popen(
+                hermes_command("chat", "-q", f"number {number}", "-Q"),
+                cwd=workdir,
+                env=hermes_environment(home),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+            )
+            for number in range(6)
+        ]
+        outputs = [process.communicate(timeout=60) for process in processes]
+    assert [stdout for stdout, _ in outputs] == [b"ok\n"] * 6
+    with closing(sqlite3.connect(home / "state.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM turns WHERE state = 'completed'").fetchone() == (6,)
+        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)

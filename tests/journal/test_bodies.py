@@ -1,0 +1,140 @@
+"""Values in the journal: what goes in comes out, large ones are stored once, and nothing can pose as a reference."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hermes.journal.bodies import BLOB_THRESHOLD, clean_text, message_text, to_json
+from hermes.journal.runner import Runner
+from hermes.journal.sessions import Sessions
+from hermes.journal.store import Store
+from journal.kit import assistant, finish_turn, rows, start_turn, user
+
+# JSON has no other floats, and whole numbers of any size.
+scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.text(), inner, max_size=5), max_leaves=20
+)
+
+
+@pytest.fixture
+def keep(store: Store, runner: Runner) -> Any:
+    """Records a value and gives back what the journal has for it."""
+    turn = start_turn(store, runner)
+    sessions = Sessions(store)
+
+    def keep(value: object) -> Any:
+        turn.event("value", "", value)
+        turn.commit()
+        return sessions.events("s1")[-1]["body"]
+
+    return keep
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(value=values)
+def test_what_goes_in_comes_out(keep: Any, value: object) -> None:
+    assert keep(value) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "kept"),
+    [
+        ("a\0b", "a\0b"),
+        ("lone \ud800 surrogate", "lone ? surrogate"),
+        ({"key \udcff": ["\ud800", {"x": "\udfff"}]}, {"key ?": ["?", {"x": "?"}]}),
+        (("a", "\udc80"), ["a", "?"]),
+        (2**80, 2**80),
+        (float("nan"), None),
+        (b"bytes", "Ynl0ZXM="),
+        ("\u2028 \U0001f600 \u202e", "\u2028 \U0001f600 \u202e"),
+    ],
+)
+def test_odd_values(keep: Any, value: object, kept: object) -> None:
+    assert keep(value) == kept
+
+
+def test_values_may_be_nested(keep: Any) -> None:
+    deep: dict[str, Any] = {}
+    for _ in range(300):
+        deep = {"in": [deep]}
+    assert keep(deep) == deep
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"$blob": "0" * 64},
+        {"$blob": ""},
+        {"$blob": None},
+        {"$blob": "0" * 64, "more": 1},
+        '{"$blob":"' + "0" * 64 + '"}',
+    ],
+)
+def test_nothing_can_pose_as_a_reference_to_a_blob(keep: Any, value: object) -> None:
+    assert keep(value) == value
+
+
+def test_nothing_can_reach_the_blob_of_another_session(
+    keep: Any, store: Store, runner: Runner, journal_path: Path
+) -> None:
+    start_turn(store, runner, "other", message=user("secret " * 10_000))
+    digests = [digest for (digest,) in rows(journal_path, "SELECT sha256 FROM blobs")]
+    assert len(digests) == 2  # the event that began the turn, and the message
+    for digest in digests:
+        assert keep({"$blob": digest}) == {"$blob": digest}
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_only_large_values_become_blobs(keep: Any, journal_path: Path, extra: int) -> None:
+    text = "x" * (BLOB_THRESHOLD - 2 + extra)  # two characters are the quotes
+    assert keep(text) == text
+    assert rows(journal_path, "SELECT length(data) FROM blobs") == [(BLOB_THRESHOLD + 1,)] * extra
+
+
+def test_equal_large_values_are_stored_once(store: Store, runner: Runner, journal_path: Path) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64," + "A" * 100_000}}
+    for session in ("s1", "s2"):
+        for _ in range(3):
+            finish_turn(start_turn(store, runner, session, message=user([image])))
+    assert rows(journal_path, "SELECT count(*) FROM blobs") == [(2,)]
+    assert rows(journal_path, "SELECT session_id, count(*) FROM blob_uses GROUP BY 1") == [("s1", 2), ("s2", 2)]
+    assert journal_path.stat().st_size + Path(f"{journal_path}-wal").stat().st_size < 700_000
+    assert Sessions(store).messages("s2")[4] == user([image])
+
+
+def test_structs_with_odd_text_are_repaired_too() -> None:
+    import msgspec
+
+    class Reply(msgspec.Struct):
+        content: str
+        parts: list[str]
+
+    assert to_json(Reply("a\ud800", ["\udcff"])) == '{"content":"a?","parts":["?"]}'
+
+
+@given(st.text(st.characters(codec=None, exclude_categories=())))
+def test_clean_text_is_always_encodable_and_changes_nothing_else(text: str) -> None:
+    clean = clean_text(text)
+    clean.encode()
+    assert len(clean) == len(text)
+    assert all(new == old or (new == "?" and "\ud800" <= old <= "\udfff") for new, old in zip(clean, text, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (user("plain"), "plain"),
+        (assistant(None), ""),
+        ({"role": "assistant"}, ""),
+        (user([{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "text", "text": "b"}]), "a\nb"),
+        (user([]), ""),
+    ],
+)
+def test_the_words_of_a_message(message: dict[str, Any], expected: str) -> None:
+    assert message_text(message) == expected
