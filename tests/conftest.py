@@ -16,6 +16,7 @@ from hermes.config.sections import Agent, Model
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider
 
+
 @pytest.fixture(autouse=True)
 def private_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test sees the keys, settings or sessions of the person who runs it."""

@@ -21,23 +21,25 @@ from hermes.sanitize import REDACTED, Memo, Redactor, is_secret_key, payload_lim
 SECRET = "sk-ant-api03-Zm9vYmFyYmF6cXV4MTIzNDU2Nzg5MA"
 
 
-@pytest.mark.parametrize(
-    "name",
-    "api_key apiKey API-KEY apikey x_api_key OPENAI_API_KEY authorization Proxy-Authorization cookie Set-Cookie token "
-    "access_token accessToken token_secret auth-token password db_password password_hash PASSWORD secret secret_value "
-    "client_secret clientSecret private_key privateKeyPem aws_secret_access_key refresh_tokens credentials "
-    "smtp_pass passphrase X-Goog-Api-Key session_token".split(),  # noqa: SIM905
-)
+SECRET_NAMES = """
+api_key apiKey API-KEY apikey x_api_key OPENAI_API_KEY authorization Proxy-Authorization cookie Set-Cookie token
+access_token accessToken token_secret auth-token password db_password password_hash PASSWORD secret secret_value
+client_secret clientSecret private_key privateKeyPem aws_secret_access_key refresh_tokens credentials smtp_pass
+passphrase X-Goog-Api-Key session_token
+"""
+OTHER_NAMES = """
+max_tokens input_tokens output_tokens token_count tokens total_tokens prompt_tokens token_limit token_type key keys
+key_env api_key_env token_url authorization_endpoint author tokenizer secretary passed pass primary_key monkey
+max_token_length content name model usage cached_token_usage
+"""
+
+
+@pytest.mark.parametrize("name", SECRET_NAMES.split())
 def test_names_of_secrets(name: str) -> None:
     assert is_secret_key(name)
 
 
-@pytest.mark.parametrize(
-    "name",
-    "max_tokens input_tokens output_tokens token_count tokens total_tokens prompt_tokens token_limit token_type key keys "
-    "key_env api_key_env token_url authorization_endpoint author tokenizer secretary passed pass primary_key monkey "
-    "max_token_length content name model usage cached_token_usage".split(),  # noqa: SIM905
-)
+@pytest.mark.parametrize("name", OTHER_NAMES.split())
 def test_names_that_are_no_secrets(name: str) -> None:
     assert not is_secret_key(name)
 
@@ -198,7 +200,7 @@ class Agreeable:
         (frozenset({"a"}), ["a"]),
         (deque([1]), [1]),
         (range(3), [0, 1, 2]),
-        (OrderedDict(a=1), {"a": 1}),
+        (OrderedDict({"a": 1}), {"a": 1}),
         ({1: "a", (2, 3): "b", None: "c"}, {"1": "a", "(2, 3)": "b", "None": "c"}),
         (math.nan, "nan"),
         (-math.inf, "-inf"),
@@ -292,17 +294,18 @@ _leaves = (
     | st.builds(Agreeable)
     | st.builds(Dumps)
 )
-_values: st.SearchStrategy[Any] = st.recursive(
+_keys = st.text(max_size=8) | st.integers() | st.sampled_from(["api_key", "token"])
+_trees: st.SearchStrategy[Any] = st.recursive(
     _leaves,
     lambda inner: (
         st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(max_size=8) | st.integers() | st.sampled_from(["api_key", "token"]), inner, max_size=4)
+        | st.dictionaries(_keys, inner, max_size=4)
         | st.tuples(inner)
-        | st.builds(lambda item: SimpleNamespace(item=item), inner)
-        | st.builds(lambda item: [item] * 300, inner)
+        | inner.map(lambda item: SimpleNamespace(item=item))
     ),
     max_leaves=8,
 )
+_values = _trees | _trees.map(lambda item: [[item] * 300] * 300)
 
 
 @settings(max_examples=150, deadline=None)
@@ -311,13 +314,13 @@ def test_anything_becomes_bounded_json_without_secrets(value: Any) -> None:
     copy = sanitise(value, max_chars=20_000)
     text = json.dumps(copy, allow_nan=False, ensure_ascii=False)
     assert json.loads(msgspec.json.encode(copy)) == copy
-    assert len(text) <= 21_000 * 1.2
+    assert len(msgspec.json.encode(copy).decode()) <= 20_000
     assert SECRET not in text
     assert "hunter2" not in text
 
 
-@settings(max_examples=100, deadline=None)
-@given(st.lists(st.dictionaries(st.text(max_size=5), _values, max_size=3), min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.dictionaries(st.text(max_size=5), _trees, max_size=3), min_size=1, max_size=3))
 def test_a_memo_never_changes_the_result(bodies: list[dict[str, Any]]) -> None:
     memo = Memo()
     for body in bodies:

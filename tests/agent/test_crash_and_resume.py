@@ -10,16 +10,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import HostFactory, run_hermes, write_config
 
 from hermes.journal.turns import begin_turn, reopen_turn
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
+from support import HostFactory, run_hermes, write_config
 
 ANSWER = "All three steps are done."
 
 #: The turn has parallel reads, an unsafe command, two writers of separate files, and five commits or more.
 SCRIPT = by_step(
-    tool_calls([("read_file", {"path": "a.txt"}), ("search_files", {"pattern": "beta"}), ("read_file", {"path": "b.txt"})]),
+    tool_calls(
+        [
+            ("read_file", {"path": "a.txt"}),
+            ("search_files", {"pattern": "beta"}),
+            ("read_file", {"path": "b.txt"}),
+        ]
+    ),
     tool_call("terminal", {"command": "echo ran >> effects.log"}),
     tool_calls(
         [
@@ -47,9 +53,7 @@ def test_a_turn_killed_at_any_point_resumes_and_ends(home: Path, workdir: Path, 
             write_config(own_home, provider.base_url)
             (workdir / "effects.log").unlink(missing_ok=True)
             provider.requests.clear()
-            run = run_hermes(
-                "chat", "-q", "go", "-Q", home=own_home, cwd=workdir, env={"HERMES_CRASH_AT": str(point)}
-            )
+            run = run_hermes("chat", "-q", "go", "-Q", home=own_home, cwd=workdir, env={"HERMES_CRASH_AT": str(point)})
             if run.returncode == 0:
                 break
             assert run.returncode == -signal.SIGKILL, run.stderr

@@ -8,19 +8,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import HostFactory, run_hermes, write_config
 
 from hermes.errors import ProviderError
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call, tool_calls
+from support import HostFactory, run_hermes, write_config
 
 Payload = dict[str, Any]
 
-PLUGIN = '''
+PLUGIN = """
 def register(ctx):
     ctx.register_tool(
         "shout", "noise",
-        {"description": "Shout.", "parameters": {"type": "object", "properties": {"words": {"type": "string"}}, "required": ["words"]}},
+        {
+            "description": "Shout.",
+            "parameters": {"type": "object", "properties": {"words": {"type": "string"}}, "required": ["words"]},
+        },
         lambda args, **kw: '{"shouted": "' + args["words"].upper() + '"}',
     )
     ctx.register_hook("pre_llm_call", lambda **kw: {"context": "Be loud."})
@@ -39,7 +42,7 @@ def on_llm_request(**kw):
     request["extra_body"] = {"metadata": {"tagged": True}}
     print("a plugin may print")
     return {"request": request}
-'''
+"""
 
 
 @pytest.fixture
@@ -189,7 +192,8 @@ def test_a_hook_blocks_a_call_and_the_call_is_still_closed(make_host: HostFactor
         host.new_session().run("go")
     assert not (workdir / "made").exists()
     [after] = watch.of("post_tool_call")
-    assert (after["status"], after["error_type"], after["error_message"]) == ("blocked", "plugin_block", "no shell today")
+    assert (after["status"], after["error_type"]) == ("blocked", "plugin_block")
+    assert after["error_message"] == "no shell today"
     assert json.loads(provider.requests[1].messages[-1]["content"]) == {"error": "no shell today"}
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import HostFactory
 
 from hermes.agent.events import ModelFailed, TextPiece, ToolFinished, ToolStarted, TurnEvent
 from hermes.agent.prompt import OUT_OF_TURNS
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call, tool_calls
+from support import HostFactory
 
 
 def test_a_question_is_answered_with_text(make_host: HostFactory) -> None:

@@ -152,7 +152,7 @@ class Server:
         self._held: list[tuple[_Peer, list[bytes]]] = []
         self._connections = 0
         self._peak = 0
-        #: For each request: when it had arrived, when its answer had left (nanoseconds, one clock).
+        #: For each request: when all of it had arrived, and when the last piece of its answer left, in nanoseconds.
         self._marks: list[tuple[int, int]] = []
         self._last_body = b""
 
@@ -204,8 +204,9 @@ class Server:
             peer.connection.sendall(piece)
         if plan.hold == 1:
             time.sleep(SETTLE_SECONDS)
-        peer.connection.sendall(pieces[-1])
+        # Noted before the call, which already wakes the client: a server that is held up here must not hide its time.
         self._marks.append((arrived, time.perf_counter_ns()))
+        peer.connection.sendall(pieces[-1])
 
     def _hold(self, peer: _Peer, pieces: list[bytes], count: int) -> None:
         """Answer all that wait as soon as there are so many: until then, all of them are really under way."""

@@ -9,9 +9,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support import hermes_command, hermes_environment, run_hermes, write_config
 
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
+from support import hermes_command, hermes_environment, run_hermes, write_config
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360f8ffff3f0005fe02fe"

@@ -11,9 +11,9 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from support import hermes_command, hermes_environment, run_hermes, write_config
 
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
+from support import hermes_command, hermes_environment, run_hermes, write_config
 
 
 @contextmanager
@@ -119,7 +119,8 @@ def test_a_broken_configuration_is_one_line_and_the_file_stays(home: Path, workd
 
 
 def test_a_gigabyte_of_output_is_bounded_in_memory_and_in_the_request(home: Path, workdir: Path) -> None:
-    script = [tool_call("terminal", {"command": "head -c 1000000000 /dev/zero | tr '\\0' 'y'"}), text("That was a lot.")]
+    command = "head -c 1000000000 /dev/zero | tr '\\0' 'y'"
+    script = [tool_call("terminal", {"command": command}), text("That was a lot.")]
     with ScriptedProvider(script) as provider:
         write_config(home, provider.base_url)
         process = subprocess.Popen(
@@ -152,7 +153,7 @@ def test_a_process_group_dies_with_its_command(home: Path, workdir: Path) -> Non
 
 
 def test_two_processes_write_at_once(home: Path, workdir: Path) -> None:
-    with ScriptedProvider(lambda _request: text("ok", chunk_delay=0.05)) as provider:
+    with ScriptedProvider(text("ok", chunk_delay=0.05)) as provider:
         write_config(home, provider.base_url)
         processes = [
             subprocess.Popen(

@@ -182,6 +182,29 @@ def test_a_failure_warns_once_per_cause_and_names_plugin_hook_and_error(
     assert hooks.stats()[0].failures == 6
 
 
+def test_an_error_whose_message_cannot_be_read_or_holds_a_secret_is_described_safely(
+    hooks: Hooks, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Unreadable(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("not even this")
+
+    def unreadable(**_fields: Any) -> None:
+        raise Unreadable
+
+    def leaks(**_fields: Any) -> None:
+        raise ValueError("refused: api_key=sk-proj-abcdefghijklmnopqrstuvwxyz123456\nsecond line")
+
+    hooks.subscribe("pre_tool_call", "p", unreadable)
+    hooks.subscribe("pre_tool_call", "q", leaks, on_error="deny")
+    assert hooks.pre_tool_call is not None
+    [denied] = hooks.pre_tool_call(tool_name="t", args={}, middleware_trace=[])
+    assert "Unreadable: (its message cannot be read)" in caplog.text
+    for text in (caplog.text, denied.value["message"], hooks.stats()[1].last_error):
+        assert "sk-proj-abcdef" not in text
+    assert "second line" in denied.value["message"]
+
+
 @pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, Interrupted])
 def test_base_exceptions_propagate(hooks: Hooks, raised: type[BaseException]) -> None:
     def unwind(**_fields: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,15 @@ from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.registry import ToolRegistry
+
+
+def giving(value: Any) -> Callable[[dict[str, Any]], Any]:
+    """A tool handler that returns ``value``."""
+
+    def handler(args: dict[str, Any]) -> Any:
+        return value
+
+    return handler
 
 
 @dataclass

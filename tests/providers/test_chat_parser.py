@@ -345,10 +345,14 @@ wild = st.recursive(
 )
 
 
-@settings(max_examples=150)
-@given(st.lists(wild, max_size=4), st.booleans())
-def test_wild_events_give_an_answer_or_a_typed_error(documents: list[Any], as_stream: bool) -> None:
-    body = b"".join(event(document) for document in documents) if as_stream else msgspec.json.encode(documents)
+choices = st.lists(st.fixed_dictionaries({"delta": wild, "message": wild}) | wild, max_size=3)
+documents = wild | st.fixed_dictionaries({"choices": choices}, optional={"usage": wild, "id": wild, "model": wild})
+
+
+@settings(max_examples=200)
+@given(st.lists(documents, min_size=1, max_size=4), st.booleans())
+def test_wild_documents_give_an_answer_or_a_typed_error(found: list[Any], as_stream: bool) -> None:
+    body = b"".join(event(document) for document in found) if as_stream else msgspec.json.encode(found[0])
     try:
         normalise(parse(body)[1])
     except ProviderError as error:

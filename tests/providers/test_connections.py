@@ -16,7 +16,7 @@ from hermes.errors import ConfigError, ProviderError
 from hermes.providers.connections import Connection, Connections, parse_url
 from hermes.providers.driver import Driver
 from hermes.providers.endpoint import Timeouts
-from hermes.providers.network import Exchange
+from hermes.providers.exchange import Exchange
 from hermes.providers.proxies import proxy_for
 from hermes.providers.reply import normalise
 from hermes.scope import Interrupt

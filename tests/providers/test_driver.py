@@ -213,6 +213,8 @@ FAULTS: list[tuple[ScriptedReply, FailureReason, str]] = [
     (raw(DOCUMENT, headers={"content-encoding": "gzip"}), "malformed", "broken compression"),
     (raw(gzip.compress(DOCUMENT), headers={"content-encoding": "gzip"}, truncate_after=20), "truncated", "began"),
     (raw(DOCUMENT, truncate_after=50), "truncated", "cut off"),
+    (raw(b"", status=502, headers={"content-encoding": "br"}), "server_error", "HTTP 502"),
+    (raw(b"half an error", status=502, truncate_after=4), "server_error", "half"),
     (raw(b"data: " + b"x" * 10 * 1024 * 1024), "malformed", "more than 8 MB"),
     (dropped(), "connection", "closed the connection without an answer"),
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import ssl
 import threading
@@ -169,6 +171,26 @@ def test_before_anything_was_sent(ask: Ask) -> None:
         with pytest.raises(Interrupted):
             ask(provider.base_url, interrupt=interrupt)
         assert provider.connections == 0
+
+
+def test_by_a_signal_in_the_waiting_thread_itself(ask: Ask) -> None:
+    """Ctrl-C: the handler runs in the very thread that is blocked in the read."""
+    interrupt = Interrupt()
+    before = signal.signal(signal.SIGUSR1, lambda _number, _frame: interrupt.cancel("signal"))
+    try:
+        with ScriptedProvider(hanging()) as provider:
+
+            def press() -> None:
+                provider.wait_for_request()
+                os.kill(os.getpid(), signal.SIGUSR1)
+
+            thread = threading.Thread(target=press)
+            thread.start()
+            with pytest.raises(InterruptedReply, match="signal"):
+                ask(provider.base_url, interrupt=interrupt)
+            thread.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def test_a_cancelled_request_disturbs_no_other(ask: Ask) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from hermes.agent.events import Listener, ToolFinished, ToolStarted
 from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, unknown_outcome
+from hermes.errors import Interrupted
 from hermes.journal.turns import Message, TurnJournal
 from hermes.providers.reply import ToolRequest
 from hermes.scope import Scope
@@ -65,10 +66,7 @@ class ToolBatch:
         """The messages in call order, and how each call ended. Raises ``Interrupted`` once all of them are closed."""
         waiting = [slot for slot in self._slots if not self._replay(slot)]
         for segment in self._segments(waiting):
-            if self._scope.interrupt.cancelled:
-                self._skip(segment)
-            else:
-                self._run_segment(segment)
+            self._run_segment(segment)
         if self._owes_commit or self._scope.interrupt.cancelled:
             self._journal.commit()
         self._scope.interrupt.check()
@@ -112,7 +110,7 @@ class ToolBatch:
     def _run_segment(self, segment: list[_Slot]) -> None:
         ready: list[_Slot] = []
         for slot in segment:
-            outcome = slot.call.prepare()
+            outcome = self._prepare(slot)
             if outcome is None:
                 ready.append(slot)
             else:
@@ -125,6 +123,16 @@ class ToolBatch:
         else:
             for slot in ready:
                 self._run_alone(slot)
+
+    def _prepare(self, slot: _Slot) -> Outcome | None:
+        """Pass the gates. A call cancelled before or on the way is closed, so that the conversation stays whole."""
+        interrupt = self._scope.interrupt
+        if interrupt.cancelled:
+            return slot.call.cancelled(interrupt.reason)
+        try:
+            return slot.call.prepare()
+        except Interrupted as stop:
+            return slot.call.cancelled(stop.reason)
 
     def _claim(self, slots: list[_Slot]) -> None:
         """Put on record that these calls are about to take effect: after a crash they are never run again blindly."""
@@ -169,11 +177,6 @@ class ToolBatch:
             self._close(slot, slot.call.cancelled(type(error).__name__))
             raise
         self._close(slot, outcome)
-
-    def _skip(self, segment: list[_Slot]) -> None:
-        """Close calls that never started, so that the conversation stays well-formed."""
-        for slot in segment:
-            self._close(slot, slot.call.cancelled(self._scope.interrupt.reason))
 
     # -- closing ------------------------------------------------------------------------------------------------
 

@@ -120,9 +120,9 @@ class Attempt:
     def run(self) -> Reply:
         original = self._build_request()
         self.started_at = time.time()
-        self._emit_start()
-        crash_point()
         try:
+            self._emit_start()
+            crash_point()
             reply = normalise(self._execute(original))
         except BaseException as error:
             self._close_failed(error)

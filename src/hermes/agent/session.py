@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -167,10 +169,14 @@ class Session:
             self.id, str(self.cwd), self.platform, endpoint.provider, endpoint.model, parent_id, parent_call
         )
 
-    def _one_at_a_time(self) -> threading.Lock:
-        if self._running.locked():
+    @contextlib.contextmanager
+    def _one_at_a_time(self) -> Generator[None]:
+        if not self._running.acquire(blocking=False):
             raise SessionBusy(f"session {self.id} is answering another message; wait for it to end")
-        return self._running
+        try:
+            yield
+        finally:
+            self._running.release()
 
 
 def _recorded_result(

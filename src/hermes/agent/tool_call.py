@@ -7,6 +7,7 @@ finishes each as it ends.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -205,11 +206,13 @@ class ToolCall:
         post, transform = self.runtime.hooks.post_tool_call, self.runtime.hooks.transform_tool_result
         if self.announced and (post is not None or transform is not None):
             payload = self._closing_payload(outcome)
-            if post is not None:
-                post(**payload)
-            if transform is not None:
-                texts = [answer.value for answer in transform(**payload) if isinstance(answer.value, str)]
-                text = texts[0] if texts else text
+            # Cancelling the turn may end the wait for an async callback; the call still gets its message.
+            with contextlib.suppress(Interrupted):
+                if post is not None:
+                    post(**payload)
+                if transform is not None:
+                    texts = [answer.value for answer in transform(**payload) if isinstance(answer.value, str)]
+                    text = texts[0] if texts else text
         return _bounded(text)
 
     def _closing_payload(self, outcome: Outcome) -> dict[str, Any]:

@@ -6,6 +6,7 @@ comes to the same point without repeating a finished step.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -70,6 +71,7 @@ class Turn:
         try:
             answer = self._answer()
             status = "completed"
+            self._emit_answer(answer)
         except Interrupted as interrupt:
             status, reason = "interrupted", interrupt.reason
             answer = self._close_unanswered("interrupted", reason, interrupt)
@@ -107,13 +109,6 @@ class Turn:
         self.journal.step("final", "done", "pure", {"text": text})
         self.journal.end("completed", answer=text)
         self.journal.commit()
-        if self.hooks.post_llm_call is not None:
-            self.hooks.post_llm_call(
-                **self._identity(),
-                user_message=self.message["content"],
-                assistant_response=text,
-                conversation_history=[*self.history, *self.new_messages()],
-            )
         return text
 
     def _set_up(self) -> Setup:
@@ -220,16 +215,29 @@ class Turn:
         self.journal.commit()
         return text
 
+    def _emit_answer(self, answer: str) -> None:
+        emit = self.hooks.post_llm_call
+        if emit is not None:
+            # The answer is on record: cancelling the wait for an async callback does not undo it.
+            with contextlib.suppress(Interrupted):
+                emit(
+                    **self._identity(),
+                    user_message=self.message["content"],
+                    assistant_response=answer,
+                    conversation_history=[*self.history, *self.new_messages()],
+                )
+
     def _emit_end(self, status: TurnStatus, reason: str) -> None:
         emit = self.hooks.on_session_end
         if emit is not None:
-            emit(
-                **self._identity(),
-                api_request_id="",
-                completed=status == "completed",
-                interrupted=status == "interrupted",
-                reason=reason,
-            )
+            with contextlib.suppress(Interrupted):
+                emit(
+                    **self._identity(),
+                    api_request_id="",
+                    completed=status == "completed",
+                    interrupted=status == "interrupted",
+                    reason=reason,
+                )
 
     def new_messages(self) -> list[Message]:
         """What this turn added to the conversation, in order."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from hermes.agent.events import TurnResult
+from hermes.agent.events import Listener, TurnEvent, TurnResult
 from hermes.cli.chat_output import JsonOutput, Output, PersonOutput, QuietOutput, StreamJsonOutput
 from hermes.cli.terminal_text import one_line, plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
@@ -35,8 +35,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("-m", "--model", default="", help="model to ask, instead of the configured one")
     add("-t", "--toolsets", metavar="A,B", default="", help="toolsets to offer, separated by commas")
     add("--max-turns", metavar="N", type=_positive, help="most model calls for this message")
-    add("--resume", metavar="ID", help="go on with that session; without --query, finish its last turn")
-    add("-c", "--continue", dest="continue_last", action="store_true", help="go on with the session used last")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--resume", metavar="ID", help="go on with that session; without --query, finish its last turn")
+    which.add_argument(
+        *("-c", "--continue"), dest="continue_last", action="store_true", help="go on with the session used last"
+    )
     add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
     add("--yolo", action="store_true", help="run what would need an approval without asking")
     add("--accept-hooks", action="store_true", help="run the hook commands of the config without asking")
@@ -85,12 +88,25 @@ def _converse(host: Host, args: argparse.Namespace, message: str | list[dict[str
     interrupt = Interrupt()
     with _signals(interrupt):
         output.begin(session.id)
+        listener = _listener(output, interrupt)
         if message is not None:
-            result = session.run(message, listener=output.event, interrupt=interrupt)
+            result = session.run(message, listener=listener, interrupt=interrupt)
         else:
-            result = session.finish_open_turn(listener=output.event, interrupt=interrupt) or session.last_result()
+            result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
         output.end(result)
     return _exit_code(result, interrupt)
+
+
+def _listener(output: Output, interrupt: Interrupt) -> Listener:
+    """Show events, and stop the turn when nobody reads any more."""
+
+    def listen(event: TurnEvent) -> None:
+        try:
+            output.event(event)
+        except BrokenPipeError:
+            interrupt.cancel("the output was closed")
+
+    return listen
 
 
 def _exit_code(result: TurnResult, interrupt: Interrupt) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TextIO
 
 from hermes.cli.terminal_text import one_line, plain
 from hermes.errors import HermesError, Interrupted
@@ -60,28 +61,32 @@ def _print_error(text: str) -> None:
 
 def _output_is_closed() -> bool:
     """Whether stdout or stderr is the broken pipe, rather than some other connection."""
+    if any(_is_closed(stream) for stream in (sys.stdout, sys.stderr)):
+        _silence_output()
+        return True
+    return False
+
+
+def _is_closed(stream: TextIO) -> bool:
+    import io
     import select
 
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-            poll = select.poll()
-            poll.register(stream.fileno(), 0)
-            is_closed = any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
-        except (OSError, ValueError):
-            is_closed = True
-        if is_closed:
-            _silence_output()
-            return True
-    return False
+    try:
+        stream.flush()
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    except io.UnsupportedOperation:
+        # A stream that is no file cannot be a pipe either.
+        return False
+    except (OSError, ValueError):
+        return True
 
 
 def _silence_output() -> None:
     # The interpreter flushes both streams once more at exit and would complain.
     devnull = os.open(os.devnull, os.O_WRONLY)
     for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
+        if _is_closed(stream):
             os.dup2(devnull, stream.fileno())
     os.close(devnull)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
+from hermes.hooks.callback import is_awaitable
 from hermes.host import Host
 
 log = logging.getLogger("hermes.commands")
@@ -26,7 +27,7 @@ def run_plugin_command(host: Host, line: str) -> CommandAnswer | None:
         return None
     try:
         value = command.handler(arguments)
-        if value is not None and hasattr(type(value), "__await__"):
+        if is_awaitable(value):
             value = host.hooks.background.run(value, f"command /{name} of plugin {command.plugin!r}")
     except Exception as error:
         log.warning("command /%s of plugin %r failed", name, command.plugin, exc_info=True)

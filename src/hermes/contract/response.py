@@ -64,9 +64,12 @@ def chat_response(body: dict[str, Any]) -> Record:
     response = Record(body)
     for name in ("id", "model", "usage"):
         response.__dict__.setdefault(name, None)
-    for choice in response.get("choices") or ():
+    choices = response.__dict__.get("choices")
+    for choice in cast("list[Any]", choices) if isinstance(choices, list) else ():
+        if not isinstance(choice, Record):
+            continue
         choice.__dict__.setdefault("finish_reason", None)
-        message = choice.get("message")
+        message = choice.__dict__.get("message")
         if isinstance(message, Record):
             message.__dict__.setdefault("role", "assistant")
             for name in _MESSAGE_FIELDS:

@@ -84,16 +84,16 @@ class Callback:
                 if name in given:
                     given[name] = isolate(given[name])
             return given
-        before = memo.recall(own.get("session_id"))
+        before, shown = memo.recall(own.get("session_id")), dict[str, Any]()
         for name in self._containers:
             if name in given:
-                given[name] = renew(given[name], before.get(name))
-        memo.keep(own.get("session_id"), given)
+                given[name] = shown[name] = renew(given[name], before.get(name))
+        memo.keep(own.get("session_id"), shown)
         return given
 
     def failed(self, error: BaseException, consequence: str) -> None:
         """Note a failure: a warning the first time a cause is seen, afterwards a count and a debug line."""
-        text = f"{type(error).__name__}: {error}"[:500]
+        text = describe(error)
         cause = (type(error).__qualname__, *_origin(error))
         with self._lock:
             self.failures += 1
@@ -110,6 +110,18 @@ class Callback:
 def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
     """Whether a callback's answer is still to be awaited."""
     return value is not None and hasattr(type(value), "__await__")
+
+
+def describe(error: BaseException) -> str:
+    """An error of a plugin in one bounded line, without secrets, even when its message cannot be read."""
+    from hermes.sanitize import redact_text  # only a failure needs it
+
+    try:
+        message = str(error)
+    except Exception:
+        message = "(its message cannot be read)"
+    line = " ".join(f"{type(error).__name__}: {message[:2000]}".split())
+    return redact_text(line)[:500]
 
 
 def _origin(error: BaseException) -> tuple[str, int]:
@@ -131,7 +143,7 @@ def accepted_names(function: Callable[..., Any]) -> frozenset[str] | None:
 
     try:
         parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
-    except (TypeError, ValueError):
+    except Exception:  # whatever an unusual callable raises when it is looked at
         return None
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None

@@ -8,7 +8,7 @@ from typing import Any, cast
 from hermes.contract.response import Record
 
 #: How many conversations a memo remembers. Each costs the skeleton of its messages, never their text.
-_REMEMBERED = 64
+_REMEMBERED = 16
 
 
 _NONE: dict[str, Any] = {}

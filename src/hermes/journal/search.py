@@ -77,7 +77,13 @@ class SearchIndex:
         if not self.path.exists():
             return
         rows = [(session_id,) for session_id in session_ids]
-        self._with_index(lambda index: index.executemany("DELETE FROM docs WHERE session_id = ?", rows))
+
+        def remove(index: sqlite3.Connection) -> None:
+            index.executemany("DELETE FROM docs WHERE session_id = ?", rows)
+            # Until its parts are merged, the index itself still holds the words.
+            index.execute("INSERT INTO words (words) VALUES ('optimize')")
+
+        self._with_index(remove)
 
     def _search(self, index: sqlite3.Connection, expression: str, limit: int) -> list[Hit]:
         self._catch_up(index)
@@ -146,6 +152,7 @@ class SearchIndex:
         try:
             index.execute("PRAGMA journal_mode=WAL")
             index.execute("PRAGMA synchronous=NORMAL")
+            index.execute("PRAGMA secure_delete=ON")
             version: int = index.execute("PRAGMA user_version").fetchone()[0]
             if version == 0:
                 index.executescript(f"BEGIN IMMEDIATE; {_SCHEMA}; COMMIT;")

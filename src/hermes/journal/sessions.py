@@ -36,6 +36,7 @@ class SessionRow:
     input_tokens: int
     output_tokens: int
     cost_usd: float | None
+    runner: str | None
 
 
 _SESSION_QUERY = """
@@ -45,7 +46,8 @@ _SESSION_QUERY = """
            coalesce((SELECT t.state FROM turns t WHERE t.session_id = s.id ORDER BY t.ordinal DESC LIMIT 1), 'empty'),
            coalesce((SELECT sum(input_tokens) FROM model_calls m WHERE m.session_id = s.id), 0),
            coalesce((SELECT sum(output_tokens) FROM model_calls m WHERE m.session_id = s.id), 0),
-           (SELECT sum(cost_usd) FROM model_calls m WHERE m.session_id = s.id)
+           (SELECT sum(cost_usd) FROM model_calls m WHERE m.session_id = s.id),
+           s.runner
     FROM sessions s
 """
 
@@ -136,8 +138,13 @@ class Sessions:
             ).fetchall()
             for (member,) in rows:
                 refuse_if_busy(connection, runner, member)
-            connection.executemany("DELETE FROM sessions WHERE id = ?", rows)
-            drop_unused_blobs(connection)
+            # What a person deletes is to be gone from the disk, not just out of reach.
+            connection.execute("PRAGMA secure_delete=ON")
+            try:
+                connection.executemany("DELETE FROM sessions WHERE id = ?", rows)
+                drop_unused_blobs(connection)
+            finally:
+                connection.execute("PRAGMA secure_delete=OFF")
             return [member for (member,) in rows]
 
         deleted = self._store.write(write)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -107,7 +107,7 @@ def suggestion(name: str, manifests: Iterable[str]) -> str:
     import difflib  # only a mistake needs it
 
     keys = sorted(manifests)
-    nearest = difflib.get_close_matches(name, keys, n=3, cutoff=0.5)
+    nearest = difflib.get_close_matches(name, keys, n=3, cutoff=0.6)
     if nearest:
         return f"; did you mean {' or '.join(nearest)}?"
     return f"; there are {', '.join(keys)}" if keys else "; none is installed"
@@ -121,7 +121,7 @@ def _add(found: dict[str, PluginManifest], manifest: PluginManifest) -> None:
 
 
 def _manifest_in(folder: Path) -> Path | None:
-    return next((path for name in FILE_NAMES if (path := folder / name).is_file()), None)
+    return next((path for name in FILE_NAMES if _answers(Path.is_file, path := folder / name)), None)
 
 
 def _mentions_backend(file: Path) -> bool:
@@ -134,10 +134,18 @@ def _mentions_backend(file: Path) -> bool:
 def _subfolders(folder: Path) -> list[Path]:
     try:
         with os.scandir(folder) as entries:
-            names = [entry.name for entry in entries if entry.name[0] not in "._" and entry.is_dir()]
+            names = [entry.name for entry in entries if entry.name[0] not in "._"]
     except FileNotFoundError:
         return []
     except OSError as error:
         log.warning("plugins in %s are left out: %s", folder, error.strerror or error)
         return []
-    return [folder / name for name in sorted(names)]
+    return [path for name in sorted(names) if _answers(Path.is_dir, path := folder / name)]
+
+
+def _answers(question: Callable[[Path], bool], path: Path) -> bool:
+    """The answer to a question about a path; no when there is none, as for a link that leads in a circle."""
+    try:
+        return question(path)
+    except OSError:
+        return False

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes.errors import PluginError
-from hermes.hooks.callback import is_awaitable
+from hermes.hooks.callback import describe, is_awaitable
 from hermes.plugins.context import Parts, PluginContext
 from hermes.plugins.manifest import PluginManifest
 from hermes.plugins.modules import forget_plugin, import_plugin
@@ -28,7 +28,7 @@ def load_one(record: LoadedPlugin, parts: Parts, register: Callable[[Any], Any] 
         context.roll_back()
         forget_plugin(manifest)
         record.status = "failed"
-        record.error = str(error) if isinstance(error, PluginError) else f"{type(error).__name__}: {error}"
+        record.error = str(error) if isinstance(error, PluginError) else describe(error)
         log.warning("plugin %r is not loaded: %s", manifest.key, record.error)
         log.debug("how plugin %r failed", manifest.key, exc_info=error)
         return

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from hermes.errors import PluginError
 from hermes.hooks.background import Background
-from hermes.hooks.callback import accepted_names, is_awaitable
+from hermes.hooks.callback import accepted_names, describe, is_awaitable
 from hermes.hooks.copies import isolate
 from hermes.plugins.manifest import env_names
 from hermes.tools.registry import Args, ToolContext
@@ -105,7 +105,7 @@ def availability(
         try:
             return check is None or bool(check())
         except Exception as error:
-            log.warning("plugin %r: the check of tool %r failed: %s: %s", plugin, name, type(error).__name__, error)
+            log.warning("plugin %r: the check of tool %r failed: %s", plugin, name, describe(error))
             return False
 
     return available

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.contract.response import Record
 from hermes.errors import Interrupted
 from hermes.providers.endpoint import Endpoint, Timeouts
+from hermes.providers.exchange import Exchange
 from hermes.providers.reply import InterruptedReply
 from hermes.providers.wire import Wire
 from hermes.scope import Interrupt
@@ -43,7 +44,6 @@ class Driver:
         Raises ``ProviderError`` (an ``IncompleteReply`` when part of an answer had arrived) or, when the
         interrupt is cancelled, ``InterruptedReply``. A numeric ``timeout`` in ``kwargs`` limits the whole call.
         """
-        from hermes.providers.network import Exchange
         from hermes.providers.transfer import Transfer
 
         interrupt.check()

@@ -12,8 +12,8 @@ from hermes.errors import FailureReason, ProviderError
 from hermes.providers.connections import Connection, Connections, parse_url
 from hermes.providers.decoding import BodyDecoder
 from hermes.providers.endpoint import Endpoint
+from hermes.providers.exchange import Exchange, TimedOut
 from hermes.providers.failures import malformed, scrub
-from hermes.providers.network import Exchange, TimedOut
 from hermes.providers.reply import IncompleteReply
 from hermes.providers.wire import Delta, HttpRequest, Parser, ReasoningDelta, TextDelta, Wire
 
@@ -60,6 +60,7 @@ class Transfer:
             if not self._answered:
                 raise self._failed(error, outgoing.url) from None
         finally:
+            self._exchange.release()
             connections.give_back(connection)
         response = self._parser.finish()
         if self._on_delta is not None and not self._shown:
@@ -79,12 +80,12 @@ class Transfer:
         try:
             self._answered = True
             headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            decoder = BodyDecoder(self._endpoint, headers.get("content-encoding", "").strip().lower())
+            encoding = headers.get("content-encoding", "").strip().lower()
             stream = cast("Iterable[bytes]", response.stream)
             if 200 <= response.status < 300:
-                self._receive(stream, decoder)
+                self._receive(stream, BodyDecoder(self._endpoint, encoding))
             else:
-                body = _read_some(stream, decoder)
+                body = self._error_body(stream, encoding)
                 raise self._wire.error_from(self._endpoint, response.status, headers, body)
         finally:
             response.close()
@@ -99,6 +100,19 @@ class Transfer:
                     on_delta(delta)
             if parser.done:
                 self._exchange.settle_for(_TAIL_SECONDS)
+
+    def _error_body(self, stream: Iterable[bytes], encoding: str) -> bytes:
+        """The beginning of an error body. One that cannot be read to its end says enough by its status."""
+        body = bytearray()
+        try:
+            decoder = BodyDecoder(self._endpoint, encoding)
+            for data in stream:
+                body += decoder.decode(data)
+                if len(body) >= _MAX_ERROR_BODY:
+                    break
+        except (*_FAILURES, TimedOut, ProviderError):
+            pass
+        return bytes(body[:_MAX_ERROR_BODY])
 
     def _timed_out(self, error: TimedOut, url: httpcore2.URL) -> ProviderError:
         seconds = f"{error.seconds:g} s"
@@ -137,19 +151,6 @@ def _host_header(url: httpcore2.URL) -> bytes:
     host = b"[%b]" % url.host if b":" in url.host else url.host
     default = {b"http": 80, b"https": 443}[url.scheme]
     return host if url.port == default else b"%b:%d" % (host, url.port or default)
-
-
-def _read_some(stream: Iterable[bytes], decoder: BodyDecoder) -> bytes:
-    """The beginning of an error body. One that breaks off says enough by what arrived."""
-    body = bytearray()
-    try:
-        for data in stream:
-            body += decoder.decode(data)
-            if len(body) >= _MAX_ERROR_BODY:
-                break
-    except (*_FAILURES, TimedOut):
-        pass
-    return bytes(body[:_MAX_ERROR_BODY])
 
 
 def _show_whole(response: Record, on_delta: OnDelta) -> None:

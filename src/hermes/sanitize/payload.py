@@ -31,7 +31,8 @@ def payload_limit() -> int:
 class Memo:
     """Remembers what parts of a payload became, so that a conversation that grows costs only what is new.
 
-    Parts are known by their content, so changing one in place is noticed. One memo serves one conversation.
+    Parts are known by their content, so changing one in place is noticed. One memo serves one conversation,
+    whose parts must be trees (as messages are): their whole content is read to recognise them.
     """
 
     def __init__(self) -> None:

@@ -80,12 +80,14 @@ class Redactor:
 
     def start_of_secret_at(self, text: str, position: int) -> int:
         """Where the secret begins that a cut at this position would divide; the position itself if there is none."""
+        for secret in self._secrets:
+            start = text.find(secret, max(position - len(secret), 0), position + len(secret))
+            if 0 <= start < position:
+                return start
         lowest = max(position - _FARTHEST, 0)
-        word = max(text.rfind(blank, lowest, position) for blank in " \n\t")
-        start = max(word - 60, lowest)
+        start = max(max(text.rfind(blank, lowest, position) for blank in " \n\t") - 60, lowest)
         stop = _BLANK.search(text, position, position + _FARTHEST)
-        stretch = text[start : stop.start() if stop else position + _FARTHEST]
-        for begin, end in [*_find(stretch), *self._known(stretch)]:
+        for begin, end in _find(text[start : stop.start() if stop else position + _FARTHEST]):
             # A secret that ends at the cut counts too: what follows may be all that gives it away.
             if start + begin < position <= start + end:
                 return start + begin

@@ -107,6 +107,8 @@ class ScriptedProvider:
         loop = asyncio.get_running_loop()
         while True:
             sock, _ = await loop.sock_accept(listener)
+            # asyncio leaves sockets alone whose protocol is not spelt out, and small pieces would then wait 40 ms.
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connections += 1
             visit = loop.create_task(self._attend(sock))
             visits.add(visit)

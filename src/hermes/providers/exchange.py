@@ -1,0 +1,96 @@
+"""One request in hand: its interrupt, its time limits, and the socket it is waiting on."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import time
+from typing import Literal
+
+from hermes.providers.endpoint import Timeouts
+from hermes.scope import Interrupt
+
+Phase = Literal["connect", "first byte", "next chunk", "total"]
+
+
+class TimedOut(Exception):
+    """A phase of the request took longer than it may."""
+
+    def __init__(self, phase: Phase, seconds: float) -> None:
+        super().__init__(f"{phase}: {seconds} s")
+        self.phase: Phase = phase
+        self.seconds = seconds
+
+
+class Exchange:
+    """What may end a request early.
+
+    A cancelled socket looks like one the server closed, so whoever sees an end or an error asks the
+    interrupt first. The order in ``hold`` (store the socket, then look) leaves no gap for a lost wake-up.
+    """
+
+    __slots__ = ("_deadline", "_socket", "interrupt", "phase", "timeouts")
+
+    def __init__(self, interrupt: Interrupt, timeouts: Timeouts) -> None:
+        self.interrupt = interrupt
+        self.timeouts = timeouts
+        self.phase: Phase = "connect"
+        self._deadline = None if timeouts.total is None else time.monotonic() + timeouts.total
+        self._socket: socket.socket | None = None
+
+    def hold(self, sock: socket.socket) -> None:
+        """Name the socket the request is about to wait on."""
+        self._socket = sock
+        if self.interrupt.cancelled:
+            self.interrupt.check()
+
+    def shut_down(self) -> None:
+        """Wake whoever waits on the socket. Called by the interrupt, from any thread or a signal handler."""
+        sock = self._socket
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                # Not the method of SSLSocket: that one also drops the TLS state under the reader's feet.
+                socket.socket.shutdown(sock, socket.SHUT_RDWR)
+
+    def release(self) -> None:
+        """Forget the socket: the request is over and the next one may be using it."""
+        self._socket = None
+
+    def limit(self, seconds: float | None) -> float | None:
+        """How long the next wait may take: ``seconds``, or less when the total runs out before."""
+        if self._deadline is None:
+            return seconds
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise self.timed_out()
+        return left if seconds is None or left < seconds else seconds
+
+    def timed_out(self) -> TimedOut:
+        """The error for a wait that ran out now."""
+        total = self.timeouts.total
+        if total is not None and self._deadline is not None and time.monotonic() >= self._deadline:
+            return TimedOut("total", total)
+        return TimedOut(self.phase, self._phase_limit() or 0.0)
+
+    def read_limit(self) -> float | None:
+        """How long the next read may take."""
+        return self.limit(self._phase_limit())
+
+    def settle_for(self, seconds: float) -> None:
+        """The answer is complete: wait only a moment for the body's formal end."""
+        self.phase = "next chunk"
+        self.timeouts = Timeouts(first_byte=seconds, between_chunks=seconds, total=self.timeouts.total)
+
+    def left(self, until: float | None) -> float | None:
+        """Seconds until a moment of the monotonic clock; raises when it has passed."""
+        if until is None:
+            return None
+        seconds = until - time.monotonic()
+        if seconds <= 0:
+            raise self.timed_out()
+        return seconds
+
+    def _phase_limit(self) -> float | None:
+        if self.phase == "connect":
+            return self.timeouts.connect
+        return self.timeouts.first_byte if self.phase == "first byte" else self.timeouts.between_chunks

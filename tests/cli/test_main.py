@@ -1,0 +1,256 @@
+"""The front door: which command runs, what is imported, and how each kind of failure ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import pytest
+
+from hermes.cli.main import COMMANDS, main
+from hermes.log import close_logging, log_path
+from hermes.version import __version__
+
+#: A command as others write them: it tells what it was given, or fails in the way it is asked to.
+COMMAND = """
+import sys
+from hermes.errors import HermesError, Interrupted
+
+FAILURES = {
+    "hermes": HermesError("no model is set up; run: hermes config set model.default NAME"),
+    "lines": HermesError("two problems:\\n  one\\n  two"),
+    "escape": HermesError("\\x1b[31mred\\x07"),
+    "secret": HermesError("bad key sk-abcdefghijklmnopqrst"),
+    "interrupt": KeyboardInterrupt(),
+    "interrupted": Interrupted("stop"),
+    "bug": ZeroDivisionError("first line\\nsecond line password=hunter2"),
+    "pipe": BrokenPipeError("a socket of our own"),
+    "exit": SystemExit(7),
+    "say": SystemExit("bye"),
+}
+
+def configure(parser):
+    parser.add_argument("-q", "--query")
+    parser.add_argument("--fail", choices=sorted(FAILURES))
+    parser.add_argument("--verbose", action="store_true")
+    parser.add_argument("--flood", action="store_true")
+
+def run(args):
+    if args.fail:
+        raise FAILURES[args.fail]
+    while args.flood:
+        print("x" * 1000)
+    print(f"query={args.query}")
+    return 3
+"""
+
+
+@pytest.fixture(autouse=True)
+def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
+    (tmp_path / "probe_command.py").write_text(COMMAND)
+    monkeypatch.syspath_prepend(str(tmp_path))  # pyright: ignore[reportUnknownMemberType]
+    monkeypatch.setitem(COMMANDS, "chat", ("probe_command", "Probe."))
+    yield
+    sys.modules.pop("probe_command", None)
+    close_logging()
+
+
+def hermes(*arguments: str, code: str = "", **options: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *(["-c", code] if code else ["-m", "hermes"]), *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **options},
+    )
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V"])
+def test_the_version(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([flag]) == 0
+    assert capsys.readouterr().out == f"hermes {__version__}\n"
+
+
+def test_the_version_is_answered_before_anything_is_imported() -> None:
+    code = (
+        "import sys; before = set(sys.modules); from hermes.cli.main import main; main(['-V']);"
+        "print(*sorted(set(sys.modules) - before))"
+    )
+    done = hermes(code=code)
+    assert done.stdout.split()[2:] == ["__future__", "hermes", "hermes.cli", "hermes.cli.main", "hermes.version"]
+
+
+def test_help_lists_the_commands_without_importing_them() -> None:
+    code = (
+        "import sys; from hermes.cli.main import main; main(['--help']);"
+        "print([name for name in sys.modules if name.startswith('hermes.cli.')], 'argparse' in sys.modules)"
+    )
+    lines = hermes(code=code).stdout.splitlines()
+    assert lines[-1] == "['hermes.cli.main'] False"
+    for name, (_, summary) in COMMANDS.items():
+        if name != "chat":
+            assert any(line.split(maxsplit=1) == [name, summary] for line in lines)
+
+
+def test_every_command_in_the_table_exists(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in COMMANDS:
+        assert main([name, "--help"]) == 0
+        assert capsys.readouterr().out.startswith(f"usage: hermes {name} ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        ([], "query=None\n"),
+        (["-q", "hi"], "query=hi\n"),
+        (["--query=hi"], "query=hi\n"),
+        (["chat", "-q", "-"], "query=-\n"),
+    ],
+)
+def test_without_a_command_it_is_chat(
+    arguments: list[str], output: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["hermes", *arguments])
+    assert main() == 3
+    assert capsys.readouterr().out == output
+
+
+def test_help_for_one_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["help", "chat"]) == 0
+    assert capsys.readouterr().out.startswith("usage: hermes chat ")
+    assert main(["help", "config", "set"]) == 0
+    assert capsys.readouterr().out.startswith("usage: hermes config set ")
+    assert main(["help"]) == 0
+    assert "commands:" in capsys.readouterr().out
+    assert main(["help", "chta"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("sesions", "did you mean 'sessions'?"),
+        ("confg", "did you mean 'config'?"),
+        ("zzz", "commands are chat, sessions, config, logs"),
+        ("\x1b[31mlog", "did you mean 'logs'?"),
+    ],
+)
+def test_an_unknown_command_gets_the_nearest_name(name: str, hint: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([name]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("Error: unknown command '")
+    assert hint in error
+    assert error.count("\n") == 1
+    assert "\x1b" not in error
+
+
+def test_wrong_options_end_with_2_and_are_never_guessed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["chat", "--quer", "hi"]) == 2
+    assert "unrecognized arguments: --quer" in capsys.readouterr().err
+    assert main(["config", "show", "--js"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("failure", "code", "error"),
+    [
+        ("hermes", 1, "Error: no model is set up; run: hermes config set model.default NAME\n"),
+        ("lines", 1, "Error: two problems:\n  one\n  two\n"),
+        ("escape", 1, "Error: red\n"),
+        ("secret", 1, "Error: bad key <redacted>\n"),
+        ("interrupt", 130, ""),
+        ("interrupted", 130, ""),
+        ("exit", 7, ""),
+        ("say", 1, "bye\n"),
+    ],
+)
+def test_expected_failures(failure: str, code: int, error: str, capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    assert main(["--fail", failure]) == code
+    assert capsys.readouterr().err == error
+    assert not home.exists()
+
+
+def test_a_bug_is_one_line_and_its_traceback_is_in_the_log(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    assert main(["--fail", "bug"]) == 1
+    error = capsys.readouterr().err
+    path = log_path(home)
+    assert error == f"Error: ZeroDivisionError: first line second line password=<redacted> (details: {path})\n"
+    (line,) = path.read_text().splitlines()
+    assert "Traceback (most recent call last)" in line
+    assert "probe_command.py" in line
+    assert "hunter2" not in line
+
+
+@pytest.mark.parametrize("way", ["option", "environment"])
+def test_a_traceback_is_shown_when_asked_for(
+    way: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if way == "environment":
+        monkeypatch.setenv("HERMES_DEBUG", "1")
+    main(["--fail", "bug", *(["--verbose"] if way == "option" else [])])
+    error = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in error
+    assert "hunter2" not in error
+
+
+def test_a_bug_is_told_even_where_no_log_can_be_kept(capsys: pytest.CaptureFixture[str], home: Path) -> None:
+    home.write_text("in the way")
+    assert main(["--fail", "bug"]) == 1
+    assert "Error: ZeroDivisionError: first line" in capsys.readouterr().err
+
+
+def test_a_broken_connection_is_not_taken_for_closed_output(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--fail", "pipe"]) == 1
+    assert "Error: BrokenPipeError: a socket of our own" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_nobody_reads_ends_quietly(unbuffered: str, tmp_path: Path) -> None:
+    code = (
+        "import sys; from hermes.cli import main; main.COMMANDS['chat'] = ('probe_command', ''); sys.exit(main.main())"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, "--flood"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={
+            **os.environ,
+            "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}",
+            "PYTHONUNBUFFERED": unbuffered,
+        },
+    )
+    assert process.stdout is not None
+    assert process.stdout.read(10) == b"x" * 10
+    process.stdout.close()
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    process.stderr.close()
+    assert process.wait(timeout=30) == 141
+
+
+def test_ctrl_c_ends_with_130(tmp_path: Path, home: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "hermes", "logs", "-f", "-n", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    log_path(home).parent.mkdir(parents=True, exist_ok=True)
+    log_path(home).write_text("2026-01-01T00:00:00.000+00:00 INFO [-] hermes: ready\n")
+    assert process.stdout is not None
+    assert process.stdout.readline().endswith(b"ready\n")
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert (process.returncode, error) == (130, b"")
+
+
+def test_the_package_has_lazy_names_and_costs_nothing() -> None:
+    code = (
+        "import sys; before = set(sys.modules); import hermes; after = set(sys.modules) - before;"
+        "print(hermes.__version__, sorted(after), '__version__' in dir(hermes))"
+    )
+    assert hermes(code=code).stdout == f"{__version__} ['__future__', 'hermes'] True\n"
+    import hermes as package
+
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        _ = package.nonsense  # pyright: ignore[reportAttributeAccessIssue, reportUnknownVariableType]

@@ -1,0 +1,164 @@
+"""Secrets inside texts: found in every dress, and ordinary text left as it is."""
+
+from __future__ import annotations
+
+import json
+from urllib.parse import quote
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from hermes.sanitize import REDACTED, Redactor, redact_text, sanitise
+
+JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow+IBAAK/CAQEA\nabc=\n-----END RSA PRIVATE KEY-----"
+
+SHAPES = [
+    "sk-abcdefghijklmnopqrstuvwx",
+    "sk-proj-Abc_def-0123456789",
+    "sk-ant-api03-AbCdEf0123456789-_x",
+    "sk-or-v1-0123456789abcdef0123456789abcdef",
+    "ghp_0123456789abcdefghijABCDEFGHIJ456789",
+    "gho_0123456789abcdefghijABCDEFGHIJ456789",
+    "github_pat_11ABCDEFG0abcdefghijkl_mnopqrstuvwxyz",
+    "glpat-abcdefghij0123456789",
+    "xoxb-123456789012-abcdefghijkl",
+    "xoxp-123456789012-abcdefghijkl",
+    "AKIAIOSFODNN7EXAMPLE",
+    "ASIAIOSFODNN7EXAMPLE",
+    "AIzaSyA-abcdefghijklmnopqrstuvwxyz012345",
+    "hf_abcdefghijklmnopqrstuvwxyz",
+    "gsk_abcdefghijklmnopqrstuvwxyz",
+    "sk_live_abcdefghijklmnop1234",
+    JWT,
+]
+
+
+@pytest.mark.parametrize("secret", SHAPES)
+@pytest.mark.parametrize(
+    "frame", ["{}", "use {} now", "({})", '"{}"', "a\n{}\nb", "x={}", "url/{}/y", "\\n{}\\n", "{},"]
+)
+def test_keys_of_known_kinds_are_masked_wherever_they_stand(secret: str, frame: str) -> None:
+    redacted = redact_text(frame.format(secret))
+    assert secret not in redacted
+    assert secret[-10:] not in redacted
+    assert redacted == frame.format(REDACTED)
+
+
+def test_a_private_key_is_masked_as_a_whole_even_when_its_end_is_missing() -> None:
+    assert redact_text(f"before\n{PEM}\nafter") == f"before\n{REDACTED}\nafter"
+    assert redact_text(f"before {PEM[:60]}") == f"before {REDACTED}"
+    assert redact_text(json.dumps({"k": PEM})) == f'{{"k": "{REDACTED}"}}'
+    public = "-----BEGIN PUBLIC KEY-----\nMIIB\n-----END PUBLIC KEY-----"
+    assert redact_text(public) == public
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("OPENAI_API_KEY=abc123 next", f"OPENAI_API_KEY={REDACTED} next"),
+        ("export DB_PASSWORD='two words' # x", f"export DB_PASSWORD='{REDACTED}' # x"),
+        ("password: hunter2", f"password: {REDACTED}"),
+        ("password:\thunter2", f"password:\t{REDACTED}"),
+        ("Password = hunter", f"Password = {REDACTED}"),
+        ('{"api_key": "zzz", "n": 1}', f'{{"api_key": "{REDACTED}", "n": 1}}'),
+        (r"{\"api_key\": \"zzz\", \"n\": 1}", rf"{{\"api_key\": \"{REDACTED}\", \"n\": 1}}"),
+        ("{'client_secret': 'zzz'}", f"{{'client_secret': '{REDACTED}'}}"),
+        ("API key: abcd1234", f"API key: {REDACTED}"),
+        ("line\\ntoken=abc\\nnext", f"line\\ntoken={REDACTED}\\nnext"),
+        ("GET /x?token=abc&page=2", f"GET /x?token={REDACTED}&page=2"),
+        ("Authorization: Bearer abc", f"Authorization: {REDACTED}"),
+        ("curl -H 'Authorization: Basic dXNlcjpwYXNz' x", f"curl -H 'Authorization: {REDACTED}' x"),
+        ("sent Bearer abcdefghijklmnop.qrs/tuv== ok", f"sent Bearer {REDACTED} ok"),
+        ("Cookie: a=b; c=d\nHost: x", f"Cookie: {REDACTED}\nHost: x"),
+        ("Set-Cookie: sid=1; Path=/", f"Set-Cookie: {REDACTED}"),
+        ("https://user:pa55@host/x", f"https://user:{REDACTED}@host/x"),
+        ("postgres://u:p@ss@h/db", f"postgres://u:{REDACTED}@h/db"),
+        ("https://0123456789abcdef0123@github.com/x", f"https://{REDACTED}@github.com/x"),
+        ("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG", f"aws_secret_access_key = {REDACTED}"),
+        ("token=ünïcödé-tökén", f"token={REDACTED}"),
+        ("İİİİ password=hunter2", f"İİİİ password={REDACTED}"),
+    ],
+)
+def test_named_secrets_are_masked(text: str, expected: str) -> None:
+    assert redact_text(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        "max_tokens=100, token_count: 5, total_tokens: 7",
+        "def f(token: str, password: str | None = None) -> None",
+        "the secret: it is simple",
+        "sorted(items, key=lambda item: item)",
+        "api_key=${OPENAI_API_KEY} token=$TOKEN",
+        'api_key = os.environ["KEY"]',
+        "PWD=/root OLDPWD=/tmp",
+        "mail me@example.com or git@github.com:x/y.git, ssh://git@github.com/x",
+        "see https://example.com:8080/path?x=1#y",
+        "a-long-identifier-with-many-words and_another_long_identifier",
+        "a ruler --------------------------------------------",
+        "d41d8cd98f00b204e9800998ecf8427e is a checksum",
+        "task-management-is-a-word, risk-assessment-too",
+        f"password={REDACTED}",
+        "password=****",
+    ],
+)
+def test_ordinary_text_is_left_alone(text: str) -> None:
+    assert redact_text(text) == text
+
+
+def test_secrets_it_was_told_about() -> None:
+    redactor = Redactor(("abcdefgh", "abcdefgh-longer", "short", "   "))
+    assert redactor.redact("x abcdefgh-longer y abcdefgh z short") == f"x {REDACTED} y {REDACTED} z short"
+    assert redact_text("abcdefgh") == "abcdefgh"
+    redactor.add_secret("later-on-1")
+    assert redactor.redact("later-on-1later-on-1") == REDACTED * 2
+
+
+_names = st.sampled_from(["API_KEY", "my_token", "password", "clientSecret", "Authorization", "db-password"])
+_values = st.text("abcdefghijklmnopqrstuvwxyz0123456789ABCDEF/+._-", min_size=8, max_size=60).map(
+    lambda text: f"z9{text}"
+)
+
+
+def _named(pair: tuple[str, str], frame: str) -> tuple[str, str]:
+    return pair[1], frame.replace("NAME", pair[0]).replace("VALUE", pair[1])
+
+
+_pairs = st.tuples(_names, _values)
+_planted = st.one_of(
+    st.sampled_from([(shape, shape) for shape in SHAPES]),
+    _pairs.map(lambda pair: _named(pair, "NAME=VALUE")),
+    _pairs.map(lambda pair: _named(pair, "NAME: VALUE")),
+    _pairs.map(lambda pair: _named(pair, '{"NAME": "VALUE"}')),
+    _values.map(lambda value: (value.replace("/", ""), f"http://user:{value.replace('/', '')}@host/")),
+)
+_around = st.text(max_size=40).map(lambda text: f"{text} ")
+
+
+@settings(max_examples=300, deadline=None)
+@example("", ("AKIAIOSFODNN7EXAMPLE", "AKIAIOSFODNN7EXAMPLE"), "", 3)
+@given(_around, _planted, st.text(max_size=40).map(lambda text: f" {text}"), st.integers(0, 3))
+def test_a_planted_secret_never_survives(before: str, planted: tuple[str, str], after: str, dressing: int) -> None:
+    secret, text = planted
+    whole = f"{before}{text}{after}"
+    for _ in range(dressing):
+        whole = json.dumps({"text": whole})
+    assert secret not in redact_text(whole)
+    copy = json.dumps(sanitise({"messages": [{"content": whole}]}), ensure_ascii=False)
+    assert secret not in copy
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text() | st.text("=: \"'\\/@-_.keytokenpassword\n", max_size=80))
+def test_redacting_twice_changes_nothing_more(text: str) -> None:
+    once = redact_text(text)
+    assert redact_text(once) == once
+
+
+def test_percent_encoded_keys_are_found() -> None:
+    assert "abcdefghijklmnop" not in redact_text("next=" + quote("=sk-abcdefghijklmnopqrst"))
