@@ -308,7 +308,7 @@ _trees: st.SearchStrategy[Any] = st.recursive(
 _values = _trees | _trees.map(lambda item: [[item] * 300] * 300)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(_values)
 def test_anything_becomes_bounded_json_without_secrets(value: Any) -> None:
     copy = sanitise(value, max_chars=20_000)

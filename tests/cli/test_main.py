@@ -231,6 +231,35 @@ def test_output_that_nobody_reads_ends_quietly(unbuffered: str, tmp_path: Path) 
     assert process.wait(timeout=30) == 141
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_to_a_full_disk_is_an_error() -> None:
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "hermes", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 1
+    assert done.stderr.startswith("Error: OSError: [Errno 28] No space left on device (details: ")
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_do_no_harm(closed: str) -> None:
+    for command, code in (("--help", 0), ("nonsense", 2), ("config show nonsense", 1)):
+        done = subprocess.run(
+            ["/bin/sh", "-c", f'"$0" -m hermes {command} {closed}', sys.executable], capture_output=True, check=False
+        )
+        assert done.returncode == code
+        assert b"Traceback" not in done.stderr
+
+
+def test_characters_that_the_terminal_cannot_show_are_replaced(home: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("model: naïve-☤\n", encoding="utf-8")
+    done = hermes("config", "show", "model.default", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[1] == 'model.default: "na?ve-?"'
+
+
 def test_ctrl_c_ends_with_130(tmp_path: Path, home: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "hermes", "logs", "-f", "-n", "1"], stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -341,7 +341,7 @@ wild = st.recursive(
             max_size=4,
         )
     ),
-    max_leaves=12,
+    max_leaves=6,
 )
 
 
@@ -349,7 +349,7 @@ choices = st.lists(st.fixed_dictionaries({"delta": wild, "message": wild}) | wil
 documents = wild | st.fixed_dictionaries({"choices": choices}, optional={"usage": wild, "id": wild, "model": wild})
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.lists(documents, min_size=1, max_size=4), st.booleans())
 def test_wild_documents_give_an_answer_or_a_typed_error(found: list[Any], as_stream: bool) -> None:
     body = b"".join(event(document) for document in found) if as_stream else msgspec.json.encode(found[0])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TextIO
@@ -51,12 +52,10 @@ def _record(error: BaseException) -> str:
 
 
 def _print_error(text: str) -> None:
-    try:
-        sys.stdout.flush()
+    # What was printed so far comes first; if it cannot be written, the reason still can.
+    _silence_output()
+    with contextlib.suppress(OSError, ValueError):
         print(f"Error: {text}", file=sys.stderr)
-    except (OSError, ValueError):
-        # Nobody reads either stream any more; the exit code still tells.
-        _silence_output()
 
 
 def _output_is_closed() -> bool:
@@ -84,9 +83,10 @@ def _is_closed(stream: TextIO) -> bool:
 
 
 def _silence_output() -> None:
-    # The interpreter flushes both streams once more at exit and would complain.
-    devnull = os.open(os.devnull, os.O_WRONLY)
+    """Flush both streams. One that cannot be written leads nowhere from now on."""
     for stream in (sys.stdout, sys.stderr):
         if _is_closed(stream):
+            # The interpreter flushes once more at exit and would complain.
+            devnull = os.open(os.devnull, os.O_WRONLY)
             os.dup2(devnull, stream.fileno())
-    os.close(devnull)
+            os.close(devnull)

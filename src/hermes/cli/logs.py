@@ -7,6 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
@@ -30,19 +31,18 @@ def run(args: argparse.Namespace) -> int:
     """Print the end of the log and, when asked, follow it until interrupted."""
     path = log_path(hermes_home())
     wanted = _make_filter(args.level, args.session)
-    follower = Follower(path)
-    for line in follower.last(args.lines, wanted):
-        print(line)
-    if not args.follow:
-        if not path.exists():
-            print(f"nothing is logged yet; the log will be {path}", file=sys.stderr)
-        return 0
-    while True:
-        sys.stdout.flush()
-        for line in follower.new_lines():
-            if wanted(line):
-                print(line)
-        time.sleep(_POLL_SECONDS)
+    with closing(Follower(path)) as follower:
+        for line in follower.last(args.lines, wanted):
+            print(line)
+        while args.follow:
+            sys.stdout.flush()
+            time.sleep(_POLL_SECONDS)
+            for line in follower.new_lines():
+                if wanted(line):
+                    print(line)
+    if not path.exists():
+        print(f"nothing is logged yet; the log will be {path}", file=sys.stderr)
+    return 0
 
 
 class Follower:

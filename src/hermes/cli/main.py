@@ -28,6 +28,7 @@ def main(argv: list[str] | None = None) -> int:
 
         print(f"hermes {__version__}")
         return 0
+    _prepare_output()
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -38,6 +39,17 @@ def main(argv: list[str] | None = None) -> int:
         from hermes.cli.failures import report
 
         return report(error, arguments)
+
+
+def _prepare_output() -> None:
+    """See to it that printing never fails for want of a stream or of a character."""
+    if getattr(sys, "stdout", None) is None or getattr(sys, "stderr", None) is None:
+        import os
+
+        nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115  (kept open for the rest of the process)
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+    if getattr(sys.stdout, "errors", "") == "strict":
+        sys.stdout.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 
 def _run(arguments: list[str]) -> int:
@@ -71,7 +83,7 @@ def _load(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
 
 
 def _run_help(names: list[str]) -> int:
-    if not names:
+    if not names or names[0].startswith("-"):
         return _print_help()
     if names[0] not in COMMANDS:
         return _unknown_command(names[0])

@@ -14,6 +14,7 @@ from hermes.errors import ConfigError
 KeyPath = tuple[str | int, ...]
 Document = dict[str, Any]
 
+_DEEPEST = 50
 _BaseLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -24,6 +25,16 @@ class _Loader(_BaseLoader):
     """
 
     yaml_implicit_resolvers: dict[str, Any] = {}
+    _depth = 0
+
+    def descend_resolver(self, current_node: Any, current_index: Any) -> None:
+        # The parser recurses on the C stack, which a file of brackets would overflow.
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            raise yaml.YAMLError(f"values are nested more than {_DEEPEST} levels deep")
+
+    def ascend_resolver(self) -> None:
+        self._depth -= 1
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         first_lines: dict[str, int] = {}

@@ -18,7 +18,7 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 #: Names of settings that may refer to the environment: where a service is and what opens it.
 _REFERRING = ("url", "api_base", "key", "token", "secret", "password", "authorization")
 _HEADER_MAPS = ("extra_headers", "headers")
-_DEEPEST = 50
+_DEEPEST = 200
 
 
 def holds_secret_or_address(key: str) -> bool:
@@ -99,7 +99,7 @@ def expand_references(
 
     def walk(value: Any, path: str, expands: bool, depth: int) -> Any:
         if depth > _DEEPEST:
-            raise ConfigError(f"{path}: nested more than {_DEEPEST} levels deep, or a reference to itself")
+            raise ConfigError(f"{path[:60]}: a reference to itself")
         if isinstance(value, dict):
             items = cast("dict[object, Any]", value).items()
             return {key: step(str(key), item, path, expands, depth) for key, item in items}

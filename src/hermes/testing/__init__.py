@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hermes.testing.harness import PluginHarness
+    from hermes.testing.recorder import Event, EventRecorder
     from hermes.testing.replies import (
         Call,
         ScriptedReply,
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Call",
+    "Event",
+    "EventRecorder",
+    "PluginHarness",
     "RecordedRequest",
     "ScriptedProvider",
     "ScriptedReply",
@@ -38,6 +43,9 @@ __all__ = [
 
 #: Imported on first use: a plugin test that needs the recorder alone pays for no server.
 _HOMES = {
+    "Event": "recorder",
+    "EventRecorder": "recorder",
+    "PluginHarness": "harness",
     "ScriptedProvider": "scripted",
     "RecordedRequest": "scripts",
     "by_step": "scripts",

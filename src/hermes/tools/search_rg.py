@@ -42,8 +42,10 @@ def rg_hits(rg: str, query: Query, guard: FileGuard) -> Iterator[FileHits]:
     lines = _lines(query, [rg, *_RULES, *_TEXT, *shape, *_only(query), f"--regexp={query.pattern}", "--", "."])
     grouped = _counted(lines) if query.counts_only else _grouped(lines)
     for hits in grouped:
-        full_path = os.path.join(query.root, hits.path)
-        if (query.wanted is None or query.wanted(hits.path)) and not guard.refusal(full_path):
+        # A file type that names a hidden file brings it back.
+        hidden = "/." in f"/{hits.path}"
+        wanted = query.wanted is None or query.wanted(hits.path)
+        if wanted and not hidden and not guard.refusal(os.path.join(query.root, hits.path)):
             yield hits
 
 
@@ -89,7 +91,7 @@ def _lines(query: Query, arguments: list[str], end: bytes = b"\n") -> Iterator[b
 def _counted(lines: Iterator[bytes]) -> Iterator[FileHits]:
     for line in lines:
         path, separator, count = line.partition(b"\0")
-        if separator and count.isdigit():
+        if separator:
             yield FileHits(_relative(path), int(count))
 
 
