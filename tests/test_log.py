@@ -70,6 +70,7 @@ def test_nothing_is_made_before_the_first_line_at_its_level(home: Path) -> None:
     assert len(lines(home)) == 1
     assert stat.S_IMODE(log_path(home).stat().st_mode) == 0o600
     assert stat.S_IMODE(log_path(home).parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(home.stat().st_mode) == 0o700
 
 
 def test_plugins_and_their_audit_lines_are_logged_too(home: Path) -> None:
@@ -245,7 +246,7 @@ def test_processes_that_write_and_rotate_at_once_lose_and_tear_nothing(tmp_path:
     for file in tmp_path.glob("agent.log*"):
         written += file.read_text().splitlines()
     assert sorted(written) == sorted(f"{name}-{i:05d} {'x' * 80}" for name in "abc" for i in range(1500))
-    assert len(list(tmp_path.glob("agent.log.*"))) > 10
+    assert rotated(path, 3).exists()
 
 
 def test_a_held_rotation_lock_keeps_nobody_waiting(tmp_path: Path) -> None:

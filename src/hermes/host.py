@@ -150,6 +150,7 @@ class Host:
             tools=self._tool_runtime,
             offered=select_tools(self.tools, toolsets, disabled=config.agent.disabled_toolsets),
             max_steps=options.max_turns or config.agent.max_turns,
+            max_nudges=config.agent.max_verify_nudges,
             prompt_extra=config.agent.system_prompt,
         )
 

@@ -199,7 +199,9 @@ class LogFile:
             if _is_file(self.path, opened):
                 return self._fd, opened.st_size
             self.close()
-        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # The first line may be what makes the home; it is as private as the log (the mode holds for the last folder).
+        for folder in (self.path.parent.parent, self.path.parent):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         return self._fd, os.fstat(self._fd).st_size
 

@@ -348,6 +348,54 @@ def test_the_answer_may_be_replaced_and_is_then_not_streamed(make_host: HostFact
     assert [type(event).__name__ for event in shown] == ["ModelAnswered"]
 
 
+def test_pre_verify_sends_a_turn_that_changed_files_on_a_bounded_number_of_times(
+    make_host: HostFactory, workdir: Path
+) -> None:
+    asked: list[Payload] = []
+
+    def verify(**payload: Any) -> Payload:
+        asked.append(payload)
+        return {"action": "continue", "message": "Run the tests first."}
+
+    script = [
+        tool_call("write_file", {"path": "a.py", "content": "x = 1\n"}),
+        text("Done."),
+        text("Really."),
+        text("Yes."),
+    ]
+    with ScriptedProvider(script) as provider:
+        host = make_host(provider)
+        host.config.agent.max_verify_nudges = 2
+        host.hooks.subscribe("pre_verify", "strict", verify)
+        session = host.new_session()
+        result = session.run("write it")
+    assert result.answer == "Yes."
+    assert [(call["attempt"], call["final_response"], call["coding"]) for call in asked] == [
+        (0, "Done.", True),
+        (1, "Really.", True),
+    ]
+    assert asked[0]["changed_paths"] == [str(workdir / "a.py")]
+    assert provider.requests[2].messages[-1] == {"role": "user", "content": "Run the tests first."}
+    assert [message["role"] for message in session.history[-5:]] == [
+        "assistant",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+
+
+def test_pre_verify_is_not_asked_when_nothing_changed(make_host: HostFactory) -> None:
+    def verify(**_: Any) -> Payload:
+        raise AssertionError("nothing to verify")
+
+    with ScriptedProvider([text("Just talk.")]) as provider:
+        host = make_host(provider)
+        host.hooks.subscribe("pre_verify", "strict", verify)
+        assert host.new_session().run("hi").answer == "Just talk."
+    assert sum(stats.calls for stats in host.hooks.stats()) == 0
+
+
 def test_a_plugin_runs_a_tool_through_the_same_pipeline(make_host: HostFactory, workdir: Path) -> None:
     (workdir / "f").write_text("found\n")
     with ScriptedProvider([]) as provider:

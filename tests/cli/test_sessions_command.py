@@ -290,6 +290,18 @@ def test_nothing_that_was_recorded_drives_the_terminal(
     assert sessions(capsys, "search", "nothing\x1b[31m") == "No message matches nothing.\n"
 
 
+def test_json_drives_no_terminal_and_is_exact_for_a_program(
+    capsys: pytest.CaptureFixture[str], home: Path, workdir: Path, world: World
+) -> None:
+    world.talk(PARIS, "q", EVIL)
+    records = [msgspec.json.decode(line) for line in sessions(capsys, "export", PARIS).splitlines()]
+    assert records[-1]["message"]["content"] == EVIL
+    for arguments in (("export", PARIS), ("show", PARIS, "--json")):
+        output, code = on_a_terminal(home, workdir, "sessions", *arguments)
+        assert code == 0 and "written" in output
+        assert not set(output) & set("\x1b\x07\x9b\u202e")
+
+
 def test_secrets_are_masked_wherever_they_are_printed(capsys: pytest.CaptureFixture[str], world: World) -> None:
     turn = world.start(PARIS, f"my key is {SECRET}")
     turn.message(1, 0, {"role": "assistant", "content": f"You said {SECRET}."})
@@ -435,7 +447,7 @@ def test_deleting_asks_on_a_terminal(home: Path, workdir: Path, two_talks: World
     assert ("Deleted 1 session." if left == {LIMA} else "Nothing was deleted.") in output
 
 
-def on_a_terminal(home: Path, cwd: Path, *arguments: str, answer: str, after: str) -> tuple[str, int]:
+def on_a_terminal(home: Path, cwd: Path, *arguments: str, answer: str = "", after: str = "") -> tuple[str, int]:
     """Run ``hermes`` on a pseudo-terminal, typing ``answer`` once ``after`` has been printed."""
     master, slave = pty.openpty()
     environment = {**hermes_environment(home), "COLUMNS": "100"}

@@ -10,7 +10,6 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from hook_callbacks import answer
 
 from hermes.errors import Interrupted
 from hermes.hooks import background as background_module
@@ -20,6 +19,7 @@ from hermes.hooks.background import Background
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.scope import Scope, current_scope
+from support.hook_callbacks import answer
 
 variable: ContextVar[str] = ContextVar("variable", default="lost")
 
@@ -296,6 +296,21 @@ def test_repeated_misses_trip_a_breaker_that_tries_again_later(
     assert emit(hooks, "pre_llm_call") == [Answer("p", "here")]
 
 
+def test_misses_with_answers_in_between_do_not_trip_it(hooks: Hooks, gate: threading.Event) -> None:
+    calls: list[str] = []
+
+    def sometimes(**fields: Any) -> None:
+        calls.append(fields["status"])
+        if fields["status"] == "slow":
+            gate.wait(30)
+
+    hooks.subscribe("post_tool_call", "p", sometimes, timeout=0.05)
+    plan = ["slow", "slow", "quick", "slow", "slow", "quick"]
+    for status in plan:
+        emit(hooks, "post_tool_call", status=status)
+    assert calls == plan
+
+
 # -- queues ----------------------------------------------------------------------------------------------------------
 
 
@@ -318,6 +333,26 @@ def test_background_events_arrive_in_order_across_hooks_with_copies(hooks: Hooks
     gate.set()
     assert hooks.flush(5) == []
     assert seen == [(f"{number} {part}", {"n": number}) for number in range(5) for part in ("start", "end")]
+
+
+def test_args_changed_behind_the_turn_do_not_count_those_changed_in_time_do(hooks: Hooks) -> None:
+    changed = threading.Event()
+
+    def behind(args: dict[str, Any]) -> None:
+        args["behind"] = True
+        changed.set()
+
+    def in_time(args: dict[str, Any]) -> None:
+        assert changed.wait(5)
+        args["in time"] = True
+
+    hooks.subscribe("pre_tool_call", "behind", behind, background=True)
+    hooks.subscribe("pre_tool_call", "in_time", in_time, timeout=5)
+    args: dict[str, Any] = {}
+    trace: list[dict[str, str]] = []
+    emit(hooks, "pre_tool_call", args=args, middleware_trace=trace)
+    assert args == {"in time": True}
+    assert [entry["source"] for entry in trace] == ["in_time"]
 
 
 def test_a_full_queue_drops_events_and_counts_them(
@@ -356,10 +391,14 @@ def test_flush_names_the_plugins_that_are_not_done(hooks: Hooks, gate: threading
     assert hooks.flush(5) == []
 
 
-def test_cancelling_the_turn_does_not_cancel_what_is_queued(hooks: Hooks, gate: threading.Event) -> None:
+def test_cancelling_the_turn_does_not_cancel_what_is_queued(
+    hooks: Hooks, gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
     seen: list[Any] = []
+    started = threading.Event()
 
     async def export(**_fields: Any) -> None:
+        started.set()
         gate.wait(5)
         await asyncio.sleep(0)
         scope = current_scope.get()
@@ -368,10 +407,12 @@ def test_cancelling_the_turn_does_not_cancel_what_is_queued(hooks: Hooks, gate: 
     hooks.subscribe("on_session_end", "p", export, background=True)
     with InScope() as scope:
         emit(hooks, "on_session_end")
+        assert started.wait(5)
         scope.interrupt.cancel()
     gate.set()
     assert hooks.flush(5) == []
     assert seen == ["s"]
+    assert caplog.text == "", "the delivery was not cut short either"
 
 
 def raises_value_error(**_fields: Any) -> None:

@@ -10,12 +10,12 @@ from contextvars import ContextVar
 from typing import Any
 
 import pytest
-from hook_callbacks import answer
 
 from hermes.errors import Interrupted, ProviderError
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.table import Hooks
 from hermes.scope import Scope, current_scope
+from support.hook_callbacks import answer
 
 Middleware = Callable[..., Any]
 
@@ -132,6 +132,19 @@ def test_a_changed_payload_reaches_later_middleware_and_the_base(hooks: Hooks) -
     assert seen == [{"command": "ls", "timeout": 5}]
     assert base.payloads == [{"command": "ls", "timeout": 5, "cwd": "/tmp"}]
     assert payload == {"command": "ls"}, "the runtime's own object must stay what was approved"
+
+
+def test_what_was_passed_on_does_not_change_with_the_middlewares_objects(hooks: Hooks) -> None:
+    def meddles(args: dict[str, Any], next_call: Any) -> Any:
+        passed: dict[str, Any] = {**args, "options": {"deep": []}}
+        result = next_call(passed)
+        passed["options"]["deep"].append("later")
+        passed["command"] = "rm -rf /"
+        return result
+
+    base = Base()
+    run(hooks, base, meddles, pass_on)
+    assert base.payloads == [{"command": "ls", "options": {"deep": []}}]
 
 
 @pytest.mark.parametrize("value", [None, "", 0, {"any": "thing"}])

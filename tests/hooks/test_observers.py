@@ -8,13 +8,13 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-from hook_callbacks import answer, mark, note
 
 from hermes.contract.hooks import HOOKS
 from hermes.contract.response import Record
 from hermes.errors import Interrupted
 from hermes.hooks.observers import Answer, Emitter
 from hermes.hooks.table import Hooks
+from support.hook_callbacks import answer, mark, note
 
 
 def emitter(hooks: Hooks, hook: str, *callbacks: Callable[..., Any], **options: Any) -> Emitter:
@@ -99,7 +99,12 @@ def test_narrow_callbacks_of_every_sort_get_the_fields_they_name(hooks: Hooks) -
 
     @functools.wraps(function)
     def wrapper(*args: Any, **fields: Any) -> None:
+        assert "result" in fields, "the wrapper takes any field, whatever the function inside names"
         function(fields["tool_name"], fields["status"])
+
+    @functools.wraps(thing.wide)
+    def narrow_wrapper(tool_name: str, status: str) -> None:
+        function(tool_name, status)
 
     emit = emitter(
         hooks,
@@ -112,9 +117,10 @@ def test_narrow_callbacks_of_every_sort_get_the_fields_they_name(hooks: Hooks) -
         functools.partial(with_more, "bound"),
         named_lambda,
         wrapper,
+        narrow_wrapper,
     )
     answers = emit(tool_name="terminal", status="ok", args={"command": "ls"}, result="{}")
-    assert seen == [("terminal", "ok")] * 7
+    assert seen == [("terminal", "ok")] * 8
     assert answers == [Answer("p4", ("terminal", "ok"))]
 
 

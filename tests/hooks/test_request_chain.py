@@ -8,13 +8,13 @@ import logging
 from typing import Any, cast
 
 import pytest
-from hook_callbacks import answer, note
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.errors import Interrupted
 from hermes.hooks.request_chain import RequestChain
 from hermes.hooks.table import Hooks
+from support.hook_callbacks import answer, note
 
 CONTEXT = {"session_id": "s", "task_id": "t", "tool_name": "terminal"}
 

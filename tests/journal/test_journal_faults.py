@@ -271,7 +271,10 @@ from hermes.errors import JournalError
 from hermes.journal.store import Store
 
 store = Store(Path(sys.argv[1]) / "state.db")
-print([row[0] for row in store.read(lambda c: c.execute("SELECT id FROM sessions").fetchall())])
+try:
+    print([row[0] for row in store.read(lambda c: c.execute("SELECT id FROM sessions").fetchall())])
+except JournalError as error:
+    print(error)
 try:
     store.write(lambda c: insert_session(c, "new"))
 except JournalError as error:
@@ -289,27 +292,39 @@ def read_only(folder: Path) -> tuple[str, ...]:
     return in_own_mounts("mount --bind FOLDER FOLDER; mount -o remount,ro,bind FOLDER", folder)
 
 
-@pytest.mark.parametrize("left_by", ["close", "kill"])
-def test_a_folder_that_cannot_be_written_can_still_be_read(journal_path: Path, left_by: str) -> None:
-    folder = journal_path.parent
-    if left_by == "close":
-        make_journal(journal_path, "a")
-    else:
-        # The last commits of a killed process are in its log, and must be seen there.
-        script = (
-            "import os, sys; from pathlib import Path; from journal.kit import insert_session\n"
-            "from hermes.journal.store import Store\n"
-            "Store(Path(sys.argv[1])).write(lambda c: insert_session(c, 'a')); os.kill(os.getpid(), 9)"
-        )
-        python(script, str(journal_path))
+def leave_by_kill(journal_path: Path) -> None:
+    """The last commits of a killed process are in its log."""
+    script = (
+        "import os, sys; from pathlib import Path; from journal.kit import insert_session\n"
+        "from hermes.journal.store import Store\n"
+        "Store(Path(sys.argv[1])).write(lambda c: insert_session(c, 'a')); os.kill(os.getpid(), 9)"
+    )
+    python(script, str(journal_path))
+    assert Path(f"{journal_path}-wal").stat().st_size
+
+
+def use_read_only(folder: Path) -> list[str]:
     try:
         done = python(READ_ONLY, str(folder), wrapper=read_only(folder))
     finally:
         folder.chmod(0o700)
     assert done.returncode == 0, done.stderr
-    listed, refused = done.stdout.splitlines()
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("left_by", ["close", "kill"])
+def test_a_folder_that_cannot_be_written_can_still_be_read(journal_path: Path, left_by: str) -> None:
+    make_journal(journal_path, "a") if left_by == "close" else leave_by_kill(journal_path)
+    listed, refused = use_read_only(journal_path.parent)
     assert listed == "['a']"
     assert str(journal_path) in refused and "set HERMES_HOME" in refused
+
+
+def test_a_log_that_cannot_be_read_is_not_passed_over(journal_path: Path) -> None:
+    leave_by_kill(journal_path)
+    Path(f"{journal_path}-shm").unlink()
+    listed, _ = use_read_only(journal_path.parent)
+    assert listed.startswith(f"cannot open or write {journal_path}"), "rows are in the log, so an empty list is a lie"
 
 
 def test_a_home_that_is_a_file_is_named(tmp_path: Path) -> None:

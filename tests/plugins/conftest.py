@@ -6,7 +6,8 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
-from plugin_rig import Rig
+
+from support.plugin_rig import Rig
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 import pytest
-from plugin_rig import Rig, giving
 
 from hermes.errors import PluginError
 from hermes.plugins.context import PluginContext, PluginToolOverrideError
@@ -18,6 +17,7 @@ from hermes.scope import Scope
 from hermes.tools.guard import FileGuard
 from hermes.tools.processes import ProcessTable
 from hermes.tools.registry import ToolContext
+from support.plugin_rig import Rig, giving
 
 SCHEMA: dict[str, Any] = {
     "description": "Looks up the weather.",

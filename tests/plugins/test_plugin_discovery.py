@@ -8,12 +8,12 @@ import time
 from pathlib import Path
 
 import pytest
-from plugin_rig import Rig
 
 from hermes.errors import PluginError
 from hermes.plugins import entry_points as entry_points_module
 from hermes.plugins.discovery import bundled_folder, discover, discover_automatic, find_plugin, plugin_folders
 from hermes.plugins.entry_points import installed_entry_points
+from support.plugin_rig import Rig
 
 
 def keys(rig: Rig) -> list[str]:

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plugin_rig import Rig
 
 from hermes.errors import PluginError
 from hermes.plugins.loader import decide
 from hermes.plugins.manifest import PluginManifest
+from support.plugin_rig import Rig
 
 EVERYTHING = """
 from pathlib import Path
@@ -231,10 +231,13 @@ def test_two_plugins_with_the_same_submodule_do_not_meet(rig: Rig) -> None:
 
 
 def test_an_edited_plugin_is_loaded_as_it_is_now(rig: Rig) -> None:
-    folder = rig.write("p", "def register(ctx): ctx.register_command('x', lambda raw: 'old')")
-    assert rig.load(enabled=["p"]).commands["x"].handler("") == "old"
-    (folder / "__init__.py").write_text("def register(ctx): ctx.register_command('x', lambda raw: 'the new one')")
-    assert rig.load(enabled=["p"]).commands["x"].handler("") == "the new one"
+    source = "from .part import name\ndef register(ctx): ctx.register_command('x', lambda raw: f'{name} %s')"
+    folder = rig.write("p", source % "old")
+    (folder / "part.py").write_text("name = 'part'")
+    assert rig.load(enabled=["p"]).commands["x"].handler("") == "part old"
+    (folder / "__init__.py").write_text(source % "the new one")
+    (folder / "part.py").write_text("name = 'another part'")
+    assert rig.load(enabled=["p"]).commands["x"].handler("") == "another part the new one"
 
 
 def test_an_entry_point_is_a_module_or_an_object(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

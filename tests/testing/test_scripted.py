@@ -247,6 +247,17 @@ def test_nothing_is_left_behind() -> None:
         socket.create_connection(_address(provider))
 
 
+def test_visitors_at_closing_time_are_sent_away() -> None:
+    """Connections that arrive while the server stops must not be left open (an open one is a ResourceWarning)."""
+    open_files = _open_files()
+    for _ in range(50):
+        with ScriptedProvider("x") as provider:
+            visitors = [socket.create_connection(_address(provider)) for _ in range(3)]
+        for visitor in visitors:
+            visitor.close()
+    assert _open_files() == open_files
+
+
 def test_a_taken_port_is_an_error() -> None:
     with ScriptedProvider() as provider, pytest.raises(OSError, match="in use"):
         ScriptedProvider(port=_address(provider)[1]).__enter__()

@@ -6,6 +6,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,21 @@ def call(context: ToolContext) -> Callable[..., dict[str, Any]]:
         return msgspec.json.decode(tools[name].run(args, context))
 
     return run
+
+
+@pytest.fixture
+def unprivileged() -> AbstractContextManager[None]:
+    """File permissions mean nothing to root, so be somebody else inside this block."""
+
+    @contextmanager
+    def nobody() -> Generator[None]:
+        os.seteuid(65534)
+        try:
+            yield
+        finally:
+            os.seteuid(0)
+
+    return nobody() if os.geteuid() == 0 else nullcontext()
 
 
 @pytest.fixture

@@ -25,6 +25,8 @@ from hermes.tools.search_query import python_pattern
         ("**/test_*.py", ["test_a.py", "b/c/test_a.py"], ["b/a.py"]),
         (r"\*.py", ["*.py"], ["a.py"]),
         ("[z-a]", ["[z-a]"], ["b"]),
+        ("[a-c-]x", ["bx", "-x"], ["dx"]),
+        ("[&&~~||]x", ["&x", "|x"], ["ax"]),
         ("{open", ["{open"], ["open"]),
         ("a[", ["a["], ["a"]),
         ("a+b(c).txt", ["a+b(c).txt"], ["aab(c).txt"]),

@@ -104,6 +104,8 @@ def test_a_link_into_a_system_directory_is_not_written_through(tmp_path: Path) -
     assert FileGuard().refusal_to_write(tmp_path / "way/new.conf") is not None
 
 
-@pytest.mark.parametrize("path", ["/tmp/x", "/var/tmp/x", "/dev/null", "/home/someone/x", "/usr/src/app/x", "/etcetera"])
+@pytest.mark.parametrize(
+    "path", ["/tmp/x", "/var/tmp/x", "/dev/null", "/home/someone/x", "/usr/src/app/x", "/etcetera"]
+)
 def test_ordinary_places_are_written(path: str) -> None:
     assert FileGuard().refusal_to_write(path) is None

@@ -174,11 +174,13 @@ def test_output_is_bounded(call: Call, context: ToolContext) -> None:
 def test_closing_ends_everything(workdir: Path, gone: Gone) -> None:
     table = ProcessTable()
     before = threading.active_count()
-    os.mkfifo(workdir / "ready")
+    for name in ("stubborn", "escaped"):
+        os.mkfifo(workdir / name)
     table.start("sleep 60", str(workdir))
-    table.start("trap '' TERM; echo $$ > stubborn; echo go > ready; while :; do sleep 1; done", str(workdir))
-    table.start("setsid sleep 61 & echo $! > escaped; wait", str(workdir))
-    (workdir / "ready").read_text()
+    table.start("trap '' TERM; echo $$ > stubborn; while :; do sleep 1; done", str(workdir))
+    table.start("setsid sh -c 'echo $$ > escaped; exec sleep 61' & wait", str(workdir))
+    (workdir / "stubborn").read_text()
+    escaped = int((workdir / "escaped").read_text())
     pids = [process.pid for process in table.all()]
     began = time.monotonic()
     table.close()
@@ -187,8 +189,7 @@ def test_closing_ends_everything(workdir: Path, gone: Gone) -> None:
     assert threading.active_count() == before
     with pytest.raises(ValueError, match="closing"):
         table.start("true", str(workdir))
-    if (workdir / "escaped").exists():
-        os.kill(int((workdir / "escaped").read_text()), 9)
+    os.kill(escaped, 9)
 
 
 def test_only_some_finished_processes_are_kept(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:

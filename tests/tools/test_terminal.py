@@ -160,7 +160,7 @@ def test_a_timeout_keeps_what_was_said_so_far(call: Call) -> None:
 
 def test_a_timeout_ends_the_whole_group(call: Call, workdir: Path, gone: Gone) -> None:
     command = "(trap '' TERM; echo $BASHPID > stubborn; sleep 60) & sleep 60 & echo $! > child; wait"
-    answer = call("terminal", command=command, timeout=0.5)
+    answer = call("terminal", command=command, timeout=1)
     assert answer["exit_code"] == 124
     for name in ("stubborn", "child"):
         assert gone(int((workdir / name).read_text())), name
@@ -168,7 +168,7 @@ def test_a_timeout_ends_the_whole_group(call: Call, workdir: Path, gone: Gone) -
 
 def test_a_descendant_outside_the_group_cannot_hang_the_call(call: Call, workdir: Path) -> None:
     began = time.monotonic()
-    answer = call("terminal", command="setsid sh -c 'echo $$ > pid; exec sleep 60' & sleep 60", timeout=0.5)
+    answer = call("terminal", command="setsid sh -c 'echo $$ > pid; exec sleep 60' & sleep 60", timeout=1)
     assert answer["exit_code"] == 124
     assert time.monotonic() - began < 5
     os.kill(int((workdir / "pid").read_text()), 9)

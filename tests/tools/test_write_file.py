@@ -5,7 +5,7 @@ import resource
 import stat
 import subprocess
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -112,18 +112,15 @@ def test_a_read_only_disk(call: Call, small_disk: Path) -> None:
     assert (small_disk / "a").read_text() == "old"
 
 
-def test_a_directory_that_may_not_be_written(call: Call, workdir: Path) -> None:
-    if os.geteuid() == 0:
-        os.seteuid(65534)
-    else:
-        workdir.chmod(0o555)
-    try:
+def test_a_directory_that_may_not_be_written(
+    call: Call, workdir: Path, unprivileged: AbstractContextManager[None]
+) -> None:
+    workdir.chmod(0o555)
+    with unprivileged:
         answer = call("write_file", path="a", content="x")
-    finally:
-        if os.getuid() == 0:
-            os.seteuid(0)
-        workdir.chmod(0o755)
+    workdir.chmod(0o755)
     assert "permission denied" in answer["error"]
+    assert names_in(workdir) == []
 
 
 @pytest.mark.parametrize(

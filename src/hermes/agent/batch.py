@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -11,11 +12,14 @@ from typing import Any
 
 from hermes.agent.events import Listener, ToolFinished, ToolStarted
 from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, unknown_outcome
+from hermes.agent.verify import written_files
 from hermes.errors import Interrupted
 from hermes.journal.turns import Message, TurnJournal
 from hermes.providers.reply import ToolRequest
 from hermes.scope import Scope
 from hermes.tools.registry import ToolContext
+
+log = logging.getLogger("hermes.tool")
 
 #: The most calls of one segment that run at the same time.
 MAX_PARALLEL = 8
@@ -199,6 +203,7 @@ class ToolBatch:
         slot.finished = _finished(slot, outcome)
         slot.message = {"role": "tool", "tool_call_id": slot.call.request.id, "content": content}
         self._journal.message(self._step, slot.index + 1, slot.message)
+        log.info("%s %s: %s, %d ms", slot.key, slot.call.request.name, outcome.status, outcome.duration_ms)
         self._listener(slot.finished)
 
     def _make_slot(self, index: int, request: ToolRequest) -> _Slot:
@@ -243,7 +248,13 @@ def _is_quick(slot: _Slot) -> bool:
 def _finished(slot: _Slot, outcome: Outcome) -> ToolFinished:
     request = slot.call.request
     return ToolFinished(
-        request.id, request.name, outcome.args, outcome.status, outcome.duration_ms, outcome.error_message
+        request.id,
+        request.name,
+        outcome.args,
+        outcome.status,
+        outcome.duration_ms,
+        outcome.error_message,
+        written_files(outcome),
     )
 
 

@@ -45,6 +45,8 @@ class ToolFinished:
     status: ToolStatus
     duration_ms: int
     error: str | None
+    #: Files the call wrote.
+    files: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

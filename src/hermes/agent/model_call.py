@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,8 @@ from hermes.providers.reply import Reply, normalise, to_response
 from hermes.providers.wire import Delta, ReasoningDelta, TextDelta, Wire
 from hermes.sanitize import sanitise
 from hermes.scope import Interrupt, Scope
+
+log = logging.getLogger("hermes.model")
 
 ToolDefinition = dict[str, Any]
 
@@ -240,6 +243,8 @@ class Attempt:
             )
         self._journal_answer(reply, duration)
         model = reply.model or self.endpoint.model
+        spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage not told"
+        log.info("%s answered by %s: %s, %.3f s, %s", self.call.key, model, reply.finish_reason, duration, spent)
         self.call.listener(ModelAnswered(model, reply.finish_reason, reply.usage, duration))
 
     def _close_failed(self, error: BaseException) -> None:
@@ -263,6 +268,7 @@ class Attempt:
                 middleware_trace=self.trace,
                 request=self._sanitised_request() if emit.wants("request") else None,
             )
+        log.warning("%s failed at %s (%s): %s", self.call.key, self.endpoint.provider, reason, error)
         self._journal_failure(error, reason, ended_at - self.started_at)
 
     def _sanitised_request(self) -> dict[str, Any]:

@@ -37,6 +37,8 @@ class AgentRuntime:
     #: The tools the model is told about.
     offered: list[Tool]
     max_steps: int
+    #: How often ``pre_verify`` may send one turn on.
+    max_nudges: int = 3
     prompt_extra: str = ""
 
 
@@ -149,6 +151,7 @@ class Session:
             message=message,
             make_setup=self._make_setup,
             max_steps=runtime.max_steps,
+            max_nudges=runtime.max_nudges,
             listener=listener,
             is_first=journal.ordinal == 0,
         )

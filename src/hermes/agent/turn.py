@@ -7,6 +7,7 @@ comes to the same point without repeating a finished step.
 from __future__ import annotations
 
 import contextlib
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from hermes.agent.events import Listener, ToolFinished, TurnResult, TurnStatus
 from hermes.agent.model_call import Answered, ModelCall, ModelRuntime, ToolDefinition
 from hermes.agent.prompt import OUT_OF_TURNS
 from hermes.agent.tool_call import ToolRuntime
+from hermes.agent.verify import changed_paths, is_code, nudge_from
 from hermes.errors import HermesError, Interrupted, JournalError
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
@@ -27,6 +29,8 @@ from hermes.providers.reply import Reply, tool_call_message
 from hermes.providers.usage import Usage
 from hermes.scope import Scope, current_scope
 from hermes.tools.registry import ToolContext
+
+log = logging.getLogger("hermes.turn")
 
 
 class Setup(msgspec.Struct):
@@ -52,11 +56,13 @@ class Turn:
     message: Message
     make_setup: Callable[[], Setup]
     max_steps: int
+    max_nudges: int
     listener: Listener
     is_first: bool
     _usage: Usage = field(default_factory=lambda: Usage(request_count=0))
     _tool_calls: list[ToolFinished] = field(default_factory=list[ToolFinished])
     _steps: int = 0
+    _nudges: int = 0
     _model: str = ""
     _provider: str = ""
     #: Where the next assistant message belongs: (step, position).
@@ -66,6 +72,7 @@ class Turn:
         """Answer the message. Failures and interruptions are results; only a journal that cannot be written raises."""
         started = time.perf_counter()
         token = current_scope.set(self.scope)
+        log.info("turn %d %s", self.journal.ordinal + 1, "resumed" if self.journal.steps else "started")
         answer, error, reason = "", None, ""
         status: TurnStatus = "failed"
         try:
@@ -83,6 +90,9 @@ class Turn:
             answer = self._close_unanswered("failed", error, failure)
         finally:
             self._emit_end(status, reason)
+            log.info(
+                "turn %d %s after %d steps%s", self.journal.ordinal + 1, status, self._steps, reason and f": {reason}"
+            )
             current_scope.reset(token)
         return TurnResult(
             session_id=self.scope.session_id,
@@ -145,9 +155,13 @@ class Turn:
             answered = self._ask(step, messages, setup.tools)
             reply = answered.reply
             messages.append(assistant_message(reply))
-            if not reply.tool_calls:
-                return reply.content
             self._place = (step + 1, 0)
+            if not reply.tool_calls:
+                nudge = self._verify(step, reply.content)
+                if nudge is None:
+                    return reply.content
+                messages.append(nudge)
+                continue
             scope = self.scope.child(api_request_id=answered.api_request_id)
             batch = ToolBatch(
                 self.tools, self.journal, scope, self.make_context, step, reply.tool_calls, offered, self.listener
@@ -156,6 +170,33 @@ class Turn:
             messages.extend(results)
             self._tool_calls.extend(finished)
         return self._conclude(messages)
+
+    def _verify(self, step: int, text: str) -> Message | None:
+        """Ask ``pre_verify`` about an answer that follows changed files. A message sends the turn on."""
+        key = f"verify:{step}"
+        recorded = self.journal.steps.get(key)
+        if recorded is None:
+            emit = self.hooks.pre_verify
+            changed = changed_paths(self._tool_calls)
+            if emit is None or not changed or self._nudges >= self.max_nudges:
+                return None
+            answers = emit(
+                **self._identity(),
+                coding=any(is_code(path) for path in changed),
+                attempt=self._nudges,
+                final_response=text,
+                changed_paths=changed,
+            )
+            words = nudge_from(answers)
+            self.journal.step(key, "done", "pure", {"message": words})
+        else:
+            words = recorded.body["message"]
+        if words is None:
+            return None
+        self._nudges += 1
+        message: Message = {"role": "user", "content": words}
+        self.journal.message(step, 1, message)
+        return message
 
     def _conclude(self, messages: list[Message]) -> str:
         """The budget is spent: one more request, without tools, for the best answer there is."""

@@ -104,12 +104,11 @@ class Background:
         outcome = Outcome()
         loop = self._start()
         tasks: list[asyncio.Task[None]] = []
-        context = contextvars.copy_context()
 
         def begin() -> None:
-            tasks.append(loop.create_task(_settle(awaitable, outcome), name=label, context=context))
+            tasks.append(loop.create_task(_settle(awaitable, outcome), name=label))
 
-        loop.call_soon_threadsafe(begin)
+        loop.call_soon_threadsafe(begin)  # takes this thread's context variables along
         try:
             if outcome.wait(watch=_Watch(loop)):
                 return outcome.take()

@@ -22,7 +22,7 @@ class Emitter:
     Each callback gets copies of its own, so nothing it does to a payload reaches the runtime or anybody else. The
     one exception is the hook's live field (``args`` of ``pre_tool_call``): what a callback changes there in place
     is taken over into the caller's dictionary, and an entry with the plugin's name is appended to the caller's
-    ``middleware_trace`` list. A callback that raises has changed nothing.
+    ``middleware_trace`` list. A callback that raises, is late or runs behind the turn changes nothing.
     """
 
     __slots__ = ("_live", "hook", "subscribers")
@@ -45,7 +45,7 @@ class Emitter:
             value = subscriber.deliver(given)
             if value is FAILED:
                 value = subscriber.denial()
-            elif self._live:
+            elif self._live and subscriber.in_time:
                 _adopt(payload, given, self._live, subscriber.plugin)
             if value is not None:
                 answers.append(Answer(subscriber.plugin, value))

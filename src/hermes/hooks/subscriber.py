@@ -25,6 +25,9 @@ class Subscriber(Callback):
 
     __slots__ = ("_background", "_on_error")
 
+    #: Whether it is done when ``deliver`` returns, so that what it changed in a live field can count.
+    in_time = True
+
     def __init__(
         self,
         plugin: str,
@@ -112,6 +115,8 @@ class QueuedSubscriber(DeadlineSubscriber):
     """Receives its events in order, behind the turn. What it returns is not used."""
 
     __slots__ = ("_mailbox",)
+
+    in_time = False
 
     def __init__(
         self,

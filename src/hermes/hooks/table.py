@@ -139,10 +139,6 @@ class Hooks:
         with self._lock:
             for site, value in snapshot.items():
                 setattr(self, site, value)
-            left = {callback.plugin for site in _SITES for callback in self._callbacks(site)}
-            gone = [self._mailboxes.pop(plugin) for plugin in set(self._mailboxes) - left]
-        for mailbox in gone:
-            mailbox.close()
 
     def sites_of(self, plugin: str) -> list[str]:
         """The hooks and middleware kinds a plugin subscribed to."""

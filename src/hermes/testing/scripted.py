@@ -93,31 +93,34 @@ class ScriptedProvider:
         with socket.create_server(("127.0.0.1", self._port), backlog=4096) as listener:
             listener.setblocking(False)
             self._port = listener.getsockname()[1]
+            # Not ``start_server``: it cannot end connections that are still in their TLS handshake. Not
+            # ``sock_accept`` either: one that is cancelled may lose the connection it has just accepted.
+            loop.add_reader(listener, self._accept, listener, visits)
             self._ready.set()
-            accepting = loop.create_task(self._accept(listener, visits))
             await stop.wait()
-            accepting.cancel()
+            loop.remove_reader(listener)
             for visit in visits:
                 visit.cancel()
-            await asyncio.gather(accepting, *visits, return_exceptions=True)
+            await asyncio.gather(*visits, return_exceptions=True)
         await asyncio.sleep(0)  # lets the transports run their last callbacks
 
-    async def _accept(self, listener: socket.socket, visits: set[asyncio.Task[None]]) -> None:
-        # Not ``start_server``: it cannot end connections that are still in their TLS handshake.
-        loop = asyncio.get_running_loop()
-        while True:
-            sock, _ = await loop.sock_accept(listener)
-            # asyncio leaves sockets alone whose protocol is not spelt out, and small pieces would then wait 40 ms.
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self.connections += 1
-            visit = loop.create_task(self._attend(sock))
-            visits.add(visit)
+    def _accept(self, listener: socket.socket, visits: set[asyncio.Task[None]]) -> None:
+        try:
+            sock, _ = listener.accept()
+        except (BlockingIOError, ConnectionError):
+            return  # the visitor has gone already
+        sock.setblocking(False)
+        # asyncio does this only for sockets whose protocol is spelt out; without it small pieces wait 40 ms.
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.connections += 1
+        visit = asyncio.get_running_loop().create_task(self._attend(sock))
+        visits.add(visit)
 
-            def leave(visit: asyncio.Task[None], sock: socket.socket = sock) -> None:
-                visits.discard(visit)
-                sock.close()  # a visit that was cancelled before it began has no transport to do it
+        def leave(visit: asyncio.Task[None]) -> None:
+            visits.discard(visit)
+            sock.close()  # a visit that was cancelled before it began has no transport to do it
 
-            visit.add_done_callback(leave)
+        visit.add_done_callback(leave)
 
     async def _attend(self, sock: socket.socket) -> None:
         """Serve one connection until either side has enough of it."""

@@ -57,13 +57,17 @@ def _translate_one(glob: str, at: int, depth: int) -> tuple[str, int, int]:
 
 def _translate_set(inside: str) -> str:
     negated = inside[:1] in ("!", "^")
-    body = re.sub(r"([\\\[\]&~|])", r"\\\1", inside[1:] if negated else inside)
-    translated = f"[{'^/' if negated else ''}{body}]"
-    try:
-        re.compile(translated)
-    except re.error:  # a range that runs backwards, say: then the brackets mean themselves
-        return re.escape(f"[{inside}]")
-    return translated
+    members = inside[1:] if negated else inside
+    parts: list[str] = []
+    at = 0
+    while at < len(members):
+        is_range = members[at + 1 : at + 2] == "-" and at + 2 < len(members)
+        first, last = members[at], members[at + 2 if is_range else at]
+        if last < first:  # a range that runs backwards: then the brackets mean themselves
+            return re.escape(f"[{inside}]")
+        parts.append(f"{re.escape(first)}-{re.escape(last)}")
+        at += 3 if is_range else 1
+    return f"[{'^/' if negated else ''}{''.join(parts)}]" if parts else re.escape(f"[{inside}]")
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,11 +24,16 @@ SKIPPED = ("node_modules", "__pycache__")
 
 _BLOCK = 1 << 20
 
-#: Of a line longer than this the rest is not searched.
+#: Of a line longer than this the rest is not kept.
 _LONGEST_LINE = 16 << 20
 
-#: Constructs that may match a line by itself and yet not inside a larger text.
-_SEE_BEYOND_THE_LINE = ("\\A", "\\Z", "(?<", "(?=", "(?!", "(?>", "++", "*+", "?+", "}+")
+#: A regular expression sees this much of a line: harmless ones can take a time that grows with the square of it.
+_LINE_SEARCHED = 10_000
+
+#: Lines from this length on may take long, so we look whether to stop before each.
+_LONG_LINE = 1_000
+
+_LITERAL = re.compile(r"(?:[^\\.^$*+?{}\[\]|()]|\\[^\w\s])+")
 
 _Rules = tuple[IgnoreFile, ...]
 
@@ -123,13 +128,20 @@ def _load(directory: str, base: str = "", above: str = "") -> IgnoreFile | None:
 
 
 class _Matcher:
-    """The pattern, ready to test single lines and to rule out whole blocks at once."""
+    """The pattern, ready to test lines. Plain text, which most searches look for, is found without ``re``."""
 
     def __init__(self, query: Query) -> None:
-        pattern = python_pattern(query.pattern)
-        self.in_line = re.compile(pattern).search
-        rules_out = not any(construct in pattern for construct in _SEE_BEYOND_THE_LINE)
-        self.in_block = re.compile(pattern, re.MULTILINE).search if rules_out else None
+        self._search = re.compile(python_pattern(query.pattern)).search
+        self._text = re.sub(r"\\(.)", r"\1", query.pattern) if _LITERAL.fullmatch(query.pattern) else None
+
+    def matches(self, line: str) -> bool:
+        if self._text is not None:
+            return self._text in line
+        return self._search(line[:_LINE_SEARCHED]) is not None
+
+    def rules_out(self, block: str) -> bool:
+        """No line of the block can match."""
+        return self._text is not None and self._text not in block
 
 
 def search_file(query: Query, matcher: _Matcher, full_path: str, path: str, guard: FileGuard) -> FileHits | None:
@@ -158,18 +170,18 @@ def _search_text(query: Query, matcher: _Matcher, blocks: Iterable[bytes], hits:
             return False
         text = block.decode("utf-8", "replace").replace("\r\n", "\n").removesuffix("\n")
         lines = text.split("\n")
-        if wanted_after == 0 and matcher.in_block and not matcher.in_block(text):
-            for at, line in enumerate(lines[max(len(lines) - query.context, 0) :]):
-                earlier.append((number + max(len(lines) - query.context, 0) + at + 1, line))
+        if wanted_after == 0 and matcher.rules_out(text):
             number += len(lines)
+            last = lines[len(lines) - min(query.context, len(lines)) :]
+            earlier.extend(enumerate(last, number - len(last) + 1))
             continue
-        for line in lines:
-            number += 1
-            if matcher.in_line(line):
-                if not query.counts_only:
-                    for before, context_line in earlier:
-                        hits.add(before, False, context_line)
-                    earlier.clear()
+        for number, line in enumerate(lines, number + 1):  # noqa: B020  (it counts on from block to block)
+            if len(line) >= _LONG_LINE:
+                query.check()
+            if matcher.matches(line):
+                for before, context_line in earlier:
+                    hits.add(before, False, context_line)
+                earlier.clear()
                 hits.add(number, True, "" if query.counts_only else line)
                 wanted_after = query.context
             elif wanted_after:

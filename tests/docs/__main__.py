@@ -1,0 +1,29 @@
+"""``python -m tests.docs``: makes the generated parts of the pages anew; ``--examples`` runs the console examples too."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from .console import rewrite_examples
+from .generated import rewrite
+from .pages import ROOT, all_pages
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.docs", description=__doc__)
+    parser.add_argument("--examples", action="store_true", help="run the console examples and show what they print now")
+    parser.add_argument("pages", metavar="PAGE", nargs="*", type=Path, help="only these pages")
+    options = parser.parse_args()
+    for path in map(Path.resolve, options.pages or all_pages()):
+        changed = rewrite(path)
+        if options.examples:
+            changed = rewrite_examples(path) or changed
+        if changed:
+            print(f"{path.relative_to(ROOT)} is brought up to date")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""Every setting as a table, made from the structs that read ``config.yaml``."""
+
+from __future__ import annotations
+
+import ast
+import tempfile
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import GenericAlias
+from typing import Any, NamedTuple, cast, get_args
+
+import msgspec
+
+from hermes.config import sections
+from hermes.config.check import NAMED_ITEMS
+from hermes.config.sections import Agent, Config, Fallback, Model, Plugins, Provider
+from hermes.config.wording import allowed_values
+from hermes.host import Host
+
+from .markdown import code, table
+
+
+class Section(NamedTuple):
+    """A struct, the key it is written under, and what it holds when the file does not mention it."""
+
+    path: str
+    kind: type[msgspec.Struct]
+    defaults: msgspec.Struct | None
+
+
+class Setting(NamedTuple):
+    """One key of a section, in words."""
+
+    section: Section
+    name: str
+    allowed: str
+    default: str
+    meaning: str
+
+    @property
+    def key(self) -> str:
+        return _join(self.section.path, self.name)
+
+
+_HEADINGS = ("key", "allowed", "default", "meaning")
+
+
+def settings_in_effect() -> str:
+    """A heading, a sentence and a table for every section that the runtime reads."""
+    texts: list[str] = []
+    for section in _sections(Section("", Config, Config())):
+        used = [setting for setting in _settings(section) if setting.key in keys_in_effect()]
+        if used:
+            title = f"{code(section.path) or 'Top level'}\n\n{_summary(section)}".strip()
+            rows = [(code(one.name), one.allowed, one.default, one.meaning) for one in used]
+            texts.append(f"### {title}\n\n{table(_HEADINGS, rows)}")
+    return "\n".join(texts)
+
+
+def settings_not_in_effect() -> str:
+    """One table of everything that is accepted and checked, and that nothing reads."""
+    everything = (setting for section in _sections(Section("", Config, Config())) for setting in _settings(section))
+    rows = [
+        (code(one.key), one.allowed, one.default, one.meaning)
+        for one in everything
+        if one.key not in keys_in_effect()
+    ]
+    return table(_HEADINGS, rows)
+
+
+def _settings(section: Section) -> Iterator[Setting]:
+    for name, hint in section.kind.__annotations__.items():
+        if _struct_in(hint) is None and name != _collector(section):
+            meaning = _comments(section.kind).get(name, "")
+            yield Setting(section, name, _allowed(hint), _default(section, name), meaning)
+
+
+def _sections(section: Section) -> Iterator[Section]:
+    """The section and those inside it, in the order in which they are declared."""
+    yield section
+    for name, hint in section.kind.__annotations__.items():
+        inner = _struct_in(hint)
+        if inner is None:
+            continue
+        if inner is hint:
+            yield from _sections(Section(_join(section.path, name), inner, getattr(section.defaults, name)))
+            continue
+        path = section.path if name == _collector(section) else _join(section.path, name)
+        named = ".<name>" if hint.__origin__ is dict else ""
+        yield from _sections(Section(path + named + ("[]" if _ends_in_list(hint) else ""), inner, None))
+
+
+def _collector(section: Section) -> str:
+    """The field that takes the keys which are names chosen by the user."""
+    return NAMED_ITEMS.get(section.kind, ("",))[0]
+
+
+def _struct_in(hint: Any) -> type[msgspec.Struct] | None:
+    """The struct that a type is, or holds as an item of a mapping or list."""
+    if isinstance(hint, GenericAlias):
+        return _struct_in(get_args(hint)[-1])
+    return hint if isinstance(hint, type) and issubclass(hint, msgspec.Struct) else None
+
+
+def _ends_in_list(hint: Any) -> bool:
+    return isinstance(hint, GenericAlias) and (hint.__origin__ is list or _ends_in_list(get_args(hint)[-1]))
+
+
+def _join(path: str, name: str) -> str:
+    return f"{path}.{name}" if path else name
+
+
+def _summary(section: Section) -> str:
+    return "" if section.kind is Config else (section.kind.__doc__ or "").replace("``", "`")
+
+
+def _allowed(hint: Any) -> str:
+    choices = [choice for choice in get_args(hint) if choice is not type(None)]
+    optional = len(choices) < len(get_args(hint))
+    return allowed_values(choices[0] if optional and len(choices) == 1 else hint)
+
+
+def _default(section: Section, name: str) -> str:
+    found = next(one for one in msgspec.structs.fields(section.kind) if one.name == name)
+    if found.required:
+        return "required"
+    if section.defaults is not None:
+        default = getattr(section.defaults, name)
+    else:
+        default = found.default if found.default is not msgspec.NODEFAULT else found.default_factory()
+    if default is None:
+        return "unset"
+    return "empty" if default in ("", [], {}) else code(msgspec.json.encode(default).decode())
+
+
+@cache
+def _all_comments() -> Mapping[str, Mapping[str, str]]:
+    """What ``#:`` says behind each field, by class."""
+    source = Path(sections.__file__).read_text()
+    lines = source.splitlines()
+    found: dict[str, dict[str, str]] = {}
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef):
+            fields = [field for field in node.body if isinstance(field, ast.AnnAssign)]
+            comments = {ast.unparse(field.target): lines[(field.end_lineno or 1) - 1] for field in fields}
+            found[node.name] = {name: line.partition("#: ")[2] for name, line in comments.items()}
+    return found
+
+
+def _comments(kind: type[msgspec.Struct]) -> Mapping[str, str]:
+    return _all_comments()[kind.__name__]
+
+
+# -- what is in effect ----------------------------------------------------------------------------------------------
+
+
+@cache
+def keys_in_effect() -> frozenset[str]:
+    """The settings that a host really reads, found out by watching one."""
+    seen: set[str] = set()
+    config = Config(
+        model=Model(provider="mine"),
+        providers={"mine": Provider(base_url="http://127.0.0.1:1/v1", model="m")},
+        fallback_providers=[Fallback(provider="mine", model="m")],
+        agent=Agent(),
+        plugins=Plugins(enabled=["watcher"]),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        plugin = Path(folder) / "plugins" / "watcher"
+        plugin.mkdir(parents=True)
+        (plugin / "plugin.yaml").write_text("name: watcher\n")
+        (plugin / "__init__.py").write_text("def register(ctx):\n    pass\n")
+        watched = cast("Config", _watch(config, "", seen))
+        with Host(Path(folder), watched, cwd=Path(folder), env={}) as host:
+            host.new_session()
+    return frozenset(seen)
+
+
+class _Watched:
+    """A struct that notes which of its fields are read."""
+
+    def __init__(self, struct: msgspec.Struct, path: str, seen: set[str]) -> None:
+        self._struct = struct
+        self._path = path
+        self._seen = seen
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._struct, name)
+        here = _join(self._path, name)
+        self._seen.add(here)
+        return _watch(value, here, self._seen)
+
+
+def _watch(value: Any, path: str, seen: set[str]) -> Any:
+    if isinstance(value, msgspec.Struct):
+        return _Watched(value, path, seen)
+    if isinstance(value, dict):
+        items = cast("dict[str, Any]", value).items()
+        return {name: _watch(item, f"{path}.<name>", seen) for name, item in items}
+    if isinstance(value, list):
+        return [_watch(item, f"{path}[]", seen) for item in cast("list[Any]", value)]
+    return value

@@ -1,0 +1,58 @@
+"""The blocks of the pages that are made from the code, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from hermes.cli.main import COMMANDS
+from hermes.tools.builtin import builtin_tools
+
+from . import config_tables, contract_tables, journal_tables, plugin_tables, provider_tables, tool_tables
+from .help_text import help_text, usage_lines, words_of
+from .pages import with_generated
+
+_SESSION_ACTIONS = ("list", "show", "search", "export", "rename", "delete")
+_CONFIG_ACTIONS = ("show", "path", "set", "unset", "edit")
+
+MAKERS: dict[str, Callable[[], str]] = {
+    "settings": config_tables.settings_in_effect,
+    "settings not in effect": config_tables.settings_not_in_effect,
+    "hooks": contract_tables.hooks_overview,
+    "hook fields": contract_tables.hooks_in_detail,
+    "pairs": contract_tables.pairs,
+    "middleware": contract_tables.middleware_overview,
+    "middleware fields": contract_tables.middleware_in_detail,
+    "toolsets": tool_tables.toolset_table,
+    **{f"tool {tool.name}": partial(tool_tables.tool_text, tool.name) for tool in builtin_tools()},
+    "providers": provider_tables.profiles,
+    "failures": provider_tables.failures,
+    "timeouts": provider_tables.timeouts,
+    "ctx": plugin_tables.members,
+    "ctx waiting": plugin_tables.waiting,
+    "tables": journal_tables.tables,
+    **{f"help {command}": partial(help_text, command) for command in COMMANDS},
+    "usage sessions": partial(usage_lines, *(f"sessions {action}" for action in _SESSION_ACTIONS)),
+    "usage config": partial(usage_lines, *(f"config {action}" for action in _CONFIG_ACTIONS)),
+}
+
+
+def up_to_date(page: str) -> str:
+    """The page with its generated blocks made anew."""
+    return with_generated(page, _renewed)
+
+
+def rewrite(path: Path) -> bool:
+    """Bring a page up to date; whether there was anything to do."""
+    before = path.read_text()
+    after = up_to_date(before)
+    if after != before:
+        path.write_text(after)
+    return after != before
+
+
+def _renewed(name: str, present: str) -> str:
+    """The new text, or the present one when only line breaks differ: they depend on the version of Python."""
+    made = f"\n{MAKERS[name]()}\n"
+    return present if words_of(made) == words_of(present) else made

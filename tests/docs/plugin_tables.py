@@ -1,0 +1,49 @@
+"""What ``ctx`` offers, as tables made from its class."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+from hermes.plugins.context import PluginContext
+from hermes.plugins.surfaces import Surfaces
+
+from .markdown import code, table
+
+#: Used by the loader, not by plugins.
+_INTERNAL = ("roll_back", "commit")
+
+
+def members() -> str:
+    """What takes effect, or is at least kept by name."""
+    rows = [(code(_signature(name, member)), _first_line(member)) for name, member in _public(PluginContext)]
+    return table(("member", "what it does"), [("`manifest`", "What `plugin.yaml` says."), *rows])
+
+
+def waiting() -> str:
+    """What is recorded until the part of the runtime it belongs to exists."""
+    return table(("member", "offers"), [(code(f"{n}(…)"), _first_line(m)) for n, m in _public(Surfaces)])
+
+
+def _public(kind: type) -> Iterator[tuple[str, Any]]:
+    for name, member in vars(kind).items():
+        if not name.startswith("_") and name not in _INTERNAL and (callable(member) or isinstance(member, property)):
+            yield name, member
+
+
+def _signature(name: str, member: Any) -> str:
+    if isinstance(member, property):
+        return name
+    parameters = list(inspect.signature(member).parameters.values())[1:]
+    parts: list[str] = []
+    for index, one in enumerate(parameters):
+        if one.kind is one.KEYWORD_ONLY and (not index or parameters[index - 1].kind is not one.KEYWORD_ONLY):
+            parts.append("*")
+        stars = "**" if one.kind is one.VAR_KEYWORD else ""
+        parts.append(f"{stars}{one.name}" + ("" if one.default is one.empty else f"={one.default!r}"))
+    return f"{name}({', '.join(parts)})"
+
+
+def _first_line(member: Any) -> str:
+    return (inspect.getdoc(member) or "").partition("\n")[0].replace("``", "`")

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hermes.errors import Interrupted
+from hermes.tools.builtin import builtin_tools
+from hermes.tools.coerce import check_args
+from hermes.tools.registry import Tool, ToolContext
+
+TOOLS = {tool.name: tool for tool in builtin_tools()}
+
+
+def test_the_definitions_are_short() -> None:
+    encoded = msgspec.json.encode([tool.definition() for tool in TOOLS.values()])
+    assert len(encoded) <= 4_200
+
+
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=lambda tool: tool.name)
+def test_definitions_are_what_the_wire_expects(tool: Tool) -> None:
+    definition = tool.definition()
+    assert definition["type"] == "function"
+    assert definition["function"]["name"] == tool.name
+    assert definition["function"]["description"].endswith(".")
+    parameters = tool.parameters
+    assert parameters["type"] == "object" and set(parameters["required"]) <= set(parameters["properties"])
+    for name, schema in parameters["properties"].items():
+        assert schema["type"] in ("string", "integer", "boolean"), name
+        if "default" in schema:
+            assert check_args({name: schema["default"]}, {"properties": {name: schema}}) is None
+
+
+def test_what_each_tool_may_do_to_the_world() -> None:
+    assert {
+        name: (tool.effect, tool.parallel, tool.quick, tool.writes is not None) for name, tool in TOOLS.items()
+    } == {
+        "terminal": ("unsafe", False, False, False),
+        "process": ("unsafe", False, False, False),
+        "read_file": ("pure", True, True, False),
+        "write_file": ("unsafe", False, False, True),
+        "patch": ("unsafe", False, False, True),
+        "search_files": ("pure", True, False, False),
+    }
+    assert [tool.toolset for tool in TOOLS.values()] == ["terminal", "terminal", "file", "file", "file", "file"]
+
+
+def test_tools_name_the_files_they_write(context: ToolContext, workdir: Path) -> None:
+    for name, args in (("write_file", {"path": "a"}), ("patch", {"mode": "replace", "path": "a"})):
+        writes = TOOLS[name].writes
+        assert writes is not None
+        assert list(writes(args, context)) == [workdir / "a"]
+
+
+def test_loading_the_tools_imports_nothing_costly() -> None:
+    program = (
+        "import sys, hermes.tools.builtin, hermes.tools.toolsets, hermes.tools.coerce, hermes.tools.guard,"
+        " hermes.tools.processes; hermes.tools.builtin.builtin_tools(); print(*sys.modules)"
+    )
+    source = Path(__file__).parents[2] / "src"
+    done = subprocess.run(
+        [sys.executable, "-c", program], env={"PYTHONPATH": str(source)}, capture_output=True, text=True, check=True
+    )
+    loaded = set(done.stdout.split())
+    assert "hermes.tools.builtin" in loaded
+    assert not loaded & {
+        "subprocess",
+        "tempfile",
+        "shutil",
+        "difflib",
+        "shlex",
+        "json",
+        "asyncio",
+        "importlib.metadata",
+    }
+    assert not loaded & {"hermes.tools.patch", "hermes.tools.search_files", "hermes.tools.read_file"}
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(codec=None)),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(), inner, max_size=2),
+    max_leaves=4,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@pytest.mark.parametrize("name", ["read_file", "write_file", "patch", "search_files", "process", "terminal"])
+@given(data=st.data())
+def test_no_arguments_make_a_tool_raise(context: ToolContext, name: str, data: st.DataObject) -> None:
+    properties = TOOLS[name].parameters["properties"]
+    args: dict[str, Any] = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(properties, anything)))
+    if name == "terminal":
+        args["command"] = data.draw(st.sampled_from(["true", "", None, "\0", 3]))
+    if name == "search_files":
+        args["path"] = data.draw(st.sampled_from([".", "missing", None, "\0", 3]))
+    try:
+        answer = TOOLS[name].run(args, context)
+    except Interrupted:
+        pytest.fail("nobody interrupted this")
+    assert isinstance(msgspec.json.decode(answer), dict)
