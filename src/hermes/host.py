@@ -25,6 +25,7 @@ from hermes.plugins.loader import load_plugins
 from hermes.providers.chat_completions import ChatCompletions
 from hermes.providers.driver import Driver
 from hermes.providers.routing import endpoints_for
+from hermes.sanitize import Redactor
 from hermes.scope import new_session_id
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.guard import FileGuard
@@ -61,12 +62,15 @@ class Host:
         *,
         cwd: Path | None = None,
         env: Mapping[str, str] | None = None,
+        redactor: Redactor | None = None,
     ) -> None:
         self.home = home
         self.config = config
         self.options = options or HostOptions()
         self.cwd = cwd or Path.cwd()
         self._env = os.environ if env is None else env
+        #: Knows the keys in use, so that they are masked wherever text leaves the process.
+        self.redactor = redactor or Redactor()
         self.hooks = Hooks()
         self.tools = ToolRegistry(builtin_tools())
         self.store = Store(home / "state.db")
@@ -133,11 +137,15 @@ class Host:
     def _runtime(self) -> AgentRuntime:
         config, options = self.config, self.options
         toolsets = options.toolsets or config.platform_toolsets.get(options.platform) or config.toolsets
+        endpoints = endpoints_for(config, self._env, provider=options.provider, model=options.model)
+        for endpoint in endpoints:
+            self.redactor.add_secret(endpoint.api_key)
         models = ModelRuntime(
             hooks=self.hooks,
             transport=self.driver,
             wire_for=lambda _endpoint: _CHAT_COMPLETIONS,
-            endpoints=endpoints_for(config, self._env, provider=options.provider, model=options.model),
+            endpoints=endpoints,
+            redactor=self.redactor,
             max_retries=config.agent.api_max_retries,
             max_tokens=config.model.max_tokens,
             temperature=config.model.temperature,

@@ -57,7 +57,7 @@ def run_page(path: Path) -> list[tuple[Block, list[tuple[Example, str]]]]:
     with tempfile.TemporaryDirectory() as folder, _shell(Path(folder).resolve(), is_tour=path == README) as shell:
         for block in blocks(path.read_text()):
             if block.file_name:
-                block.write_below(shell.home)
+                shell.write(block)
             elif block.language == "console":
                 results.append((block, [(example, shell.run(example)) for example in examples(block)]))
     return results
@@ -117,6 +117,11 @@ class Shell:
         self._port = port
         #: Session ids of the page, and those that stand for them in this run.
         self._ids: dict[str, str] = {}
+
+    def write(self, block: Block) -> None:
+        """Make the file that a block shows."""
+        path = block.write_below(self.home)
+        path.write_text(path.read_text().replace(PORT, self._port))
 
     def run(self, example: Example) -> str:
         """What the command prints, on stdout and stderr together."""

@@ -35,11 +35,12 @@ class Block(NamedTuple):
         named = _FILE_NAME.match(self.text)
         return named[1] if named else ""
 
-    def write_below(self, home: Path) -> None:
+    def write_below(self, home: Path) -> Path:
         """Put the file it shows where a reader would."""
         path = home / self.file_name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(self.text.partition("\n")[2])
+        return path
 
 
 def all_pages() -> list[Path]:

@@ -20,7 +20,7 @@ from hermes.providers.endpoint import Endpoint
 from hermes.providers.policy import Failure, Sleep, attempts
 from hermes.providers.reply import Reply, normalise, to_response
 from hermes.providers.wire import Delta, ReasoningDelta, TextDelta, Wire
-from hermes.sanitize import sanitise
+from hermes.sanitize import Memo, Redactor, sanitise
 from hermes.scope import Interrupt, Scope
 
 log = logging.getLogger("hermes.model")
@@ -50,6 +50,7 @@ class ModelRuntime:
     transport: Transport
     wire_for: Callable[[Endpoint], Wire]
     endpoints: Sequence[Endpoint]
+    redactor: Redactor
     max_retries: int = 3
     max_tokens: int | None = None
     temperature: float | None = None
@@ -80,6 +81,8 @@ class ModelCall:
     tools: list[ToolDefinition]
     user_message: Any
     listener: Listener
+    #: What sanitising the conversation has cost already, so that only what is new costs again.
+    memo: Memo
     #: False withholds the text while it streams, because a hook may still replace it.
     show_text: bool = True
 
@@ -233,7 +236,7 @@ class Attempt:
                 finish_reason=reply.finish_reason,
                 message_count=len(self.call.messages),
                 response_model=reply.model or self.endpoint.model,
-                response=_sanitised_response(reply, usage) if emit.wants("response") else None,
+                response=self._sanitised_response(reply, usage) if emit.wants("response") else None,
                 usage=usage,
                 assistant_message=message,
                 assistant_content_chars=len(reply.content),
@@ -264,7 +267,7 @@ class Attempt:
                 max_retries=self.call.runtime.max_retries,
                 retryable=bool(known and known.retryable),
                 reason=reason,
-                error=sanitise({"type": type(error).__name__, "message": str(error)}),
+                error=self._sanitised({"type": type(error).__name__, "message": str(error)}),
                 middleware_trace=self.trace,
                 request=self._sanitised_request() if emit.wants("request") else None,
             )
@@ -273,7 +276,18 @@ class Attempt:
 
     def _sanitised_request(self) -> dict[str, Any]:
         body = {name: value for name, value in self.request.items() if name not in ("timeout", "http_client")}
-        return {"method": "POST", "body": sanitise(body)}
+        redactor = self.call.runtime.redactor
+        return {"method": "POST", "body": sanitise(body, redactor=redactor, memo=self.call.memo)}
+
+    def _sanitised_response(self, reply: Reply, usage: dict[str, int] | None) -> dict[str, Any]:
+        calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in reply.tool_calls]
+        message = {"role": "assistant", "content": reply.content, "tool_calls": calls}
+        return self._sanitised(
+            {"model": reply.model, "finish_reason": reply.finish_reason, "assistant_message": message, "usage": usage}
+        )
+
+    def _sanitised(self, payload: dict[str, Any]) -> dict[str, Any]:
+        return sanitise(payload, redactor=self.call.runtime.redactor)
 
     # -- the journal --------------------------------------------------------------------------------------------
 
@@ -320,14 +334,6 @@ class Attempt:
         partial = getattr(error, "partial", None)
         journal.event("attempt_failed", self.call.key, {"reason": reason, "error": text, "partial": partial})
         journal.commit()
-
-
-def _sanitised_response(reply: Reply, usage: dict[str, int] | None) -> dict[str, Any]:
-    calls = [{"id": call.id, "name": call.name, "arguments": call.arguments} for call in reply.tool_calls]
-    message = {"role": "assistant", "content": reply.content, "tool_calls": calls}
-    return sanitise(
-        {"model": reply.model, "finish_reason": reply.finish_reason, "assistant_message": message, "usage": usage}
-    )
 
 
 def _size(value: Any) -> int:

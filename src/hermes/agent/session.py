@@ -21,6 +21,7 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.journal.turns import Message, SessionInfo, TurnJournal, TurnState, begin_turn, reopen_turn
 from hermes.providers.usage import Usage
+from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
 from hermes.tools.registry import Tool
 
@@ -64,6 +65,7 @@ class Session:
         self._runtime = runtime
         self._is_new = is_new
         self._parent = (parent_id, parent_call)
+        self._memo = Memo()
         self._running = threading.Lock()
         self._closed = False
 
@@ -154,6 +156,7 @@ class Session:
             max_nudges=runtime.max_nudges,
             listener=listener,
             is_first=journal.ordinal == 0,
+            memo=self._memo,
         )
         try:
             return turn.run()

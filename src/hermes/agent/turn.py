@@ -27,6 +27,7 @@ from hermes.hooks.table import Hooks
 from hermes.journal.turns import Message, TurnJournal, TurnState
 from hermes.providers.reply import Reply, tool_call_message
 from hermes.providers.usage import Usage
+from hermes.sanitize import Memo
 from hermes.scope import Scope, current_scope
 from hermes.tools.registry import ToolContext
 
@@ -59,6 +60,7 @@ class Turn:
     max_nudges: int
     listener: Listener
     is_first: bool
+    memo: Memo
     _usage: Usage = field(default_factory=lambda: Usage(request_count=0))
     _tool_calls: list[ToolFinished] = field(default_factory=list[ToolFinished])
     _steps: int = 0
@@ -223,6 +225,7 @@ class Turn:
                 tools=tools,
                 user_message=self.message["content"],
                 listener=self.listener,
+                memo=self.memo,
                 show_text=self.hooks.transform_llm_output is None,
             ).run()
             if not tools:

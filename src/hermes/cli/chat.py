@@ -19,7 +19,7 @@ from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
 from hermes.log import setup_logging
-from hermes.sanitize import redact_text
+from hermes.sanitize import Redactor, is_secret_key
 from hermes.scope import Interrupt
 
 EXIT_FAILED = 1
@@ -62,16 +62,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = hermes_home()
     warnings: list[str] = []
-    apply_env(load_env_file(home, warnings=warnings))
-    setup_logging(home, verbose=args.verbose)
+    own_env = load_env_file(home, warnings=warnings)
+    apply_env(own_env)
+    redactor = Redactor(tuple(value for name, value in own_env.items() if is_secret_key(name)))
+    setup_logging(home, verbose=args.verbose, redactor=redactor)
     loaded = load_config(home, ignore_user=args.ignore_user_config)
     message = _message(args)
     if message is None and not (args.resume or args.continue_last):
         raise HermesError("give a message: hermes chat --query TEXT ('-' reads it from stdin)")
     if not (args.quiet or args.json or args.stream_json):
         for warning in (*warnings, *loaded.warnings):
-            print(f"Warning: {plain(redact_text(warning))}", file=sys.stderr)
-    with _own_stdout(args) as output, Host(home, loaded.config, _options(args)) as host:
+            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+    with (
+        _own_stdout(args, redactor) as output,
+        Host(home, loaded.config, _options(args), redactor=redactor) as host,
+    ):
         command = _plugin_command(host, message)
         if command is not None:
             return command
@@ -94,7 +99,7 @@ def _converse(host: Host, args: argparse.Namespace, message: str | list[dict[str
         else:
             result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
         output.end(result)
-    return _exit_code(result, interrupt)
+    return _exit_code(result, interrupt, host.redactor)
 
 
 def _listener(output: Output, interrupt: Interrupt) -> Listener:
@@ -109,13 +114,13 @@ def _listener(output: Output, interrupt: Interrupt) -> Listener:
     return listen
 
 
-def _exit_code(result: TurnResult, interrupt: Interrupt) -> int:
+def _exit_code(result: TurnResult, interrupt: Interrupt, redactor: Redactor) -> int:
     if result.status == "completed":
         return 0
     if result.status == "interrupted":
         print(f"Interrupted. Go on with: hermes chat --resume {result.session_id}", file=sys.stderr)
         return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED
-    print(f"Error: {one_line(redact_text(result.error or 'the turn failed'))}", file=sys.stderr)
+    print(f"Error: {one_line(redactor.redact(result.error or 'the turn failed'))}", file=sys.stderr)
     return EXIT_FAILED
 
 
@@ -158,21 +163,21 @@ def _plugin_command(host: Host, message: str | list[dict[str, Any]] | None) -> i
     if answer.text:
         print(answer.text, file=sys.__stdout__)
     if answer.error:
-        print(f"Error: {one_line(redact_text(answer.error))}", file=sys.stderr)
+        print(f"Error: {one_line(host.redactor.redact(answer.error))}", file=sys.stderr)
     return EXIT_FAILED if answer.error else 0
 
 
 @contextlib.contextmanager
-def _own_stdout(args: argparse.Namespace) -> Generator[Output]:
+def _own_stdout(args: argparse.Namespace, redactor: Redactor) -> Generator[Output]:
     """The output in the style asked for. Where stdout is for programs, what plugins print goes to stderr."""
     stdout = sys.stdout
     if not (args.quiet or args.json or args.stream_json):
-        yield PersonOutput(stdout)
+        yield PersonOutput(stdout, redactor)
         return
     style = QuietOutput if args.quiet else JsonOutput if args.json else StreamJsonOutput
     sys.stdout = sys.stderr
     try:
-        yield style(stdout)
+        yield style(stdout, redactor)
     finally:
         sys.stdout = stdout
 

@@ -18,7 +18,7 @@ from hermes.agent.events import (
     TurnResult,
 )
 from hermes.cli.terminal_text import one_line, plain
-from hermes.sanitize import redact_text, sanitise
+from hermes.sanitize import Redactor, sanitise
 
 
 class Output(Protocol):
@@ -34,7 +34,7 @@ class Output(Protocol):
 class QuietOutput:
     """The session on stderr first, then the answer alone on stdout."""
 
-    def __init__(self, stdout: TextIO) -> None:
+    def __init__(self, stdout: TextIO, _redactor: Redactor) -> None:
         self._stdout = stdout
 
     def begin(self, session_id: str) -> None:
@@ -51,8 +51,9 @@ class QuietOutput:
 class JsonOutput:
     """One document when the turn is over."""
 
-    def __init__(self, stdout: TextIO) -> None:
+    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
         self._stdout = stdout
+        self._redactor = redactor
 
     def begin(self, session_id: str) -> None:
         """The document names the session."""
@@ -61,30 +62,32 @@ class JsonOutput:
         """The document has everything."""
 
     def end(self, result: TurnResult) -> None:
-        _print_json(self._stdout, result_document(result))
+        _print_json(self._stdout, result_document(result, self._redactor))
 
 
 class StreamJsonOutput:
     """One event per line as it happens; the last line is the result."""
 
-    def __init__(self, stdout: TextIO) -> None:
+    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
         self._stdout = stdout
+        self._redactor = redactor
 
     def begin(self, session_id: str) -> None:
         _print_json(self._stdout, {"type": "session", "session_id": session_id})
 
     def event(self, event: TurnEvent) -> None:
-        _print_json(self._stdout, event_document(event))
+        _print_json(self._stdout, event_document(event, self._redactor))
 
     def end(self, result: TurnResult) -> None:
-        _print_json(self._stdout, {"type": "result", **result_document(result)})
+        _print_json(self._stdout, {"type": "result", **result_document(result, self._redactor)})
 
 
 class PersonOutput:
     """Text as it streams, a line per tool call, usage at the end. The answer is on stdout, the rest on stderr."""
 
-    def __init__(self, stdout: TextIO) -> None:
+    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
         self._stdout = stdout
+        self._redactor = redactor
         self._shown = ""
         self._at_line_start = True
 
@@ -95,9 +98,9 @@ class PersonOutput:
         if isinstance(event, TextPiece):
             self._write(event.text)
         elif isinstance(event, ToolFinished):
-            self._note(_tool_line(event))
+            self._note(_tool_line(event, self._redactor))
         elif isinstance(event, ModelFailed):
-            self._note(f"! {one_line(redact_text(event.error))}")
+            self._note(f"! {one_line(self._redactor.redact(event.error))}")
             self._shown = ""
         elif isinstance(event, ModelAnswered) and event.finish_reason == "tool_calls":
             # Text before tool calls is talk; what comes after them is the answer.
@@ -129,7 +132,7 @@ class PersonOutput:
             self._at_line_start = True
 
 
-def result_document(result: TurnResult) -> dict[str, Any]:
+def result_document(result: TurnResult, redactor: Redactor) -> dict[str, Any]:
     """A turn's result as plain data."""
     usage = result.usage
     return {
@@ -137,18 +140,18 @@ def result_document(result: TurnResult) -> dict[str, Any]:
         "session_id": result.session_id,
         "turn_id": result.turn_id,
         "status": result.status,
-        "error": None if result.error is None else redact_text(result.error),
+        "error": None if result.error is None else redactor.redact(result.error),
         "model": result.model,
         "provider": result.provider,
         "usage": usage.as_hook_payload(),
         "cost_usd": usage.cost_usd,
         "steps": result.steps,
-        "tool_calls": [event_document(call) for call in result.tool_calls],
+        "tool_calls": [event_document(call, redactor) for call in result.tool_calls],
         "duration_seconds": round(result.duration, 4),
     }
 
 
-def event_document(event: TurnEvent) -> dict[str, Any]:
+def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
     """An event as plain data."""
     match event:
         case TextPiece(text):
@@ -156,16 +159,21 @@ def event_document(event: TurnEvent) -> dict[str, Any]:
         case ReasoningPiece(text):
             return {"type": "reasoning", "text": text}
         case ToolStarted(tool_call_id, name, args):
-            return {"type": "tool_started", "tool_call_id": tool_call_id, "name": name, "args": sanitise(args)}
+            return {
+                "type": "tool_started",
+                "tool_call_id": tool_call_id,
+                "name": name,
+                "args": sanitise(args, redactor=redactor),
+            }
         case ToolFinished(tool_call_id, name, args, status, duration_ms, error):
             return {
                 "type": "tool_finished",
                 "tool_call_id": tool_call_id,
                 "name": name,
-                "args": sanitise(args),
+                "args": sanitise(args, redactor=redactor),
                 "status": status,
                 "duration_ms": duration_ms,
-                "error": None if error is None else redact_text(error),
+                "error": None if error is None else redactor.redact(error),
             }
         case ModelAnswered(model, finish_reason, usage, duration):
             return {
@@ -176,19 +184,19 @@ def event_document(event: TurnEvent) -> dict[str, Any]:
                 "duration_seconds": round(duration, 4),
             }
         case ModelFailed(provider, model, error):
-            return {"type": "model_failed", "provider": provider, "model": model, "error": redact_text(error)}
+            return {"type": "model_failed", "provider": provider, "model": model, "error": redactor.redact(error)}
 
 
-def _tool_line(event: ToolFinished) -> str:
+def _tool_line(event: ToolFinished, redactor: Redactor) -> str:
     subject = next((str(value) for value in event.args.values()), "")
     mark = "✓" if event.status == "ok" else "✗"
     ending = "" if event.status == "ok" else f"  {event.status}: {event.error or ''}"
-    line = _short(f"{mark} {event.name} {subject}")
-    return f"{line}  {_seconds(event.duration_ms / 1000)}{_short(ending)}"
+    line = _short(redactor.redact(f"{mark} {event.name} {subject}"))
+    return f"{line}  {_seconds(event.duration_ms / 1000)}{_short(redactor.redact(ending))}"
 
 
 def _short(text: str) -> str:
-    return one_line(redact_text(text), limit=100)
+    return one_line(text, limit=100)
 
 
 def _usage_line(result: TurnResult) -> str:

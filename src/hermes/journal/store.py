@@ -111,7 +111,7 @@ class Store:
         pause = 0.0005
         while True:
             time.sleep(pause)
-            pause = min(pause * 2, 0.01)
+            pause = min(pause * 2, 0.002)
             try:
                 return fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

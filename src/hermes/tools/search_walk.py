@@ -168,7 +168,8 @@ def _search_text(query: Query, matcher: _Matcher, blocks: Iterable[bytes], hits:
         query.check()
         if b"\0" in block:
             return False
-        text = block.decode("utf-8", "replace").replace("\r\n", "\n").removesuffix("\n")
+        text = block.decode("utf-8", "replace").replace("\r\n", "\n")
+        text = text[:-1] if text.endswith(("\n", "\r")) else text
         lines = text.split("\n")
         if wanted_after == 0 and matcher.rules_out(text):
             number += len(lines)
