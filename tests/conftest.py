@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import HostFactory
+from hypothesis import HealthCheck, settings
 
 from hermes.config import Config
 from hermes.config.sections import Agent, Model
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider
+from support import HostFactory
+
+# How long an example takes says more about the machine than about the code.
+settings.register_profile("hermes", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("hermes")
 
 
 @pytest.fixture(autouse=True)

@@ -98,8 +98,8 @@ _VARYING = (
     (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
     (r"\b(?:just now|\d+ min ago)", "AGO"),
     (r"\b\d+(?:\.\d+)? m?s\b", "TIME"),
-    (r'("(?:duration\w*|\w+_at|at|first_token)": ?)[\d.e-]+', r"\1NUMBER"),
-    (r"\bprocess \d+ on \S+", "process PID on HOST"),
+    (r'("(?:duration\w*|\w+_at|at|first_token|seconds|ms)": ?)[\d.e-]+', r"\1NUMBER"),
+    (r"\[Errno \d+\]", "[Errno]"),
 )
 
 

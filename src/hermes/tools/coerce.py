@@ -10,24 +10,7 @@ import msgspec
 
 from hermes.tools.registry import Args
 from hermes.tools.results import encodable
-
-#: Nested schemas are followed this far; what lies deeper is left to the tool.
-_MAX_DEPTH = 16
-
-_SHOWN = 60
-
-#: The Python types each JSON type has. ``type(value)``, not isinstance: a bool is no integer here.
-_TYPES: dict[str, tuple[type, ...]] = {
-    "string": (str,),
-    "integer": (int,),
-    "number": (int, float),
-    "boolean": (bool,),
-    "array": (list,),
-    "object": (dict,),
-    "null": (type(None),),
-}
-_PLAIN: dict[str, type] = {"string": str, "integer": int, "boolean": bool}
-_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object"}
+from hermes.tools.schema import MAX_DEPTH, object_problem, plainly_fits, problem_with, required_names, shown, type_name
 
 
 def parse_arguments(raw: str | Args | None) -> Args:
@@ -38,7 +21,7 @@ def parse_arguments(raw: str | Args | None) -> Args:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise ValueError(f"tool arguments must be a JSON object, found {_name_of(value)}: {_shown(value)}")
+        raise ValueError(f"tool arguments must be a JSON object, found {type_name(value)} {shown(value)}")
     return cast("Args", value)
 
 
@@ -53,7 +36,7 @@ def coerce_args(args: Args, parameters: dict[str, Any]) -> Args:
 
 def check_args(args: Args, parameters: dict[str, Any]) -> str | None:
     """What is wrong with ``args``, in words the model can act on, or None."""
-    return _object_problem(args, parameters, "", 0)
+    return object_problem(args, parameters, "", 0)
 
 
 def bounded_int(args: Args, name: str, default: int, low: int, high: int) -> int:
@@ -82,7 +65,7 @@ def _decode_leniently(text: str, first_error: BaseException) -> Any:
         return encodable(value)
     except (ValueError, RecursionError):
         raise ValueError(
-            f"tool arguments are not valid JSON: {first_error}. Found: {_shown(text)}. Send one JSON object."
+            f"tool arguments are not valid JSON: {first_error}. Found: {shown(text)}. Send one JSON object."
         ) from None
 
 
@@ -103,12 +86,12 @@ def _coerce_object(value: Args, schema: dict[str, Any], depth: int) -> Args:
     changed: Args | None = None
     for name, item in value.items():
         wanted: Any = cast("dict[str, Any]", properties).get(name)
-        if not isinstance(wanted, dict) or _plainly_fits(item, cast("dict[str, Any]", wanted)):
+        if not isinstance(wanted, dict) or plainly_fits(item, cast("dict[str, Any]", wanted)):
             continue
         wanted = cast("dict[str, Any]", wanted)
         kept = _coerce(item, wanted, depth + 1)
-        if kept is None and item is None and _problem(None, wanted, name, depth + 1):
-            if name in _required(schema):
+        if kept is None and item is None and problem_with(None, wanted, name, depth + 1):
+            if name in required_names(schema):
                 continue
             changed = changed if changed is not None else dict(value)
             del changed[name]  # null for an optional argument means that it was left out
@@ -119,11 +102,11 @@ def _coerce_object(value: Args, schema: dict[str, Any], depth: int) -> Args:
 
 
 def _coerce(value: Any, schema: dict[str, Any], depth: int) -> Any:
-    if value is None or depth > _MAX_DEPTH or _problem(value, schema, "", depth) is None:
+    if value is None or depth > MAX_DEPTH or problem_with(value, schema, "", depth) is None:
         return value
     for alternative in _alternatives(schema):
         candidate = _as_type(value, alternative, depth)
-        if candidate is not value and _problem(candidate, schema, "", depth) is None:
+        if candidate is not value and problem_with(candidate, schema, "", depth) is None:
             return candidate
     return _coerce_inside(value, schema, depth)
 
@@ -220,116 +203,3 @@ _CONVERSIONS: dict[str, Callable[[Any], Any]] = {
     "object": _to_object,
     "null": _to_null,
 }
-
-
-# ---- checking
-
-
-def _object_problem(value: Args, schema: dict[str, Any], where: str, depth: int) -> str | None:
-    found = schema.get("properties")
-    properties = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-    for name in _required(schema):
-        if value.get(name) is None and (name not in value or _problem(None, properties.get(name), name, depth)):
-            return f"{_at(where, name)} is required but missing; arguments: {_signature(schema, properties)}"
-    closed = schema.get("additionalProperties") is False
-    for name, item in value.items():
-        wanted = properties.get(name)
-        if wanted is None:
-            if closed and name not in properties:
-                return f"{_at(where, name)} is unknown; arguments: {_signature(schema, properties)}"
-            continue
-        if isinstance(wanted, dict) and _plainly_fits(item, cast("dict[str, Any]", wanted)):
-            continue
-        problem = _problem(item, wanted, _at(where, name), depth + 1)
-        if problem:
-            return problem
-    return None
-
-
-def _plainly_fits(value: Any, schema: dict[str, Any]) -> bool:
-    """A quick yes for nearly every argument of nearly every call; a no says nothing."""
-    kind = schema.get("type")
-    allowed = schema.get("enum")
-    return (
-        kind.__class__ is str
-        and _PLAIN.get(cast("str", kind)) is value.__class__
-        and (allowed is None or (isinstance(allowed, list) and value in allowed))
-        and "anyOf" not in schema
-        and "oneOf" not in schema
-    )
-
-
-def _problem(value: Any, schema: Any, where: str, depth: int) -> str | None:
-    """Why ``value`` does not fit ``schema``, or None. Unknown keywords and broken schemas fit everything."""
-    if not isinstance(schema, dict) or depth > _MAX_DEPTH:
-        return None
-    schema = cast("dict[str, Any]", schema)
-    kinds = schema.get("type")
-    if kinds is not None and not _has_type(value, kinds):
-        return f"{where} must be {_type_words(kinds)}, found {_name_of(value)} {_shown(value)}"
-    allowed = schema.get("enum")
-    if isinstance(allowed, list) and value not in allowed:
-        choices = ", ".join(_shown(choice) for choice in cast("list[Any]", allowed))
-        return f"{where} must be one of {choices}; found {_shown(value)}"
-    for key in ("anyOf", "oneOf"):
-        options = schema.get(key)
-        if isinstance(options, list) and options:
-            tried = [_problem(value, option, where, depth + 1) for option in cast("list[Any]", options)]
-            if all(tried):
-                return " or ".join(dict.fromkeys(problem for problem in tried if problem))
-    return _problem_inside(value, schema, where, depth)
-
-
-def _problem_inside(value: Any, schema: dict[str, Any], where: str, depth: int) -> str | None:
-    if isinstance(value, list) and "items" in schema:
-        for index, item in enumerate(cast("list[Any]", value)):
-            problem = _problem(item, schema["items"], f"{where}[{index}]", depth + 1)
-            if problem:
-                return problem
-    if isinstance(value, dict) and ("properties" in schema or "required" in schema):
-        return _object_problem(cast("Args", value), schema, where, depth + 1)
-    return None
-
-
-def _has_type(value: Any, kinds: Any) -> bool:
-    if isinstance(kinds, str):
-        return kinds not in _TYPES or type(value) in _TYPES[kinds]
-    if isinstance(kinds, list):
-        return any(_has_type(value, kind) for kind in cast("list[Any]", kinds))
-    return True
-
-
-def _required(schema: dict[str, Any]) -> list[str]:
-    required = schema.get("required")
-    if not isinstance(required, list):
-        return []
-    return [name for name in cast("list[Any]", required) if isinstance(name, str)]
-
-
-# ---- words
-
-
-def _at(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
-
-
-def _type_words(kinds: Any) -> str:
-    names = cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]
-    return " or ".join(("an " if str(name)[:1] in "aio" else "a ") + str(name) for name in names)
-
-
-def _name_of(value: Any) -> str:
-    return "null" if value is None else _NAMES.get(cast("type[Any]", type(value)), type(value).__name__)
-
-
-def _signature(schema: dict[str, Any], properties: dict[str, Any]) -> str:
-    required = _required(schema)
-    return ", ".join(f"{name} (required)" if name in required else name for name in properties) or "none"
-
-
-def _shown(value: Any) -> str:
-    if isinstance(value, (list, dict)):
-        return f"of {len(cast('list[Any]', value))} items"
-    if isinstance(value, str):
-        return f'"{value}"' if len(value) <= _SHOWN else f'"{value[:_SHOWN]}…"'
-    return repr(value)

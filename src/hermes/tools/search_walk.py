@@ -107,7 +107,7 @@ def _ignored(path: str, entry: os.DirEntry[str], rules: _Rules) -> bool:
 def _rules_above(root: str) -> tuple[bool, _Rules]:
     """Whether the root lies in a git repository, and the ignore rules of the directories above it there."""
     rules: list[IgnoreFile] = []
-    directory, above = root, ""
+    directory, above = os.path.realpath(root), ""
     while not os.path.lexists(os.path.join(directory, ".git")):
         parent, name = os.path.split(directory)
         if parent == directory:
