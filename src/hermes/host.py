@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from hermes.agent.session import AgentRuntime, Session
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.workers import Workers
 from hermes.config.sections import Config
-from hermes.errors import HermesError, SessionNotFound
+from hermes.errors import HermesError, JournalError, SessionNotFound
 from hermes.hooks.table import Hooks
 from hermes.journal.runner import Runner
 from hermes.journal.search import SearchIndex
@@ -186,12 +187,27 @@ class Host:
         for session in self._open:
             session.close(reason)
         self.plugins.close()
+        self._record_plugin_counters()
         self.hooks.close()
         self.workers.close()
         self.processes.close()
         self.driver.close()
         self.store.close()
         self.runner.close()
+
+    def _record_plugin_counters(self) -> None:
+        """Leave what the plugins did with the session used last. No run fails for want of it."""
+        stats = self.hooks.stats()
+        if not self._open or not (stats or any(plugin.status in ("loaded", "failed") for plugin in self.plugins)):
+            return
+        from hermes.journal.plugin_stats import record_plugin_counters
+        from hermes.plugins.usage import plugin_usage
+
+        counters = plugin_usage(self.plugins, stats, self.redactor.redact)
+        try:
+            record_plugin_counters(self.store, self._open[-1].id, counters)
+        except JournalError as error:
+            logging.getLogger("hermes.plugins").warning("the counters of the plugins are not kept: %s", error)
 
     def __enter__(self) -> Host:
         return self

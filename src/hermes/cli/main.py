@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("hermes.cli.chat", "Talk to the model (the default command)."),
     "sessions": ("hermes.cli.sessions", "List, show, search, export, rename and delete conversations."),
+    "trace": ("hermes.cli.trace", "Check that past runs are whole."),
     "config": ("hermes.cli.config", "Show and change the configuration."),
     "logs": ("hermes.cli.logs", "Show the log, or follow it."),
 }

@@ -98,5 +98,17 @@ MIGRATIONS: tuple[str, ...] = (
         cost_usd           REAL,
         PRIMARY KEY (session_id, api_request_id)
     ) STRICT, WITHOUT ROWID;
+
+    CREATE TABLE plugin_calls (
+        session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        plugin     TEXT NOT NULL,
+        site       TEXT NOT NULL,       -- a hook, a middleware kind, register, or tool:NAME for a tool it offers
+        calls      INTEGER NOT NULL,
+        failures   INTEGER NOT NULL,
+        seconds    REAL NOT NULL,
+        last_error TEXT NOT NULL,
+        at         REAL NOT NULL,       -- when the process that counted last was done
+        PRIMARY KEY (session_id, plugin, site)
+    ) STRICT, WITHOUT ROWID;
     """,
 )

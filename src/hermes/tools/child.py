@@ -93,6 +93,7 @@ class Child:
 
     @property
     def input_open(self) -> bool:
+        """Whether the process can still be written to, as far as we know."""
         return self._input is not None and not self._input.closed
 
     def close_input(self) -> None:

@@ -39,6 +39,7 @@ class Draft:
         return os.path.realpath(resolved)
 
     def exists(self, path: str) -> bool:
+        """Whether there would be something at ``path`` after the changes so far."""
         change = self._changes.get(path)
         return change.after is not None if change else os.path.lexists(path)
 
@@ -66,6 +67,7 @@ class Draft:
         change.after, change.like = data, like
 
     def delete(self, path: str) -> None:
+        """Let the file be gone."""
         change = self._changes.get(path)
         if change is None:
             change = self._changes[path] = Change(path, _read_bytes(path), None)
@@ -81,6 +83,7 @@ class Draft:
             raise PatchError(f"nothing was changed: {where}{why(error)}") from None
 
     def diff(self) -> str:
+        """Everything that changes, as one unified diff."""
         parts: list[str] = []
         for change in self._changes.values():
             name = display_path(change.path, self._context.cwd)

@@ -27,6 +27,7 @@ class Hunk:
     at_end: bool = False
 
     def old(self) -> list[str]:
+        """The lines that must stand in the file."""
         return [text for sign, text in self.lines if sign != "+"]
 
 

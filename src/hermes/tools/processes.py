@@ -45,6 +45,7 @@ class BackgroundProcess:
 
     @property
     def uptime(self) -> float:
+        """Seconds it has run, or ran."""
         return (self.ended_at or time.time()) - self.started_at
 
     def output(self) -> str:
@@ -119,6 +120,7 @@ class ProcessTable:
         return process
 
     def get(self, process_id: str) -> BackgroundProcess | None:
+        """The process with that id, if it is still known."""
         return self._processes.get(process_id)
 
     def all(self) -> list[BackgroundProcess]:

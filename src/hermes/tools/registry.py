@@ -87,6 +87,7 @@ class ToolRegistry:
             self.add(tool)
 
     def add(self, tool: Tool, *, override: bool = False) -> None:
+        """Register a tool. Raises PluginError when the name is taken, unless it may be replaced."""
         existing = self._tools.get(tool.name)
         if existing is not None and not override:
             owner = f"plugin {existing.plugin!r}" if existing.plugin else "the runtime"
@@ -97,12 +98,15 @@ class ToolRegistry:
         self._tools[tool.name] = tool
 
     def remove(self, name: str) -> None:
+        """Forget a tool; no harm when there is none."""
         self._tools.pop(name, None)
 
     def get(self, name: str) -> Tool | None:
+        """The tool with that name, if there is one."""
         return self._tools.get(name)
 
     def all(self) -> Mapping[str, Tool]:
+        """Every tool by name."""
         return self._tools
 
     def is_available(self, tool: Tool) -> bool:

@@ -25,54 +25,75 @@ def cut_window(chunks: Iterable[bytes], first: int, count: int, longest: int, bu
 
     Of each line at most ``longest`` bytes are kept, and no further line is taken once ``budget`` bytes are.
     """
-    lines: list[bytes] = []
-    open_line: bytes | None = None  # the beginning of a line whose end is not in sight yet
-    newlines = size = kept = 0
-    cut = False
-    last_byte = b"\n"
+    cutter = _Cutter(first, count, longest, budget)
     for chunk in chunks:
-        size += len(chunk)
-        last_byte = chunk[-1:]
-        if len(lines) >= count or kept >= budget:
-            newlines += chunk.count(b"\n")
-            continue
-        skip = first - 1 - newlines
+        cutter.feed(chunk)
+    return cutter.window()
+
+
+class _Cutter:
+    """The window while the bytes arrive."""
+
+    def __init__(self, first: int, count: int, longest: int, budget: int) -> None:
+        self._first = first
+        self._count = count
+        self._longest = longest
+        self._budget = budget
+        self._lines: list[bytes] = []
+        #: The beginning of a line whose end is not in sight yet.
+        self._open: bytes | None = None
+        self._newlines = self._size = self._kept = 0
+        self._cut = False
+        self._last_byte = b"\n"
+
+    def feed(self, chunk: bytes) -> None:
+        self._size += len(chunk)
+        self._last_byte = chunk[-1:]
+        skip = self._first - 1 - self._newlines
         if skip > 0:
             here = chunk.count(b"\n")
             if here < skip:
-                newlines += here
-                continue
+                self._newlines += here
+                return
             chunk = chunk.split(b"\n", skip)[-1]
-            newlines += skip
-        pieces = chunk.split(b"\n", count - len(lines))
-        rest = pieces.pop()
-        if open_line is None and kept + len(chunk) < budget and _all_short(chunk, pieces, longest):
-            # Nothing is too long or too much: a small file takes this way.
-            lines += pieces
-            newlines += len(pieces)
-            kept += len(chunk)
-            pieces = []
-        for taken, piece in enumerate(pieces):
-            if kept >= budget:
-                rest = b"\n".join((*pieces[taken:], rest))
-                break
-            line = piece if open_line is None else open_line + piece
-            cut = cut or len(line) > longest
-            open_line = None
-            lines.append(line[:longest])
-            kept += min(len(line), longest) + 1
-            newlines += 1
-        if len(lines) >= count or kept >= budget:
-            newlines += rest.count(b"\n")
+            self._newlines += skip
+        rest = self._take_lines(chunk)
+        if self._full():
+            self._newlines += rest.count(b"\n")
         elif rest:
-            open_line = rest if open_line is None else open_line + rest
-            cut = cut or len(open_line) > longest
-            open_line = open_line[:longest]
-    if open_line is not None:
-        lines.append(open_line)
-    total = newlines + (last_byte != b"\n")
-    return Window(first, lines, total, size, open_line is None, cut)
+            line = rest if self._open is None else self._open + rest
+            self._cut = self._cut or len(line) > self._longest
+            self._open = line[: self._longest]
 
+    def window(self) -> Window:
+        ended = self._open is None
+        lines = self._lines if self._open is None else [*self._lines, self._open]
+        total = self._newlines + (self._last_byte != b"\n")
+        return Window(self._first, lines, total, self._size, ended, self._cut)
 
-def _all_short(chunk: bytes, pieces: list[bytes], longest: int) -> bool:
-    return len(chunk) <= longest or max(map(len, pieces), default=0) <= longest
+    def _full(self) -> bool:
+        return len(self._lines) >= self._count or self._kept >= self._budget
+
+    def _take_lines(self, chunk: bytes) -> bytes:
+        """Take the complete lines the window has room for; what is left of the chunk."""
+        if self._full():
+            return chunk
+        *pieces, rest = chunk.split(b"\n", self._count - len(self._lines))
+        if self._open is None and self._kept + len(chunk) < self._budget and self._all_short(chunk, pieces):
+            self._lines += pieces  # all at once, as nothing is too long or too much: a small file takes this way
+            self._newlines += len(pieces)
+            self._kept += len(chunk)
+            return rest
+        for taken, piece in enumerate(pieces):
+            if self._kept >= self._budget:
+                return b"\n".join((*pieces[taken:], rest))
+            line = piece if self._open is None else self._open + piece
+            self._cut = self._cut or len(line) > self._longest
+            self._open = None
+            self._lines.append(line[: self._longest])
+            self._newlines += 1
+            self._kept += min(len(line), self._longest) + 1
+        return rest
+
+    def _all_short(self, chunk: bytes, pieces: list[bytes]) -> bool:
+        return len(chunk) <= self._longest or max(map(len, pieces), default=0) <= self._longest

@@ -1,0 +1,35 @@
+"""What the plugins of a host did, in the form in which the journal keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from hermes.hooks.callback import CallbackStats
+from hermes.journal.plugin_stats import REGISTER_SITE, TOOL_SITE, PluginCalls
+from hermes.plugins.registry import LoadedPlugin
+
+
+def plugin_usage(
+    plugins: Iterable[LoadedPlugin], stats: Iterable[CallbackStats], redact: Callable[[str], str]
+) -> list[PluginCalls]:
+    """The counters of every plugin that was loaded or should have been. Errors may quote secrets: ``redact`` them."""
+    counters: dict[tuple[str, str], PluginCalls] = {}
+    for plugin in plugins:
+        key = plugin.manifest.key
+        if plugin.status in ("loaded", "failed"):
+            failed = plugin.status == "failed"
+            counters[key, REGISTER_SITE] = PluginCalls(key, REGISTER_SITE, 1, int(failed), 0.0, redact(plugin.error))
+            for tool in plugin.tools:
+                counters[key, TOOL_SITE + tool] = PluginCalls(key, TOOL_SITE + tool)
+    for one in stats:
+        # A plugin may have several callbacks at one hook.
+        before = counters.get((one.plugin, one.site), PluginCalls(one.plugin, one.site))
+        counters[one.plugin, one.site] = PluginCalls(
+            one.plugin,
+            one.site,
+            before.calls + one.calls,
+            before.failures + one.failures,
+            before.seconds + one.seconds,
+            redact(one.last_error) or before.last_error,
+        )
+    return list(counters.values())

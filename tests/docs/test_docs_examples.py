@@ -1,0 +1,88 @@
+"""The examples of the pages do what the pages say."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from hermes.testing import PluginHarness
+
+from .console import alike, examples, run_page
+from .pages import Block, all_pages, blocks
+
+_PAGES = [path for path in all_pages() if path.is_file()]
+_WITH_PYTHON = [path for path in _PAGES if "```python" in path.read_text()]
+_WITH_CONSOLE = [path for path in _PAGES if "```console" in path.read_text()]
+
+
+@pytest.mark.parametrize("path", _WITH_PYTHON, ids=lambda path: path.name)
+def test_python_examples_run(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that are files are put where their first line says; the others run, in a folder beside them."""
+    monkeypatch.chdir(tmp_path)
+    for block in blocks(path.read_text()):
+        if block.file_name:
+            block.write_below(tmp_path)
+        elif block.language == "python":
+            code = compile("\n" * (block.line - 1) + block.text, str(path), "exec")
+            exec(code, {"__name__": "__main__"})
+
+
+@pytest.mark.parametrize("path", _WITH_PYTHON, ids=lambda path: path.name)
+def test_plugins_that_are_shown_can_be_loaded(path: Path, tmp_path: Path) -> None:
+    files = [block for block in blocks(path.read_text()) if block.file_name.startswith("plugins/")]
+    for block in files:
+        block.write_below(tmp_path)
+    for manifest in sorted(tmp_path.glob("plugins/*/plugin.yaml")):
+        if manifest.parent.name != "halfway":  # the one that shows how loading fails
+            with PluginHarness(manifest.parent) as harness:
+                assert harness.plugin.problems == []
+
+
+@pytest.mark.parametrize("path", _WITH_CONSOLE, ids=lambda path: path.name)
+def test_console_examples_print_what_the_page_shows(path: Path) -> None:
+    for _, ran in run_page(path):
+        for example, output in ran:
+            assert alike(example.output, output), (
+                f"{path.name}: $ {example.command}\nthe page has:\n{example.output}\nnow it prints:\n{output}\n"
+                "If that is right, run: python -m tests.docs --examples"
+            )
+
+
+def test_examples_are_read_as_a_person_reads_them() -> None:
+    block = Block("console", "$ one\n1\n\n2\n$ two <<END\n> three\n> END\nout\n", 1, 0, 0)
+    assert [(example.command, example.output) for example in examples(block)] == [
+        ("one", "1\n\n2\n"),
+        ("two <<END\nthree\nEND", "out\n"),
+    ]
+
+
+def test_outputs_are_compared_without_times_and_ids() -> None:
+    shown = "✓ read_file a  2 ms\nscripted · 10 in · 0.1 s · session 20260101_000000_abcdef\n"
+    assert alike(shown, "✓ read_file a  1.5 s\nscripted · 10 in · 7 ms · session 20270202_111111_fedcba\n")
+    assert not alike(shown, shown.replace("10 in", "11 in"))
+    assert not alike(shown, shown.replace("✓", "✗"))
+
+
+def test_a_turn_with_one_command_has_as_many_crash_points_as_the_page_says(tmp_path: Path) -> None:
+    import os
+    import re
+    import sys
+
+    from hermes.testing import ScriptedProvider, by_step, text, tool_call
+
+    from .pages import DOCS
+
+    points = int(re.findall(r"^\| (\d+) \| everything", (DOCS / "journal.md").read_text(), re.MULTILINE)[0])
+    codes: list[int] = []
+    with ScriptedProvider(by_step(tool_call("terminal", {"command": "true"}), text("Done."))) as provider:
+        for number in (points, points + 1):
+            environment = {
+                **os.environ,
+                "HERMES_HOME": str(tmp_path / str(number)),
+                "CUSTOM_BASE_URL": provider.base_url,
+                "HERMES_CRASH_AT": str(number),
+            }
+            command = [sys.executable, "-m", "hermes", "chat", "-Q", "-m", "scripted", "-q", "Go."]
+            codes.append(subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True).returncode)
+    assert codes == [-9, 0]

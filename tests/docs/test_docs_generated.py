@@ -1,0 +1,69 @@
+"""Generated parts of the pages are what the code says now."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from hermes.contract.hooks import HOOKS
+
+from .config_tables import keys_in_effect
+from .contract_tables import hooks_that_fire
+from .generated import MAKERS, up_to_date
+from .help_text import words_of
+from .pages import DOCS, README, ROOT, all_pages, generated_blocks
+
+
+@pytest.mark.parametrize("path", all_pages(), ids=lambda path: path.name)
+def test_generated_blocks_are_up_to_date(path: Path) -> None:
+    page = path.read_text()
+    assert up_to_date(page) == page, "run: python -m tests.docs"
+
+
+def test_every_generated_block_stands_on_one_page() -> None:
+    used = [name for path in all_pages() for name, _ in generated_blocks(path.read_text())]
+    assert sorted(used) == sorted(MAKERS)
+
+
+def test_an_outdated_block_is_noticed() -> None:
+    page = "<!-- generated: toolsets -->\n\n| toolset | tools |\n\n<!-- /generated -->"
+    assert "`read_file`" in up_to_date(page)
+
+
+def test_help_is_the_same_help_when_python_wraps_it_otherwise() -> None:
+    older = "  -q TEXT, --query TEXT\n                        the message"
+    assert words_of(older) == words_of("  -q, --query TEXT  the message")
+    assert words_of(older) != words_of("  -q, --query TEXT  a message")
+
+
+def test_settings_in_effect_are_found_by_watching() -> None:
+    seen = keys_in_effect()
+    assert {"model.base_url", "providers.<name>.model", "fallback_providers[].key_env", "plugins.entries"} <= seen
+    assert "local.threads" not in seen
+
+
+def test_hooks_that_fire_are_found_in_the_sources() -> None:
+    assert {"pre_tool_call", "on_session_finalize", "transform_terminal_output"} <= hooks_that_fire() <= set(HOOKS)
+    assert "pre_gateway_dispatch" not in hooks_that_fire()
+
+
+def test_every_environment_variable_is_documented() -> None:
+    sources = "\n".join(file.read_text() for file in (ROOT / "src").rglob("*.py"))
+    page = (DOCS / "configuration.md").read_text()
+    assert sorted(set(re.findall(r"\bHERMES_[A-Z_]+\b", sources)) - set(re.findall(r"\bHERMES_[A-Z_]+\b", page))) == []
+
+
+def test_every_bench_row_is_explained() -> None:
+    from ..bench.__main__ import ROWS  # fmt: skip
+
+    page = (DOCS / "benchmarks.md").read_text()
+    assert [row for row in ROWS if f"`{row}`" not in page] == []
+
+
+def test_the_readme_keeps_the_commands_that_others_rely_on() -> None:
+    lines = README.read_text().splitlines()
+    assert lines.count("pip install -e '.[dev]' && pytest") == 1
+    assert "<!-- bench -->" in lines and "<!-- /bench -->" in lines
+    assert os.linesep == "\n"

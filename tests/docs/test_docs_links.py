@@ -1,0 +1,33 @@
+"""Links between the pages lead somewhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from .pages import DOCS, README, all_pages, anchors, links
+
+
+@pytest.mark.parametrize("path", all_pages(), ids=lambda path: path.name)
+def test_links_lead_to_a_page_and_a_heading(path: Path) -> None:
+    broken: list[str] = []
+    for target in links(path.read_text()):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        page = (path.parent / name).resolve() if name else path
+        if not page.is_file() or (anchor and anchor not in anchors(page.read_text())):
+            broken.append(target)
+    assert broken == []
+
+
+def test_every_page_can_be_reached_from_the_readme() -> None:
+    linked = {(README.parent / target.partition("#")[0]).resolve() for target in links(README.read_text())}
+    assert [page.name for page in sorted(DOCS.glob("*.md")) if page not in linked] == []
+
+
+def test_a_broken_link_would_be_found() -> None:
+    page = "# One `two`\n\nSee [this](#one-two), [that](#three) and ```not [code](x)```.\n"
+    assert anchors(page) == {"one-two"}
+    assert links(page)[:2] == ["#one-two", "#three"]
