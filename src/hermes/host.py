@@ -204,8 +204,10 @@ class Host:
         from hermes.plugins.usage import plugin_usage
 
         counters = plugin_usage(self.plugins, stats, self.redactor.redact)
+        session_id = self._open[-1].id
+        self._open.clear()  # closing a second time must not count twice
         try:
-            record_plugin_counters(self.store, self._open[-1].id, counters)
+            record_plugin_counters(self.store, session_id, counters)
         except JournalError as error:
             logging.getLogger("hermes.plugins").warning("the counters of the plugins are not kept: %s", error)
 

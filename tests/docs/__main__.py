@@ -1,4 +1,4 @@
-"""``python -m tests.docs``: makes the generated parts of the pages anew; ``--examples`` runs the console examples too."""
+"""``python -m tests.docs`` makes the generated parts of the pages anew; ``--examples`` also runs their console examples."""
 
 from __future__ import annotations
 

@@ -62,9 +62,7 @@ def settings_not_in_effect() -> str:
     """One table of everything that is accepted and checked, and that nothing reads."""
     everything = (setting for section in _sections(Section("", Config, Config())) for setting in _settings(section))
     rows = [
-        (code(one.key), one.allowed, one.default, one.meaning)
-        for one in everything
-        if one.key not in keys_in_effect()
+        (code(one.key), one.allowed, one.default, one.meaning) for one in everything if one.key not in keys_in_effect()
     ]
     return table(_HEADINGS, rows)
 

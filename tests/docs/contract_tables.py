@@ -76,7 +76,12 @@ def _fires(name: str) -> str:
 
 def _fields_table(fields: Fields) -> str:
     rows = [
-        (code(field.name), code(field.type), field.safety, field.meaning + ("" if field.always else " Not always there."))
+        (
+            code(field.name),
+            code(field.type),
+            field.safety,
+            field.meaning + ("" if field.always else " Not always there."),
+        )
         for field in fields
     ]
     return table(("field", "type", "safety", "meaning"), rows)

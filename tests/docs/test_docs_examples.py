@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import re
+import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from hermes.testing import PluginHarness
+
+from hermes.testing import PluginHarness, ScriptedProvider, by_step, text, tool_call
 
 from .console import alike, examples, run_page
-from .pages import Block, all_pages, blocks
+from .pages import DOCS, Block, all_pages, blocks
 
-_PAGES = [path for path in all_pages() if path.is_file()]
-_WITH_PYTHON = [path for path in _PAGES if "```python" in path.read_text()]
-_WITH_CONSOLE = [path for path in _PAGES if "```console" in path.read_text()]
+_WITH_PYTHON = [path for path in all_pages() if "```python" in path.read_text()]
+_WITH_CONSOLE = [path for path in all_pages() if "```console" in path.read_text()]
 
 
 @pytest.mark.parametrize("path", _WITH_PYTHON, ids=lambda path: path.name)
@@ -65,24 +69,12 @@ def test_outputs_are_compared_without_times_and_ids() -> None:
 
 
 def test_a_turn_with_one_command_has_as_many_crash_points_as_the_page_says(tmp_path: Path) -> None:
-    import os
-    import re
-    import sys
-
-    from hermes.testing import ScriptedProvider, by_step, text, tool_call
-
-    from .pages import DOCS
-
     points = int(re.findall(r"^\| (\d+) \| everything", (DOCS / "journal.md").read_text(), re.MULTILINE)[0])
+    command = [sys.executable, "-m", "hermes", "chat", "-Q", "-m", "scripted", "-q", "Go."]
     codes: list[int] = []
     with ScriptedProvider(by_step(tool_call("terminal", {"command": "true"}), text("Done."))) as provider:
         for number in (points, points + 1):
-            environment = {
-                **os.environ,
-                "HERMES_HOME": str(tmp_path / str(number)),
-                "CUSTOM_BASE_URL": provider.base_url,
-                "HERMES_CRASH_AT": str(number),
-            }
-            command = [sys.executable, "-m", "hermes", "chat", "-Q", "-m", "scripted", "-q", "Go."]
+            own = {"HERMES_HOME": str(tmp_path / f"home{number}"), "HERMES_CRASH_AT": str(number)}
+            environment = {**os.environ, "CUSTOM_BASE_URL": provider.base_url, **own}
             codes.append(subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True).returncode)
-    assert codes == [-9, 0]
+    assert codes == [-signal.SIGKILL, 0]

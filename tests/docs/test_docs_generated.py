@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 
 import pytest
+
+from bench.__main__ import ROWS
 from hermes.contract.hooks import HOOKS
 
 from .config_tables import keys_in_effect
@@ -55,9 +56,13 @@ def test_every_environment_variable_is_documented() -> None:
     assert sorted(set(re.findall(r"\bHERMES_[A-Z_]+\b", sources)) - set(re.findall(r"\bHERMES_[A-Z_]+\b", page))) == []
 
 
-def test_every_bench_row_is_explained() -> None:
-    from ..bench.__main__ import ROWS  # fmt: skip
+def test_every_part_of_the_package_has_its_place_in_the_house() -> None:
+    parts = [part for part in (ROOT / "src/hermes").iterdir() if part.suffix in ("", ".py") and part.name[0] != "_"]
+    page = (DOCS / "architecture.md").read_text()
+    assert [part.name for part in parts if f"{part.name}{'/' if part.is_dir() else ''}" not in page] == []
 
+
+def test_every_bench_row_is_explained() -> None:
     page = (DOCS / "benchmarks.md").read_text()
     assert [row for row in ROWS if f"`{row}`" not in page] == []
 
@@ -66,4 +71,3 @@ def test_the_readme_keeps_the_commands_that_others_rely_on() -> None:
     lines = README.read_text().splitlines()
     assert lines.count("pip install -e '.[dev]' && pytest") == 1
     assert "<!-- bench -->" in lines and "<!-- /bench -->" in lines
-    assert os.linesep == "\n"

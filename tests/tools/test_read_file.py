@@ -266,6 +266,7 @@ def test_a_window_of_a_hundred_megabytes(call: Call, workdir: Path) -> None:
     answer = call("read_file", path="large", offset=1_999_999, limit=5)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
+    (workdir / "large").unlink()
     assert answer["total_lines"] == 2_000_000 and answer["file_size"] == 102_000_000
     assert answer["content"].startswith("1999999|01999998 x")
     assert peak < 12_000_000
@@ -277,6 +278,7 @@ def test_one_line_of_fifty_megabytes(call: Call, workdir: Path) -> None:
     answer = call("read_file", path="large")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
+    (workdir / "large").unlink()
     assert answer["total_lines"] == 2 and answer["content"].endswith("     2|end\n")
     assert len(answer["content"]) < 2_100
     assert peak < 12_000_000

@@ -55,20 +55,21 @@ def record_plugin_counters(store: Store, session_id: str, counters: Sequence[Plu
     if not counters or not store.path.exists():
         return
     now = time.time()
-    rows = [
-        (one.plugin, one.site, one.calls, one.failures, one.seconds, clean_text(one.last_error[:_MAX_ERROR_CHARS]))
-        for one in counters
-    ]
+
+    def row(one: PluginCalls) -> tuple[object, ...]:
+        error = clean_text(one.last_error[:_MAX_ERROR_CHARS])
+        names = (clean_text(one.plugin), clean_text(one.site))
+        return (*names, one.calls, one.failures, one.seconds, error, now, session_id)
 
     def write(connection: sqlite3.Connection) -> None:
-        # The conflict clause needs the WHERE anyway, to tell it from a join.
+        # A session that goes on in another process has rows already; loading tells only how it went last.
         connection.executemany(
             "INSERT INTO plugin_calls SELECT id, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE id = ? "
             "ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, failures = failures + excluded.failures, "
             "seconds = seconds + excluded.seconds, at = excluded.at, "
             "last_error = CASE WHEN excluded.last_error <> '' OR site = 'register' "
             "THEN excluded.last_error ELSE last_error END",
-            [(*row, now, session_id) for row in rows],
+            [row(one) for one in counters],
         )
 
     store.write(write)

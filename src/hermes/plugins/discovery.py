@@ -77,12 +77,12 @@ def discover_automatic() -> dict[str, PluginManifest]:
 def manifest_files(folder: Path) -> Iterator[ManifestFile]:
     """The manifests below ``folder``: of its children, and one level deeper of children that have none."""
     for child in _subfolders(folder):
-        own = _manifest_in(child)
+        own = manifest_in(child)
         if own is not None:
             yield ManifestFile(own, "")
             continue
         for grandchild in _subfolders(child):
-            nested = _manifest_in(grandchild)
+            nested = manifest_in(grandchild)
             if nested is not None:
                 yield ManifestFile(nested, child.name)
 
@@ -120,7 +120,8 @@ def _add(found: dict[str, PluginManifest], manifest: PluginManifest) -> None:
     found[manifest.key] = manifest
 
 
-def _manifest_in(folder: Path) -> Path | None:
+def manifest_in(folder: Path) -> Path | None:
+    """The manifest of the plugin in a folder, if there is one."""
     return next((path for name in FILE_NAMES if _answers(Path.is_file, path := folder / name)), None)
 
 

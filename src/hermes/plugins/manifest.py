@@ -71,7 +71,7 @@ def read_manifest(file: Path, source: Source, category: str = "") -> PluginManif
     folder = file.parent
     nested_key = f"{category}/{folder.name}" if category else ""
     try:
-        fields = _parse(file)
+        fields = read_fields(file)
     except (OSError, ValueError) as error:
         problem = f"{file}: {error}"
         return PluginManifest(folder.name, nested_key or folder.name, source=source, path=folder, problem=problem)
@@ -93,7 +93,8 @@ def read_manifest(file: Path, source: Source, category: str = "") -> PluginManif
     )
 
 
-def _parse(file: Path) -> dict[str, Any]:
+def read_fields(file: Path) -> dict[str, Any]:
+    """The manifest as it is written. ``OSError`` or ``ValueError`` when it is no mapping that can be read."""
     import yaml  # only a run that looks at plugins needs it
 
     if file.stat().st_size > _MAX_BYTES:

@@ -1,0 +1,144 @@
+"""Which hook commands somebody agreed to run: asked once, kept in a file, and asked again when a script changes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from hermes.config.files import locked, write_atomically
+from hermes.errors import ConfigError
+from hermes.plugins.shell_command import HookCommand
+
+FILE_NAME = "shell-hooks-allowlist.json"
+
+#: ``changed``: the script behind the command is not the one that was accepted.
+Consent = Literal["accepted", "changed", "not accepted"]
+ConsentAnswer = Literal["always", "once", "no"]
+
+
+class Approval(msgspec.Struct, kw_only=True):
+    """Somebody's agreement that a command may run for a hook."""
+
+    event: str
+    command: str
+    #: When the command was accepted for the first time, and when as it is now.
+    first_approved_at: str
+    approved_at: str
+    #: The script behind the command and what it held; empty when the command is a program on PATH.
+    script: str = ""
+    sha256: str = ""
+
+
+class _Document(msgspec.Struct):
+    approvals: list[Approval] = []
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentQuestion:
+    """What somebody is asked to agree to."""
+
+    command: HookCommand
+    script: Path | None
+    #: The agreement to an earlier content of the script, if there was one.
+    before: Approval | None
+
+
+#: Asks somebody; None when nobody can be asked.
+AskConsent = Callable[[ConsentQuestion], ConsentAnswer | None]
+
+
+class AllowList:
+    """The agreements of one home."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / FILE_NAME
+        self._home = home
+        self._approvals = self._read()
+
+    def find(self, command: HookCommand) -> Approval | None:
+        """The agreement to exactly this command for exactly this hook, whatever its script holds now."""
+        return self._approvals.get((command.event, command.command))
+
+    def consent(self, command: HookCommand, cwd: Path) -> Consent:
+        """Whether the command may run as it is now."""
+        approval = self.find(command)
+        if approval is None:
+            return "not accepted"
+        return "accepted" if approval.sha256 == sha256_of(command.script(cwd)) else "changed"
+
+    def accept(self, commands: Iterable[HookCommand], cwd: Path) -> None:
+        """Keep the agreement to these commands as they are now."""
+        import time
+
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        with locked(self._home):
+            self._approvals = self._read()
+            for command in commands:
+                script, before = command.script(cwd), self.find(command)
+                self._approvals[command.event, command.command] = Approval(
+                    event=command.event,
+                    command=command.command,
+                    first_approved_at=before.first_approved_at if before else now,
+                    approved_at=now,
+                    script=str(script or ""),
+                    sha256=sha256_of(script),
+                )
+            self._write()
+
+    def revoke(self, command: str | None = None) -> list[Approval]:
+        """Take back the agreements to a command, for all hooks, or all there are; those that were taken back."""
+        with locked(self._home):
+            self._approvals = self._read()
+            gone = [one for one in self._approvals.values() if command is None or one.command == command]
+            for approval in gone:
+                del self._approvals[approval.event, approval.command]
+            if gone:
+                self._write()
+        return gone
+
+    def commands(self) -> list[str]:
+        """The commands that were accepted, each once."""
+        return list(dict.fromkeys(approval.command for approval in self._approvals.values()))
+
+    def _read(self) -> dict[tuple[str, str], Approval]:
+        try:
+            document = msgspec.json.decode(self.path.read_bytes(), type=_Document)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be read: {error.strerror}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{self.path}: not a list of accepted hook commands ({error}); "
+                "remove the file and accept them again with 'hermes hooks accept --all'"
+            ) from None
+        return {(one.event, one.command): one for one in document.approvals}
+
+    def _write(self) -> None:
+        text = msgspec.json.format(msgspec.json.encode(_Document(list(self._approvals.values())))).decode()
+        if self.path.exists():
+            self.path.chmod(0o600)  # the new content takes over the mode of the old
+        write_atomically(self.path, text + "\n")
+
+
+def sha256_of(script: Path | None) -> str:
+    """What a script holds, as a digest; empty when there is no script to read."""
+    if script is None:
+        return ""
+    import hashlib
+
+    try:
+        with script.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def how_to_accept(command: str) -> str:
+    """The command line that accepts a hook command."""
+    return f"hermes hooks accept {shlex.quote(command)}"

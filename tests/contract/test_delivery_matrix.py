@@ -1,0 +1,263 @@
+"""Every hook on every path: what fires is exactly what the table says, and every start has its one end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.agent.events import ToolStarted
+from hermes.config.sections import Fallback
+from hermes.contract.hooks import HOOKS
+from hermes.contract.middleware import MIDDLEWARE
+from hermes.host import Host
+from hermes.scope import Interrupt
+from hermes.testing import EventRecorder, ScriptedProvider, by_step, failure, hanging, text, tool_call, tool_calls
+from support import HostFactory, hermes_command, hermes_environment, run_hermes, write_config
+from support.delivery import EXPECTED, PENDING, Counts
+
+#: A scenario drives one session of a host and closes it.
+Scenario = Callable[[Host, EventRecorder], None]
+
+
+def _converse(host: Host, *messages: str, interrupt: Interrupt | None = None, listener: Any = None) -> None:
+    session = host.new_session()
+    for message in messages:
+        options = {} if listener is None else {"listener": listener}
+        session.run(message, interrupt=interrupt, **options)
+    session.close()
+
+
+def _ask(host: Host, _recorder: EventRecorder) -> None:
+    _converse(host, "go")
+
+
+def _ask_twice(host: Host, _recorder: EventRecorder) -> None:
+    _converse(host, "go", "and again")
+
+
+def _block(host: Host, _recorder: EventRecorder) -> None:
+    def verdict(**_: Any) -> dict[str, str]:
+        return {"action": "block", "message": "no"}
+
+    host.hooks.subscribe("pre_tool_call", "policy", verdict)
+    _converse(host, "go")
+
+
+def _want_approval(host: Host, _recorder: EventRecorder) -> None:
+    def verdict(**_: Any) -> dict[str, str]:
+        return {"action": "approve"}
+
+    host.hooks.subscribe("pre_tool_call", "policy", verdict)
+    _converse(host, "go")
+
+
+def _interrupt_model(host: Host, _recorder: EventRecorder) -> None:
+    interrupt = Interrupt()
+
+    def stop(**_: Any) -> None:
+        threading.Timer(0.1, interrupt.cancel, ["stop"]).start()
+
+    host.hooks.subscribe("pre_api_request", "stopper", stop)
+    _converse(host, "go", interrupt=interrupt)
+
+
+def _interrupt_tool(host: Host, _recorder: EventRecorder) -> None:
+    interrupt = Interrupt()
+
+    def stop(event: object) -> None:
+        if isinstance(event, ToolStarted):
+            threading.Timer(0.1, interrupt.cancel, ["stop"]).start()
+
+    _converse(host, "go", interrupt=interrupt, listener=stop)
+
+
+def _fall_back(host: Host, _recorder: EventRecorder) -> None:
+    url = host.config.model.base_url
+    host.config.fallback_providers.append(Fallback(provider="custom", model="second", base_url=url))
+    _converse(host, "go")
+
+
+def _resume(host: Host, recorder: EventRecorder) -> None:
+    session = host.new_session()
+    session.run("first")
+    recorder.clear()
+    resumed = host.resume_session(session.id)
+    resumed.run("second")
+    resumed.close()
+
+
+def _command(host: Host, _recorder: EventRecorder) -> None:
+    from hermes.commands.dispatch import run_plugin_command
+    from hermes.plugins.manifest import PluginManifest
+    from hermes.plugins.records import Command
+    from hermes.plugins.registry import LoadedPlugin
+
+    plugin = LoadedPlugin(PluginManifest(key="p", name="p", source="user"))
+    plugin.commands["hello"] = Command("hello", lambda raw: f"hello {raw}", "", "", "p")
+    host.plugins.plugins["p"] = plugin
+    answer = run_plugin_command(host, "/hello you")
+    assert answer is not None and answer.text == "hello you"
+
+
+#: Scenario name -> (what the model says, how the host is driven, host options).
+SCENARIOS: dict[str, tuple[Any, Scenario, dict[str, Any]]] = {
+    "ok": ([text("hi")], _ask, {}),
+    "tool ok": ([tool_call("terminal", {"command": "true"}), text("ok")], _ask, {}),
+    "tool error": ([tool_call("read_file", {"path": "missing"}), text("sorry")], _ask, {}),
+    "unknown tool": ([tool_call("fly", {}), text("sorry")], _ask, {}),
+    "bad arguments": ([tool_call("read_file", "{"), text("sorry")], _ask, {}),
+    "provider error then retry": ([failure(503, headers={"retry-after": "0"}), text("ok")], _ask, {"retries": 1}),
+    "provider error final": ([failure(400)], _ask, {}),
+    "fallback": ([failure(401), text("ok")], _fall_back, {}),
+    "blocked by hook": ([tool_call("terminal", {"command": "true"}), text("ok")], _block, {}),
+    "headless denial": ([tool_call("terminal", {"command": "true"}), text("ok")], _want_approval, {}),
+    "interrupt during model call": ([hanging()], _interrupt_model, {}),
+    "interrupt during tool": ([tool_call("terminal", {"command": "sleep 30"})], _interrupt_tool, {}),
+    "max turns": ([tool_call("terminal", {"command": "true"}), text("ok")], _ask, {"max_turns": 1}),
+    "parallel batch": ([tool_calls([("search_files", {"pattern": "x"})] * 3), text("ok")], _ask, {}),
+    "pre_verify": ([tool_call("write_file", {"path": "a.py", "content": ""}), text("ok")], _ask, {}),
+    "second turn": ([text("one"), text("two")], _ask_twice, {}),
+    "resumed session": ([text("one"), text("two")], _resume, {}),
+    "slash command": ([], _command, {}),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_a_path_fires_exactly_what_the_table_says(name: str, make_host: HostFactory) -> None:
+    script, drive, options = SCENARIOS[name]
+    with ScriptedProvider(script) as provider:
+        host = make_host(provider, **options)
+        recorder = EventRecorder().attach(host.hooks)
+        drive(host, recorder)
+    _compare(name, Counter(recorder.names(middleware=True)))
+    assert recorder.pairs_unbalanced() == []
+    assert recorder.contract_violations() == []
+
+
+def _compare(name: str, fired: Counter[str]) -> None:
+    expected: Counts = {site: count for site, count in EXPECTED[name].items() if count}
+    assert dict(fired) == expected
+
+
+PLUGIN = """
+import json, os
+HOOKS = {hooks!r}
+KINDS = {kinds!r}
+
+def register(ctx):
+    for name in HOOKS:
+        ctx.register_hook(name, observer(name))
+    for kind in KINDS:
+        ctx.register_middleware(kind, middleware(kind))
+
+def note(name, kw):
+    line = json.dumps([os.getpid(), name, kw.get("api_request_id"), kw.get("tool_call_id")]) + "\\n"
+    with open(os.environ["EVENTS"], "a") as file:
+        file.write(line)
+
+def observer(name):
+    def observe(**kw):
+        note(name, kw)
+    return observe
+
+def middleware(kind):
+    def pass_on(**kw):
+        note(kind, kw)
+        if kind.endswith("_execution"):
+            return kw["next_call"]()
+    return pass_on
+"""
+
+
+@pytest.fixture
+def events_file(home: Path, tmp_path: Path) -> Path:
+    """A home with a plugin that writes every event of every process to one file."""
+    folder = home / "plugins" / "writer"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: writer\n")
+    (folder / "__init__.py").write_text(PLUGIN.format(hooks=list(HOOKS), kinds=list(MIDDLEWARE)))
+    return tmp_path / "events.jsonl"
+
+
+def _fired(events_file: Path) -> list[Counter[str]]:
+    """How often each hook fired, for each process in the order of their first event."""
+    processes: dict[int, Counter[str]] = {}
+    for line in events_file.read_text().splitlines():
+        pid, name, *_ = json.loads(line)
+        processes.setdefault(pid, Counter())[name] += 1
+    return list(processes.values())
+
+
+ENABLED = "plugins:\n  enabled: [writer]\n"
+
+
+def test_a_one_shot_process_fires_everything_before_it_exits(home: Path, workdir: Path, events_file: Path) -> None:
+    with ScriptedProvider([tool_call("terminal", {"command": "true"}), text("ok")]) as provider:
+        write_config(home, provider.base_url, ENABLED)
+        run_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir, env={"EVENTS": str(events_file)})
+    [fired] = _fired(events_file)
+    _compare("one-shot exit", fired)
+
+
+def test_a_terminated_process_closes_what_it_started(home: Path, workdir: Path, events_file: Path) -> None:
+    with ScriptedProvider([hanging()]) as provider:
+        write_config(home, provider.base_url, ENABLED)
+        process = subprocess.Popen(
+            hermes_command("chat", "-q", "go", "-Q"),
+            cwd=workdir,
+            env=hermes_environment(home, {"EVENTS": str(events_file)}),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        provider.wait_for_request()
+        os.kill(process.pid, signal.SIGTERM)
+        process.wait(10)
+    [fired] = _fired(events_file)
+    _compare("SIGTERM", fired)
+
+
+@pytest.mark.parametrize(
+    ("killed", "resumed", "script", "at"),
+    [
+        ("killed in a model call", "resumed after that", by_step(text("ok")), 5),
+        (
+            "killed in a tool",
+            "resumed after that tool",
+            by_step(tool_call("terminal", {"command": "true"}), text("ok")),
+            11,
+        ),
+    ],
+)
+def test_a_killed_turn_that_is_resumed_fires_nothing_twice(
+    home: Path, workdir: Path, events_file: Path, killed: str, resumed: str, script: Any, at: int
+) -> None:
+    with ScriptedProvider(script) as provider:
+        write_config(home, provider.base_url, ENABLED)
+        env = {"EVENTS": str(events_file)}
+        dead = run_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir, env={**env, "HERMES_CRASH_AT": str(at)})
+        assert dead.returncode == -signal.SIGKILL
+        run_hermes("chat", "--continue", "-Q", home=home, cwd=workdir, env=env)
+        whole = run_hermes("trace", "verify", "--all", home=home, cwd=workdir)
+    first, second = _fired(events_file)
+    _compare(killed, first)
+    _compare(resumed, second)
+    assert whole.returncode == 0, whole.stdout
+    ids = [json.loads(line)[2] for line in events_file.read_text().splitlines() if '"pre_api_request"' in line]
+    assert len(set(ids)) == len(ids)  # a new attempt has a new id
+
+
+def test_the_table_names_only_hooks_there_are_and_says_what_is_pending() -> None:
+    sites = {*HOOKS, *MIDDLEWARE}
+    assert {site for row in EXPECTED.values() for site in row} <= sites
+    assert not PENDING.keys() & EXPECTED.keys()
+    processes = {"one-shot exit", "SIGTERM", "killed in a model call", "resumed after that"}
+    assert EXPECTED.keys() == SCENARIOS.keys() | processes | {"killed in a tool", "resumed after that tool"}

@@ -1,0 +1,88 @@
+"""Which hook fires how often on which path: the expected table of the delivery matrix, as data.
+
+A hook that a row does not name fires zero times there. ``PENDING`` names the paths whose feature does not exist yet,
+with the feature that turns each of them on.
+"""
+
+from __future__ import annotations
+
+Counts = dict[str, int]
+
+#: What every turn that reaches an answer fires, besides its model and tool calls.
+_ANSWERED: Counts = {
+    "on_session_start": 1,
+    "pre_llm_call": 1,
+    "transform_llm_output": 1,
+    "post_llm_call": 1,
+    "on_session_end": 1,
+    "on_session_finalize": 1,
+}
+#: What a turn without an answer fires.
+_UNANSWERED: Counts = {"on_session_start": 1, "pre_llm_call": 1, "on_session_end": 1, "on_session_finalize": 1}
+
+
+def _model(ok: int = 0, failed: int = 0) -> Counts:
+    return {
+        "llm_request": ok + failed,
+        "pre_api_request": ok + failed,
+        "llm_execution": ok + failed,
+        "post_api_request": ok,
+        "api_request_error": failed,
+    }
+
+
+def _tools(run: int = 0, refused: int = 0, commands: int = 0) -> Counts:
+    """``run`` calls reached their tool, ``refused`` were closed before; ``commands`` of those run ended normally."""
+    return {
+        "tool_request": run + refused,
+        "pre_tool_call": run + refused,
+        "tool_execution": run,
+        "transform_terminal_output": commands,
+        "post_tool_call": run + refused,
+        "transform_tool_result": run + refused,
+    }
+
+
+EXPECTED: dict[str, Counts] = {
+    "ok": _ANSWERED | _model(ok=1),
+    "tool ok": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1),
+    "tool error": _ANSWERED | _model(ok=2) | _tools(run=1),
+    "unknown tool": _ANSWERED | _model(ok=2) | _tools(refused=1),
+    "bad arguments": _ANSWERED | _model(ok=2) | _tools(refused=1),
+    "provider error then retry": _ANSWERED | _model(ok=1, failed=1),
+    "provider error final": _UNANSWERED | _model(failed=1),
+    "fallback": _ANSWERED | _model(ok=1, failed=1),
+    "blocked by hook": _ANSWERED | _model(ok=2) | _tools(refused=1),
+    "headless denial": _ANSWERED | _model(ok=2) | _tools(refused=1),
+    "interrupt during model call": _UNANSWERED | _model(failed=1),
+    "interrupt during tool": _UNANSWERED | _model(ok=1) | _tools(run=1),
+    "max turns": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1),
+    "parallel batch": _ANSWERED | _model(ok=2) | _tools(run=3),
+    "pre_verify": _ANSWERED | _model(ok=2) | _tools(run=1) | {"pre_verify": 1},
+    "second turn": {**_ANSWERED, "pre_llm_call": 2, "transform_llm_output": 2, "post_llm_call": 2, "on_session_end": 2}
+    | _model(ok=2),
+    # A resumed conversation is not a new one: no on_session_start.
+    "resumed session": {**_ANSWERED, "on_session_start": 0} | _model(ok=1),
+    "slash command": {},
+    "one-shot exit": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1),
+    "SIGTERM": _UNANSWERED | _model(failed=1),
+    # Two processes each: the one that died, and the one that finished the turn.
+    "killed in a model call": {"on_session_start": 1, "pre_llm_call": 1, "llm_request": 1, "pre_api_request": 1},
+    "resumed after that": {**_ANSWERED, "on_session_start": 0, "pre_llm_call": 0} | _model(ok=1),
+    "killed in a tool": {"on_session_start": 1, "pre_llm_call": 1, "tool_request": 1, "pre_tool_call": 1}
+    | _model(ok=1)
+    | {"tool_execution": 1},
+    # The call is not run again; it is closed as unknown.
+    "resumed after that tool": {**_ANSWERED, "on_session_start": 0, "pre_llm_call": 0}
+    | _model(ok=1)
+    | {"post_tool_call": 1, "transform_tool_result": 1},
+}
+
+PENDING: dict[str, str] = {
+    "denied approval": "approvals",
+    "approval timeout": "approvals",
+    "child agent": "delegation",
+    "child failure": "delegation",
+    "child timeout": "delegation",
+    "reset session": "the interactive prompt",
+}
