@@ -25,8 +25,9 @@ from hermes.journal.store import Store
 from hermes.plugins.loader import load_plugins
 from hermes.providers.chat_completions import ChatCompletions
 from hermes.providers.driver import Driver
+from hermes.providers.endpoint import Endpoint
 from hermes.providers.routing import endpoints_for
-from hermes.sanitize import Redactor
+from hermes.sanitize import Redactor, is_secret_key
 from hermes.scope import new_session_id
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.guard import FileGuard
@@ -140,7 +141,7 @@ class Host:
         toolsets = options.toolsets or config.platform_toolsets.get(options.platform) or config.toolsets
         endpoints = endpoints_for(config, self._env, provider=options.provider, model=options.model)
         for endpoint in endpoints:
-            self.redactor.add_secret(endpoint.api_key)
+            self._keep_secret(endpoint)
         models = ModelRuntime(
             hooks=self.hooks,
             transport=self.driver,
@@ -162,6 +163,12 @@ class Host:
             max_nudges=config.agent.max_verify_nudges,
             prompt_extra=config.agent.system_prompt,
         )
+
+    def _keep_secret(self, endpoint: Endpoint) -> None:
+        self.redactor.add_secret(endpoint.api_key)
+        for name, value in endpoint.extra_headers.items():
+            if is_secret_key(name):
+                self.redactor.add_secret(value)
 
     # -- what plugins may ask -----------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""``python -m tests.docs`` makes the generated parts of the pages anew; ``--examples`` also runs their console examples."""
+"""``python -m tests.docs`` makes the generated parts of the pages anew, ``--examples`` what the examples print too."""
 
 from __future__ import annotations
 

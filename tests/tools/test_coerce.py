@@ -3,7 +3,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.tools.builtin import builtin_tools
@@ -165,7 +165,8 @@ def test_coercion_never_makes_a_good_call_bad(args: Args, parameters: dict[str, 
         assert check_args(coerce_args(args, parameters), parameters) is None
 
 
-@given(st.dictionaries(st.text(), json_values), st.dictionaries(st.text(), json_values))
+@settings(max_examples=40)
+@given(st.dictionaries(st.text(), json_values, max_size=3), st.dictionaries(st.text(), json_values, max_size=3))
 def test_nonsense_schemas_raise_nothing(args: Args, parameters: dict[str, Any]) -> None:
     coerce_args(args, parameters)
     check_args(args, parameters)

@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.tools.results import tool_error, tool_result
@@ -17,6 +17,7 @@ values = st.recursive(
 )
 
 
+@settings(max_examples=50)
 @given(values)
 def test_any_value_becomes_json(value: Any) -> None:
     decoded = msgspec.json.decode(tool_result(value=value))

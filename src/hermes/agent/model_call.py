@@ -318,7 +318,8 @@ class Attempt:
 
     def _journal_failure(self, error: BaseException, reason: str, duration: float) -> None:
         journal = self.call.journal
-        text = f"{type(error).__name__}: {error}"
+        # A server may echo what it was sent.
+        text = self.call.runtime.redactor.redact(f"{type(error).__name__}: {error}")
         journal.model_call(
             ModelCallRow(
                 api_request_id=self.scope.api_request_id,

@@ -88,7 +88,7 @@ class Turn:
             reason = str(failure)
             raise
         except Exception as failure:
-            error = reason = _in_words(failure)
+            error = reason = self.models.redactor.redact(_in_words(failure))
             answer = self._close_unanswered("failed", error, failure)
         finally:
             self._emit_end(status, reason)

@@ -62,9 +62,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     home = hermes_home()
     warnings: list[str] = []
-    own_env = load_env_file(home, warnings=warnings)
-    apply_env(own_env)
-    redactor = Redactor(tuple(value for name, value in own_env.items() if is_secret_key(name)))
+    apply_env(load_env_file(home, warnings=warnings))
+    redactor = Redactor(tuple(value for name, value in os.environ.items() if is_secret_key(name)))
     setup_logging(home, verbose=args.verbose, redactor=redactor)
     loaded = load_config(home, ignore_user=args.ignore_user_config)
     message = _message(args)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.plugins.check import Finding, nearest
+from hermes.plugins.findings import Finding, nearest
 
 #: Call -> (the keyword its name may be given with, the valid names, what they are).
 _REGISTRATIONS = {
@@ -81,12 +81,16 @@ def _check_files(files: list[Path], start: Path | None) -> Iterator[Finding]:
 
 
 def _parse(file: Path) -> ast.Module | Finding:
+    import warnings
+
     try:
         source = file.read_bytes()
         if len(source) > _MAX_BYTES:
             return Finding("warning", "code-size", "is too large to be checked", str(file))
-        return ast.parse(source, str(file))
-    except (SyntaxError, ValueError, RecursionError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # an odd escape in somebody's text is not what is asked about
+            return ast.parse(source, str(file))
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None) or 0
         return Finding("error", "syntax", f"is no valid Python: {getattr(error, 'msg', error)}", str(file), line)
     except OSError as error:
@@ -147,9 +151,7 @@ def _check_member(method: str, call: ast.Call, file: Path) -> Iterator[Finding]:
 
     if method.startswith("register_") and not hasattr(PluginContext, method):
         known = [name for name in dir(PluginContext) if name.startswith("register_")]
-        yield Finding(
-            "error", "ctx-member", f"ctx has no {method}{nearest(method, known)}", str(file), call.lineno
-        )
+        yield Finding("error", "ctx-member", f"ctx has no {method}{nearest(method, known)}", str(file), call.lineno)
 
 
 def _context_names(tree: ast.Module) -> set[str]:

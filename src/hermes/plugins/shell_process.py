@@ -58,9 +58,7 @@ def run_command(
     from subprocess import PIPE, Popen
 
     started = time.monotonic()
-    process = Popen(
-        words, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd, env=env, bufsize=0, start_new_session=True
-    )
+    process = Popen(words, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd, env=env, bufsize=0, start_new_session=True)
     with contextlib.closing(_Exchange(process, stdin)) as exchange:
         try:
             with _ended_by(interrupt, process):
