@@ -7,7 +7,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes.agent.approvals import Approvals
 from hermes.agent.dispatch import dispatch_tool
@@ -22,6 +22,7 @@ from hermes.journal.runner import Runner
 from hermes.journal.search import SearchIndex
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
+from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
 from hermes.providers.chat_completions import ChatCompletions
 from hermes.providers.driver import Driver
@@ -34,6 +35,9 @@ from hermes.tools.guard import FileGuard
 from hermes.tools.processes import ProcessTable
 from hermes.tools.registry import ToolLimits, ToolRegistry
 from hermes.tools.toolsets import select_tools
+
+if TYPE_CHECKING:
+    from hermes.plugins.shell_consent import AskConsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,10 @@ class HostOptions:
     use_enabled_plugins: bool = True
     #: Run without asking anybody. Only what is never allowed stays refused.
     allow_everything: bool = False
+    #: Run the configured hook commands without anybody's consent.
+    accept_hooks: bool = False
+    #: Asks for consent to a hook command; without it, what nobody accepted before does not run.
+    ask_consent: AskConsent | None = None
     platform: str = "cli"
 
 
@@ -104,6 +112,8 @@ class Host:
             cwd=self.cwd,
         )
         self._open: list[Session] = []
+        #: What the person should know before work begins, one line each.
+        self.notices = self._load_shell_hooks()
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
@@ -169,6 +179,29 @@ class Host:
         for name, value in endpoint.extra_headers.items():
             if is_secret_key(name):
                 self.redactor.add_secret(value)
+
+    def _load_shell_hooks(self) -> list[str]:
+        events = self.config.hooks.events
+        if not events:
+            return []
+        from hermes.plugins.shell_hooks import load_shell_hooks  # few configurations have any
+
+        return load_shell_hooks(
+            events,
+            home=self.home,
+            hooks=self.hooks,
+            cwd=self.cwd,
+            cwd_of=self._cwd_of,
+            redactor=self.redactor,
+            accept=self.options.accept_hooks
+            or self.config.hooks_auto_accept
+            or is_set("HERMES_ACCEPT_HOOKS", self._env),
+            ask=self.options.ask_consent,
+        )
+
+    def _cwd_of(self, session_id: str) -> Path:
+        """Where a conversation works; a resumed one elsewhere than this process, perhaps."""
+        return next((session.cwd for session in self._open if session.id == session_id), self.cwd)
 
     # -- what plugins may ask -----------------------------------------------------------------------------------
 

@@ -217,6 +217,7 @@ class ShellHook(Struct, kw_only=True):
     command: Name  #: Command line, run without a shell.
     matcher: str = ""  #: Pattern the whole tool name must match; empty matches all.
     timeout: HookSeconds = 60  #: Seconds it may take.
+    on_error: Literal["allow", "deny"] = "allow"  #: What its failure means for the call pre_tool_call asks about.
 
 
 class OutputSpill(Struct, kw_only=True):

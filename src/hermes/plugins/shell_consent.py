@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -40,12 +40,20 @@ class _Document(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ConsentQuestion:
-    """What somebody is asked to agree to."""
+    """What somebody is asked to agree to: a command as it is now."""
 
     command: HookCommand
     script: Path | None
-    #: The agreement to an earlier content of the script, if there was one.
+    sha256: str
+    #: The agreement to this command, perhaps with another content of the script.
     before: Approval | None
+
+    @property
+    def consent(self) -> Consent:
+        """What is on record about it."""
+        if self.before is None:
+            return "not accepted"
+        return "accepted" if self.before.sha256 == self.sha256 else "changed"
 
 
 #: Asks somebody; None when nobody can be asked.
@@ -53,40 +61,36 @@ AskConsent = Callable[[ConsentQuestion], ConsentAnswer | None]
 
 
 class AllowList:
-    """The agreements of one home."""
+    """The agreements of one home, to exactly one command for exactly one hook each."""
 
     def __init__(self, home: Path) -> None:
         self.path = home / FILE_NAME
         self._home = home
         self._approvals = self._read()
 
-    def find(self, command: HookCommand) -> Approval | None:
-        """The agreement to exactly this command for exactly this hook, whatever its script holds now."""
-        return self._approvals.get((command.event, command.command))
+    def question(self, command: HookCommand, cwd: Path) -> ConsentQuestion:
+        """The command as it is now, and what is on record about it."""
+        script = command.script(cwd)
+        before = self._approvals.get((command.event, command.command))
+        return ConsentQuestion(command, script, sha256_of(script), before)
 
-    def consent(self, command: HookCommand, cwd: Path) -> Consent:
-        """Whether the command may run as it is now."""
-        approval = self.find(command)
-        if approval is None:
-            return "not accepted"
-        return "accepted" if approval.sha256 == sha256_of(command.script(cwd)) else "changed"
-
-    def accept(self, commands: Iterable[HookCommand], cwd: Path) -> None:
-        """Keep the agreement to these commands as they are now."""
+    def accept(self, *questions: ConsentQuestion) -> None:
+        """Keep the agreement to these commands as they were when the question was put."""
         import time
 
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         with locked(self._home):
             self._approvals = self._read()
-            for command in commands:
-                script, before = command.script(cwd), self.find(command)
-                self._approvals[command.event, command.command] = Approval(
-                    event=command.event,
-                    command=command.command,
+            for question in questions:
+                key = (question.command.event, question.command.command)
+                before = self._approvals.get(key)
+                self._approvals[key] = Approval(
+                    event=key[0],
+                    command=key[1],
                     first_approved_at=before.first_approved_at if before else now,
                     approved_at=now,
-                    script=str(script or ""),
-                    sha256=sha256_of(script),
+                    script=str(question.script or ""),
+                    sha256=question.sha256,
                 )
             self._write()
 

@@ -6,14 +6,14 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hermes.config.home import config_path
 from hermes.hooks.background import CANCELLED_GRACE
 from hermes.hooks.table import Hooks
 from hermes.plugins.discovery import is_set
 from hermes.plugins.shell_command import ConfiguredHook, HookCommand, read_hook_commands
-from hermes.plugins.shell_consent import AllowList, AskConsent, ConsentQuestion, how_to_accept, sha256_of
+from hermes.plugins.shell_consent import AllowList, AskConsent, how_to_accept, sha256_of
 from hermes.plugins.shell_payload import EVENT_VARIABLE, hook_environment, hook_input
 from hermes.plugins.shell_process import Finished, run_command
 from hermes.plugins.shell_verdict import HookCommandFailed, read_verdict
@@ -26,18 +26,34 @@ log = logging.getLogger("hermes.plugins")
 _Look = tuple[Path, int, int, int]
 
 
+class Agreement(NamedTuple):
+    """Whether a command may run, and with which content of its script."""
+
+    given: bool
+    #: What the script held when somebody agreed to it; None when it may hold anything.
+    sha256: str | None = None
+
+
+_EVERYTHING = Agreement(True)
+
+
 class ShellHook:
     """One command at its hook."""
 
     def __init__(
-        self, command: HookCommand, *, home: Path, cwd_of: Callable[[str], Path], redactor: Redactor, sha256: str | None
+        self,
+        command: HookCommand,
+        agreement: Agreement,
+        *,
+        home: Path,
+        cwd_of: Callable[[str], Path],
+        redactor: Redactor,
     ) -> None:
         self.command = command
+        self._agreement = agreement
         self._home = home
         self._cwd_of = cwd_of
         self._redactor = redactor
-        #: What the script held when somebody agreed to it; None when everything is agreed to.
-        self._sha256 = sha256
         self._seen: _Look | None = None
 
     def answer(self, **payload: Any) -> Any:
@@ -49,7 +65,7 @@ class ShellHook:
     def run(self, payload: Mapping[str, Any]) -> Finished:
         """Run the command once. It is stopped when its time is up or the turn is cancelled."""
         cwd = self._cwd_of(str(payload.get("session_id", "")))
-        self._check_script(cwd)
+        self._check_agreement(cwd)
         scope = current_scope.get()
         interrupt, timeout = scope.interrupt if scope else None, self.command.timeout
         if interrupt is not None and interrupt.cancelled:
@@ -68,19 +84,20 @@ class ShellHook:
         except (OSError, ValueError) as error:
             raise HookCommandFailed(f"it cannot be started: {_why(error, self.command.words[0])}") from None
 
-    def _check_script(self, cwd: Path) -> None:
+    def _check_agreement(self, cwd: Path) -> None:
         """Somebody agreed to what the script held then; what was written into it since is another command."""
-        if self._sha256 is None:
+        agreement, command = self._agreement, self.command.command
+        if not agreement.given:
+            raise HookCommandFailed(f"nobody has accepted it; look at it, then run: {how_to_accept(command)}")
+        if agreement.sha256 is None:
             return
         script = self.command.script(cwd)
         look = _look_at(script)
         if look is not None and look == self._seen:
             return
-        if sha256_of(script) != self._sha256:
-            raise HookCommandFailed(
-                f"{script or self.command.words[0]} is not what was accepted; look at it, then run: "
-                f"{how_to_accept(self.command.command)}"
-            )
+        if sha256_of(script) != agreement.sha256:
+            name = script or self.command.words[0]
+            raise HookCommandFailed(f"{name} is not what was accepted; look at it, then run: {how_to_accept(command)}")
         self._seen = look
 
 
@@ -105,43 +122,29 @@ def load_shell_hooks(
     if os.environ.get(EVENT_VARIABLE):
         return _told(["a hook command started this process, so no hook commands run in it (they could not end)"])
     commands, warnings = read_hook_commands(events, config_path(home))
-    consent = ConsentDesk(home, cwd, accept, ask)
+    allow_list = None if accept else AllowList(home)
     refused: list[HookCommand] = []
     for command in commands:
-        agreed = consent.given(command)
-        if not agreed:
+        agreement = _EVERYTHING if allow_list is None else _agreement(command, allow_list, cwd, ask)
+        if not agreement.given:
             refused.append(command)
-        if agreed or command.on_error == "deny":
-            sha256 = consent.sha256(command) if agreed else "not accepted"
-            hook = ShellHook(command, home=home, cwd_of=cwd_of, redactor=redactor, sha256=sha256)
+        if agreement.given or command.on_error == "deny":
+            hook = ShellHook(command, agreement, home=home, cwd_of=cwd_of, redactor=redactor)
             hooks.subscribe(command.event, command.name, hook.answer, on_error=command.on_error)
     if refused:
         warnings.append(_how_to_go_on(refused))
     return _told([redactor.redact(warning) for warning in warnings])
 
 
-class ConsentDesk:
-    """Finds out whether a command may run: from what is on record, or by asking, once for each command."""
-
-    def __init__(self, home: Path, cwd: Path, accept: bool, ask: AskConsent | None) -> None:
-        self._accept = accept
-        self._ask = ask
-        self._cwd = cwd
-        self._list = None if accept else AllowList(home)
-
-    def given(self, command: HookCommand) -> bool:
-        if self._list is None or self._list.consent(command, self._cwd) == "accepted":
-            return True
-        if self._ask is None:
-            return False
-        answer = self._ask(ConsentQuestion(command, command.script(self._cwd), self._list.find(command)))
-        if answer == "always":
-            self._list.accept([command], self._cwd)
-        return answer in ("always", "once")
-
-    def sha256(self, command: HookCommand) -> str | None:
-        """What the script holds that was agreed to; None when everything is."""
-        return None if self._accept else sha256_of(command.script(self._cwd))
+def _agreement(command: HookCommand, allow_list: AllowList, cwd: Path, ask: AskConsent | None) -> Agreement:
+    """What is on record about a command or, failing that, what somebody says now."""
+    question = allow_list.question(command, cwd)
+    if question.consent == "accepted":
+        return Agreement(True, question.sha256)
+    answer = None if ask is None else ask(question)
+    if answer == "always":
+        allow_list.accept(question)
+    return Agreement(answer in ("always", "once"), question.sha256)
 
 
 def _told(warnings: list[str]) -> list[str]:

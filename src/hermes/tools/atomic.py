@@ -1,7 +1,6 @@
 """Files changed all at once or not at all: written next to their place, synced, then renamed into it."""
 
 # Paths are strings here: they come and go as strings, and Path is slow.
-# ruff: noqa: PTH102, PTH104, PTH106, PTH108, PTH112, PTH116, PTH118, PTH120, PTH123
 
 from __future__ import annotations
 

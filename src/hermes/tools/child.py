@@ -1,7 +1,6 @@
 """One child process in a group of its own, its output read through one descriptor."""
 
 # Paths are strings here: they come and go as strings, and Path is slow.
-# ruff: noqa: PTH113, PTH118, PTH123
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The files a patch changes, held in memory until all of it is known to fit."""
 
 # Paths are strings here: they come and go as strings, and Path is slow.
-# ruff: noqa: PTH114, PTH116, PTH123
 
 from __future__ import annotations
 

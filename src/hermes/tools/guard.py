@@ -1,7 +1,6 @@
 """Which files the file tools must not touch: those the runtime holds open, its settings, the system's own."""
 
 # Paths are strings here: they come and go as strings, and Path is slow.
-# ruff: noqa: PTH116
 
 from __future__ import annotations
 

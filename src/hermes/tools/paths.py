@@ -1,7 +1,6 @@
 """File names as a model writes them, turned into absolute paths and into messages."""
 
 # Paths are strings here: they come and go as strings, and Path is slow.
-# ruff: noqa: PTH111, PTH118
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The ``read_file`` tool: a window of numbered lines of a text file."""
 
 # Paths are strings here: they come and go as strings, and Path is slow.
-# ruff: noqa: PTH116
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The ``search_files`` tool: find text in files, or files by name."""
 
 # Paths are strings here: they come and go as strings, and Path is slow.
-# ruff: noqa: PTH112, PTH116, PTH118, PTH119
 
 from __future__ import annotations
 

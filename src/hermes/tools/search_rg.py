@@ -1,7 +1,6 @@
 """Search with ripgrep: a child process that reads faster than we can, told to follow the same rules."""
 
 # Paths are strings here: they come and go as strings, and Path is slow.
-# ruff: noqa: PTH118
 
 from __future__ import annotations
 

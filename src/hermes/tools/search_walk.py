@@ -5,7 +5,6 @@ a git repository, symbolic links met on the way, binary files (those with a NUL 
 """
 
 # Paths are strings here: they come and go as strings, and Path is slow.
-# ruff: noqa: PTH116, PTH118, PTH123
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The ``terminal`` tool: run a shell command and return its output, or start it in the background."""
 
 # Paths are strings here: they come and go as strings, and Path is slow.
-# ruff: noqa: PTH112, PTH119
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """The ``write_file`` tool: create a file or replace all of it."""
 
 # Paths are strings here: they come and go as strings, and Path is slow.
-# ruff: noqa: PTH116
 
 from __future__ import annotations
 
