@@ -16,10 +16,10 @@ from hermes.hooks.callback import Callback
 from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Hooks
 from hermes.plugins.loading import Parts, load_one
-from hermes.plugins.manifest import PluginManifest
+from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
 from hermes.testing.conformance_rules import Place
-from hermes.testing.harness import PluginHarness, manifest_of
+from hermes.testing.harness import PluginHarness
 
 _RUNTIME = str(Path(__file__).parents[1])
 
@@ -90,11 +90,11 @@ class Bench(PluginHarness):
     ) -> None:
         self._fail_at = fail_at
         super().__init__(plugin, settings=settings, cwd=cwd)
-        self.model_access = CannedModel()
 
     def _load(self, plugin: str | Path | Callable[[Any], Any], settings: dict[str, Any]) -> LoadedPlugin:
         self.hooks = self.watched = WatchedHooks(self._fail_at)
         self.plugins = PluginSet(self.hooks)
+        self.model_access = CannedModel()
         manifest = PluginManifest("plugin", "plugin") if callable(plugin) else manifest_of(Path(plugin))
         record = LoadedPlugin(manifest)
         self.plugins.plugins[manifest.key] = record
@@ -135,6 +135,15 @@ class CannedModel:
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "cost_usd": None}
         fields = {"text": "ok", "provider": "custom", "model": "scripted", "agent_id": "default", "audit": {}}
         return Record({**fields, "usage": usage, **changes})
+
+
+def manifest_of(folder: Path) -> PluginManifest:
+    """The manifest in a plugin's folder; one that is missing comes back with its ``problem`` filled in."""
+    for name in FILE_NAMES:
+        if (folder / name).is_file():
+            return read_manifest(folder / name, "user")
+    problem = f"{folder} is not a plugin: it has no {FILE_NAMES[0]}"
+    return PluginManifest(folder.name, folder.name, path=folder, problem=problem)
 
 
 def place_of(function: object) -> Place:
