@@ -14,7 +14,7 @@ import msgspec
 
 from hermes.config import sections
 from hermes.config.check import NAMED_ITEMS
-from hermes.config.sections import Agent, Config, Fallback, Model, Plugins, Provider
+from hermes.config.sections import Config, Fallback, Hooks, Model, Plugins, Provider, ShellHook
 from hermes.config.wording import allowed_values
 from hermes.host import Host
 
@@ -161,8 +161,9 @@ def keys_in_effect() -> frozenset[str]:
         model=Model(provider="mine"),
         providers={"mine": Provider(base_url="http://127.0.0.1:1/v1", model="m")},
         fallback_providers=[Fallback(provider="mine", model="m")],
-        agent=Agent(),
         plugins=Plugins(enabled=["watcher"]),
+        hooks=Hooks(events={"on_session_start": [ShellHook(command="true")]}),
+        hooks_auto_accept=True,
     )
     with tempfile.TemporaryDirectory() as folder:
         plugin = Path(folder) / "plugins" / "watcher"
@@ -185,7 +186,8 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._struct, name)
-        here = _join(self._path, name)
+        is_collector = name == NAMED_ITEMS.get(type(self._struct), ("",))[0]
+        here = self._path if is_collector else _join(self._path, name)
         self._seen.add(here)
         return _watch(value, here, self._seen)
 

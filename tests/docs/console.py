@@ -160,9 +160,8 @@ def _shell(place: Path, *, is_tour: bool) -> Generator[Shell]:
             (home / "config.yaml").write_text(_CONFIG.format(base_url=provider.base_url))
         environment = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
         environment |= {"HOME": str(place), "PATH": f"{_commands(place / 'bin')}:{os.environ['PATH']}"}
-        command = ["bash", "--noprofile", "--norc"]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, cwd=work, env=environment, stdin=pipe, stdout=pipe, text=True) as bash:
+        command, pipe = ["bash", "--noprofile", "--norc"], subprocess.PIPE
+        with subprocess.Popen(command, cwd=work, env=environment, stdin=pipe, stdout=pipe, encoding="utf-8") as bash:
             watchdog = threading.Timer(_PATIENCE_SECONDS, bash.kill)
             watchdog.start()
             try:

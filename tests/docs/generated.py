@@ -15,6 +15,7 @@ from .pages import with_generated
 
 _SESSION_ACTIONS = ("list", "show", "search", "export", "rename", "delete")
 _CONFIG_ACTIONS = ("show", "path", "set", "unset", "edit")
+_HOOK_ACTIONS = ("list", "test", "accept", "revoke", "spec")
 
 MAKERS: dict[str, Callable[[], str]] = {
     "settings": config_tables.settings_in_effect,
@@ -34,6 +35,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "tables": journal_tables.tables,
     **{f"help {command}": partial(help_text, command) for command in COMMANDS},
     "usage sessions": partial(usage_lines, *(f"sessions {action}" for action in _SESSION_ACTIONS)),
+    "usage hooks": partial(usage_lines, *(f"hooks {action}" for action in _HOOK_ACTIONS)),
     "usage config": partial(usage_lines, *(f"config {action}" for action in _CONFIG_ACTIONS)),
 }
 

@@ -16,7 +16,7 @@ _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n)(.*?)(<!-- /generated -->
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 #: The first line of a block that is a file below the home: its path, as a comment.
-_FILE_NAME = re.compile(r"# ((?:plugins/[\w/.-]+|config\.yaml|\.env))\n")
+_FILE_NAME = re.compile(r"# ((?:(?:plugins|hooks)/[\w/.-]+|config\.yaml|\.env))\n")
 
 
 class Block(NamedTuple):

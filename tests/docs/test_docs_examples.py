@@ -8,12 +8,15 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
+from hermes.agent.prompt import OUT_OF_TURNS
 from hermes.testing import PluginHarness, ScriptedProvider, by_step, text, tool_call
 
-from .console import alike, examples, run_page
+from .console import SCRIPT, alike, examples, run_page
 from .pages import DOCS, Block, all_pages, blocks
 
 _WITH_PYTHON = [path for path in all_pages() if "```python" in path.read_text()]
@@ -51,6 +54,12 @@ def test_console_examples_print_what_the_page_shows(path: Path) -> None:
                 f"{path.name}: $ {example.command}\nthe page has:\n{example.output}\nnow it prints:\n{output}\n"
                 "If that is right, run: python -m tests.docs --examples"
             )
+
+
+def test_everything_the_scripted_model_can_say_is_shown_somewhere() -> None:
+    asked = "\n".join(block.text for path in _WITH_CONSOLE for block in blocks(path.read_text()))
+    keys: dict[str, Any] = msgspec.json.decode(SCRIPT.read_bytes())
+    assert [key for key in keys if key != OUT_OF_TURNS and key.strip() not in asked] == []
 
 
 def test_examples_are_read_as_a_person_reads_them() -> None:

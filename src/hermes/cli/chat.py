@@ -10,7 +10,7 @@ import sys
 from collections.abc import Generator
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes.agent.events import Listener, TurnEvent, TurnResult
 from hermes.cli.chat_output import JsonOutput, Output, PersonOutput, QuietOutput, StreamJsonOutput
@@ -21,6 +21,9 @@ from hermes.host import Host, HostOptions
 from hermes.log import setup_logging
 from hermes.sanitize import Redactor, is_secret_key
 from hermes.scope import Interrupt
+
+if TYPE_CHECKING:
+    from hermes.plugins.shell_consent import ConsentAnswer, ConsentQuestion
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
@@ -92,6 +95,8 @@ def _converse(host: Host, args: argparse.Namespace, message: str | list[dict[str
     interrupt = Interrupt()
     with _signals(interrupt):
         output.begin(session.id)
+        for notice in () if args.verbose else host.notices:  # verbose shows the log, which has them too
+            print(f"Warning: {plain(notice)}", file=sys.stderr)
         listener = _listener(output, interrupt)
         if message is not None:
             result = session.run(message, listener=listener, interrupt=interrupt)
@@ -147,7 +152,15 @@ def _options(args: argparse.Namespace) -> HostOptions:
         plugins=args.plugin,
         use_enabled_plugins=not args.ignore_user_config,
         allow_everything=args.yolo,
+        accept_hooks=args.accept_hooks,
+        ask_consent=_ask_consent,
     )
+
+
+def _ask_consent(question: ConsentQuestion) -> ConsentAnswer | None:
+    from hermes.cli.hook_consent import ask_at_terminal  # few runs have anything to ask
+
+    return ask_at_terminal(question)
 
 
 def _plugin_command(host: Host, message: str | list[dict[str, Any]] | None) -> int | None:

@@ -14,6 +14,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("hermes.cli.chat", "Talk to the model (the default command)."),
     "sessions": ("hermes.cli.sessions", "List, show, search, export, rename and delete conversations."),
     "trace": ("hermes.cli.trace", "Check that past runs are whole."),
+    "plugins": ("hermes.cli.plugins", "List, enable, install, check and start plugins."),
+    "hooks": ("hermes.cli.hooks", "List, test, accept and revoke hook commands; print the hook contract."),
     "config": ("hermes.cli.config", "Show and change the configuration."),
     "logs": ("hermes.cli.logs", "Show the log, or follow it."),
 }
@@ -62,7 +64,7 @@ def _run(arguments: list[str]) -> int:
     if name == "help":
         return _run_help(rest)
     if name not in COMMANDS:
-        return _unknown_command(name)
+        return _run_plugin_command(name, rest)
     return _run_command(name, rest)
 
 
@@ -87,8 +89,15 @@ def _run_help(names: list[str]) -> int:
     if not names or names[0].startswith("-"):
         return _print_help()
     if names[0] not in COMMANDS:
-        return _unknown_command(names[0])
+        return _run_plugin_command(names[0], [*names[1:], "--help"])
     return _run_command(names[0], [*names[1:], "--help"])
+
+
+def _run_plugin_command(name: str, arguments: list[str]) -> int:
+    from hermes.cli.plugin_commands import run_plugin_command
+
+    code, added = run_plugin_command(name, arguments)
+    return _unknown_command(name, added) if code is None else code
 
 
 def _print_help() -> int:
@@ -99,17 +108,18 @@ def _print_help() -> int:
     print(
         "\n'hermes' alone, or with options only, is 'hermes chat'."
         "\n'hermes help COMMAND' explains one command; 'hermes --version' prints the version."
+        "\nEnabled plugins may add commands; 'hermes plugins info NAME --load' shows those of a plugin."
     )
     return 0
 
 
-def _unknown_command(name: str) -> int:
+def _unknown_command(name: str, added: list[str]) -> int:
     from difflib import get_close_matches
 
     from hermes.cli.terminal_text import plain
 
-    close = get_close_matches(name, [*COMMANDS, "help"], n=1, cutoff=0.5)
-    hint = f"did you mean {close[0]!r}?" if close else f"commands are {', '.join(COMMANDS)}."
+    close = get_close_matches(name, [*COMMANDS, "help", *added], n=1, cutoff=0.5)
+    hint = f"did you mean {plain(close[0])!r}?" if close else f"commands are {plain(', '.join([*COMMANDS, *added]))}."
     print(f"Error: unknown command {plain(name)!r}; {hint}", file=sys.stderr)
     return 2
 

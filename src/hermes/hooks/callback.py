@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
+from hermes.contract.response import Record
 from hermes.hooks.copies import CopyMemo, isolate, renew
 
 log = logging.getLogger("hermes.hooks")
@@ -20,6 +21,8 @@ _GROWING = frozenset({"conversation_history", "request_messages", "request"})
 #: Distinct causes of failure that one callback may warn about.
 _MAX_CAUSES = 20
 _VAR_KEYWORDS = 0x08
+#: What callbacks mostly return, so that the question is answered at once.
+_NEVER_AWAITABLE = frozenset({type(None), str, dict, list, bool, Record})
 
 
 class CallbackStats(NamedTuple):
@@ -81,8 +84,11 @@ class Callback:
         memo = self._memo
         if memo is None:
             for name in self._containers:
-                if name in given:
-                    given[name] = isolate(given[name])
+                value = given.get(name)
+                if value:
+                    given[name] = isolate(value)
+                elif value is not None:
+                    given[name] = type(value)()
             return given
         before, shown = memo.recall(own.get("session_id")), dict[str, Any]()
         for name in self._containers:
@@ -109,7 +115,8 @@ class Callback:
 
 def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
     """Whether a callback's answer is still to be awaited."""
-    return value is not None and hasattr(type(value), "__await__")
+    kind = type(value)
+    return kind not in _NEVER_AWAITABLE and hasattr(kind, "__await__")
 
 
 def describe(error: BaseException) -> str:

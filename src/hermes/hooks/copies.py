@@ -17,6 +17,12 @@ _ATOMS = frozenset({str, int, float, bool, type(None)})
 
 def isolate(value: Any) -> Any:
     """A copy of plain data down to its leaves. Anything that is not a plain container is shared."""
+    if value.__class__ is dict:
+        for item in value.values():
+            if item.__class__ not in _ATOMS:
+                break
+        else:
+            return value.copy()
     try:
         return _copy(value)
     except RecursionError:
@@ -27,9 +33,13 @@ def isolate(value: Any) -> Any:
 def _copy(value: Any) -> Any:
     kind = value.__class__
     if kind is dict:
-        return {name: item if type(item) in _ATOMS else _copy(item) for name, item in value.items()}
+        copy = value.copy()
+        for name, item in value.items():
+            if type(item) not in _ATOMS:
+                copy[name] = _copy(item)
+        return copy
     if kind is list:
-        return [item if type(item) in _ATOMS else _copy(item) for item in value]
+        return [item if type(item) in _ATOMS else _copy(item) for item in value] if value else []
     if kind is tuple:
         return tuple([_copy(item) for item in value])
     if kind is set:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import contextvars
-import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import copy_context
+from threading import get_ident
 from time import perf_counter
 from typing import Any, Literal
 
@@ -49,10 +50,11 @@ class ExecutionChain:
 class _Passage:
     """One call on its way through a chain."""
 
-    __slots__ = ("_base", "_chain", "_context", "_fields", "_thread", "lock")
+    __slots__ = ("_base", "_callbacks", "_fields", "_key", "context", "thread")
 
     def __init__(self, chain: ExecutionChain, base: Base, payload: Any, context: Mapping[str, Any]) -> None:
-        self._chain = chain
+        self._callbacks = chain.callbacks
+        self._key = chain.key
         self._base = base
         self._fields: dict[str, Any] = {
             "telemetry_schema_version": OBSERVER_SCHEMA,
@@ -60,17 +62,20 @@ class _Passage:
             chain.original_key: payload,
             **context,
         }
-        self._thread = threading.get_ident()
-        self._context = contextvars.copy_context()
-        self.lock = threading.Lock()
+        self.thread = get_ident()
+        self.context = copy_context()
 
     def enter(self, index: int, payload: Any) -> Any:
         """Run the chain from the callback at ``index`` on."""
-        if index == len(self._chain.callbacks):
+        if index == len(self._callbacks):
             return self._base(payload)
-        callback = self._chain.callbacks[index]
+        callback = self._callbacks[index]
         link = _Link(self, index, payload)
-        given = self._arguments(callback, link, payload)
+        fields, key = self._fields, self._key
+        fields[key] = payload
+        fields["next_call"] = link.next_call
+        given = callback.arguments(fields)
+        link.given = given.get(key)
         error: Exception | None = None
         value: Any = None
         started = perf_counter()
@@ -91,26 +96,12 @@ class _Passage:
             return link.raised(callback, state, error)
         return value if value is not None else link.returned_none(callback, state)
 
-    def descend(self, index: int, payload: Any) -> Any:
-        if threading.get_ident() == self._thread:
-            return self.enter(index, payload)
-        # Called from a thread of the plugin's own: the ids of the work in hand come along.
-        return self._context.copy().run(self.enter, index, payload)
-
-    def _arguments(self, callback: Callback, link: _Link, payload: Any) -> dict[str, Any]:
-        fields, key = self._fields, self._chain.key
-        fields[key] = payload
-        fields["next_call"] = link.next_call
-        given = callback.arguments(fields)
-        link.given = given.get(key)
-        return given
-
 
 class _Link:
     """One callback's turn in one passage, and what its next_call has come to."""
 
     __slots__ = (
-        "_closed", "_error", "_index", "_passage", "_payload", "_result", "_state", "downstream_seconds", "given",
+        "_error", "_index", "_passage", "_payload", "_permit", "_result", "_state", "downstream_seconds", "given",
         "unwinding",
     )  # fmt: skip
 
@@ -118,9 +109,10 @@ class _Link:
         self._passage = passage
         self._index = index
         self._payload = payload
+        #: Whoever takes the one item out may go on; taking it is atomic, whichever thread does it.
+        self._permit = [None]
         #: The callback's copy of the payload: changing it in place is as good as passing it on.
         self.given: Any = None
-        self._closed = False
         self._state: State = "waiting"
         self._result: Any = None
         self._error: Exception | None = None
@@ -129,16 +121,28 @@ class _Link:
         self.downstream_seconds = 0.0
 
     def next_call(self, payload: Any = None) -> Any:
-        """Run the rest of the chain, once, with ``payload`` or else the current one."""
-        with self._passage.lock:
-            if self._closed:
-                raise RuntimeError("next_call was called after its middleware had returned")
-            if self._state != "waiting":
-                raise RuntimeError("next_call was called twice; the call runs at most once")
-            self._state = "running"
+        """Run the rest of the chain, once, with ``payload`` or else the current one.
+
+        What goes on is the runtime's own object, or a copy of what the callback made of it.
+        """
+        try:
+            self._permit.pop()
+        except IndexError:
+            if self._state == "waiting":
+                raise RuntimeError("next_call was called after its middleware had returned") from None
+            raise RuntimeError("next_call was called twice; the call runs at most once") from None
+        self._state = "running"
+        passage, current = self._passage, self._payload
+        chosen = self.given if payload is None else payload
+        if chosen is not None and not same(chosen, current):
+            current = renew(chosen, current)
         started = perf_counter()
         try:
-            result = self._passage.descend(self._index + 1, self._effective(payload))
+            if get_ident() == passage.thread:
+                result = passage.enter(self._index + 1, current)
+            else:
+                # Called from a thread of the plugin's own: the ids of the work in hand come along.
+                result = passage.context.copy().run(passage.enter, self._index + 1, current)
         except Exception as error:
             self._error, self._state = error, "failed"
             raise
@@ -150,18 +154,14 @@ class _Link:
         self._result, self._state = result, "succeeded"
         return result
 
-    def _effective(self, payload: Any) -> Any:
-        """The runtime's own object, or a copy of what the callback made of it."""
-        chosen = self.given if payload is None else payload
-        if chosen is None or same(chosen, self._payload):
-            return self._payload
-        return renew(chosen, self._payload)
-
     def close(self) -> State:
         """Refuse next_call from here on: one kept for later must not run the call behind everybody's back."""
-        with self._passage.lock:
-            self._closed = True
-            return self._state
+        if self._permit:  # spares the usual case, where it was used, the exception
+            with suppress(IndexError):
+                self._permit.pop()
+                return "waiting"
+        # A thread of the plugin's own may hold it without having said so yet.
+        return "running" if self._state == "waiting" else self._state
 
     def returned_none(self, callback: Callback, state: State) -> None:
         """None is a result like any other, but it cannot stand for a call that failed."""

@@ -6,7 +6,8 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
@@ -20,6 +21,9 @@ from hermes.plugins.services import HostServices
 from hermes.plugins.surfaces import Surfaces
 from hermes.plugins.tool_handler import availability, check_name, read_schema, runner
 from hermes.tools.registry import Effect, Tool, ToolRegistry
+
+if TYPE_CHECKING:
+    from hermes.plugins.llm import PluginLlm
 
 log = logging.getLogger("hermes.plugins")
 
@@ -49,6 +53,10 @@ class Parts(Struct, frozen=True):
     entries: Mapping[str, Any]
     #: Names of slash commands that plugins may not take.
     reserved_commands: frozenset[str] = frozenset()
+    #: The ``ctx`` of every plugin that was loaded or tried, by key.
+    contexts: dict[str, PluginContext] = {}
+    #: What plugins see under the compatibility names, as far as one of them has looked.
+    compat_modules: dict[str, ModuleType] = {}
 
 
 class PluginContext(Surfaces):
@@ -58,19 +66,30 @@ class PluginContext(Surfaces):
         self.manifest = manifest
         self._record = record
         self._parts = parts
-        self._llm: Any = None
+        self._llm: PluginLlm | None = None
         self._open = True
+        #: Whether ``register`` has still to come to its end.
+        self.loading = True
         self._before: Snapshot = parts.hooks.snapshot()
         self._replaced: list[tuple[str, Tool | None]] = []
 
     # -- what the host offers -----------------------------------------------------------------------------------
 
     @property
-    def llm(self) -> Any:
+    def llm(self) -> PluginLlm:
         """Model access for this plugin, as far as ``plugins.entries.<key>.llm`` grants it."""
         if self._llm is None:
-            self._llm = self._parts.services.llm(self.manifest.key)
+            from hermes.plugins.llm import PluginLlm  # most plugins never ask a model
+
+            self._llm = PluginLlm(self.manifest.key, self._parts.services.llm)
         return self._llm
+
+    @property
+    def _manager(self) -> Any:
+        """The plugin manager, as plugins for other hosts of the contract reach it."""
+        from hermes.plugins.compat.manager import manager_of
+
+        return manager_of(self._parts)
 
     @property
     def profile_name(self) -> str:
@@ -255,7 +274,7 @@ class PluginContext(Surfaces):
 
     def roll_back(self) -> None:
         """Undo every registration and accept no more."""
-        self._open = False
+        self._open = self.loading = False
         self._parts.hooks.restore(self._before)
         for name, before in reversed(self._replaced):
             self._parts.tools.remove(name)
@@ -265,13 +284,10 @@ class PluginContext(Surfaces):
 
     def commit(self) -> None:
         """Keep what was registered."""
+        self.loading = False
         self._before = {}
         self._replaced.clear()
 
     def _check_open(self) -> None:
         if not self._open:
             raise PluginError(f"plugin {self.manifest.key!r} failed to load; it cannot register anything")
-
-    def _problem(self, text: str) -> None:
-        self._record.problems.append(text)
-        log.warning("plugin %r: %s", self.manifest.key, text)

@@ -16,6 +16,8 @@ from hermes.plugins.provenance import IGNORED
 
 _GIT_SECONDS = 120
 _SHORT_COMMIT = re.compile(r"[0-9a-fA-F]{4,39}")
+#: Variables that would make git work on another repository than the one in hand.
+_REPOSITORY = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"})
 
 
 def fetch_files(source: InstallSource, work: Path, env: Mapping[str, str]) -> tuple[Path, str]:
@@ -27,8 +29,11 @@ def fetch_files(source: InstallSource, work: Path, env: Mapping[str, str]) -> tu
         clone.mkdir()
         revision = _clone(source, clone, env)
         origin = clone / source.subfolder
+        if not origin.resolve().is_relative_to(clone.resolve()):
+            raise PluginError(f"{source.shown}: the folder is a link out of the repository")
     _refuse_without_manifest(origin, source)
-    target = work / source.fallback_name
+    # The folder's name is the plugin's when the manifest gives none.
+    target = work / "files" / (source.fallback_name or "plugin")
     copy_tree(origin, target)
     return target, revision
 
@@ -53,9 +58,8 @@ def _refuse_escape(path: Path, root: Path) -> None:
     mode = path.lstat().st_mode
     if stat.S_ISLNK(mode):
         link = path.readlink()
-        inside = (path.parent.resolve() / link).resolve().is_relative_to(root)
-        if link.is_absolute() or not inside:
-            raise PluginError(f"{path.relative_to(root) if inside else path.name} is a link out of the plugin ({link})")
+        if link.is_absolute() or not (path.parent.resolve() / link).resolve().is_relative_to(root):
+            raise PluginError(f"{path.name} is a link that leads out of the plugin (to {link}); it is not installed")
     elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
         raise PluginError(f"{path.name} is no plain file; a plugin is made of files and folders")
 
@@ -64,17 +68,11 @@ def _refuse_without_manifest(folder: Path, source: InstallSource) -> None:
     if not folder.is_dir():
         what = f"folder {source.subfolder!r}" if source.subfolder else "such folder"
         raise PluginError(f"{source.shown}: there is no {what}")
-    if source.kind == "git" and not folder.resolve().is_relative_to((folder / _up(source.subfolder)).resolve()):
-        raise PluginError(f"{source.shown}: the folder is a link out of the repository")
     if manifest_in(folder) is not None:
         return
     inside = [file.path.parent.relative_to(folder).as_posix() for file in manifest_files(folder)]
     hint = f"; it has plugins in {', '.join(inside[:8])}: name one of these" if inside else ""
     raise PluginError(f"{source.shown} is no plugin: it has no {FILE_NAMES[0]}{hint}")
-
-
-def _up(subfolder: str) -> str:
-    return "/".join(".." for part in subfolder.split("/") if part) or "."
 
 
 def _clone(source: InstallSource, folder: Path, env: Mapping[str, str]) -> str:
@@ -100,7 +98,7 @@ def run_git(folder: Path, env: Mapping[str, str], *arguments: str) -> str:
     """What a git command prints; ``PluginError`` with git's own words when it fails."""
     import subprocess
 
-    clean = {name: value for name, value in env.items() if not name.startswith("GIT_DIR") and name not in _REPOSITORY}
+    clean = {name: value for name, value in env.items() if name not in _REPOSITORY}
     if not os.isatty(0):
         clean["GIT_TERMINAL_PROMPT"] = "0"
     try:
@@ -115,7 +113,3 @@ def run_git(folder: Path, env: Mapping[str, str], *arguments: str) -> str:
         words = " ".join(done.stderr.decode("utf-8", "replace").split()) or f"exit code {done.returncode}"
         raise PluginError(f"git {arguments[0]} failed: {words[:300]}")
     return done.stdout.decode("utf-8", "replace").strip()
-
-
-#: Variables that would make git work on another repository than the one in hand.
-_REPOSITORY = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"})

@@ -37,7 +37,7 @@ class ModelAccess(Protocol):
 
 
 class PluginLlm:
-    """One plugin's model access. The host is asked on every call, so that a change of its rules takes effect at once."""
+    """One plugin's model access. The host is asked at every call, so that a change of its rules counts at once."""
 
     __slots__ = ("_access", "plugin_id")
 

@@ -19,9 +19,9 @@ log = logging.getLogger("hermes.plugins")
 def load_one(record: LoadedPlugin, parts: Parts, register: Callable[[Any], Any] | None = None) -> None:
     """Import a plugin, unless its ``register`` is at hand, and let it register. When anything fails, nothing stays."""
     manifest = record.manifest
-    context = PluginContext(manifest, record, parts)
+    context = parts.contexts[manifest.key] = PluginContext(manifest, record, parts)
     try:
-        result = (register or _import_register(manifest))(context)
+        result = (register or _import_register(manifest, parts))(context)
         if is_awaitable(result):
             parts.hooks.background.run(result, f"register of plugin {manifest.key!r}")
     except (Exception, SystemExit) as error:
@@ -43,10 +43,10 @@ def load_one(record: LoadedPlugin, parts: Parts, register: Callable[[Any], Any] 
     log.debug("plugin %r %s is loaded from %s", manifest.key, manifest.version, manifest.source)
 
 
-def _import_register(manifest: PluginManifest) -> Callable[[Any], Any]:
+def _import_register(manifest: PluginManifest, parts: Parts) -> Callable[[Any], Any]:
     if manifest.problem:
         raise PluginError(manifest.problem)
-    register = getattr(import_plugin(manifest), "register", None)
+    register = getattr(import_plugin(manifest, parts), "register", None)
     if not callable(register):
         raise PluginError("it has no register(ctx) function")
     return register

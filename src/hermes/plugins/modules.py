@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hermes.errors import PluginError
 from hermes.plugins.compat.importing import plugin_builtins
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 #: The package all folder plugins live in; it exists only while the program runs.
 PARENT = "hermes_plugins"
+_OURSELVES = __name__.partition(".")[0]
 
 
 def module_name(key: str) -> str:
@@ -41,8 +42,9 @@ def import_plugin(manifest: PluginManifest, parts: Parts) -> Any:
 
 def forget_plugin(manifest: PluginManifest) -> None:
     """Drop a folder plugin's modules, so that nothing finds the remains of a failed import."""
-    _finder.plugins.pop(root_module(manifest), None)
+    # An entry point's package may be in use by others, and the import system drops what failed to import.
     if not manifest.entry_point:
+        _finder.plugins.pop(module_name(manifest.key), None)
         _drop(module_name(manifest.key))
 
 
@@ -60,10 +62,11 @@ def _import_folder(manifest: PluginManifest, parts: Parts) -> ModuleType:
     if spec is None or spec.loader is None:
         raise PluginError(f"{start} cannot be imported")
     names = _finder.serve(name, parts, own=PARENT)
-    spec.loader = PluginLoader(spec.loader, names)
+    loader = PluginLoader(spec.loader, names)
+    spec.loader = cast("Any", loader)
     module = util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    loader.exec_module(module)
     setattr(sys.modules[PARENT], name.rpartition(".")[2], module)
     return module
 
@@ -80,7 +83,7 @@ def _import_entry_point(manifest: PluginManifest, parts: Parts) -> Any:
 
     module, attributes = _entry_point_parts(manifest.entry_point)
     root = root_module(manifest)
-    if root != __package__.partition(".")[0]:
+    if root != _OURSELVES:
         if not _finder.serves(root, parts):
             # Another host's copy reaches that host's names. What the program itself imported stays as it is.
             _drop(root, only_ours=True)
@@ -157,7 +160,8 @@ class PluginFinder:
             spec: ModuleSpec | None = None if find is None else find(fullname, path, target)
             if spec is not None:
                 # A folder without __init__.py has no code and no loader.
-                spec.loader = spec.loader and PluginLoader(spec.loader, known[1])
+                if spec.loader is not None:
+                    spec.loader = cast("Any", PluginLoader(spec.loader, known[1]))
                 return spec
         return None
 

@@ -57,8 +57,8 @@ class HookCommand:
                 continue
             if position == 0 and "/" not in word:
                 return None
-            path = cwd / word
-            return path if _is_file(path) else None
+            if _is_file(path := cwd / word):
+                return path
         return None
 
 

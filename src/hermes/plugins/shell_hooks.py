@@ -34,9 +34,6 @@ class Agreement(NamedTuple):
     sha256: str | None = None
 
 
-_EVERYTHING = Agreement(True)
-
-
 class ShellHook:
     """One command at its hook."""
 
@@ -125,7 +122,7 @@ def load_shell_hooks(
     allow_list = None if accept else AllowList(home)
     refused: list[HookCommand] = []
     for command in commands:
-        agreement = _EVERYTHING if allow_list is None else _agreement(command, allow_list, cwd, ask)
+        agreement = agreement_to(command, allow_list, cwd, ask)
         if not agreement.given:
             refused.append(command)
         if agreement.given or command.on_error == "deny":
@@ -136,8 +133,12 @@ def load_shell_hooks(
     return _told([redactor.redact(warning) for warning in warnings])
 
 
-def _agreement(command: HookCommand, allow_list: AllowList, cwd: Path, ask: AskConsent | None) -> Agreement:
-    """What is on record about a command or, failing that, what somebody says now."""
+def agreement_to(
+    command: HookCommand, allow_list: AllowList | None, cwd: Path, ask: AskConsent | None = None
+) -> Agreement:
+    """What is on record about a command or, failing that, what somebody says now. Without a list, all may run."""
+    if allow_list is None:
+        return Agreement(True)
     question = allow_list.question(command, cwd)
     if question.consent == "accepted":
         return Agreement(True, question.sha256)

@@ -189,8 +189,12 @@ def _ended_by(interrupt: Interrupt | None, process: subprocess.Popen[bytes]) -> 
         return
     from signal import SIGTERM
 
-    # Called at any instant, perhaps from a signal handler: one system call, no waiting.
-    with interrupt.on_cancel(lambda: _signal(process, SIGTERM) and None):
+    def end() -> None:
+        # Called at any instant, perhaps from a signal handler: one system call, no waiting.
+        if process.returncode is None:
+            _signal(process, SIGTERM)
+
+    with interrupt.on_cancel(end):
         yield
 
 

@@ -118,7 +118,8 @@ def _decode(stdout: str) -> Any:
 
 
 def _noun(value: object) -> str:
-    return {dict: "object", list: "list", str: "text", bool: "true or false"}.get(type(value), "number or null")
+    names: dict[type, str] = {dict: "object", list: "list", str: "text", bool: "true or false"}
+    return names.get(type(value), "number or null")
 
 
 def _complaint(stderr: str) -> str:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from hermes.plugins.records import Waiting
 from hermes.plugins.registry import LoadedPlugin
 
+log = logging.getLogger("hermes.plugins")
+
 
 class Surfaces:
-    """The part of ``ctx`` that offers providers, engines and platforms. None of these methods fails a plugin."""
+    """The part of ``ctx`` that offers providers, engines and platforms. None of these methods fails a plugin.
+
+    What is offered must be an instance of the base class that plugins subclass for it; anything else is a problem
+    on record, with a warning, and ignored.
+    """
 
     _record: LoadedPlugin
 
@@ -21,7 +28,7 @@ class Surfaces:
     def register_context_engine(self, engine: Any) -> None:
         """Offer a context engine, selected by ``context.engine``. One per plugin."""
         if any(entry.what == "context_engine" for entry in self._record.waiting):
-            self._record.problems.append("a second context engine was registered; the first one stays")
+            self._problem("a second context engine was registered; the first one stays")
             return
         self._wait("context_engine", engine)
 
@@ -93,5 +100,23 @@ class Surfaces:
         self._record.waiting.append(Waiting("slack_action_handler", action_id, callback))
 
     def _wait(self, what: str, value: Any) -> None:
+        from hermes.plugins.compat.bases import base_of  # only plugins that offer something need the classes
+
+        base = base_of(what)
+        if base is not None and not issubclass(type(value), base):
+            found = type(value).__name__
+            self._problem(f"register_{what} needs an instance of a {base.__name__}, got {found}; it is ignored")
+            return
+        self._record.waiting.append(Waiting(what, _name_of(value), value))
+
+    def _problem(self, text: str) -> None:
+        self._record.problems.append(text)
+        log.warning("plugin %r: %s", self._record.manifest.key, text)
+
+
+def _name_of(value: Any) -> str:
+    try:
         name = getattr(value, "name", None)
-        self._record.waiting.append(Waiting(what, name if isinstance(name, str) else type(value).__name__, value))
+    except Exception:  # a property of the plugin's, which may fail before the plugin is set up
+        name = None
+    return name if isinstance(name, str) and name else type(value).__name__

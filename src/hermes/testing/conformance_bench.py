@@ -76,7 +76,7 @@ class WatchedHooks(Hooks):
 
 
 class Bench(PluginHarness):
-    """A harness with watched hooks. A plugin that cannot be loaded leaves its error in ``plugin`` instead of raising."""
+    """A harness with watched hooks. A plugin that cannot be loaded is no error here: ``plugin`` says why."""
 
     watched: WatchedHooks
 
@@ -133,7 +133,13 @@ class CannedModel:
 
     def _result(self, **changes: Any) -> Record:
         usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "cost_usd": None}
-        fields = {"text": "ok", "provider": "custom", "model": "scripted", "agent_id": "default", "audit": {}}
+        fields: dict[str, Any] = {
+            "text": "ok",
+            "provider": "custom",
+            "model": "scripted",
+            "agent_id": "default",
+            "audit": {},
+        }
         return Record({**fields, "usage": usage, **changes})
 
 
@@ -190,7 +196,7 @@ def _code_of(function: object) -> CodeType | None:
     if isinstance(function, MethodType):
         function = function.__func__
     if not isinstance(function, FunctionType):
-        function = getattr(type(function), "__call__", None)
+        function = getattr(type(function), "__call__", None)  # noqa: B004  (its code is wanted)
     return function.__code__ if isinstance(function, FunctionType) else None
 
 

@@ -27,10 +27,11 @@ Schedule = Literal[
     "out of order",
     "unicode",
     "huge",
+    "bad arguments",
 ]
 
 #: Failures in these tell of a weakness rather than of a broken promise.
-_STRANGE: frozenset[str] = frozenset({"out of order", "unicode", "huge"})
+_STRANGE: frozenset[str] = frozenset({"out of order", "unicode", "huge", "bad arguments"})
 
 
 class OutOfTime(Exception):

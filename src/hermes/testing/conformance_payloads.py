@@ -10,13 +10,16 @@ from hermes.contract.fields import Field
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
 from hermes.contract.response import Record, chat_response
+from hermes.hooks.copies import isolate
 
 Flavour = Literal["complete", "minimal", "unicode", "huge"]
 Payload = dict[str, Any]
 
 #: Things that occur in real text and break code that never met them: a lone surrogate (from an undecodable file
 #: name), a NUL, a direction override, a joined emoji, a combining mark, a line separator, an escape sequence.
-ODD_TEXT = "\ud800 \x00 \u202eevil\u202c \U0001f468\u200d\U0001f469\u200d\U0001f467 e\u0301 \u2028 \x1b[31m \ufeff \U0010ffff"
+ODD_TEXT = (
+    "\ud800 \x00 \u202eevil\u202c \U0001f468\u200d\U0001f469\u200d\U0001f467 e\u0301 \u2028 \x1b[31m \ufeff \U0010ffff"
+)
 
 #: Characters of one huge text, messages of one huge conversation. Together some megabytes per event.
 HUGE_TEXT = 1_000_000
@@ -161,7 +164,7 @@ def payload(step: Step, story: Story) -> Payload:
         return made
     for name, value in step.changes.items():
         if name in made:
-            made[name] = dict(value) if isinstance(value, dict) else value
+            made[name] = isolate(value)
     return made
 
 

@@ -23,7 +23,7 @@ def plugin_builtins(parts: Parts, own: str) -> dict[str, Any]:
 
 
 def _import_for(parts: Parts, own: str) -> Callable[..., ModuleType]:
-    def __import__(  # noqa: N807  (what the import statement looks for)
+    def plugin_import(
         name: str,
         globals: Mapping[str, object] | None = None,  # noqa: A002  (the names callers may use)
         locals: Mapping[str, object] | None = None,  # noqa: A002
@@ -39,7 +39,7 @@ def _import_for(parts: Parts, own: str) -> Callable[..., ModuleType]:
         # Like the real one: `import a.b` binds `a`, `from a.b import c` needs `a.b`.
         return found if fromlist else find_module(parts, root) or found
 
-    return __import__
+    return plugin_import
 
 
 def _installed(

@@ -52,7 +52,7 @@ class CompatModule(ModuleType):
         super().__init__(name)
         self._parts = parts
         if name in PACKAGES:
-            self.__path__: list[str] = []
+            self.__path__ = []
 
     def __getattr__(self, name: str) -> Any:
         # Plugins use `import agent` and then `agent.plugin_llm`, which elsewhere some other module has imported.

@@ -1,0 +1,65 @@
+"""The commands that enabled plugins add to ``hermes``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from typing import Any
+
+from hermes.cli.arguments import Parser
+from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.config.sections import Config
+from hermes.errors import ConfigError, HermesError, PluginError
+from hermes.plugins.records import CliCommand
+
+log = logging.getLogger("hermes.plugins")
+
+
+def run_plugin_command(name: str, arguments: list[str]) -> tuple[int | None, list[str]]:
+    """Run ``hermes <name>`` when an enabled plugin has it: its exit code, or None and the names there are.
+
+    Plugins are loaded only here, so that a word that nobody knows costs nothing while none is enabled.
+    """
+    home = hermes_home()
+    try:
+        own_env = load_env_file(home)
+        apply_env(own_env)
+        config: Config = load_config(home).config
+    except ConfigError:
+        return None, []
+    if not config.plugins.enabled:
+        return None, []
+    from hermes.host import Host
+    from hermes.log import setup_logging
+    from hermes.sanitize import Redactor, is_secret_key
+
+    redactor = Redactor(tuple(value for key, value in own_env.items() if is_secret_key(key)))
+    setup_logging(home, redactor=redactor)
+    with Host(home, config, redactor=redactor) as host:
+        commands = host.plugins.cli_commands
+        command = commands.get(name)
+        if command is None:
+            return None, sorted(commands)
+        return _run(host, command, arguments), []
+
+
+def _run(host: Any, command: CliCommand, arguments: list[str]) -> int:
+    from hermes.hooks.callback import describe, is_awaitable
+
+    label = f"command {command.name!r} of plugin {command.plugin!r}"
+    parser = Parser(prog=f"hermes {command.name}", description=command.description or command.help)
+    try:
+        command.setup_fn(parser)
+        args: argparse.Namespace = parser.parse_args(arguments)
+        handler = command.handler_fn or getattr(args, "func", None)
+        if handler is None:
+            raise PluginError(f"{label} has no handler")
+        result = handler(args)
+        if is_awaitable(result):
+            result = host.hooks.background.run(result, label)
+    except HermesError:
+        raise
+    except Exception as error:
+        log.warning("%s failed", label, exc_info=True)
+        raise PluginError(f"{label} failed: {describe(error)}") from error
+    return result if isinstance(result, int) else 0

@@ -1,0 +1,88 @@
+"""Fixtures for the tests of plugin authors: a harness, a scripted model, a recorder and the conformance kit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+# pytest loads this in every run of an environment that has Hermes installed: the fixtures import what they need.
+if TYPE_CHECKING:
+    from hermes.testing.conformance_rules import Report
+    from hermes.testing.harness import PluginHarness
+    from hermes.testing.recorder import EventRecorder
+    from hermes.testing.scripted import ScriptedProvider
+    from hermes.testing.scripts import Script
+
+
+@pytest.fixture
+def hermes_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home of the test's own, which ``HERMES_HOME`` names while the test runs."""
+    home = tmp_path / "hermes-home"
+    home.mkdir()
+    monkeypatch.setenv("HERMES_HOME", str(home))
+    return home
+
+
+@pytest.fixture
+def hermes_plugin() -> Generator[Callable[..., PluginHarness]]:
+    """Loads plugins: ``hermes_plugin(folder_or_register, settings=..., cwd=...)`` gives a ``PluginHarness``."""
+    from hermes.testing.harness import PluginHarness
+
+    with ExitStack() as stack:
+
+        def load(plugin: str | Path | Callable[[Any], Any], **options: Any) -> PluginHarness:
+            return stack.enter_context(PluginHarness(plugin, **options))
+
+        yield load
+
+
+@pytest.fixture
+def scripted_provider() -> Generator[Callable[..., ScriptedProvider]]:
+    """Starts scripted models: ``scripted_provider(script)`` gives a ``ScriptedProvider`` that listens."""
+    from hermes.testing.scripted import ScriptedProvider
+
+    with ExitStack() as stack:
+
+        def start(script: Script = (), **options: Any) -> ScriptedProvider:
+            return stack.enter_context(ScriptedProvider(script, **options))
+
+        yield start
+
+
+@pytest.fixture
+def event_recorder() -> EventRecorder:
+    """Records every event: give ``event_recorder.register`` to a harness, or attach it to a host's hooks."""
+    from hermes.testing.recorder import EventRecorder
+
+    return EventRecorder()
+
+
+@pytest.fixture
+def hermes_conformance() -> Callable[..., Report]:
+    """Asserts that a plugin keeps the contract.
+
+    ``hermes_conformance(folder_or_register, allow=("narrow-signature",), strict=True)`` fails the test with every
+    violation, its file and line. Warnings count only when ``strict``; rules in ``allow`` never do. Other keywords
+    go to ``hermes.testing.conformance.check_plugin``.
+    """
+    from hermes.testing.conformance import RULES, check_plugin
+
+    def assert_conforms(
+        plugin: str | Path | Callable[[Any], Any], *, allow: tuple[str, ...] = (), strict: bool = False, **options: Any
+    ) -> Report:
+        __tracebackhide__ = True
+        unknown = [rule for rule in allow if rule not in RULES]
+        if unknown:
+            raise ValueError(f"there is no rule {unknown[0]!r}; rules are {', '.join(RULES)}")
+        report = check_plugin(plugin, **options)
+        counted = report.findings if strict else report.errors
+        broken = [str(finding) for finding in counted if finding.rule not in allow]
+        if broken:
+            pytest.fail(f"{report.plugin} breaks the contract:\n" + "\n".join(broken), pytrace=False)
+        return report
+
+    return assert_conforms
