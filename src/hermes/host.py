@@ -29,7 +29,7 @@ from hermes.providers.driver import Driver
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.routing import endpoints_for
 from hermes.sanitize import Redactor, is_secret_key
-from hermes.scope import new_session_id
+from hermes.scope import Scope, current_scope, new_session_id
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.guard import FileGuard
 from hermes.tools.processes import ProcessTable
@@ -77,12 +77,12 @@ class Host:
         self.home = home
         self.config = config
         self.options = options or HostOptions()
-        self.cwd = cwd or Path.cwd()
+        self.cwd = cwd or (Path.cwd() / Path(config.terminal.cwd).expanduser()).resolve()
         self._env = os.environ if env is None else env
         #: Knows the keys in use, so that they are masked wherever text leaves the process.
         self.redactor = redactor or Redactor()
         self.hooks = Hooks()
-        self.tools = ToolRegistry(builtin_tools())
+        self.tools = ToolRegistry(builtin_tools(_limits(config)))
         self.store = Store(home / "state.db")
         self.runner = Runner(home / "runners")
         self.sessions = Sessions(self.store)
@@ -210,7 +210,8 @@ class Host:
         return "default" if self.home == Path("~/.hermes").expanduser() else "custom"
 
     def dispatch_tool(self, name: str, args: dict[str, Any], **_kwargs: Any) -> str:
-        return dispatch_tool(self._tool_runtime, self.cwd, name, args)
+        scope = current_scope.get() or Scope(platform=self.options.platform)
+        return dispatch_tool(self._tool_runtime, scope, self._cwd_of(scope.session_id), name, args)
 
     def inject_message(self, content: str, role: str) -> bool:
         return False

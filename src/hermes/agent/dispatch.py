@@ -9,16 +9,15 @@ import msgspec
 
 from hermes.agent.tool_call import ToolCall, ToolRuntime
 from hermes.providers.reply import ToolRequest
-from hermes.scope import Scope, current_scope, new_id
+from hermes.scope import Scope, new_id
 from hermes.tools.results import tool_error
 
 #: How deep tools that call tools may go.
 MAX_DEPTH = 4
 
 
-def dispatch_tool(runtime: ToolRuntime, cwd: Path, name: str, args: dict[str, Any]) -> str:
+def dispatch_tool(runtime: ToolRuntime, outer: Scope, cwd: Path, name: str, args: dict[str, Any]) -> str:
     """Run a tool on behalf of a plugin, with the ids of the work in hand, and return what the model would see."""
-    outer = current_scope.get() or Scope()
     depth = outer.tool_call_id.count("/") + 1
     if depth > MAX_DEPTH:
         return tool_error(f"tools that call tools may go {MAX_DEPTH} deep; this call would be deeper")

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from hermes.agent.events import Listener, ModelAnswered, ModelFailed, ReasoningPiece, TextPiece
+from hermes.agent.events import Listener, ModelAnswered, ModelFailed, ReasoningPiece, TextPiece, ignore_events
 from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
 from hermes.hooks.table import Hooks
@@ -178,7 +178,7 @@ class Attempt:
             self.first_piece_at = time.time()
         if isinstance(delta, TextDelta):
             if self.call.show_text:
-                self.text_was_shown = True
+                self.text_was_shown = self.call.listener is not ignore_events
                 self.call.listener(TextPiece(delta.text))
         elif isinstance(delta, ReasoningDelta):
             self.call.listener(ReasoningPiece(delta.text))

@@ -103,8 +103,8 @@ class Turn:
             answer=answer,
             error=error,
             usage=self._usage,
-            model=self._model,
-            provider=self._provider,
+            model=self._model or self.models.model,
+            provider=self._provider or self.models.endpoints[0].provider,
             steps=self._steps,
             tool_calls=self._tool_calls,
             duration=time.perf_counter() - started,
@@ -277,11 +277,15 @@ class Turn:
             with contextlib.suppress(Interrupted):
                 emit(
                     **self._identity(),
-                    api_request_id="",
+                    api_request_id=self._attempt_in_hand() if status == "interrupted" else "",
                     completed=status == "completed",
                     interrupted=status == "interrupted",
                     reason=reason,
                 )
+
+    def _attempt_in_hand(self) -> str:
+        attempts = self.journal.attempts_made
+        return f"{self.journal.id}:api:{attempts}" if attempts else ""
 
     def new_messages(self) -> list[Message]:
         """What this turn added to the conversation, in order."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.events import Listener, TurnEvent, TurnResult
+from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
 from hermes.cli.chat_output import JsonOutput, Output, PersonOutput, QuietOutput, StreamJsonOutput
 from hermes.cli.terminal_text import one_line, plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
@@ -57,7 +57,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     style.add_argument("--stream-json", action="store_true", help="print events as JSON lines while they happen")
     add("-v", "--verbose", action="store_true", help="show the log on stderr")
     parser.epilog = (
-        "Exit codes: 0 answered, 1 failed, 2 wrong usage, 130 interrupted. "
+        "Exit codes: 0 answered, 1 failed, 2 wrong usage, 130 interrupted, 141 output closed, 143 terminated. "
         "Example: hermes chat --query 'What is in this folder?' --toolsets file"
     )
 
@@ -108,6 +108,8 @@ def _converse(host: Host, args: argparse.Namespace, message: str | list[dict[str
 
 def _listener(output: Output, interrupt: Interrupt) -> Listener:
     """Show events, and stop the turn when nobody reads any more."""
+    if isinstance(output, QuietOutput | JsonOutput):
+        return ignore_events
 
     def listen(event: TurnEvent) -> None:
         try:

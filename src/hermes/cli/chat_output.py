@@ -41,7 +41,7 @@ class QuietOutput:
         print(f"session_id: {session_id}", file=sys.stderr, flush=True)
 
     def event(self, event: TurnEvent) -> None:
-        """Nothing is shown before the answer is on record."""
+        """Never called: nothing is shown before the answer is on record."""
 
     def end(self, result: TurnResult) -> None:
         if result.status == "completed":
@@ -59,7 +59,7 @@ class JsonOutput:
         """The document names the session."""
 
     def event(self, event: TurnEvent) -> None:
-        """The document has everything."""
+        """Never called: the document has everything."""
 
     def end(self, result: TurnResult) -> None:
         _print_json(self._stdout, result_document(result, self._redactor))
@@ -190,9 +190,9 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
 def _tool_line(event: ToolFinished, redactor: Redactor) -> str:
     subject = next((str(value) for value in event.args.values()), "")
     mark = "✓" if event.status == "ok" else "✗"
-    ending = "" if event.status == "ok" else f"  {event.status}: {event.error or ''}"
+    ending = "" if event.status == "ok" else f"{event.status}: {event.error or ''}"
     line = _short(redactor.redact(f"{mark} {event.name} {subject}"))
-    return f"{line}  {_seconds(event.duration_ms / 1000)}{_short(redactor.redact(ending))}"
+    return f"{line}  {_seconds(event.duration_ms / 1000)}  {_short(redactor.redact(ending))}".rstrip()
 
 
 def _short(text: str) -> str:

@@ -24,10 +24,13 @@ def configure_test(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--strict", action="store_true", help="let warnings fail the test too")
     parser.add_argument("--skip-tools", action="store_true", help="do not call the plugin's tools and commands")
     parser.add_argument("--allow-tool-override", action="store_true", help="grant the plugin to replace tools")
-    seconds = {"type": _seconds, "metavar": "SECONDS"}
-    parser.add_argument("--deadline", default=5.0, help="a call that takes longer hangs (default: 5)", **seconds)
-    parser.add_argument("--slow", default=0.25, help="a callback that takes longer is slow (default: 0.25)", **seconds)
-    parser.add_argument("--budget", default=60.0, help="for everything together (default: 60)", **seconds)
+    for name, default, meaning in (
+        ("--deadline", 5.0, "a call that takes longer hangs"),
+        ("--slow", 0.25, "a callback that takes longer is slow"),
+        ("--budget", 60.0, "for everything together"),
+    ):
+        text = f"{meaning} (default: {default:g})"
+        parser.add_argument(name, type=_seconds, default=default, metavar="SECONDS", help=text)
 
 
 def run_test(args: argparse.Namespace) -> int:

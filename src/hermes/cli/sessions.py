@@ -115,7 +115,7 @@ def _list(journal: Journal, args: argparse.Namespace) -> int:
     if args.json:
         _print_json([asdict(row) for row in shown])
     elif not rows:
-        _print("No sessions yet. Start one with: hermes chat")
+        _print("No sessions yet. Start one with: hermes chat --query TEXT")
     else:
         _print(*list_lines(shown, journal.runner))
         if len(rows) > limit:

@@ -74,7 +74,7 @@ class Agent(Struct, kw_only=True):
     api_max_retries: Natural = 3  #: Tries again after a passing failure.
     max_verify_nudges: Natural = 3  #: Times pre_verify may keep a turn going.
     disabled_toolsets: list[str] = []  #: Toolsets never offered to the model.
-    system_prompt: str = ""  #: Text put in front of the built-in system prompt.
+    system_prompt: str = ""  #: Text added to the built-in system prompt.
     reasoning_effort: str = ""  #: Reasoning effort asked of the model; empty is its own.
 
 

@@ -228,7 +228,7 @@ _TOOL = (
     ),
     HookSpec(
         "transform_terminal_output",
-        "After a foreground command, before its output is cut and cleaned.",
+        "After a foreground command, on its bounded output, before that is cleaned.",
         (
             Field("command", "str", "The command.", "raw"),
             Field("output", "str", "What it printed.", "raw"),

@@ -18,7 +18,7 @@ _GITHUB = "https://github.com"
 _SCHEMES = ("https", "ssh", "http", "file", "git+ssh", "git+https")
 #: git@host:path, as git itself takes it.
 _SCP = re.compile(r"[\w.-]+@[\w.-]+:(?!/?/)[^\s]+")
-_OWNER_REPO = re.compile(r"([A-Za-z0-9][\w.-]*)/([A-Za-z0-9_.][\w.-]*)((?:/[^/\s]+)*)/?")
+_OWNER_REPO = re.compile(r"([A-Za-z0-9][\w.-]*)/(?!\.\.?(?:/|$))([\w.][\w.-]*)((?:/[^/\s]+)*)/?")
 #: A browser's address of a folder: owner/repo/tree/REF/sub/folder.
 _BROWSER = re.compile(r"/([^/]+)/([^/]+)/(?:tree|blob)/([^/]+)(?:/(.*))?")
 _PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._, -]+\])?")

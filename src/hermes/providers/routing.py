@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from hermes.config.sections import Config, Model, Provider
 from hermes.errors import ConfigError
@@ -19,22 +19,28 @@ def endpoints_for(config: Config, env: Mapping[str, str], *, provider: str = "",
     """The endpoint to ask first, then the fallbacks in their order. ``provider`` and ``model`` override the config."""
     first = _primary(config, env, provider, model)
     rest = [
-        _endpoint(config, env, entry.provider, entry.model, entry.base_url, entry.api_key or env.get(entry.key_env, ""))
+        _endpoint(
+            config,
+            env,
+            entry.provider,
+            entry.model,
+            Model(base_url=entry.base_url, api_key=entry.api_key, key_env=entry.key_env, api_mode=entry.api_mode),
+        )
         for entry in config.fallback_providers
     ]
     return [first, *rest]
 
 
 def _primary(config: Config, env: Mapping[str, str], provider: str, model: str) -> Endpoint:
-    section = config.model
-    chosen = provider or section.provider
-    name = model or section.default
-    if chosen in ("", "auto"):
-        chosen = "custom" if section.base_url or env.get("CUSTOM_BASE_URL") else _provider_with_key(env)
-    same_provider = not provider or provider == section.provider or provider == "custom"
-    base_url = section.base_url if same_provider else ""
-    api_key = (section.api_key or env.get(section.key_env, "")) if same_provider else ""
-    return _endpoint(config, env, chosen, name, base_url, api_key)
+    own = config.model
+    configured = own.provider
+    if configured in ("", "auto"):
+        has_address = own.base_url or env.get("CUSTOM_BASE_URL")
+        configured = "custom" if has_address or provider == "custom" else ""
+    chosen = provider or configured or _provider_with_key(env)
+    # The address, key and headers of the configured provider are for that provider alone.
+    settings = own if chosen == configured else Model(timeout=own.timeout)
+    return _endpoint(config, env, chosen, model or own.default, settings)
 
 
 def _provider_with_key(env: Mapping[str, str]) -> str:
@@ -44,16 +50,20 @@ def _provider_with_key(env: Mapping[str, str]) -> str:
     raise ConfigError(NOT_CONFIGURED.format(providers=", ".join([*PROFILES, "custom"])))
 
 
-def _endpoint(
-    config: Config, env: Mapping[str, str], provider: str, model: str, base_url: str, api_key: str
-) -> Endpoint:
+def _endpoint(config: Config, env: Mapping[str, str], provider: str, model: str, own: Model) -> Endpoint:
+    """The endpoint of one provider. ``own`` are settings for it that win over those under ``providers``."""
     named = config.providers.get(provider) or Provider()
     profile = PROFILES.get(provider)
     if profile is None and provider not in config.providers and provider != "custom":
         raise ConfigError(_unknown(provider, config))
     if not named.enabled:
         raise ConfigError(f"provider {provider!r} is disabled (providers.{provider}.enabled in config.yaml)")
-    url = base_url or named.base_url or (env.get("CUSTOM_BASE_URL", "") if provider == "custom" else "")
+    api_mode = own.api_mode or named.api_mode or "chat_completions"
+    if api_mode != "chat_completions":
+        raise ConfigError(
+            f"provider {provider!r} is set to api_mode {api_mode!r}; this version speaks 'chat_completions' only"
+        )
+    url = own.base_url or named.base_url or (env.get("CUSTOM_BASE_URL", "") if provider == "custom" else "")
     url = url or (profile.base_url if profile else "")
     if not url:
         raise ConfigError(
@@ -65,23 +75,23 @@ def _endpoint(
         raise ConfigError(
             f"no model is chosen for provider {provider!r}: pass --model or run 'hermes config set model.default MODEL'"
         )
+    names = (own.key_env, named.key_env, *(profile.key_env if profile else ()))
     return Endpoint(
         base_url=url,
         model=model,
         provider=provider,
-        api_key=api_key or named.api_key or _key_from(env, named.key_env, profile.key_env if profile else ()),
-        extra_headers={**named.extra_headers, **config.model.extra_headers},
-        extra_body={**named.extra_body, **config.model.extra_body},
-        timeouts=_timeouts(named, config.model),
+        api_key=own.api_key or named.api_key or _key_from(env, names),
+        extra_headers={**named.extra_headers, **own.extra_headers},
+        extra_body={**named.extra_body, **own.extra_body},
+        timeouts=_timeouts(named.timeout or own.timeout),
     )
 
 
-def _key_from(env: Mapping[str, str], own: str, known: tuple[str, ...]) -> str:
-    return next((env[name] for name in (own, *known) if name and env.get(name)), "")
+def _key_from(env: Mapping[str, str], names: Iterable[str]) -> str:
+    return next((env[name] for name in names if name and env.get(name)), "")
 
 
-def _timeouts(named: Provider, model: Model) -> Timeouts:
-    seconds = named.timeout or model.timeout
+def _timeouts(seconds: float | None) -> Timeouts:
     return Timeouts() if seconds is None else Timeouts(first_byte=seconds, between_chunks=seconds)
 
 

@@ -10,8 +10,8 @@ from types import CodeType, FunctionType, MethodType
 from typing import Any, NamedTuple
 
 from hermes.contract.hooks import HOOKS
+from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.contract.response import Record
 from hermes.hooks.callback import Callback
 from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Hooks
@@ -115,32 +115,21 @@ class Bench(PluginHarness):
 class CannedModel:
     """Model access that always gives the same answer, so that plugins which ask a model can be exercised."""
 
-    def complete(self, messages: Any = None, **_options: Any) -> Record:
+    def complete(self, messages: Any = None, **_options: Any) -> PluginLlmCompleteResult:
         """A text answer."""
-        return self._result()
+        return PluginLlmCompleteResult("ok", "custom", "scripted", "default")
 
-    def complete_structured(self, **_options: Any) -> Record:
+    def complete_structured(self, **_options: Any) -> PluginLlmStructuredResult:
         """An answer that is an empty JSON object."""
-        return self._result(text="{}", parsed={}, content_type="json")
+        return PluginLlmStructuredResult("{}", "custom", "scripted", "default", parsed={}, content_type="json")
 
-    async def acomplete(self, messages: Any = None, **_options: Any) -> Record:
+    async def acomplete(self, messages: Any = None, **_options: Any) -> PluginLlmCompleteResult:
         """A text answer."""
-        return self._result()
+        return self.complete(messages)
 
-    async def acomplete_structured(self, **_options: Any) -> Record:
+    async def acomplete_structured(self, **_options: Any) -> PluginLlmStructuredResult:
         """An answer that is an empty JSON object."""
         return self.complete_structured()
-
-    def _result(self, **changes: Any) -> Record:
-        usage = {"input_tokens": 1, "output_tokens": 1, "total_tokens": 2, "cost_usd": None}
-        fields: dict[str, Any] = {
-            "text": "ok",
-            "provider": "custom",
-            "model": "scripted",
-            "agent_id": "default",
-            "audit": {},
-        }
-        return Record({**fields, "usage": usage, **changes})
 
 
 def manifest_of(folder: Path) -> PluginManifest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -55,7 +56,10 @@ ReplyLike = ScriptedReply | str
 Script = ReplyLike | Sequence[ReplyLike] | Mapping[str, "ReplyLike | Sequence[ReplyLike]"] | Callable[..., ReplyLike]
 
 
-def by_step(*replies: ReplyLike) -> Callable[[RecordedRequest], ReplyLike]:
+Chooser = Callable[[RecordedRequest], ReplyLike]
+
+
+def by_step(*replies: ReplyLike) -> Chooser:
     """A script that picks its reply by how far the turn has come, so that many sessions can share it."""
 
     def choose(request: RecordedRequest) -> ReplyLike:
@@ -66,7 +70,7 @@ def by_step(*replies: ReplyLike) -> Callable[[RecordedRequest], ReplyLike]:
     return choose
 
 
-def chooser(script: Script) -> Callable[[RecordedRequest], ReplyLike]:
+def chooser(script: Script) -> Chooser:
     """The function that answers for a script of any form."""
     if callable(script):
         return script
@@ -74,12 +78,7 @@ def chooser(script: Script) -> Callable[[RecordedRequest], ReplyLike]:
         return lambda _request: script
     if isinstance(script, Mapping):
         by_text = {key: chooser(value) for key, value in script.items()}
-
-        def choose(request: RecordedRequest) -> ReplyLike:
-            chosen = by_text.get(request.last_user_text)
-            return chosen(request) if chosen else failure(500, f"no reply scripted for {request.last_user_text!r}")
-
-        return choose
+        return partial(_by_user_text, by_text)
     replies = iter(script)
 
     def take_next(request: RecordedRequest) -> ReplyLike:
@@ -94,11 +93,18 @@ def script_from_file(path: str, *, stepwise: bool) -> Script:
     data = msgspec.json.decode(Path(path).read_bytes())
     if isinstance(data, dict):
         scripts = cast("dict[str, Any]", data)
-        return {
-            key: [reply_from_json(item) for item in cast("list[Any]", value)]
-            if isinstance(value, list)
-            else reply_from_json(value)
-            for key, value in scripts.items()
-        }
-    replies = [reply_from_json(item) for item in cast("list[Any]", data)]
+        by_text = {key: chooser(_from_json(value, stepwise)) for key, value in scripts.items()}
+        return partial(_by_user_text, by_text)
+    return _from_json(data, stepwise)
+
+
+def _from_json(value: Any, stepwise: bool) -> Script:
+    if not isinstance(value, list):
+        return reply_from_json(value)
+    replies = [reply_from_json(item) for item in cast("list[Any]", value)]
     return by_step(*replies) if stepwise else replies
+
+
+def _by_user_text(choosers: Mapping[str, Chooser], request: RecordedRequest) -> ReplyLike:
+    chosen = choosers.get(request.last_user_text)
+    return chosen(request) if chosen else failure(500, f"no reply scripted for {request.last_user_text!r}")

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hermes.tools.registry import Args, Tool, ToolContext
+from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits
 
 
-def builtin_tools() -> list[Tool]:
-    """The tools every host has."""
+def builtin_tools(limits: ToolLimits | None = None) -> list[Tool]:
+    """The tools every host has. ``limits`` are those the model is told about."""
     return [
-        Tool("terminal", "terminal", _TERMINAL, _TERMINAL_ARGS, _terminal, emoji="💻"),
+        Tool("terminal", "terminal", _TERMINAL, _terminal_args(limits or ToolLimits()), _terminal, emoji="💻"),
         Tool("process", "terminal", _PROCESS, _PROCESS_ARGS, _process, emoji="⚙️"),
         Tool("read_file", "file", _READ, _READ_ARGS, _read_file, "pure", parallel=True, quick=True, emoji="📖"),
         Tool("write_file", "file", _WRITE, _WRITE_ARGS, _write_file, writes=_written, emoji="✍️"),
@@ -44,14 +44,18 @@ _TERMINAL = (
     "directory. Commands get no input. Prefer read_file, search_files, patch and write_file for files. "
     "Run servers and long jobs with background=true."
 )
-_TERMINAL_ARGS = _schema(
-    ["command"],
-    command=_text(),
-    background=_flag("Return at once with a session_id for the process tool"),
-    timeout=_number("Seconds, default 180, at most 600"),
-    workdir=_text("Directory to run in"),
-    pty=_flag("Use a pseudo-terminal, for programs that insist on one"),
-)
+
+
+def _terminal_args(limits: ToolLimits) -> dict[str, Any]:
+    return _schema(
+        ["command"],
+        command=_text(),
+        background=_flag("Return at once with a session_id for the process tool"),
+        timeout=_number(f"Seconds, default {limits.terminal_timeout}, at most {limits.max_foreground_timeout}"),
+        workdir=_text("Directory to run in"),
+        pty=_flag("Use a pseudo-terminal, for programs that insist on one"),
+    )
+
 
 _PROCESS = (
     "Manage background processes: list them; poll status; log output by line offset and limit; wait for the end; "

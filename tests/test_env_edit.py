@@ -1,0 +1,41 @@
+"""Changing ``.env``: what is saved comes back, and the rest stays."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.config import env_path, load_env_file
+from hermes.config.env_edit import save_env
+from hermes.errors import ConfigError
+
+
+def test_values_are_set_and_the_rest_stays(home: Path) -> None:
+    home.mkdir()
+    env_path(home).write_text("# mine\nA=1\nexport B = old\nB=older")
+    env_path(home).chmod(0o644)
+    save_env(home, {"B": "it's \"new\" \\ # not a remark", "C": ""})
+    assert env_path(home).read_text().splitlines()[:3] == ["# mine", "A=1", "export B = old"]
+    assert load_env_file(home) == {"A": "1", "B": "it's \"new\" \\ # not a remark", "C": ""}
+    assert stat.S_IMODE(env_path(home).stat().st_mode) == 0o600
+
+
+@given(value=st.text(st.characters(exclude_categories=["Cs", "Cc", "Zl", "Zp"])))
+def test_every_value_comes_back_or_is_refused(value: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    home = tmp_path_factory.getbasetemp() / "env-edit"
+    try:
+        save_env(home, {"NAME": value})
+    except ConfigError:
+        assert not value.isprintable() or "\ufffd" in value
+    else:
+        assert load_env_file(home)["NAME"] == value
+
+
+def test_what_would_break_the_file_is_refused(home: Path) -> None:
+    with pytest.raises(ConfigError, match="the value for TOKEN holds characters that cannot be kept"):
+        save_env(home, {"TOKEN": "a\nPATH=/evil"})
+    assert not env_path(home).exists()

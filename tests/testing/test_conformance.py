@@ -1,0 +1,713 @@
+"""The conformance kit: every rule fires on a plugin that breaks it, and on nothing else."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import run_hermes
+
+from hermes.cli.arguments import Parser
+from hermes.cli.plugin_test import configure_test, run_conformance, run_test
+from hermes.contract.hooks import HOOKS, PAIRS
+from hermes.contract.middleware import MIDDLEWARE
+from hermes.errors import PluginError
+from hermes.testing import EventRecorder
+from hermes.testing.conformance import RULES, Finding, Limits, Report, check_plugin
+from hermes.testing.conformance_payloads import LIFECYCLE, Flavour, Step, Story, payload
+from hermes.testing.conformance_process import check_plugin_in_process
+from hermes.testing.conformance_rules import Findings, Place
+from hermes.testing.conformance_tools import sample_arguments, schema_problem
+
+QUICK = Limits(deadline=0.3, slow=0.1, budget=20)
+
+#: Rule -> a plugin that breaks it, and the line (from 1) the finding must point at.
+BAD: dict[str, tuple[str, int]] = {
+    "load": ("def register(ctx):\n    raise RuntimeError('no licence')", 2),
+    "unknown-name": ("def register(ctx):\n    ctx.register_hook('post_tool_cal', print)", 2),
+    "refused": (
+        "def register(ctx):\n    ctx.register_tool('terminal', 't', {'description': 'd'}, lambda args: '{}')",
+        1,
+    ),
+    "register-differs": (
+        "import sys\n"
+        "def register(ctx):\n"
+        "    if not hasattr(sys, 'conformance_registered'):\n"
+        "        sys.conformance_registered = True\n"
+        "        ctx.register_hook('post_tool_call', lambda **kw: None)",
+        1,
+    ),
+    "register-residue": (
+        "import threading\n"
+        "stop = threading.Event()\n"
+        "def register(ctx):\n"
+        "    threading.Thread(target=stop.wait, args=(1.0,), daemon=True).start()\n"
+        "    ctx.register_hook('post_tool_call', lambda **kw: None)",
+        1,
+    ),
+    "global-state": ("import os\ndef register(ctx):\n    os.environ['CONFORMANCE_LEFT_BEHIND'] = '1'", 1),
+    "non-daemon-thread": (
+        "import threading\ndef register(ctx):\n    threading.Thread(target=threading.Event().wait, args=(1.0,)).start()",
+        1,
+    ),
+    "impossible-signature": (
+        "def register(ctx):\n    ctx.register_hook('pre_tool_call', cb)\n\ndef cb(tool, **kwargs):\n    pass",
+        4,
+    ),
+    "narrow-signature": (
+        "def register(ctx):\n    ctx.register_hook('pre_tool_call', cb)\n\ndef cb(tool_name):\n    pass",
+        4,
+    ),
+    "raises": ("def register(ctx):\n    ctx.register_hook('pre_llm_call', cb)\ndef cb(**kw):\n    kw['nothing']", 3),
+    "exits": (
+        "import sys\ndef register(ctx):\n    ctx.register_hook('pre_llm_call', cb)\ndef cb(**kw):\n    sys.exit(3)",
+        4,
+    ),
+    "additive-field": (
+        "def register(ctx):\n"
+        "    ctx.register_hook('subagent_start', cb)\n"
+        "def cb(**kw):\n"
+        "    assert 'field_of_a_later_version' not in kw",
+        3,
+    ),
+    "hangs": (
+        "import threading\n"
+        "def register(ctx):\n"
+        "    ctx.register_hook('on_session_end', cb)\n"
+        "def cb(**kw):\n"
+        "    threading.Event().wait(2)",
+        4,
+    ),
+    "slow": (
+        "import time\ndef register(ctx):\n    ctx.register_hook('pre_verify', cb)\ndef cb(**kw):\n    time.sleep(0.12)",
+        4,
+    ),
+    "mutates-payload": (
+        "def register(ctx):\n    ctx.register_hook('post_tool_call', cb)\ndef cb(**kw):\n    kw['args']['seen'] = True",
+        3,
+    ),
+    "unawaited-coroutine": (
+        "def register(ctx):\n"
+        "    ctx.register_hook('post_llm_call', cb)\n"
+        "async def send(): pass\n"
+        "def cb(**kw):\n"
+        "    send()",
+        4,
+    ),
+    "registers-late": (
+        "def register(ctx):\n"
+        "    def cb(**kw):\n"
+        "        ctx.register_hook('post_tool_call', lambda **kw: None)\n"
+        "    ctx.register_hook('on_session_start', cb)",
+        2,
+    ),
+    "answer-shape": (
+        "def register(ctx):\n    ctx.register_hook('pre_tool_call', cb)\ndef cb(**kw):\n    return {'action': 'block'}",
+        3,
+    ),
+    "answer-ignored": (
+        "def register(ctx):\n    ctx.register_hook('post_tool_call', cb)\ndef cb(**kw):\n    return {'action': 'block'}",
+        3,
+    ),
+    "replacement-shape": (
+        "def register(ctx):\n    ctx.register_middleware('llm_request', cb)\ndef cb(request, **kw):\n    return request",
+        3,
+    ),
+    "partial-payload": (
+        "def register(ctx):\n"
+        "    ctx.register_middleware('llm_request', cb)\n"
+        "def cb(**kw):\n"
+        "    return {'request': {'temperature': 0}}",
+        3,
+    ),
+    "trace-shape": (
+        "def register(ctx):\n"
+        "    ctx.register_middleware('tool_request', cb)\n"
+        "def cb(args, **kw):\n"
+        "    return {'args': args, 'reason': 7}",
+        3,
+    ),
+    "not-deterministic": (
+        "import uuid\n"
+        "def register(ctx):\n"
+        "    ctx.register_middleware('llm_request', cb)\n"
+        "def cb(request, **kw):\n"
+        "    return {'request': {**request, 'seed': uuid.uuid4().int}}",
+        4,
+    ),
+    "next-call-twice": (
+        "def register(ctx):\n"
+        "    ctx.register_middleware('tool_execution', cb)\n"
+        "def cb(next_call, **kw):\n"
+        "    next_call()\n"
+        "    return next_call()",
+        3,
+    ),
+    "next-call-late": (
+        "import threading\n"
+        "def register(ctx):\n"
+        "    ctx.register_middleware('tool_execution', cb)\n"
+        "def cb(next_call, **kw):\n"
+        "    timer = threading.Timer(0.01, quietly, [next_call])\n"
+        "    timer.daemon = True\n"
+        "    timer.start()\n"
+        "    return '{}'\n"
+        "def quietly(next_call):\n"
+        "    try: next_call()\n"
+        "    except RuntimeError: pass",
+        4,
+    ),
+    "drops-call": ("def register(ctx):\n    ctx.register_middleware('llm_execution', cb)\ndef cb(**kw):\n    pass", 3),
+    "loses-result": (
+        "def register(ctx):\n"
+        "    ctx.register_middleware('llm_execution', cb)\n"
+        "def cb(next_call, **kw):\n"
+        "    next_call()",
+        3,
+    ),
+    "swallows-failure": (
+        "def register(ctx):\n"
+        "    ctx.register_middleware('llm_execution', cb)\n"
+        "def cb(next_call, **kw):\n"
+        "    try: return next_call()\n"
+        "    except Exception: return None",
+        3,
+    ),
+    "swallows-interrupt": (
+        "def register(ctx):\n"
+        "    ctx.register_middleware('tool_execution', cb)\n"
+        "def cb(next_call, **kw):\n"
+        "    try: return next_call()\n"
+        "    except BaseException: return '{}'",
+        3,
+    ),
+    "result-shape": (
+        "def register(ctx):\n"
+        "    ctx.register_middleware('llm_execution', cb)\n"
+        "def cb(next_call, **kw):\n"
+        "    return {'wrapped': next_call()}",
+        3,
+    ),
+    "tool-schema": (
+        "def register(ctx):\n"
+        "    parameters = {'type': 'object', 'properties': {'a': {'type': 'text'}}}\n"
+        "    ctx.register_tool('t', 's', {'description': 'd', 'parameters': parameters}, cb)\n"
+        "def cb(args, **kw):\n"
+        "    return '{}'",
+        4,
+    ),
+    "tool-description": (
+        "def register(ctx):\n    ctx.register_tool('t', 's', {}, cb)\ndef cb(args, **kw):\n    return '{}'",
+        3,
+    ),
+    "tool-result": (
+        "def register(ctx):\n    ctx.register_tool('t', 's', {'description': 'd'}, cb)\ndef cb(args, **kw):\n    return 7",
+        3,
+    ),
+    "tool-result-text": (
+        "def register(ctx):\n    ctx.register_tool('t', 's', {'description': 'd'}, cb)\ndef cb(args):\n    return 'done'",
+        3,
+    ),
+    "tool-raises": (
+        "def register(ctx):\n"
+        "    ctx.register_tool('t', 's', {'description': 'd'}, cb)\n"
+        "def cb(args, **kw):\n"
+        "    raise OSError('disk full')",
+        3,
+    ),
+    "command-answer": (
+        "def register(ctx):\n    ctx.register_command('go', cb)\ndef cb(raw):\n    return ['a', 'list']",
+        3,
+    ),
+    "manifest": ("def register(ctx):\n    pass", 1),
+    "environment": ("def register(ctx):\n    pass", 1),
+    "unfinished": (
+        "import time\ndef register(ctx):\n    ctx.register_hook('pre_tool_call', cb)\ndef cb(**kw):\n    time.sleep(0.05)",
+        0,
+    ),
+    "crash": (
+        "import os\ndef register(ctx):\n    ctx.register_hook('pre_llm_call', cb)\ndef cb(**kw):\n    os._exit(9)",
+        4,
+    ),
+}
+
+MANIFESTS = {
+    "manifest": "name: bad\nprovides_hooks: [on_session_start]\n",
+    "environment": "name: bad\nrequires_env: [CONFORMANCE_NEVER_SET]\n",
+}
+
+
+def write(folder: Path, source: str, manifest: str = "name: bad\n") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "plugin.yaml").write_text(manifest)
+    (folder / "__init__.py").write_text(source)
+    return folder
+
+
+def found(report: Report, rule: str) -> Finding:
+    matches = [finding for finding in report.findings if finding.rule == rule]
+    assert matches, f"{rule} was not found among {[str(finding) for finding in report.findings]}"
+    return matches[0]
+
+
+@pytest.fixture(autouse=True)
+def no_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CONFORMANCE_LEFT_BEHIND", "0")
+
+
+def test_every_rule_has_a_plugin_that_breaks_it() -> None:
+    assert BAD.keys() == RULES.keys()
+
+
+@pytest.mark.parametrize("rule", BAD)
+def test_a_bad_plugin_is_found_out(rule: str, tmp_path: Path) -> None:
+    source, line = BAD[rule]
+    folder = write(tmp_path / "bad", source, MANIFESTS.get(rule, "name: bad\n"))
+    limits = Limits(deadline=1, slow=0.1, budget=0.3) if rule == "unfinished" else QUICK
+    check = check_plugin_in_process if rule == "crash" else check_plugin
+    report = check(folder, limits=limits)
+    finding = found(report, rule)
+    assert (finding.severity, report.plugin) == (RULES[rule].severity, "bad")
+    assert finding.line == line
+    if line:
+        assert Path(finding.file).parent == folder
+    if finding.severity == "error":
+        assert not report.ok
+    # Warnings of a plugin that breaks one rule are about that rule; an error may have several consequences.
+    if RULES[rule].severity == "warning" and rule not in ("non-daemon-thread", "unfinished"):
+        assert report.rules - {"narrow-signature", "non-daemon-thread"} <= {rule, "register-residue"}
+
+
+def test_a_plugin_that_does_everything_right_is_left_in_peace() -> None:
+    recorder = EventRecorder()
+
+    def register(ctx: Any) -> None:
+        recorder.register(ctx)
+        schema = {"description": "d", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}
+        ctx.register_tool("double", "math", schema, double)
+        ctx.register_command("hello", hello)
+        ctx.register_cli_command("hello", "say hello", lambda parser: parser.add_argument("name"))
+        ctx.register_hook("pre_api_request", ask_model)
+        ctx.register_hook("post_tool_call", lambda **fields: None, background=True)
+
+    def double(args: dict[str, Any], **_keywords: Any) -> str:
+        number = args.get("n")
+        return f'{{"n": {number * 2}}}' if isinstance(number, int) else '{"error": "n must be a number"}'
+
+    async def hello(raw: str) -> str | None:
+        return raw or None
+
+    async def ask_model(**_fields: Any) -> None: ...
+
+    report = check_plugin(register, limits=QUICK)
+    assert report.findings == []
+    assert report.ok
+    fired = set(recorder.names(middleware=True))
+    assert fired == {*HOOKS, *MIDDLEWARE}, "every hook and kind is fired"
+    violations = [text for text in recorder.contract_violations() if "field_of_a_later_version" not in text]
+    assert violations == ["post_approval_response: decided_by is missing"] or violations == []
+
+
+def test_each_start_of_a_lifecycle_has_its_end() -> None:
+    recorder = EventRecorder()
+    check_plugin(recorder.register, limits=QUICK)
+    unbalanced = {entry.start for entry in recorder.pairs_unbalanced()}
+    # Sparse payloads have no call ids to tell calls by; the others pair up in every round.
+    assert unbalanced <= {"pre_api_request", "pre_tool_call"}
+    assert {pair.start for pair in PAIRS} <= {step.site for step in LIFECYCLE}
+
+
+@pytest.mark.parametrize("flavour", ["complete", "minimal", "unicode", "huge"])
+def test_payloads_hold_what_the_contract_says(flavour: Flavour) -> None:
+    kinds: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": float, "bool": bool}
+    for name, spec in {**HOOKS, **MIDDLEWARE}.items():
+        fields = payload(Step(name), Story("x", flavour))
+        promised = {field.name for field in spec.fields if field.always} - {"next_call"}
+        assert promised <= fields.keys() <= {field.name for field in spec.fields}
+        for field in spec.fields:
+            kind = kinds.get(field.type)
+            if kind is not None and field.name in fields:
+                assert isinstance(fields[field.name], kind), f"{name}.{field.name} is {fields[field.name]!r}"
+    assert len(repr(payload(Step("pre_api_request"), Story("x", "huge")))) < 8_000_000
+
+
+def test_lifecycle_covers_the_whole_contract() -> None:
+    assert {step.site for step in LIFECYCLE} == {*HOOKS, *MIDDLEWARE}
+
+
+# -- details of single rules ------------------------------------------------------------------------------------------
+
+
+def test_rewriting_live_arguments_and_returning_a_changed_payload_are_fine() -> None:
+    def register(ctx: Any) -> None:
+        ctx.register_hook("pre_tool_call", live)
+        ctx.register_middleware("tool_request", replace)
+        ctx.register_middleware("tool_execution", wrap)
+
+    def live(args: dict[str, Any], **_fields: Any) -> None:
+        args["note"] = "seen"
+
+    def replace(args: dict[str, Any], **_fields: Any) -> Any:
+        args["more"] = 1
+        return {"args": args, "source": "me"}
+
+    def wrap(args: dict[str, Any], next_call: Any, **_fields: Any) -> Any:
+        args["more"] = 2
+        return next_call(args)
+
+    assert check_plugin(register, limits=QUICK).findings == []
+
+
+def test_dropping_a_required_argument_in_place_is_a_partial_payload() -> None:
+    def clear(args: dict[str, Any], **_fields: Any) -> None:
+        args.clear()
+
+    report = check_plugin(lambda ctx: ctx.register_hook("pre_tool_call", clear), limits=QUICK)
+    assert "'command'" in found(report, "partial-payload").text
+
+
+def test_changing_a_request_without_returning_it_has_no_effect_and_is_reported() -> None:
+    def change(request: dict[str, Any], **_fields: Any) -> None:
+        request["temperature"] = 0
+
+    report = check_plugin(lambda ctx: ctx.register_middleware("llm_request", change), limits=QUICK)
+    assert report.rules == {"mutates-payload"}
+
+
+@pytest.mark.parametrize("payload_", ["a string", {"temperature": 0}])
+def test_what_is_passed_to_next_call_must_be_complete(payload_: Any) -> None:
+    def pass_on(next_call: Any, **_fields: Any) -> Any:
+        return next_call(payload_)
+
+    report = check_plugin(lambda ctx: ctx.register_middleware("llm_execution", pass_on), limits=QUICK)
+    assert "partial-payload" in report.rules
+
+
+def test_translating_a_failure_and_short_circuits_are_allowed() -> None:
+    def translate(next_call: Any, **_fields: Any) -> Any:
+        try:
+            return next_call()
+        except OSError as error:
+            raise ValueError("translated") from error
+
+    def recover(next_call: Any, **_fields: Any) -> Any:
+        try:
+            return next_call()
+        except OSError:
+            return '{"error": "recovered"}'
+
+    def answer_itself(**_fields: Any) -> Any:
+        return '{"cached": true}'
+
+    async def wait_for_it(next_call: Any, **_fields: Any) -> Any:
+        return next_call()
+
+    def register(ctx: Any) -> None:
+        for middleware in (translate, recover, answer_itself, wait_for_it):
+            ctx.register_middleware("tool_execution", middleware)
+
+    assert check_plugin(register, limits=QUICK).findings == []
+
+
+def test_a_failure_that_only_odd_input_provokes_is_a_warning() -> None:
+    def encode(user_message: str, **_fields: Any) -> None:
+        user_message.encode()
+
+    report = check_plugin(lambda ctx: ctx.register_hook("pre_llm_call", encode), limits=QUICK)
+    finding = found(report, "raises")
+    assert (finding.severity, finding.schedule) == ("warning", "unicode")
+    assert report.ok
+
+
+def test_a_race_between_parallel_calls_is_found() -> None:
+    inside = threading.Lock()
+
+    def not_thread_safe(**_fields: Any) -> None:
+        if not inside.acquire(blocking=False):
+            raise RuntimeError("two at once")
+        threading.Event().wait(0.001)
+        inside.release()
+
+    report = check_plugin(lambda ctx: ctx.register_hook("pre_tool_call", not_thread_safe), limits=QUICK)
+    assert found(report, "raises").schedule == "parallel"
+
+
+def test_relying_on_order_is_a_warning() -> None:
+    open_spans: set[str] = set()
+
+    def register(ctx: Any) -> None:
+        ctx.register_hook("pre_api_request", lambda **fields: open_spans.add(fields["api_request_id"]))
+        ctx.register_hook("post_api_request", lambda **fields: open_spans.remove(fields["api_request_id"]))
+        ctx.register_hook("api_request_error", lambda **fields: open_spans.discard(fields["api_request_id"]))
+
+    finding = found(check_plugin(register, limits=QUICK), "raises")
+    assert finding.schedule in ("out of order", "minimal")
+
+
+def test_a_callback_that_hangs_is_called_once() -> None:
+    released = threading.Event()
+    calls: list[int] = []
+
+    def hang(**_fields: Any) -> None:
+        calls.append(1)
+        released.wait(5)
+
+    report = check_plugin(lambda ctx: ctx.register_hook("pre_tool_call", hang), limits=QUICK)
+    released.set()
+    assert (len(calls), report.rules) == (1, {"hangs"})
+
+
+def test_a_tool_that_cannot_work_here_is_not_called() -> None:
+    def check() -> bool:
+        return False
+
+    def broken_check() -> bool:
+        raise OSError("no such binary")
+
+    def handler(args: Any) -> str:
+        raise AssertionError("must not be called")
+
+    def register(ctx: Any) -> None:
+        ctx.register_tool("a", "s", {"description": "d"}, handler, check_fn=check)
+        ctx.register_tool("b", "s", {"description": "d"}, handler, requires_env=["CONFORMANCE_NEVER_SET"])
+        ctx.register_tool("c", "s", {"description": "d"}, handler, check_fn=broken_check)
+
+    report = check_plugin(register, limits=QUICK)
+    assert [(finding.rule, finding.site) for finding in report.findings] == [("raises", "tool c")]
+
+
+def test_tools_and_commands_can_be_left_alone() -> None:
+    def handler(*_args: Any) -> str:
+        raise AssertionError("must not be called")
+
+    def register(ctx: Any) -> None:
+        ctx.register_tool("a", "s", {"description": "d"}, handler)
+        ctx.register_command("b", handler)
+
+    assert check_plugin(register, limits=QUICK, run_tools=False).findings == []
+
+
+def test_a_cli_command_that_cannot_declare_its_arguments_is_reported() -> None:
+    def setup(parser: Any) -> None:
+        parser.add_nothing()
+
+    report = check_plugin(lambda ctx: ctx.register_cli_command("x", "help", setup), limits=QUICK)
+    assert found(report, "raises").site == "command hermes x"
+
+
+def test_the_settings_grant_what_the_configuration_would() -> None:
+    def register(ctx: Any) -> None:
+        ctx.register_tool("terminal", "t", {"description": "d"}, lambda args: "{}", override=True)
+
+    assert check_plugin(register, limits=QUICK).rules == {"load"}
+    assert check_plugin(register, limits=QUICK, settings={"allow_tool_override": True}).ok
+
+
+@pytest.mark.parametrize("source", ["def register(ctx:", "import nothing_of_that_name", "x = 1"])
+def test_code_that_cannot_be_imported(source: str, tmp_path: Path) -> None:
+    report = check_plugin(write(tmp_path / "p", source), limits=QUICK)
+    assert report.rules == {"load"}
+    assert report.findings[0].line == 1
+
+
+def test_what_is_no_plugin(tmp_path: Path) -> None:
+    assert "has no plugin.yaml" in check_plugin(tmp_path).findings[0].text
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ({"type": "array"}, "'object' is expected"),
+        ({"properties": []}, "properties is a list"),
+        ({"properties": {"a": 7}}, "properties.a is a int"),
+        ({"required": "a"}, "required is a str"),
+        ({"properties": {"a": {}}, "required": ["b"]}, "names 'b'"),
+        ({"properties": {"a": {"enum": "x"}}}, "enum is a str"),
+        ({"properties": {"a": {"type": "array", "items": {"type": "int"}}}}, "items has type 'int'"),
+        ({"properties": {"a": {"default": object()}}}, "is not JSON"),
+        ({"type": "object", "properties": {"a": {"type": ["string", "null"]}, "b": True}, "required": ["a"]}, ""),
+        ({}, ""),
+    ],
+)
+def test_schemas(schema: dict[str, Any], problem: str) -> None:
+    text = schema_problem(schema)
+    assert (problem in text) if problem else text == ""
+
+
+def test_sample_arguments_fit_the_schema() -> None:
+    schema = {
+        "properties": {
+            "text": {"type": "string"},
+            "count": {"type": "integer", "minimum": 3},
+            "choice": {"enum": ["a", "b"]},
+            "inner": {"type": "object", "properties": {"flag": {"type": "boolean"}}},
+            "list": {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "string"}]}},
+            "set": {"default": 9},
+        }
+    }
+    sample = {"text": "sample", "count": 3, "choice": "a", "inner": {"flag": True}, "list": [1.0], "set": 9}
+    assert sample_arguments(schema) == sample
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["type", "properties", "items", "required", "enum", "anyOf", "default", "a"]),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.dictionaries(st.sampled_from(["type", "properties", "items", "required", "enum", "a"]), JSON, max_size=5))
+def test_wild_schemas_never_break_the_kit(schema: dict[str, Any]) -> None:
+    assert isinstance(schema_problem(schema), str)
+    assert isinstance(sample_arguments(schema), dict)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.sampled_from([*HOOKS, *MIDDLEWARE]),
+    st.sampled_from([7, "text", {}, {"request": 1}, {"args": {}}, [], b"x", (1,)]),
+)
+def test_wild_answers_never_break_the_kit(site: str, answer: Any) -> None:
+    def register(ctx: Any) -> None:
+        (ctx.register_hook if site in HOOKS else ctx.register_middleware)(site, lambda **fields: answer)
+
+    report = check_plugin(register, limits=QUICK)
+    assert report.calls > 10
+    assert report.rules <= {
+        *("answer-shape", "answer-ignored", "replacement-shape", "partial-payload", "result-shape"),
+    }
+
+
+def test_a_graver_finding_replaces_a_lighter_one() -> None:
+    findings = Findings()
+    findings.add("raises", "odd", Place("f", 1), cause="x", severity="warning")
+    findings.add("raises", "ordinary", Place("f", 1), cause="x")
+    findings.add("raises", "odd again", Place("f", 1), cause="x", severity="warning")
+    assert [(finding.severity, finding.text) for finding in findings.list()] == [("error", "ordinary")]
+
+
+# -- in a process of its own ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [
+        ("os._exit(9)", "exit code 9"),
+        ("os.kill(os.getpid(), 9)", "killed by SIGKILL"),
+        ("print('token sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD'); os._exit(1)", "it last printed"),
+    ],
+)
+def test_a_plugin_that_ends_its_process(code: str, ending: str, tmp_path: Path) -> None:
+    source = f"import os\ndef register(ctx):\n    ctx.register_hook('pre_llm_call', cb)\ndef cb(**kw):\n    {code}"
+    seen: list[Finding] = []
+    report = check_plugin_in_process(write(tmp_path / "p", source.replace("');", "', flush=True);")), limits=QUICK)
+    finding = found(report, "crash")
+    assert ending in finding.text
+    assert "abcdefghijklmnop" not in finding.text
+    assert (finding.site, finding.line, seen) == ("pre_llm_call", 4, [])
+
+
+def test_a_plugin_that_ends_its_process_while_it_is_imported(tmp_path: Path) -> None:
+    report = check_plugin_in_process(write(tmp_path / "p", "import os\nos._exit(4)"), limits=QUICK)
+    assert "register()" in found(report, "crash").text
+
+
+def test_a_plugin_that_never_lets_go_of_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hermes.testing.conformance_process._SILENCE", 0.5)
+    # A regular expression holds the interpreter's lock for as long as it runs: no thread can time it.
+    source = (
+        "import re\n"
+        "def register(ctx):\n"
+        "    ctx.register_hook('pre_llm_call', cb)\n"
+        "def cb(**kw):\n"
+        "    re.match('(a+)+$', 'a' * 60 + 'b')"
+    )
+    limits = Limits(deadline=0.5, slow=0.1, budget=20)
+    report = check_plugin_in_process(write(tmp_path / "p", source), limits=limits)
+    assert "blocks the whole process" in found(report, "hangs").text
+
+
+def test_threads_and_children_of_a_plugin_end_with_the_examination(tmp_path: Path) -> None:
+    source = (
+        "import pathlib, subprocess, threading\n"
+        "def register(ctx):\n"
+        "    child = subprocess.Popen(['sleep', '60'])\n"
+        f"    pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(child.pid))\n"
+        "    threading.Thread(target=threading.Event().wait).start()\n"
+    )
+    report = check_plugin_in_process(write(tmp_path / "p", source), limits=QUICK)
+    assert "non-daemon-thread" in report.rules
+    status = Path("/proc", (tmp_path / "pid").read_text(), "status")
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
+def test_in_a_process_findings_arrive_as_they_are_made(tmp_path: Path) -> None:
+    seen: list[Finding] = []
+    folder = write(tmp_path / "p", BAD["answer-shape"][0])
+    report = check_plugin_in_process(folder, limits=QUICK, on_finding=seen.append)
+    assert seen == report.findings
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def command(*arguments: str) -> int:
+    parser = Parser()
+    configure_test(parser)
+    return run_test(parser.parse_args(list(arguments)))
+
+
+def test_the_command_prints_file_and_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path / "p", BAD["answer-shape"][0])
+    monkeypatch.chdir(tmp_path)
+    assert command("p") == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("p/__init__.py:3: error [answer-shape] pre_tool_call: cb() answered with a block")
+    assert lines[-1].startswith("bad: 1 error, 0 warnings (")
+
+
+def test_the_command_speaks_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(tmp_path / "p", BAD["narrow-signature"][0])
+    assert command(str(tmp_path / "p" / "plugin.yaml"), "--json") == 0
+    document = msgspec.json.decode(capsys.readouterr().out)
+    assert (document["plugin"], document["ok"], document["warnings"]) == ("bad", True, 1)
+    assert document["findings"][0]["rule"] == "narrow-signature"
+    assert command(str(tmp_path / "p"), "--strict") == 1
+
+
+def test_the_command_finds_an_installed_plugin(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(home / "plugins" / "mine", "def register(ctx): pass", "name: mine\n")
+    assert run_conformance("mine") == 0
+    assert "mine: keeps the contract (" in capsys.readouterr().out
+    with pytest.raises(PluginError, match=r"there is no plugin 'min'; did you mean mine\?"):
+        run_conformance("min")
+
+
+def test_the_command_refuses_what_is_no_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file.txt").write_text("")
+    with pytest.raises(PluginError, match="is not a plugin's folder"):
+        run_conformance(str(tmp_path / "file.txt"))
+    with pytest.raises(SystemExit):
+        command(str(tmp_path), "--deadline", "0")
+    assert "--deadline" in capsys.readouterr().err
+
+
+def test_a_script_that_uses_the_kit_is_not_held_up_by_it(home: Path, workdir: Path) -> None:
+    """Importing the command costs the command line nothing it does not use."""
+    done = run_hermes("--version", home=home, cwd=workdir)
+    assert done.returncode == 0
