@@ -74,7 +74,12 @@ def test_manifests(manifest: str, rule: str, text: str, line: int, tmp_path: Pat
             "there is no middleware kind 'tool_exec'; did you mean 'tool_execution'?",
             3,
         ),
-        ("def register(c):\n  c.register_tol()", "ctx-member", "ctx has no register_tol; did you mean 'register_tool'?", 2),
+        (
+            "def register(c):\n  c.register_tol()",
+            "ctx-member",
+            "ctx has no register_tol; did you mean 'register_tool'?",
+            2,
+        ),
         ("def register(ctx:\n", "syntax", "is no valid Python", 1),
         ("x = '\0'", "syntax", "is no valid Python", 0),
     ],

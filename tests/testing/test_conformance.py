@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import run_hermes
 
 from hermes.cli.arguments import Parser
 from hermes.cli.plugin_test import configure_test, run_conformance, run_test
@@ -52,7 +52,9 @@ BAD: dict[str, tuple[str, int]] = {
     ),
     "global-state": ("import os\ndef register(ctx):\n    os.environ['CONFORMANCE_LEFT_BEHIND'] = '1'", 1),
     "non-daemon-thread": (
-        "import threading\ndef register(ctx):\n    threading.Thread(target=threading.Event().wait, args=(1.0,)).start()",
+        "import threading\n"
+        "def register(ctx):\n"
+        "    threading.Thread(target=threading.Event().wait, args=(1.0,)).start()",
         1,
     ),
     "impossible-signature": (
@@ -111,11 +113,17 @@ BAD: dict[str, tuple[str, int]] = {
         3,
     ),
     "answer-ignored": (
-        "def register(ctx):\n    ctx.register_hook('post_tool_call', cb)\ndef cb(**kw):\n    return {'action': 'block'}",
+        "def register(ctx):\n"
+        "    ctx.register_hook('post_tool_call', cb)\n"
+        "def cb(**kw):\n"
+        "    return {'action': 'block'}",
         3,
     ),
     "replacement-shape": (
-        "def register(ctx):\n    ctx.register_middleware('llm_request', cb)\ndef cb(request, **kw):\n    return request",
+        "def register(ctx):\n"
+        "    ctx.register_middleware('llm_request', cb)\n"
+        "def cb(request, **kw):\n"
+        "    return request",
         3,
     ),
     "partial-payload": (
@@ -206,11 +214,17 @@ BAD: dict[str, tuple[str, int]] = {
         3,
     ),
     "tool-result": (
-        "def register(ctx):\n    ctx.register_tool('t', 's', {'description': 'd'}, cb)\ndef cb(args, **kw):\n    return 7",
+        "def register(ctx):\n"
+        "    ctx.register_tool('t', 's', {'description': 'd'}, cb)\n"
+        "def cb(args, **kw):\n"
+        "    return 7",
         3,
     ),
     "tool-result-text": (
-        "def register(ctx):\n    ctx.register_tool('t', 's', {'description': 'd'}, cb)\ndef cb(args):\n    return 'done'",
+        "def register(ctx):\n"
+        "    ctx.register_tool('t', 's', {'description': 'd'}, cb)\n"
+        "def cb(args):\n"
+        "    return 'done'",
         3,
     ),
     "tool-raises": (
@@ -227,7 +241,11 @@ BAD: dict[str, tuple[str, int]] = {
     "manifest": ("def register(ctx):\n    pass", 1),
     "environment": ("def register(ctx):\n    pass", 1),
     "unfinished": (
-        "import time\ndef register(ctx):\n    ctx.register_hook('pre_tool_call', cb)\ndef cb(**kw):\n    time.sleep(0.05)",
+        "import time\n"
+        "def register(ctx):\n"
+        "    ctx.register_hook('pre_tool_call', cb)\n"
+        "def cb(**kw):\n"
+        "    time.sleep(0.05)",
         0,
     ),
     "crash": (
@@ -291,9 +309,9 @@ def test_a_plugin_that_does_everything_right_is_left_in_peace() -> None:
         schema = {"description": "d", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}
         ctx.register_tool("double", "math", schema, double)
         ctx.register_command("hello", hello)
-        ctx.register_cli_command("hello", "say hello", lambda parser: parser.add_argument("name"))
+        ctx.register_cli_command("hello", "say hello", declare)
         ctx.register_hook("pre_api_request", ask_model)
-        ctx.register_hook("post_tool_call", lambda **fields: None, background=True)
+        ctx.register_hook("post_tool_call", ask_model, background=True)
 
     def double(args: dict[str, Any], **_keywords: Any) -> str:
         number = args.get("n")
@@ -301,6 +319,9 @@ def test_a_plugin_that_does_everything_right_is_left_in_peace() -> None:
 
     async def hello(raw: str) -> str | None:
         return raw or None
+
+    def declare(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("name")
 
     async def ask_model(**_fields: Any) -> None: ...
 
@@ -441,12 +462,18 @@ def test_relying_on_order_is_a_warning() -> None:
     open_spans: set[str] = set()
 
     def register(ctx: Any) -> None:
-        ctx.register_hook("pre_api_request", lambda **fields: open_spans.add(fields["api_request_id"]))
-        ctx.register_hook("post_api_request", lambda **fields: open_spans.remove(fields["api_request_id"]))
-        ctx.register_hook("api_request_error", lambda **fields: open_spans.discard(fields["api_request_id"]))
+        ctx.register_hook("pre_tool_call", start)
+        ctx.register_hook("post_tool_call", end)
+
+    def start(tool_call_id: str, **_fields: Any) -> None:
+        open_spans.add(tool_call_id)
+
+    def end(tool_call_id: str, **_fields: Any) -> None:
+        if tool_call_id:
+            open_spans.remove(tool_call_id)
 
     finding = found(check_plugin(register, limits=QUICK), "raises")
-    assert finding.schedule in ("out of order", "minimal")
+    assert (finding.severity, finding.schedule) == ("warning", "out of order")
 
 
 def test_a_callback_that_hangs_is_called_once() -> None:
@@ -502,7 +529,10 @@ def test_a_cli_command_that_cannot_declare_its_arguments_is_reported() -> None:
 
 def test_the_settings_grant_what_the_configuration_would() -> None:
     def register(ctx: Any) -> None:
-        ctx.register_tool("terminal", "t", {"description": "d"}, lambda args: "{}", override=True)
+        ctx.register_tool("terminal", "t", {"description": "d"}, run, override=True)
+
+    def run(args: Any) -> str:
+        return "{}"
 
     assert check_plugin(register, limits=QUICK).rules == {"load"}
     assert check_plugin(register, limits=QUICK, settings={"allow_tool_override": True}).ok
@@ -582,7 +612,10 @@ def test_wild_schemas_never_break_the_kit(schema: dict[str, Any]) -> None:
 )
 def test_wild_answers_never_break_the_kit(site: str, answer: Any) -> None:
     def register(ctx: Any) -> None:
-        (ctx.register_hook if site in HOOKS else ctx.register_middleware)(site, lambda **fields: answer)
+        (ctx.register_hook if site in HOOKS else ctx.register_middleware)(site, give)
+
+    def give(**_fields: Any) -> Any:
+        return answer
 
     report = check_plugin(register, limits=QUICK)
     assert report.calls > 10
@@ -705,9 +738,3 @@ def test_the_command_refuses_what_is_no_plugin(tmp_path: Path, capsys: pytest.Ca
     with pytest.raises(SystemExit):
         command(str(tmp_path), "--deadline", "0")
     assert "--deadline" in capsys.readouterr().err
-
-
-def test_a_script_that_uses_the_kit_is_not_held_up_by_it(home: Path, workdir: Path) -> None:
-    """Importing the command costs the command line nothing it does not use."""
-    done = run_hermes("--version", home=home, cwd=workdir)
-    assert done.returncode == 0

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from hermes.cli.plugin_desk import Desk, print_json, print_lines, warn
 from hermes.cli.plugin_rows import as_json, plugin_row
+from hermes.cli.plugin_test import configure_test, run_test
 from hermes.plugins.discovery import is_set, manifest_in, suggestion
 
 Action = Callable[[Desk, argparse.Namespace], int]
@@ -54,6 +55,7 @@ def _configure_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
     info.add_argument("--load", action="store_true", help="run its code, to see what it registers")
     check = add("check", _check, "validate a plugin's manifest and names without running it")
     check.add_argument("name", metavar="PATH_OR_NAME")
+    configure_test(add("test", _test, "run a plugin against the contract, under hostile conditions"))
     for made in (listing, info, check):
         made.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -152,6 +154,10 @@ def _check(desk: Desk, args: argparse.Namespace) -> int:
         warnings = len(findings) - errors
         print(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}" if findings else "Nothing to complain about.")
     return 1 if errors else 0
+
+
+def _test(_desk: Desk, args: argparse.Namespace) -> int:
+    return run_test(args)
 
 
 def _count(number: int, noun: str) -> str:

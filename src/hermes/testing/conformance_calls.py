@@ -121,6 +121,9 @@ class Guard:
         done = threading.Event()
 
         def run() -> None:
+            # Threads inherit this, and those a plugin starts should be what they would be in a host, which calls
+            # from its main thread. This thread itself started as a daemon, so it still holds up nobody's exit.
+            setattr(threading.current_thread(), "_daemonic", False)  # noqa: B010
             started = perf_counter()
             try:
                 attempt.value = work()

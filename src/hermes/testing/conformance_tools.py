@@ -187,7 +187,7 @@ def _problem_in(schema: Any, path: str, depth: int) -> str:
 
 def sample_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
     """Arguments that fit a schema."""
-    made = _sample({**parameters, "type": "object"}, 0)
+    made = _sample({"type": "object", "properties": parameters.get("properties")}, 0)
     return cast("dict[str, Any]", made)
 
 
