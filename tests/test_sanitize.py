@@ -279,7 +279,7 @@ def test_a_memo_forgets_what_is_no_longer_used() -> None:
     for number in range(50):
         sanitise({"messages": [{"content": f"{number} " + "x " * 2_000}]}, memo=memo)
         sanitise({"messages": [{"content": f"{number} {i} " + "x " * 2_000} for i in range(60)]}, memo=memo)
-    assert sum(len(key[0]) for key in memo._results) < 600_000  # pyright: ignore[reportPrivateUsage]
+    assert sum(len(key[0]) for key in memo.results) < 600_000
 
 
 _leaves = (

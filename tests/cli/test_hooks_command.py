@@ -214,7 +214,7 @@ def test_spec_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def on_a_terminal(home: Path, cwd: Path, *arguments: str, answer: str) -> tuple[str, int]:
-    """Run ``hermes`` on a pseudo-terminal and answer the question about a hook command."""
+    """Run ``hermes`` on a pseudo-terminal and answer the question about a hook command, or interrupt it."""
     master, slave = pty.openpty()
     with subprocess.Popen(
         hermes_command(*arguments), cwd=cwd, env=hermes_environment(home), stdin=slave, stdout=slave, stderr=slave
@@ -230,8 +230,11 @@ def on_a_terminal(home: Path, cwd: Path, *arguments: str, answer: str) -> tuple[
                 break
             output += piece
             if b"[N]o: " in output and not asked:
-                os.write(master, answer.encode())
                 asked = True
+                if answer:
+                    os.write(master, answer.encode())
+                else:
+                    process.send_signal(signal.SIGINT)
         os.close(master)
     return output.decode().replace("\r\n", "\n"), process.returncode
 
@@ -269,8 +272,8 @@ def test_a_changed_script_is_asked_about_again(
 
 
 def test_ctrl_c_at_the_question_ends_the_run(home: Path, workdir: Path, guard: str) -> None:
-    output, code = on_a_terminal(home, workdir, "chat", "-q", "go", answer="\x03")
-    assert code in (130, -signal.SIGINT) and "Traceback" not in output
+    output, code = on_a_terminal(home, workdir, "chat", "-q", "go", answer="")
+    assert code == 130 and "Traceback" not in output and "Exception" not in output
 
 
 @pytest.mark.parametrize("style", [["-Q"], ["--json"], []])
@@ -307,12 +310,14 @@ def test_ways_to_accept_without_a_question(home: Path, workdir: Path, guard: str
     assert (home / "shell-hooks-allowlist.json").exists() is (way == "accept")
 
 
-def test_ignoring_the_configuration_leaves_hook_commands_out(home: Path, workdir: Path, guard: str) -> None:
-    with ScriptedProvider([text("ok")]) as provider:
-        env = {"OPENAI_BASE_URL": provider.base_url, "OPENAI_API_KEY": "k"}
-        arguments = ("chat", "-q", "go", "--ignore-user-config", "--provider", "openai", "-m", "m")
-        done = run_hermes(*arguments, home=home, cwd=workdir, env=env)
-    assert "hook commands" not in done.stderr
+def test_a_command_that_cannot_be_used_stops_the_run_unless_the_configuration_is_ignored(
+    home: Path, workdir: Path
+) -> None:
+    configure(home, "  pre_tool_call: [{command: ls, matcher: '('}]\n")
+    done = run_hermes("chat", "-q", "go", home=home, cwd=workdir)
+    assert done.returncode == 1 and "hooks.pre_tool_call[0].matcher: found '('" in done.stderr
+    done = run_hermes("chat", "-q", "go", "--ignore-user-config", home=home, cwd=workdir)
+    assert "no model is set up" in done.stderr and "matcher" not in done.stderr
 
 
 def test_a_signal_during_a_hook_command_ends_both(home: Path, workdir: Path) -> None:

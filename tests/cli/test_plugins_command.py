@@ -34,6 +34,7 @@ def register(ctx):
     ctx.register_hook("post_tool_call", fail)
     ctx.register_middleware("tool_request", lambda args: None)
     ctx.register_tool("shout", "loud", {"description": "x"}, lambda args: "{}")
+    ctx.register_platform("irc", "IRC", print, print)
 def fail(**fields):
     raise ValueError("bad key sk-abcdefghijklmnopqrst")
 """
@@ -154,7 +155,9 @@ def test_past_sessions_are_counted(home: Path, workdir: Path, capsys: Output) ->
     shown = plugins(capsys)
     assert "joins post_tool_call, pre_tool_call, tool_request; tools shout" in shown
     assert "! last failure: ValueError" in shown
-    assert "Past use    6 calls in 2 sessions, 2 failed" in plugins(capsys, "info", "counting")
+    shown = plugins(capsys, "info", "counting")
+    assert "Past use    6 calls in 2 sessions, 2 failed" in shown
+    assert "Waiting     platform irc\n" in shown
     # Once somebody has changed the plugin, that it failed says nothing any more.
     os.utime(crashing / "__init__.py", (time.time() + 5, time.time() + 5))
     assert listed(capsys)["crashing"]["status"] == "enabled"

@@ -231,7 +231,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     before = set(sys.modules)
     yield folder
     for name in set(sys.modules) - before:
-        if name.partition(".")[0] == "acme_hermes":
+        if name.startswith("acme_"):
             del sys.modules[name]
 
 
@@ -276,14 +276,14 @@ def test_an_entry_point_package_sees_them_host_by_host(rig: Rig, tmp_path: Path,
 def test_what_the_program_has_imported_itself_is_taken_as_it_is(rig: Rig, site: Path) -> None:
     package(
         site,
-        "acme_hermes",
-        "acme = acme_hermes",
+        "acme_plain",
+        "acme = acme_plain",
         __init__="state = []\ndef register(ctx):\n    from .part import home\n    state.append(home())",
         part="from hermes_constants import get_hermes_home as home",
     )
-    before: Any = importlib.import_module("acme_hermes")
+    before: Any = importlib.import_module("acme_plain")
     assert rig.load(enabled=["acme"]).plugins["acme"].error == ""
-    assert sys.modules["acme_hermes"] is before
+    assert sys.modules["acme_plain"] is before
     assert before.state == [rig.home]
 
 

@@ -11,6 +11,8 @@ import msgspec
 import pytest
 
 from hermes.errors import PluginError
+from hermes.plugins.compat.bases import base_of
+from hermes.plugins.compat.engines import ContextEngine
 from hermes.plugins.context import PluginContext, PluginToolOverrideError
 from hermes.plugins.registry import LoadedPlugin
 from hermes.scope import Scope
@@ -60,7 +62,7 @@ def run_tool(rig: Rig, name: str, args: dict[str, Any], user_task: str = "") -> 
 def test_services_reach_the_host(ctx: PluginContext, rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
     assert ctx.manifest.key == "cat/p"
     assert ctx.profile_name == "work"
-    assert ctx.llm == ["model access of", "cat/p"]
+    assert ctx.llm.plugin_id == "cat/p"
     assert ctx.llm is ctx.llm
     assert ctx.dispatch_tool("terminal", {"command": "ls"}, parent="x") == "dispatched"
     assert ctx.dispatch_tool("todo") == "dispatched"
@@ -364,23 +366,22 @@ def test_auxiliary_tasks(rig: Rig) -> None:
 
 
 def test_registrations_for_surfaces_to_come_wait(ctx: PluginContext) -> None:
-    class Named:
-        name = "mine"
-
     offered = [
         *("memory_provider", "context_engine", "cron_scheduler", "image_gen_provider", "video_gen_provider"),
         *("web_search_provider", "browser_provider", "tts_provider", "transcription_provider", "secret_source"),
         "dashboard_auth_provider",
     ]
     for what in offered:
-        getattr(ctx, f"register_{what}")(Named())
+        named = type("Named", (base_of(what) or object,), {"name": "mine"})
+        getattr(ctx, f"register_{what}")(named())
     assert [(entry.what, entry.name) for entry in record_of(ctx).waiting] == [(what, "mine") for what in offered]
 
 
 def test_a_second_context_engine_is_rejected(ctx: PluginContext) -> None:
-    ctx.register_context_engine("first")
-    ctx.register_context_engine("second")
-    assert [entry.value for entry in record_of(ctx).waiting] == ["first"]
+    first, second = ContextEngine(), ContextEngine()
+    ctx.register_context_engine(first)
+    ctx.register_context_engine(second)
+    assert [entry.value for entry in record_of(ctx).waiting] == [first]
     assert "the first one stays" in record_of(ctx).problems[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -59,7 +60,7 @@ def test_a_folder_is_loaded_with_its_settings(tmp_path: Path) -> None:
     (tmp_path / "__init__.py").write_text(
         "def register(ctx):\n"
         "    ctx.register_tool('read_file', 'file', {}, lambda args: 'mine', override=True)\n"
-        "    ctx.register_command('ask', lambda raw: ctx.llm)\n"
+        "    ctx.register_command('ask', lambda raw: ctx.llm.complete([raw]))\n"
         "    ctx.register_command('say', lambda raw: ctx.inject_message(raw))\n"
         "    ctx.register_command('run', lambda raw: ctx.dispatch_tool(raw, {}))\n"
     )
@@ -70,8 +71,8 @@ def test_a_folder_is_loaded_with_its_settings(tmp_path: Path) -> None:
         assert harness.run_command("run", "read_file") == "mine"
         with pytest.raises(PluginError, match=r"set harness\.model_access"):
             harness.run_command("ask")
-        harness.model_access = "a model"
-        assert harness.run_command("ask") == "a model"
+        harness.model_access = SimpleNamespace(complete=lambda messages, **_options: messages)  # pyright: ignore[reportUnknownLambdaType]
+        assert harness.run_command("ask", "hello") == ["hello"]
         assert harness.run_command("say", "hello") is True
         assert harness.injected == [("user", "hello")]
 

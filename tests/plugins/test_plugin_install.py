@@ -250,7 +250,7 @@ def test_a_link_that_is_in_the_way_is_replaced_not_followed(home: Path, reposito
     elsewhere = write_plugin(tmp_path / "src" / "audit")
     (home / "plugins").mkdir(parents=True)
     (home / "plugins" / "audit").symlink_to(elsewhere)
-    with pytest.raises(PluginError, match="is a link to .*; update it there"):
+    with pytest.raises(PluginError, match=r"is a link to .*; update it there"):
         update(home, "audit")
     install(home, repository.url, force=True)
     assert not (home / "plugins" / "audit").is_symlink()

@@ -262,7 +262,10 @@ def test_the_matcher_must_match_the_whole_tool_name(shell: ShellRig) -> None:
 
 
 def test_commands_run_in_the_order_they_are_written_and_after_python(shell: ShellRig) -> None:
-    shell.hooks.subscribe("pre_llm_call", "python", lambda **_: "first")
+    def first(**_fields: Any) -> str:
+        return "first"
+
+    shell.hooks.subscribe("pre_llm_call", "python", first)
     shell.load("pre_llm_call", shell.script("""echo '"second"'"""), shell.script("""echo '"third"'""", "other.sh"))
     assert shell.fire("pre_llm_call") == ["first", "second", "third"]
     assert [one.plugin for one in shell.hooks.stats()] == ["python", "shell:1", "shell:2"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
@@ -125,8 +126,6 @@ def test_a_resumed_conversation_runs_its_commands_where_it_works(
 
 def test_cancelling_a_turn_ends_the_command_it_waits_for(hooked_host: HookedHost, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
-    import os
-
     os.mkfifo(fifo)
     slow = ShellHook(command=script(tmp_path, f"echo here > {fifo}; sleep 60"))
     interrupt = Interrupt()

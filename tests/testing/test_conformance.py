@@ -24,7 +24,10 @@ from hermes.testing.conformance_process import check_plugin_in_process
 from hermes.testing.conformance_rules import Findings, Place
 from hermes.testing.conformance_tools import sample_arguments, schema_problem
 
-QUICK = Limits(deadline=0.3, slow=0.1, budget=20)
+#: Patient enough for a busy machine, where a test does not wait for a limit to be reached.
+QUICK = Limits(deadline=10, slow=2, budget=40)
+IMPATIENT = Limits(deadline=0.3, slow=0.1, budget=20)
+LIMITS = {"hangs": IMPATIENT, "slow": IMPATIENT, "unfinished": Limits(deadline=1, slow=0.1, budget=0.3)}
 
 #: Rule -> a plugin that breaks it, and the line (from 1) the finding must point at.
 BAD: dict[str, tuple[str, int]] = {
@@ -286,9 +289,8 @@ def test_every_rule_has_a_plugin_that_breaks_it() -> None:
 def test_a_bad_plugin_is_found_out(rule: str, tmp_path: Path) -> None:
     source, line = BAD[rule]
     folder = write(tmp_path / "bad", source, MANIFESTS.get(rule, "name: bad\n"))
-    limits = Limits(deadline=1, slow=0.1, budget=0.3) if rule == "unfinished" else QUICK
     check = check_plugin_in_process if rule == "crash" else check_plugin
-    report = check(folder, limits=limits)
+    report = check(folder, limits=LIMITS.get(rule, QUICK))
     finding = found(report, rule)
     assert (finding.severity, report.plugin) == (RULES[rule].severity, "bad")
     assert finding.line == line
@@ -331,7 +333,7 @@ def test_a_plugin_that_does_everything_right_is_left_in_peace() -> None:
     fired = set(recorder.names(middleware=True))
     assert fired == {*HOOKS, *MIDDLEWARE}, "every hook and kind is fired"
     violations = [text for text in recorder.contract_violations() if "field_of_a_later_version" not in text]
-    assert violations == ["post_approval_response: decided_by is missing"] or violations == []
+    assert violations == []
 
 
 def test_each_start_of_a_lifecycle_has_its_end() -> None:
@@ -484,9 +486,50 @@ def test_a_callback_that_hangs_is_called_once() -> None:
         calls.append(1)
         released.wait(5)
 
-    report = check_plugin(lambda ctx: ctx.register_hook("pre_tool_call", hang), limits=QUICK)
+    report = check_plugin(lambda ctx: ctx.register_hook("pre_tool_call", hang), limits=IMPATIENT)
     released.set()
     assert (len(calls), report.rules) == (1, {"hangs"})
+
+
+class HostileDict(dict[str, Any]):
+    """What a plugin may hand back."""
+
+    def __contains__(self, key: object) -> bool:
+        raise OSError("do not look")
+
+    get = __getitem__ = keys = items = __contains__  # pyright: ignore[reportAssignmentType]
+
+
+class HostileCallable:
+    """What a plugin may register."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError("do not ask")
+
+    def __call__(self, **_fields: Any) -> Any:
+        return HostileDict(args=1)
+
+
+class HostileError(Exception):
+    """What a plugin may raise."""
+
+    def __str__(self) -> str:
+        raise ValueError("do not print")
+
+
+@pytest.mark.parametrize("site", ["tool_request", "pre_tool_call", "pre_verify", "llm_execution", "post_tool_call"])
+def test_objects_that_fight_back_do_not_break_the_kit(site: str) -> None:
+    def fail(**_fields: Any) -> None:
+        raise HostileError
+
+    def register(ctx: Any) -> None:
+        add = ctx.register_hook if site in HOOKS else ctx.register_middleware
+        add(site, HostileCallable())
+        add(site, fail)
+
+    report = check_plugin(register, limits=QUICK)
+    assert "raises" in report.rules
+    assert "unfinished" not in report.rules
 
 
 def test_a_tool_that_cannot_work_here_is_not_called() -> None:

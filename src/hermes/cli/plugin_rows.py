@@ -41,6 +41,8 @@ class PluginRow(Struct, frozen=True):
     hooks: list[str]
     middleware: list[str]
     tools: list[str]
+    #: What it offered that no part of the runtime uses yet.
+    waiting: list[str]
     #: Why it does not work.
     error: str
     #: What is odd about it without being in the way.
@@ -81,6 +83,7 @@ def plugin_row(
         hooks=[site for site in total.sites if site in HOOKS] if has_run else list(manifest.provides_hooks),
         middleware=[site for site in total.sites if site in MIDDLEWARE],
         tools=list(total.tools) if has_run else list(manifest.provides_tools),
+        waiting=list(total.waiting),
         error=redact_text(error),
         problems=list(manifest.remarks),
         missing_env=manifest.missing_env(env),

@@ -52,6 +52,7 @@ def info_lines(row: PluginRow) -> Iterator[str]:
         "Hooks": ", ".join(row.hooks),
         "Middleware": ", ".join(row.middleware),
         "Tools": ", ".join(row.tools),
+        "Waiting": ", ".join(row.waiting),
         "Past use": _past(row),
     }
     for label, value in facts.items():

@@ -22,7 +22,7 @@ _GROWING = frozenset({"conversation_history", "request_messages", "request"})
 _MAX_CAUSES = 20
 _VAR_KEYWORDS = 0x08
 #: What callbacks mostly return, so that the question is answered at once.
-_NEVER_AWAITABLE = frozenset({type(None), str, dict, list, bool, Record})
+PLAIN_ANSWERS = frozenset({type(None), str, dict, list, bool, Record})
 
 
 class CallbackStats(NamedTuple):
@@ -88,7 +88,7 @@ class Callback:
                 if value:
                     given[name] = isolate(value)
                 elif value is not None:
-                    given[name] = type(value)()
+                    given[name] = value.__class__()
             return given
         before, shown = memo.recall(own.get("session_id")), dict[str, Any]()
         for name in self._containers:
@@ -116,7 +116,7 @@ class Callback:
 def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
     """Whether a callback's answer is still to be awaited."""
     kind = type(value)
-    return kind not in _NEVER_AWAITABLE and hasattr(kind, "__await__")
+    return kind not in PLAIN_ANSWERS and hasattr(kind, "__await__")
 
 
 def describe(error: BaseException) -> str:

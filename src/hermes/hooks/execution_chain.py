@@ -12,14 +12,14 @@ from typing import Any, Literal
 from hermes.contract.hooks import OBSERVER_SCHEMA
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
 from hermes.hooks.background import run_on_private_loop
-from hermes.hooks.callback import Callback, is_awaitable
-from hermes.hooks.copies import renew, same
+from hermes.hooks.callback import PLAIN_ANSWERS, Callback, is_awaitable
+from hermes.hooks.copies import renew
 
 Base = Callable[[Any], Any]
 
 #: ``waiting``: next_call was not used yet. ``running``: the rest of the chain is at work. ``succeeded`` and
-#: ``failed``: what came of it.
-State = Literal["waiting", "running", "succeeded", "failed"]
+#: ``failed``: what came of it. ``unwinding``: it was broken off, and so is everything above it.
+State = Literal["waiting", "running", "succeeded", "failed", "unwinding"]
 
 
 class ExecutionChain:
@@ -50,7 +50,7 @@ class ExecutionChain:
 class _Passage:
     """One call on its way through a chain."""
 
-    __slots__ = ("_base", "_callbacks", "_fields", "_key", "context", "thread")
+    __slots__ = ("_base", "_callbacks", "_fields", "_key", "_seconds_below", "context", "thread")
 
     def __init__(self, chain: ExecutionChain, base: Base, payload: Any, context: Mapping[str, Any]) -> None:
         self._callbacks = chain.callbacks
@@ -62,13 +62,19 @@ class _Passage:
             chain.original_key: payload,
             **context,
         }
+        #: How long the part of the chain took that was entered last.
+        self._seconds_below = 0.0
         self.thread = get_ident()
         self.context = copy_context()
 
     def enter(self, index: int, payload: Any) -> Any:
         """Run the chain from the callback at ``index`` on."""
+        started = perf_counter()
         if index == len(self._callbacks):
-            return self._base(payload)
+            try:
+                return self._base(payload)
+            finally:
+                self._seconds_below = perf_counter() - started
         callback = self._callbacks[index]
         link = _Link(self, index, payload)
         fields, key = self._fields, self._key
@@ -78,19 +84,21 @@ class _Passage:
         link.given = given.get(key)
         error: Exception | None = None
         value: Any = None
-        started = perf_counter()
+        self._seconds_below = 0.0
         try:
             value = callback.function(**given)
-            if is_awaitable(value):
+            if value.__class__ not in PLAIN_ANSWERS and is_awaitable(value):
                 # Its next_call blocks, so it gets a loop of its own rather than holding up the shared one.
                 value = run_on_private_loop(value)
         except Exception as raised:
             error = raised
         finally:
             state = link.close()
+            seconds = perf_counter() - started
             callback.calls += 1
-            callback.seconds += perf_counter() - started - link.downstream_seconds
-        if link.unwinding is not None:
+            callback.seconds += seconds - self._seconds_below
+            self._seconds_below = seconds
+        if state == "unwinding":
             raise link.unwinding
         if error is not None:
             return link.raised(callback, state, error)
@@ -101,8 +109,7 @@ class _Link:
     """One callback's turn in one passage, and what its next_call has come to."""
 
     __slots__ = (
-        "_error", "_index", "_passage", "_payload", "_permit", "_result", "_state", "downstream_seconds", "given",
-        "unwinding",
+        "_error", "_index", "_passage", "_payload", "_permit", "_result", "_state", "given", "unwinding",
     )  # fmt: skip
 
     def __init__(self, passage: _Passage, index: int, payload: Any) -> None:
@@ -114,11 +121,13 @@ class _Link:
         #: The callback's copy of the payload: changing it in place is as good as passing it on.
         self.given: Any = None
         self._state: State = "waiting"
-        self._result: Any = None
-        self._error: Exception | None = None
-        #: A KeyboardInterrupt, SystemExit or Interrupted from below: it goes on up whatever the callback does.
-        self.unwinding: BaseException | None = None
-        self.downstream_seconds = 0.0
+        #: Set once the state is ``succeeded``.
+        self._result: Any
+        #: Set once the state is ``failed``.
+        self._error: Exception
+        #: Set once the state is ``unwinding``: a KeyboardInterrupt, SystemExit or Interrupted from below, which goes
+        #: on up whatever the callback does.
+        self.unwinding: BaseException
 
     def next_call(self, payload: Any = None) -> Any:
         """Run the rest of the chain, once, with ``payload`` or else the current one.
@@ -134,9 +143,12 @@ class _Link:
         self._state = "running"
         passage, current = self._passage, self._payload
         chosen = self.given if payload is None else payload
-        if chosen is not None and not same(chosen, current):
+        try:
+            changed = chosen is not None and bool(chosen != current)
+        except Exception:
+            changed = True  # what cannot be compared is taken as new
+        if changed:
             current = renew(chosen, current)
-        started = perf_counter()
         try:
             if get_ident() == passage.thread:
                 result = passage.enter(self._index + 1, current)
@@ -147,10 +159,8 @@ class _Link:
             self._error, self._state = error, "failed"
             raise
         except BaseException as error:
-            self.unwinding, self._state = error, "failed"
+            self.unwinding, self._state = error, "unwinding"
             raise
-        finally:
-            self.downstream_seconds = perf_counter() - started
         self._result, self._state = result, "succeeded"
         return result
 
@@ -165,7 +175,7 @@ class _Link:
 
     def returned_none(self, callback: Callback, state: State) -> None:
         """None is a result like any other, but it cannot stand for a call that failed."""
-        if state == "failed" and self._error is not None:
+        if state == "failed":
             callback.failed(RuntimeError("returned None although the call had failed"), "the failure goes on")
             raise self._error
         if state == "succeeded" and self._result is not None:
@@ -179,6 +189,6 @@ class _Link:
         if state == "succeeded":
             callback.failed(error, "the result it had received is kept")
             return self._result
-        if error is not self._error:
+        if state != "failed" or error is not self._error:
             callback.failed(error, "its error is the outcome")
         raise error

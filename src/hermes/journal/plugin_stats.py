@@ -14,9 +14,10 @@ from hermes.journal.bodies import clean_text
 if TYPE_CHECKING:
     from hermes.journal.store import Store
 
-#: The site that stands for loading a plugin, and the beginning of those that stand for a tool it offers.
+#: The site that stands for loading a plugin.
 REGISTER_SITE = "register"
-TOOL_SITE = "tool:"
+#: How the sites begin that stand for a tool it offers, and for something no part of the runtime uses yet.
+TOOL_SITE, WAITING_SITE = "tool:", "waiting:"
 
 _MAX_ERROR_CHARS = 500
 
@@ -25,7 +26,7 @@ class PluginCalls(Struct, frozen=True):
     """The calls of one plugin at one site."""
 
     plugin: str
-    #: A hook, a middleware kind, ``register``, or ``tool:NAME`` for a tool it offers.
+    #: A hook, a middleware kind, ``register``, or for what it offers ``tool:NAME`` or ``waiting:WHAT NAME``.
     site: str
     calls: int = 0
     failures: int = 0
@@ -46,6 +47,7 @@ class PluginTotals(Struct):
     #: What it joined in that session: hooks, middleware kinds and tools.
     sites: list[str] = []
     tools: list[str] = []
+    waiting: list[str] = []
     #: Why it could not be loaded in that session, empty when it could.
     load_error: str = ""
 
@@ -76,38 +78,43 @@ def record_plugin_counters(store: Store, session_id: str, counters: Sequence[Plu
 
 
 def plugin_totals(store: Store) -> dict[str, PluginTotals]:
-    """How every plugin that was ever called has fared, by its key."""
+    """How every plugin that was ever loaded has fared, by its key."""
 
     def read(connection: sqlite3.Connection) -> dict[str, PluginTotals]:
-        query = (
-            "SELECT plugin, session_id, site, calls, failures, seconds, last_error, at "
-            "FROM plugin_calls ORDER BY plugin, at DESC, site"
-        )
-        totals: dict[str, PluginTotals] = {}
-        seen: set[tuple[str, str]] = set()
-        for plugin, session_id, *row in connection.execute(query):
-            total = totals.setdefault(plugin, PluginTotals(last_used=row[-1]))
-            if (plugin, session_id) not in seen:
-                seen.add((plugin, session_id))
-                total.sessions += 1
-            _add(total, *row)
+        totals = {row[0]: PluginTotals(*row[1:]) for row in connection.execute(_TOTALS)}
+        for plugin, site, error in connection.execute(_LATEST):
+            _add_latest(totals[plugin], site, error)
+        # SQLite takes the other columns from the row that has the maximum.
+        for plugin, error, _ in connection.execute(_ERRORS):
+            totals[plugin].last_error = error
         return totals
 
     return store.read(read)
 
 
-def _add(total: PluginTotals, site: str, calls: int, failures: int, seconds: float, error: str, at: float) -> None:
-    is_latest = at == total.last_used
+_CALLS = f"CASE WHEN site = '{REGISTER_SITE}' THEN 0 ELSE"
+_TOTALS = (
+    f"SELECT plugin, sum({_CALLS} calls END), sum({_CALLS} failures END), sum({_CALLS} seconds END), '', "
+    "count(DISTINCT session_id), max(at) FROM plugin_calls GROUP BY plugin"
+)
+_LATEST = (
+    "SELECT plugin, site, last_error FROM plugin_calls AS c "
+    "JOIN (SELECT plugin AS p, max(at) AS latest FROM plugin_calls GROUP BY plugin) ON p = c.plugin AND latest = c.at "
+    "ORDER BY plugin, site"
+)
+_ERRORS = (
+    f"SELECT plugin, last_error, max(at) FROM plugin_calls WHERE last_error <> '' AND site <> '{REGISTER_SITE}' "
+    "GROUP BY plugin"
+)
+
+
+def _add_latest(total: PluginTotals, site: str, error: str) -> None:
+    """What a row of the session that ended last says about the plugin."""
     if site == REGISTER_SITE:
-        total.load_error = error if is_latest else total.load_error
-        return
-    if site.startswith(TOOL_SITE):
-        if is_latest:
-            total.tools.append(site.removeprefix(TOOL_SITE))
-        return
-    if is_latest:
+        total.load_error = error
+    elif site.startswith(TOOL_SITE):
+        total.tools.append(site.removeprefix(TOOL_SITE))
+    elif site.startswith(WAITING_SITE):
+        total.waiting.append(site.removeprefix(WAITING_SITE))
+    else:
         total.sites.append(site)
-    total.calls += calls
-    total.failures += failures
-    total.seconds += seconds
-    total.last_error = total.last_error or error

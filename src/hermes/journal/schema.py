@@ -102,7 +102,7 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE TABLE plugin_calls (
         session_id TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
         plugin     TEXT NOT NULL,
-        site       TEXT NOT NULL,       -- a hook, a middleware kind, register, or tool:NAME for a tool it offers
+        site       TEXT NOT NULL,       -- a hook, a middleware kind, register, tool:NAME or waiting:WHAT NAME
         calls      INTEGER NOT NULL,
         failures   INTEGER NOT NULL,
         seconds    REAL NOT NULL,

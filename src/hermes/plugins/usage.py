@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from hermes.hooks.callback import CallbackStats
-from hermes.journal.plugin_stats import REGISTER_SITE, TOOL_SITE, PluginCalls
+from hermes.journal.plugin_stats import REGISTER_SITE, TOOL_SITE, WAITING_SITE, PluginCalls
 from hermes.plugins.registry import LoadedPlugin
 
 
@@ -19,8 +19,10 @@ def plugin_usage(
         if plugin.status in ("loaded", "failed"):
             failed = plugin.status == "failed"
             counters[key, REGISTER_SITE] = PluginCalls(key, REGISTER_SITE, 1, int(failed), 0.0, redact(plugin.error))
-            for tool in plugin.tools:
-                counters[key, TOOL_SITE + tool] = PluginCalls(key, TOOL_SITE + tool)
+            offers = [TOOL_SITE + tool for tool in plugin.tools]
+            offers += [f"{WAITING_SITE}{one.what} {one.name}" for one in plugin.waiting]
+            for site in offers:
+                counters[key, site] = PluginCalls(key, site)
     for one in stats:
         # A plugin may have several callbacks at one hook.
         before = counters.get((one.plugin, one.site), PluginCalls(one.plugin, one.site))

@@ -17,6 +17,7 @@ SMALLEST_PAYLOAD_CHARS = 1_000
 
 _PASSES = (Limits(), Limits(chars=1_000, items=50))
 _PLAIN = Redactor()
+_encode = msgspec.json.Encoder().encode
 
 
 def payload_limit() -> int:
@@ -36,21 +37,13 @@ class Memo:
     """
 
     def __init__(self) -> None:
-        self._results: dict[tuple[bytes, int], bytes] = {}
-        self._used: dict[tuple[bytes, int], bytes] = {}
-
-    def get(self, key: tuple[bytes, int]) -> bytes | None:
-        found = self._used.get(key) or self._results.get(key)
-        if found is not None:
-            self._used[key] = found
-        return found
-
-    def put(self, key: tuple[bytes, int], result: bytes) -> None:
-        self._used[key] = result
+        self.results: dict[tuple[bytes, int], bytes] = {}
+        #: What the payload in hand has used of them, and what it added.
+        self.used: dict[tuple[bytes, int], bytes] = {}
 
     def forget_unused(self) -> None:
         """Keep only what the payload just made has used."""
-        self._results, self._used = self._used, {}
+        self.results, self.used = self.used, {}
 
 
 def sanitise(value: Any, *, max_chars: int | None = None, redactor: Redactor = _PLAIN, memo: Memo | None = None) -> Any:
@@ -110,8 +103,17 @@ def _assemble(value: dict[Any, Any], limits: Limits, room: int, redactor: Redact
 
 def _assemble_list(items: list[Any], limits: Limits, room: int, redactor: Redactor, memo: Memo) -> tuple[bytes, bool]:
     parts: list[bytes] = []
+    results, used, chars = memo.results, memo.used, limits.chars
     for item in items[: limits.items]:
-        part, fits = _remembered(item, 2, limits, room, redactor, memo)
+        # A conversation is mostly messages seen before: those are found here, without another call.
+        try:
+            key = (_encode(item), chars)
+            part = results[key]
+        except (KeyError, TypeError, ValueError, RecursionError):
+            part, fits = _remembered(item, 2, limits, room, redactor, memo)
+        else:
+            used[key] = part
+            fits = True
         parts.append(part)
         room -= len(part) + 1
         if not fits or room < 0:
@@ -123,15 +125,16 @@ def _assemble_list(items: list[Any], limits: Limits, room: int, redactor: Redact
 
 def _remembered(part: Any, depth: int, limits: Limits, room: int, redactor: Redactor, memo: Memo) -> tuple[bytes, bool]:
     try:
-        key = (msgspec.json.encode(part), limits.chars)
+        key = (_encode(part), limits.chars)
     except (TypeError, ValueError, RecursionError):
         return _one_part(part, depth, limits, room, redactor)
-    known = memo.get(key)
+    known = memo.results.get(key) or memo.used.get(key)
     if known is not None:
+        memo.used[key] = known
         return known, True
     text, fits = _one_part(part, depth, limits, room, redactor)
     if fits:
-        memo.put(key, text)
+        memo.used[key] = text
     return text, fits
 
 

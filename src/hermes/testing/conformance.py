@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import gc
 import inspect
+import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -107,15 +109,19 @@ class Examination:
     def finish(self) -> None:
         """Close what was opened, then look at what the plugin leaves behind."""
         for bench in self._benches:
-            closing = threading.Thread(target=bench.close, name="hermes-conformance", daemon=True)
-            closing.start()
-            closing.join(self._guard.limits.deadline)
+            self._close(bench)
         gc.collect()
         self._guard.check_unawaited(self._register, "complete")
         for thread in set(threading.enumerate()) - self._threads:
             if thread.is_alive() and not thread.daemon and not thread.name.startswith("hermes-"):
                 text = f"thread {thread.name!r} is not a daemon thread and still runs: the process cannot end"
                 self._findings.add("non-daemon-thread", text, self._register.place)
+
+    def _close(self, bench: Bench) -> None:
+        """Close a host, on a thread because callbacks it waits for may hang."""
+        closing = threading.Thread(target=bench.close, name="hermes-conformance", daemon=True)
+        closing.start()
+        closing.join(self._guard.limits.deadline)
 
     # -- loading ----------------------------------------------------------------------------------------------------
 
@@ -151,8 +157,6 @@ class Examination:
         remarks = [*manifest.remarks, *(f"it promises {what}, which is not registered" for what in promised)]
         for remark in remarks:
             self._findings.add("manifest", f"manifest: {remark}", place)
-        import os
-
         for name in manifest.missing_env(os.environ):
             self._findings.add("environment", f"{name} is required and not set", place)
         for problem in record.problems:
@@ -160,8 +164,6 @@ class Examination:
                 self._findings.add("refused", problem, self._register.place)
 
     def _check_registrations(self, bench: Bench) -> None:
-        import difflib
-
         for made in bench.watched.registrations:
             if not made.known:
                 nearest = difflib.get_close_matches(str(made.name), (*HOOKS, *MIDDLEWARE), n=1)
@@ -217,7 +219,7 @@ class Examination:
             if surplus > 0:
                 text = f"a second host in the same process got no {what}; registrations must not depend on the first"
                 self._findings.add("register-differs", text, self._register.place)
-        second.close()
+        self._close(second)
         rounds.run("second host", Story("s"))
 
     def _check_broken_register(self, bench: Bench) -> None:

@@ -151,8 +151,11 @@ def name_of(function: object) -> str:
     """A callable's name, for people."""
     while isinstance(function, partial):
         function = function.func
-    name = getattr(function, "__qualname__", None) or type(function).__qualname__
-    return str(name).rpartition("<locals>.")[2]
+    try:
+        name = str(getattr(function, "__qualname__", None) or type(function).__qualname__)
+    except Exception:  # an object of the plugin's that does not like to be looked at
+        name = type(function).__qualname__
+    return name.rpartition("<locals>.")[2]
 
 
 def plugin_function(function: object) -> object:

@@ -59,7 +59,7 @@ class Rounds:
         for index, step in enumerate(steps):
             for subject in self._subjects.get(step.site, ()):
                 if not subject.given_up:
-                    self._deliver(index, step, subject, story, schedule)
+                    self._deliver_safely(index, step, subject, story, schedule)
 
     def _run_parallel(self) -> None:
         def live(number: int) -> None:
@@ -82,6 +82,15 @@ class Rounds:
             sys.setswitchinterval(interval)
         if ended:
             raise OutOfTime
+
+    def _deliver_safely(self, index: int, step: Step, subject: Subject, story: Story, schedule: Schedule) -> None:
+        """What a plugin returns may fight back when it is looked at; it did so to us and would do so to the runtime."""
+        try:
+            self._deliver(index, step, subject, story, schedule)
+        except OutOfTime:
+            raise
+        except Exception as error:
+            self._guard.failed(subject, schedule, error, "when what it returned was looked at")
 
     def _deliver(self, index: int, step: Step, subject: Subject, story: Story, schedule: Schedule) -> None:
         fields = payload(step, story)

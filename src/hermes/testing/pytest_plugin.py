@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
 from pathlib import Path
@@ -59,6 +60,28 @@ def event_recorder() -> EventRecorder:
     from hermes.testing.recorder import EventRecorder
 
     return EventRecorder()
+
+
+@pytest.fixture
+def hermes_names(
+    hermes_plugin: Callable[..., PluginHarness], monkeypatch: pytest.MonkeyPatch
+) -> Generator[PluginHarness]:
+    """Lets the test itself import the compatibility names that plugin code can (``hermes_cli.plugins`` and so on).
+
+    Gives the ``PluginHarness`` whose hooks, tools and plugins those modules work on.
+    """
+    from hermes.plugins.compat.names import NAMES, PACKAGES, find_module
+    from hermes.plugins.context import Parts
+
+    def register_nothing(_ctx: Any) -> None: ...
+
+    harness = hermes_plugin(register_nothing)
+    parts = Parts(harness.tools, harness.hooks, harness, harness.plugins, {})
+    for name in (*sorted(PACKAGES), *NAMES):
+        module = find_module(parts, name)
+        if module is not None:
+            monkeypatch.setitem(sys.modules, name, module)
+    yield harness
 
 
 @pytest.fixture
