@@ -207,7 +207,8 @@ def test_info_loads_a_plugin_only_when_asked(home: Path, tmp_path: Path, capsys:
         "    ctx.register_platform('irc', 'IRC', print, print)\n"
     )
     write_plugin(home / "plugins" / "p", "name: p\nversion: 2\nauthor: me\nrequires_env: [P_KEY]\n", code)
-    write_plugin(tmp_path / "bundled" / "other", "name: other\nkind: backend\n", "raise SystemExit(9)")
+    other = f"open({str(tmp_path / 'other ran')!r}, 'w').close()\n"
+    write_plugin(tmp_path / "bundled" / "other", "name: other\nkind: backend\n", other)
     configure(home, "plugins: {disabled: [p]}\n")
     shown = plugins(capsys, "info", "p")
     assert "Status      disabled" in shown and "Author      me" in shown and "! P_KEY is not set" in shown
@@ -220,6 +221,7 @@ def test_info_loads_a_plugin_only_when_asked(home: Path, tmp_path: Path, capsys:
     assert document["registered"]["waiting"] == [{"what": "platform", "name": "irc"}]
     assert document["registered"]["commands"] == ["say"]
     assert (tmp_path / "ran").exists()
+    assert not (tmp_path / "other ran").exists()
 
 
 def test_info_of_a_plugin_that_does_not_load(home: Path, capsys: Output) -> None:

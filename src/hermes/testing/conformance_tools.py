@@ -175,7 +175,7 @@ def _problem_in(schema: Any, path: str, depth: int) -> str:
     if not isinstance(required, list):
         return f"{path}.required is a {type(required).__name__}; a list of names is expected"
     for name in cast("list[Any]", required):
-        if named and name not in named:
+        if not isinstance(name, str) or (named and name not in named):
             return f"{path}.required names {name!r}, which is not among its properties"
     if not isinstance(fields.get("enum", []), list):
         return f"{path}.enum is a {type(fields['enum']).__name__}; a list is expected"
