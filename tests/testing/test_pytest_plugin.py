@@ -96,7 +96,7 @@ def outcome(tmp_path_factory: pytest.TempPathFactory) -> str:
     (folder / "guard" / "plugin.yaml").write_text("name: guard\n")
     (folder / "guard" / "__init__.py").write_text(PLUGIN)
     (folder / "test_guard.py").write_text(AUTHOR_TESTS)
-    return run_pytest(folder, "-v", "-W", "error", "-p", "hermes.testing.pytest_plugin", "test_guard.py")
+    return run_pytest(folder, "-v", "-W", "error", "test_guard.py")
 
 
 def run_pytest(folder: Path, *arguments: str) -> str:

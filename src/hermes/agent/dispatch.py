@@ -25,5 +25,9 @@ def dispatch_tool(runtime: ToolRuntime, outer: Scope, cwd: Path, name: str, args
     scope = outer.child(tool_call_id=call_id)
     request = ToolRequest(call_id, name, msgspec.json.encode(args).decode())
     call = ToolCall(runtime, request, scope, runtime.registry.get(name), runtime.context(scope, cwd))
-    outcome = call.prepare() or call.execute()
+    try:
+        outcome = call.prepare() or call.execute()
+    except BaseException as error:
+        call.finish(call.cancelled(type(error).__name__))
+        raise
     return call.finish(outcome)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -224,13 +225,23 @@ class Attempt:
     def _close_answered(self, reply: Reply) -> None:
         ended_at = time.time()
         duration = ended_at - self.started_at
+        # Cancelling the turn may end the wait for an async callback; the reply is there and stays on record.
+        with contextlib.suppress(Interrupted):
+            self._emit_answer(reply, ended_at)
+        self._journal_answer(reply, duration)
+        model = reply.model or self.endpoint.model
+        spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage not told"
+        log.info("%s answered by %s: %s, %.3f s, %s", self.call.key, model, reply.finish_reason, duration, spent)
+        self.call.listener(ModelAnswered(model, reply.finish_reason, reply.usage, duration))
+
+    def _emit_answer(self, reply: Reply, ended_at: float) -> None:
         emit = self.hooks.post_api_request
         if emit is not None:
             usage = reply.usage.as_hook_payload() if reply.usage else None
             message = to_response(reply).choices[0].message
             emit(
                 **self._identity(),
-                api_duration=duration,
+                api_duration=ended_at - self.started_at,
                 started_at=self.started_at,
                 ended_at=ended_at,
                 finish_reason=reply.finish_reason,
@@ -244,17 +255,17 @@ class Attempt:
                 middleware_trace=self.trace,
                 request=self._sanitised_request() if emit.wants("request") else None,
             )
-        self._journal_answer(reply, duration)
-        model = reply.model or self.endpoint.model
-        spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage not told"
-        log.info("%s answered by %s: %s, %.3f s, %s", self.call.key, model, reply.finish_reason, duration, spent)
-        self.call.listener(ModelAnswered(model, reply.finish_reason, reply.usage, duration))
 
     def _close_failed(self, error: BaseException) -> None:
         ended_at = time.time()
-        interrupted = isinstance(error, Interrupted)
         known = error if isinstance(error, ProviderError) else None
-        reason = known.reason if known else "interrupted" if interrupted else "error"
+        reason = known.reason if known else "interrupted" if isinstance(error, Interrupted) else "error"
+        with contextlib.suppress(Interrupted):
+            self._emit_failure(error, known, reason, ended_at)
+        log.warning("%s failed at %s (%s): %s", self.call.key, self.endpoint.provider, reason, error)
+        self._journal_failure(error, reason, ended_at - self.started_at)
+
+    def _emit_failure(self, error: BaseException, known: ProviderError | None, reason: str, ended_at: float) -> None:
         emit = self.hooks.api_request_error
         if emit is not None:
             emit(
@@ -271,8 +282,6 @@ class Attempt:
                 middleware_trace=self.trace,
                 request=self._sanitised_request() if emit.wants("request") else None,
             )
-        log.warning("%s failed at %s (%s): %s", self.call.key, self.endpoint.provider, reason, error)
-        self._journal_failure(error, reason, ended_at - self.started_at)
 
     def _sanitised_request(self) -> dict[str, Any]:
         body = {name: value for name, value in self.request.items() if name not in ("timeout", "http_client")}

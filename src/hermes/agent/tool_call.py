@@ -76,7 +76,7 @@ class ToolCall:
     args: Args = field(default_factory=dict[str, Any])
     original_args: Args = field(default_factory=dict[str, Any])
     trace: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
-    #: True once ``pre_tool_call`` was due, so that ``post_tool_call`` is owed.
+    #: True from ``pre_tool_call`` to ``post_tool_call``, which is owed in between.
     announced: bool = False
     _ran_with: Args | None = None
 
@@ -87,6 +87,7 @@ class ToolCall:
         problem = self._read_arguments() or self._availability()
         self._apply_request_middleware()
         verdict = self._announce()
+        problem = problem or self._refuse_what_is_no_data()
         if problem is not None:
             return problem  # there is nothing to block or to approve
         return self._apply_verdict(verdict) or self._check_arguments()
@@ -95,7 +96,7 @@ class ToolCall:
         try:
             self.args = parse_arguments(self.request.arguments)
         except ValueError as error:
-            return self._failed(f"{error}. Send the arguments as one JSON object.", "invalid_arguments")
+            return self.failed(f"{error}. Send the arguments as one JSON object.", "invalid_arguments")
         if self.tool is not None:
             self.args = coerce_args(self.args, self.tool.parameters)
         self.original_args = self.args
@@ -107,8 +108,8 @@ class ToolCall:
 
     def _availability(self) -> Outcome | None:
         if self.tool is None:
-            return self._failed(f"Unknown tool: {self.request.name}", "unknown_tool")
-        if self.tool.available is not None and not self.tool.available():
+            return self.failed(f"Unknown tool: {self.request.name}", "unknown_tool")
+        if not self.runtime.registry.is_available(self.tool):
             message = f"{self.tool.name} is not available here"
             return Outcome(tool_error(message), "blocked", self.args, 0, "unavailable", message)
         return None
@@ -130,6 +131,14 @@ class ToolCall:
         self.args, self.trace = dict(self.args), list(self.trace)
         return verdict_of(emit(**self._identity(), args=self.args, middleware_trace=self.trace))
 
+    def _refuse_what_is_no_data(self) -> Outcome | None:
+        """Plugins may have put objects into the arguments that no record can hold."""
+        problem = _data_problem(self.args) if self.trace else None
+        if problem is None:
+            return None
+        self.args = self.original_args
+        return self.failed(problem, "invalid_arguments")
+
     def _apply_verdict(self, verdict: Verdict | None) -> Outcome | None:
         if verdict is None:
             return None
@@ -141,9 +150,10 @@ class ToolCall:
     def _check_arguments(self) -> Outcome | None:
         assert self.tool is not None
         problem = check_args(self.args, self.tool.parameters)
-        return self._failed(problem, "invalid_arguments") if problem else None
+        return self.failed(problem, "invalid_arguments") if problem else None
 
-    def _failed(self, message: str, error_type: str) -> Outcome:
+    def failed(self, message: str, error_type: str) -> Outcome:
+        """The outcome of a call that came to nothing."""
         return Outcome(tool_error(message), "error", self.args, 0, error_type, message)
 
     # -- run ----------------------------------------------------------------------------------------------------
@@ -154,14 +164,13 @@ class ToolCall:
         started = time.perf_counter()
         try:
             self.scope.interrupt.check()
-            raw = self._run_through_middleware()
+            result = _as_text(self._run_through_middleware())
+            outcome = _judge(result, self._final_args())
         except Interrupted as error:
             outcome = self.cancelled(error.reason)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             message = f"Tool execution failed: {type(error).__name__}: {error}"[:2000]
             outcome = Outcome(tool_error(message), "error", self._final_args(), 0, type(error).__name__, message)
-        else:
-            outcome = _judge(_as_text(raw), self._final_args())
         finally:
             current_scope.reset(token)
         return _with_duration(outcome, started)
@@ -179,7 +188,7 @@ class ToolCall:
         """The base of the chain. Middleware may have changed the arguments: what runs is what is recorded."""
         assert self.tool is not None
         if args is not self.args and args != self.args:
-            problem = check_args(args, self.tool.parameters)
+            problem = _data_problem(args) or check_args(args, self.tool.parameters)
             if problem:
                 return tool_error(problem)
         self._ran_with = args
@@ -201,10 +210,11 @@ class ToolCall:
     # -- finish -------------------------------------------------------------------------------------------------
 
     def finish(self, outcome: Outcome) -> str:
-        """Tell the observers how the call ended and return what the model sees of it."""
+        """Tell the observers how the call ended, once, and return what the model sees of it."""
         text = outcome.result
         post, transform = self.runtime.hooks.post_tool_call, self.runtime.hooks.transform_tool_result
-        if self.announced and (post is not None or transform is not None):
+        owed, self.announced = self.announced, False
+        if owed and (post is not None or transform is not None):
             payload = self._closing_payload(outcome)
             # Cancelling the turn may end the wait for an async callback; the call still gets its message.
             with contextlib.suppress(Interrupted):
@@ -285,18 +295,29 @@ def _judge(result: str, args: Args) -> Outcome:
     if not (result.startswith("{") and '"error"' in result):
         return Outcome(result, "ok", args)
     try:
-        error = msgspec.json.decode(result, type=_ErrorFields)
-    except msgspec.DecodeError:
+        found = msgspec.json.decode(result, type=_ErrorFields)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return Outcome(result, "ok", args)
-    if not error.error:
+    if not found.error:
         return Outcome(result, "ok", args)
-    status: ToolStatus = "timeout" if error.error_type == "tool_timeout" else "error"
-    return Outcome(result, status, args, 0, error.error_type or "tool_error", str(error.error))
+    status: ToolStatus = "timeout" if found.error_type == "tool_timeout" else "error"
+    return Outcome(result, status, args, 0, str(found.error_type or "tool_error"), str(found.error))
 
 
 class _ErrorFields(msgspec.Struct):
     error: Any = None
-    error_type: str | None = None
+    error_type: Any = None
+
+
+def _data_problem(args: Args) -> str | None:
+    """Why a plugin's arguments cannot be recorded, or None."""
+    try:
+        msgspec.json.encode(args)
+    except UnicodeEncodeError:
+        return None  # odd characters are repaired in the record
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"a plugin changed the arguments to something JSON cannot hold: {error}"
+    return None
 
 
 def _with_duration(outcome: Outcome, started: float) -> Outcome:

@@ -29,7 +29,7 @@ def written_files(outcome: Outcome) -> tuple[str, ...]:
         return ()
     try:
         told = msgspec.json.decode(outcome.result, type=_WrittenFiles)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ()
     return (*told.files_modified, *told.files_created, *told.files_deleted)
 

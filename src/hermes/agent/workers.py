@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextvars
 import queue
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from hermes.scope import Interrupt
@@ -35,18 +36,27 @@ class Task(Generic[T]):
             self._error = error
         self._over.set()
 
-    def wait(self, interrupt: Interrupt) -> bool:
-        """Wait for the end. False when the work was cancelled and did not stop within the grace period."""
-        while not self._over.wait(POLL_SECONDS):
-            if interrupt.cancelled:
-                return self._over.wait(GRACE_SECONDS)
-        return True
+    def is_over(self, seconds: float) -> bool:
+        """Whether the work ends within that time."""
+        return self._over.wait(seconds)
 
     def result(self) -> T:
-        """What the work returned, or its exception. Only after ``wait`` returned True."""
+        """What the work returned, or its exception. Only when it is over."""
         if self._error is not None:
             raise self._error
         return self._value  # pyright: ignore[reportReturnType]  (set by run, unless _error is)
+
+
+def wait_for(tasks: Sequence[Task[Any]], interrupt: Interrupt) -> list[Task[Any]]:
+    """Wait for the end of all, and return those that ended. Once cancelled, they have one grace period together."""
+    until: float | None = None
+    for task in tasks:
+        while not task.is_over(POLL_SECONDS if until is None else max(until - time.monotonic(), 0)):
+            if until is not None:
+                break
+            if interrupt.cancelled:
+                until = time.monotonic() + GRACE_SECONDS
+    return [task for task in tasks if task.is_over(0)]
 
 
 class Workers:
@@ -57,6 +67,7 @@ class Workers:
         self._lock = threading.Lock()
         self._idle = 0
         self._threads = 0
+        self._closed = False
 
     def submit(self, work: Callable[[], T]) -> Task[T]:
         task = Task(work)
@@ -70,8 +81,9 @@ class Workers:
         return task
 
     def close(self) -> None:
-        """Let the free threads end. Those that are stuck end with the process."""
+        """Let the free threads end. Those that are stuck end when they get free, or with the process."""
         with self._lock:
+            self._closed = True
             idle, self._idle = self._idle, 0
         for _ in range(idle):
             self._tasks.put(None)
@@ -81,4 +93,6 @@ class Workers:
             task.run()
             del task  # what it holds must not live until the next one comes
             with self._lock:
+                if self._closed:
+                    return
                 self._idle += 1
