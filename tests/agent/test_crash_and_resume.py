@@ -200,7 +200,7 @@ def test_a_crashed_attempt_is_closed_and_the_next_has_a_new_id(make_host: HostFa
             request_key="key",
             message={"role": "user", "content": "hi"},
         )
-        turn.step("setup", "done", "pure", {"system": "s", "tools": [], "context": ""})
+        turn.step("setup", "done", "pure", {"system": "s", "tools": [], "max_steps": 9})
         turn.commit()
         result = host.resume_session(session.id).finish_open_turn()
         calls = host.sessions.model_calls(session.id)

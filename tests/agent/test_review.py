@@ -6,6 +6,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ Payload = dict[str, Any]
 CALL_HOOKS = ("pre_tool_call", "post_tool_call")
 
 
-# -- interrupts ---------------------------------------------------------------------------------------------------------
+# -- interrupts ------------------------------------------------------------------------------------------------------
 
 
 def test_a_call_whose_observer_is_slow_still_has_its_message_when_the_turn_is_interrupted(
@@ -127,7 +128,8 @@ def test_an_answer_interrupted_before_it_was_accepted_leaves_no_trace_of_that_on
         host = make_host(provider)
         host.hooks.subscribe("transform_llm_output", "polish", polish)
         session = host.new_session()
-        assert session.run("France?", interrupt=interrupt).status == "interrupted"
+        interrupted = session.run("France?", interrupt=interrupt)
+        assert (interrupted.status, interrupted.answer) == ("interrupted", "")  # nobody sees what was not polished
         assert [m["content"] for m in host.sessions.messages(session.id)] == ["France?", "Paris.\n\n[interrupted]"]
         resumed = session.finish_open_turn()
         session.run("Italy?")
@@ -145,14 +147,18 @@ def test_a_dispatched_call_that_is_interrupted_at_its_gate_is_closed(make_host: 
 
     with ScriptedProvider([tool_call("outer", {})]) as provider:
         host = make_host(provider)
-        _add_tools(host, outer=lambda _args: host.dispatch_tool("inner", {}), inner=_nothing)
+
+        def outer(_args: Payload) -> str:
+            return host.dispatch_tool("inner", {})
+
+        _add_tools(host, outer=outer, inner=_nothing)
         _count(host, counts)
         host.hooks.subscribe("pre_tool_call", "gate", gate)
         host.new_session().run("go", interrupt=interrupt)
     assert counts == {"pre_tool_call": 2, "post_tool_call": 2}
 
 
-# -- failures -----------------------------------------------------------------------------------------------------------
+# -- failures --------------------------------------------------------------------------------------------------------
 
 
 def test_every_call_that_began_is_closed_when_the_journal_cannot_be_written(make_host: HostFactory) -> None:
@@ -165,7 +171,7 @@ def test_every_call_that_began_is_closed_when_the_journal_cannot_be_written(make
             host.store.write(lambda connection: connection.execute("UPDATE sessions SET epoch = epoch + 1"))
             return "{}"
 
-        _add_tools(host, one=lose_the_session, two=_nothing, three=_nothing)
+        _add_tools(host, effect="unsafe", one=lose_the_session, two=_nothing, three=_nothing)
         _count(host, counts)
         with pytest.raises(JournalError, match="taken over"):
             host.new_session().run("go")
@@ -191,23 +197,26 @@ def test_a_surface_that_fails_leaves_a_conversation_that_can_go_on(make_host: Ho
 
 @pytest.mark.parametrize("result", [{"made": object()}, '{"error": "\ud800"}', '{"error": ' + "[" * 5000])
 def test_a_result_that_cannot_be_read_is_the_matter_of_its_call_alone(make_host: HostFactory, result: Any) -> None:
-    def replace(next_call: Any, **_: Any) -> Any:
+    def stand_in(next_call: Any, **_: Any) -> Any:
         next_call()
         return result
 
     with ScriptedProvider([tool_call("one", {}), text("I see.")]) as provider:
         host = make_host(provider)
         _add_tools(host, one=_nothing)
-        host.hooks.add_middleware("tool_execution", "replacer", replace)
+        host.hooks.add_middleware("tool_execution", "replacer", stand_in)
         session = host.new_session()
         assert session.run("go").answer == "I see."
     _check_whole(host.sessions.messages(session.id))
 
 
 def test_an_error_is_an_error_whatever_its_type_is_called(make_host: HostFactory) -> None:
+    def refuse(_args: Payload) -> str:
+        return '{"error": "no", "error_type": 404}'
+
     with ScriptedProvider([tool_call("one", {}), text("I see.")]) as provider:
         host = make_host(provider)
-        _add_tools(host, one=lambda _args: '{"error": "no", "error_type": 404}')
+        _add_tools(host, one=refuse)
         assert [call.status for call in host.new_session().run("go").tool_calls] == ["error"]
 
 
@@ -263,24 +272,20 @@ def test_arguments_nested_too_deeply_are_an_error_the_model_can_act_on(make_host
 
 
 def test_a_tool_whose_check_raises_is_unavailable(make_host: HostFactory) -> None:
-    answers = iter([True])
+    def check() -> bool:
+        raise RuntimeError("cannot tell")
 
     with ScriptedProvider([tool_call("one", {}), text("I see.")]) as provider:
         host = make_host(provider)
-        tool = Tool("one", "test", "one", {"type": "object"}, lambda _args, _context: "{}", plugin="test")
-        host.tools.add(tool)
-        session = host.new_session()
-        host.tools.add(
-            Tool(
-                "one", "test", "one", {"type": "object"}, tool.run, plugin="test", available=lambda: next(answers, 1 / 0)
-            ),
-            override=True,
-        )
+        _add_tools(host, one=_nothing)
+        session = host.new_session()  # it was there when the tools were chosen
+        [tool] = [tool for name, tool in host.tools.all().items() if name == "one"]
+        host.tools.add(replace(tool, available=check), override=True)
         result = session.run("go")
     assert [call.status for call in result.tool_calls] == ["blocked"]
 
 
-# -- going on -----------------------------------------------------------------------------------------------------------
+# -- going on --------------------------------------------------------------------------------------------------------
 
 
 def test_a_reply_without_text_does_not_stay_in_the_conversation_and_is_asked_for_again(make_host: HostFactory) -> None:
@@ -338,7 +343,7 @@ def test_threads_that_were_stuck_end_when_the_pool_is_closed() -> None:
     assert not thread.is_alive()
 
 
-# -- helpers ------------------------------------------------------------------------------------------------------------
+# -- helpers ---------------------------------------------------------------------------------------------------------
 
 
 def _nothing(_args: Payload) -> str:

@@ -98,7 +98,7 @@ def documents(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 def test_an_empty_journal_says_how_to_start(
     capsys: pytest.CaptureFixture[str], home: Path, arguments: tuple[str, ...]
 ) -> None:
-    assert sessions(capsys, *arguments) == "No sessions yet. Start one with: hermes chat\n"
+    assert sessions(capsys, *arguments) == "No sessions yet. Start one with: hermes chat --query TEXT\n"
     assert documents(capsys, "list", "--json") == []
     assert not home.exists(), "looking makes nothing"
 

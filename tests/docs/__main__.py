@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from .console import rewrite_examples
+from .contract_pages import write_missing_pages
 from .generated import rewrite
 from .pages import ROOT, all_pages
 
@@ -16,6 +17,8 @@ def main() -> int:
     parser.add_argument("--examples", action="store_true", help="run the console examples and show what they print now")
     parser.add_argument("pages", metavar="PAGE", nargs="*", type=Path, help="only these pages")
     options = parser.parse_args()
+    for path in write_missing_pages():
+        print(f"{path.relative_to(ROOT)} is new: write an example into it")
     for path in map(Path.resolve, options.pages or all_pages()):
         changed = rewrite(path)
         if options.examples:

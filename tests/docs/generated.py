@@ -7,24 +7,37 @@ from functools import partial
 from pathlib import Path
 
 from hermes.cli.main import COMMANDS
+from hermes.contract.hooks import HOOKS
+from hermes.contract.middleware import MIDDLEWARE
 from hermes.tools.builtin import builtin_tools
 
-from . import config_tables, contract_tables, journal_tables, plugin_tables, provider_tables, tool_tables
+from . import (
+    config_tables,
+    contract_pages,
+    contract_tables,
+    journal_tables,
+    plugin_tables,
+    provider_tables,
+    testing_tables,
+    tool_tables,
+)
 from .help_text import help_text, usage_lines, words_of
 from .pages import with_generated
 
 _SESSION_ACTIONS = ("list", "show", "search", "export", "rename", "delete")
 _CONFIG_ACTIONS = ("show", "path", "set", "unset", "edit")
+_PLUGIN_ACTIONS = ("list", "info", "check", "test", "enable", "disable", "install", "update", "remove", "new")
 _HOOK_ACTIONS = ("list", "test", "accept", "revoke", "spec")
 
 MAKERS: dict[str, Callable[[], str]] = {
     "settings": config_tables.settings_in_effect,
     "settings not in effect": config_tables.settings_not_in_effect,
     "hooks": contract_tables.hooks_overview,
-    "hook fields": contract_tables.hooks_in_detail,
     "pairs": contract_tables.pairs,
+    "paths": contract_pages.paths,
     "middleware": contract_tables.middleware_overview,
-    "middleware fields": contract_tables.middleware_in_detail,
+    **{f"hook {name}": partial(contract_pages.hook_text, name) for name in HOOKS},
+    **{f"middleware {kind}": partial(contract_pages.middleware_text, kind) for kind in MIDDLEWARE},
     "toolsets": tool_tables.toolset_table,
     **{f"tool {tool.name}": partial(tool_tables.tool_text, tool.name) for tool in builtin_tools()},
     "providers": provider_tables.profiles,
@@ -32,9 +45,13 @@ MAKERS: dict[str, Callable[[], str]] = {
     "timeouts": provider_tables.timeouts,
     "ctx": plugin_tables.members,
     "ctx waiting": plugin_tables.waiting,
+    "compatibility names": plugin_tables.compatibility_names,
+    "conformance rules": testing_tables.conformance_rules,
+    "pytest fixtures": testing_tables.fixtures,
     "tables": journal_tables.tables,
     **{f"help {command}": partial(help_text, command) for command in COMMANDS},
     "usage sessions": partial(usage_lines, *(f"sessions {action}" for action in _SESSION_ACTIONS)),
+    "usage plugins": partial(usage_lines, *(f"plugins {action}" for action in _PLUGIN_ACTIONS)),
     "usage hooks": partial(usage_lines, *(f"hooks {action}" for action in _HOOK_ACTIONS)),
     "usage config": partial(usage_lines, *(f"config {action}" for action in _CONFIG_ACTIONS)),
 }

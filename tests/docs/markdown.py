@@ -16,5 +16,10 @@ def code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
+def alternatives(names: Iterable[str]) -> str:
+    """Names as code, any one of which will do."""
+    return " or ".join(map(code, names))
+
+
 def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")

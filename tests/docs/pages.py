@@ -45,7 +45,7 @@ class Block(NamedTuple):
 
 def all_pages() -> list[Path]:
     """The README, the list of changes and every page of the documentation."""
-    return [README, ROOT / "CHANGELOG.md", *sorted(DOCS.glob("*.md"))]
+    return [README, ROOT / "CHANGELOG.md", *sorted(DOCS.rglob("*.md"))]
 
 
 def blocks(page: str) -> Iterator[Block]:

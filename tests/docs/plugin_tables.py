@@ -6,8 +6,10 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
-from hermes.plugins.context import PluginContext
+from hermes.plugins.compat.names import NAMES, find_module
+from hermes.plugins.context import Parts, PluginContext
 from hermes.plugins.surfaces import Surfaces
+from hermes.testing import PluginHarness
 
 from .markdown import code, table
 
@@ -24,6 +26,15 @@ def members() -> str:
 def waiting() -> str:
     """What is recorded until the part of the runtime it belongs to exists."""
     return table(("member", "offers"), [(code(f"{n}(…)"), _first_line(m)) for n, m in _public(Surfaces)])
+
+
+def compatibility_names() -> str:
+    """Which modules plugin code may import besides ours, and what is in each."""
+    with PluginHarness(lambda _ctx: None) as harness:
+        parts = Parts(harness.tools, harness.hooks, harness, harness.plugins, {})
+        modules = {name: find_module(parts, name) for name in NAMES}
+        rows = [(code(name), ", ".join(map(code, vars(module)["__all__"]))) for name, module in modules.items()]
+    return table(("module", "names in it"), rows)
 
 
 def _public(kind: type) -> Iterator[tuple[str, Any]]:

@@ -64,6 +64,12 @@ def test_odd_settings_are_warnings(shell: ShellRig, caplog: pytest.LogCaptureFix
     assert (stats.plugin, stats.site) == ("shell:1", "on_session_end")
 
 
+def test_names_follow_the_order_of_the_configuration(tmp_path: Path) -> None:
+    two = [Configured(command="a"), Configured(command="b")]
+    commands, _ = read_hook_commands({"pre_tool_call": two, "unknown_hook": two, "on_session_end": two}, tmp_path)
+    assert [command.name for command in commands] == ["shell:1", "shell:2", "shell:5", "shell:6"]
+
+
 @pytest.mark.parametrize(
     ("command", "script"),
     [
@@ -171,7 +177,7 @@ def test_a_changed_script_is_asked_about_again(shell: ShellRig) -> None:
     assert shell.load("pre_tool_call", command, accept=False, answer="always") == []
     again = AllowList(shell.home).question(shell.asked[-1].command, shell.cwd)
     assert first and again.before and again.consent == "accepted"
-    assert again.before.first_approved_at == first.first_approved_at
+    assert again.before.first_approved_at == first.first_approved_at == first.approved_at
 
 
 def test_a_script_that_changes_during_the_run_is_not_run(shell: ShellRig, caplog: pytest.LogCaptureFixture) -> None:

@@ -304,8 +304,9 @@ def test_a_late_command_is_ended_with_all_its_children(shell: ShellRig, caplog: 
         wait_until_gone(pid)
 
 
-def test_an_interrupt_ends_the_command_and_the_turn(shell: ShellRig) -> None:
-    shell.load("pre_tool_call", shell.script(STUBBORN))
+@pytest.mark.parametrize("script", [STUBBORN, STUBBORN.replace("trap '' TERM", "true")])
+def test_an_interrupt_ends_the_command_and_the_turn(shell: ShellRig, script: str) -> None:
+    shell.load("pre_tool_call", shell.script(script))
     interrupt = Interrupt()
     pids: list[int] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from collections import deque
@@ -13,6 +14,7 @@ from typing import Any
 from hermes.agent.events import Listener, ToolFinished, ToolStarted
 from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, unknown_outcome
 from hermes.agent.verify import written_files
+from hermes.agent.workers import wait_for
 from hermes.errors import Interrupted
 from hermes.journal.turns import Message, TurnJournal
 from hermes.providers.reply import ToolRequest
@@ -32,6 +34,8 @@ class _Slot:
     index: int
     key: str
     call: ToolCall
+    #: How the call ended, as soon as that is settled.
+    outcome: Outcome | None = None
     message: Message | None = None
     finished: ToolFinished | None = None
 
@@ -61,23 +65,29 @@ class ToolBatch:
         self._step = step
         self._listener = listener
         self._settling = threading.Lock()
+        self._telling = threading.Lock()
         self._owes_commit = False
         #: A call to a tool that the model was not offered is a call to an unknown one.
         self._offered = offered
         self._slots = [self._make_slot(index, request) for index, request in enumerate(requests)]
 
-    def run(self) -> tuple[list[Message], list[ToolFinished]]:
-        """The messages in call order, and how each call ended. Raises ``Interrupted`` once all of them are closed."""
-        waiting = [slot for slot in self._slots if not self._replay(slot)]
-        for segment in self._segments(waiting):
-            self._run_segment(segment)
-        if self._owes_commit or self._scope.interrupt.cancelled:
-            self._journal.commit()
+    def run(self) -> list[Message]:
+        """The messages in call order. Raises ``Interrupted`` once all calls are closed."""
+        try:
+            waiting = [slot for slot in self._slots if not self._replay(slot)]
+            for segment in self._segments(waiting):
+                self._run_segment(segment)
+            if self._owes_commit or self._scope.interrupt.cancelled:
+                self._journal.commit()
+        except BaseException as error:
+            self._give_up(error)
+            raise
         self._scope.interrupt.check()
-        return (
-            [slot.message for slot in self._slots if slot.message is not None],
-            [slot.finished for slot in self._slots if slot.finished is not None],
-        )
+        return [slot.message for slot in self._slots if slot.message is not None]
+
+    def finished(self) -> list[ToolFinished]:
+        """How the calls ended, in call order."""
+        return [slot.finished for slot in self._slots if slot.finished is not None]
 
     # -- replay -------------------------------------------------------------------------------------------------
 
@@ -96,7 +106,7 @@ class ToolBatch:
             # The result was recorded but nothing proves that anybody heard of it.
             self._finish(slot, outcome)
         else:
-            slot.finished = _finished(slot, outcome)
+            slot.outcome, slot.finished = outcome, _finished(slot, outcome)
         return True
 
     # -- running ------------------------------------------------------------------------------------------------
@@ -121,7 +131,7 @@ class ToolBatch:
                 self._close(slot, outcome)
         self._claim([slot for slot in ready if slot.unsafe])
         for slot in ready:
-            self._listener(ToolStarted(slot.call.request.id, slot.call.request.name, slot.call.args))
+            self._tell(ToolStarted(slot.call.request.id, slot.call.request.name, slot.call.args))
         if len(ready) > 1 and not all(_is_quick(slot) for slot in ready) and _can_run_together(ready):
             self._run_on_workers(ready, MAX_PARALLEL)
         else:
@@ -166,13 +176,12 @@ class ToolBatch:
 
         interrupt = self._scope.interrupt
         tasks = [self._runtime.workers.submit(drain) for _ in range(min(width, len(slots)))]
-        ended = [task.wait(interrupt) for task in tasks]
-        for slot in slots:
-            if slot.message is None and interrupt.cancelled:
-                self._close(slot, slot.call.cancelled(interrupt.reason))
-        for task, is_over in zip(tasks, ended, strict=True):
-            if is_over:
-                task.result()
+        ended = wait_for(tasks, interrupt)
+        if len(ended) < len(tasks):
+            for slot in slots:
+                self._leave_behind(slot)
+        for task in ended:
+            task.result()
 
     def _execute(self, slot: _Slot) -> None:
         try:
@@ -186,12 +195,12 @@ class ToolBatch:
 
     def _close(self, slot: _Slot, outcome: Outcome) -> None:
         """Record the result, tell the observers, make the message. Only the first one to close a call does so."""
-        with self._settling:
-            if slot.finished is not None:
-                return
-            slot.finished = _finished(slot, outcome)
         effect = slot.call.tool.effect if slot.call.tool is not None else "pure"
-        self._journal.step(slot.key, "done", effect, _body(slot, outcome))
+        with self._settling:
+            if slot.outcome is not None:
+                return
+            self._journal.step(slot.key, "done", effect, _body(slot, outcome))
+            slot.outcome = outcome
         if slot.unsafe:
             self._journal.commit()
         else:
@@ -199,12 +208,41 @@ class ToolBatch:
         self._finish(slot, outcome)
 
     def _finish(self, slot: _Slot, outcome: Outcome) -> None:
-        content = slot.call.finish(outcome)
-        slot.finished = _finished(slot, outcome)
-        slot.message = {"role": "tool", "tool_call_id": slot.call.request.id, "content": content}
-        self._journal.message(self._step, slot.index + 1, slot.message)
+        self._answer(slot, outcome, slot.call.finish(outcome))
+
+    def _answer(self, slot: _Slot, outcome: Outcome, content: str) -> None:
+        """Make the message, once: what comes later comes from a thread that the turn did not wait for."""
+        with self._settling:
+            if slot.message is not None:
+                return
+            slot.outcome, slot.finished = outcome, _finished(slot, outcome)
+            slot.message = {"role": "tool", "tool_call_id": slot.call.request.id, "content": content}
+            self._journal.message(self._step, slot.index + 1, slot.message)
         log.info("%s %s: %s, %d ms", slot.key, slot.call.request.name, outcome.status, outcome.duration_ms)
-        self._listener(slot.finished)
+        self._tell(slot.finished)
+
+    def _leave_behind(self, slot: _Slot) -> None:
+        """Close a call of a cancelled turn whose thread may be stuck: in the tool, or in an observer of its end."""
+        cancelled = slot.call.cancelled(self._scope.interrupt.reason)
+        self._close(slot, cancelled)
+        # The result itself may not be shown before the observers had their chance to change it.
+        self._answer(slot, slot.outcome or cancelled, cancelled.result)
+
+    def _give_up(self, error: BaseException) -> None:
+        """The batch cannot go on: whoever heard of a call hears of its end, and every call has a message."""
+        message = f"The turn failed before this call had a result ({type(error).__name__})"
+        for slot in self._slots:
+            if slot.message is None:
+                outcome = slot.outcome or slot.call.failed(message, "turn_failed")
+                content = slot.call.finish(outcome)
+                # The surface that is told may be the very thing that failed.
+                with contextlib.suppress(Exception):
+                    self._answer(slot, outcome, content)
+
+    def _tell(self, event: ToolStarted | ToolFinished) -> None:
+        """One at a time, because a surface is not made for several threads."""
+        with self._telling:
+            self._listener(event)
 
     def _make_slot(self, index: int, request: ToolRequest) -> _Slot:
         scope = self._scope.child(tool_call_id=request.id)

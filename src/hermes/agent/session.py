@@ -65,6 +65,8 @@ class Session:
         self._runtime = runtime
         self._is_new = is_new
         self._parent = (parent_id, parent_call)
+        #: How many turns ``history`` covers; None when nobody counted them.
+        self._turns_known: int | None = 0 if is_new else None
         self._memo = Memo()
         self._running = threading.Lock()
         self._closed = False
@@ -129,10 +131,17 @@ class Session:
         journal = reopen_turn(self._runtime.store, self._runtime.runner, self.id, states=states)
         if journal is None:
             return None
-        self.history = Sessions(self._runtime.store).messages(self.id, before_turn=journal.ordinal)
+        self._turns_known = None
         return self._run_turn(journal, journal.messages[0, 0], listener, interrupt)
 
+    def _catch_up(self, journal: TurnJournal) -> None:
+        """Another process may have gone on with the session since its history was read."""
+        if self._turns_known != journal.ordinal:
+            self.history = Sessions(self._runtime.store).messages(self.id, before_turn=journal.ordinal)
+        self._turns_known = None  # until the turn in hand is over
+
     def _run_turn(self, journal: TurnJournal, message: Message, listener: Listener, interrupt: Interrupt) -> TurnResult:
+        self._catch_up(journal)
         runtime = self._runtime
         scope = Scope(
             session_id=self.id,
@@ -152,21 +161,23 @@ class Session:
             history=self.history,
             message=message,
             make_setup=self._make_setup,
-            max_steps=runtime.max_steps,
             max_nudges=runtime.max_nudges,
             listener=listener,
             is_first=journal.ordinal == 0,
             memo=self._memo,
         )
         try:
-            return turn.run()
+            result = turn.run()
+            self._turns_known = journal.ordinal + 1
+            return result
         finally:
             self._is_new = False
             self.history = [*self.history, *turn.new_messages()]
 
     def _make_setup(self) -> Setup:
         tools = [tool.definition() for tool in self._runtime.offered]
-        return Setup(system_prompt(self.cwd, extra=self._runtime.prompt_extra), tools)
+        prompt = system_prompt(self.cwd, extra=self._runtime.prompt_extra)
+        return Setup(prompt, tools, self._runtime.max_steps)
 
     def _info(self) -> SessionInfo:
         endpoint = self._runtime.models.endpoints[0]

@@ -39,6 +39,8 @@ class Setup(msgspec.Struct):
 
     system: str
     tools: list[ToolDefinition]
+    #: The budget of model steps: a turn that goes on elsewhere must come to its end at the same point.
+    max_steps: int
     #: What ``pre_llm_call`` added to the user's message, for this turn only.
     context: str = ""
 
@@ -56,7 +58,6 @@ class Turn:
     history: list[Message]
     message: Message
     make_setup: Callable[[], Setup]
-    max_steps: int
     max_nudges: int
     listener: Listener
     is_first: bool
@@ -67,8 +68,10 @@ class Turn:
     _nudges: int = 0
     _model: str = ""
     _provider: str = ""
-    #: Where the next assistant message belongs: (step, position).
+    #: Where the assistant message in hand belongs: (step, position).
     _place: tuple[int, int] = (1, 0)
+    #: An answer that is there but not yet accepted.
+    _draft: str = ""
 
     def run(self) -> TurnResult:
         """Answer the message. Failures and interruptions are results; only a journal that cannot be written raises."""
@@ -80,7 +83,6 @@ class Turn:
         try:
             answer = self._answer()
             status = "completed"
-            self._emit_answer(answer)
         except Interrupted as interrupt:
             status, reason = "interrupted", interrupt.reason
             answer = self._close_unanswered("interrupted", reason, interrupt)
@@ -90,6 +92,8 @@ class Turn:
         except Exception as failure:
             error = reason = self.models.redactor.redact(_in_words(failure))
             answer = self._close_unanswered("failed", error, failure)
+        else:
+            self._emit_answer(answer)  # whatever comes of that, the answer is on record
         finally:
             self._emit_end(status, reason)
             log.info(
@@ -152,26 +156,28 @@ class Turn:
             _with_context(self.message, setup.context),
         ]
         offered = frozenset(tool["function"]["name"] for tool in setup.tools)
-        for step in range(1, self.max_steps + 1):
-            self._place = (step, 0)
+        for step in range(1, setup.max_steps + 1):
+            self._place, self._draft = (step, 0), ""
             answered = self._ask(step, messages, setup.tools)
             reply = answered.reply
             messages.append(assistant_message(reply))
-            self._place = (step + 1, 0)
             if not reply.tool_calls:
+                self._draft = reply.content
                 nudge = self._verify(step, reply.content)
                 if nudge is None:
                     return reply.content
                 messages.append(nudge)
                 continue
+            self._place = (step + 1, 0)
             scope = self.scope.child(api_request_id=answered.api_request_id)
             batch = ToolBatch(
                 self.tools, self.journal, scope, self.make_context, step, reply.tool_calls, offered, self.listener
             )
-            results, finished = batch.run()
-            messages.extend(results)
-            self._tool_calls.extend(finished)
-        return self._conclude(messages)
+            try:
+                messages.extend(batch.run())
+            finally:
+                self._tool_calls.extend(batch.finished())
+        return self._conclude(setup.max_steps + 1, messages)
 
     def _verify(self, step: int, text: str) -> Message | None:
         """Ask ``pre_verify`` about an answer that follows changed files. A message sends the turn on."""
@@ -200,43 +206,54 @@ class Turn:
         self.journal.message(step, 1, message)
         return message
 
-    def _conclude(self, messages: list[Message]) -> str:
+    def _conclude(self, step: int, messages: list[Message]) -> str:
         """The budget is spent: one more request, without tools, for the best answer there is."""
-        step = self.max_steps + 1
         note: Message = {"role": "user", "content": OUT_OF_TURNS}
         self.journal.message(step, 0, note)
         messages.append(note)
-        self._place = (step, 1)
-        return self._ask(step, messages, []).reply.content
+        self._place, self._draft = (step, 1), ""
+        self._draft = self._ask(step, messages, []).reply.content
+        return self._draft
 
     def _ask(self, step: int, messages: list[Message], tools: list[ToolDefinition]) -> Answered:
         """Model step ``step``: replayed when the journal has it, run and committed otherwise."""
         key = f"model:{step}"
-        recorded = self.journal.steps.get(key)
-        if recorded is not None:
-            answered = msgspec.convert(recorded.body, Answered)
-        else:
-            answered = ModelCall(
-                runtime=self.models,
-                journal=self.journal,
-                scope=self.scope,
-                key=key,
-                messages=messages,
-                tools=tools,
-                user_message=self.message["content"],
-                listener=self.listener,
-                memo=self.memo,
-                show_text=self.hooks.transform_llm_output is None,
-            ).run()
-            if not tools:
-                answered.reply.tool_calls = []
-            self.journal.message(*self._place, assistant_message(answered.reply))
+        recorded = self._recorded_answer(key, tools)
+        answered = recorded or self._ask_now(key, messages, tools)
+        message = assistant_message(answered.reply)
+        if self.journal.messages.get(self._place) != message:
+            # New, or put aside for a note when the turn ended early before.
+            self.journal.message(*self._place, message)
+        if recorded is None:
             self.journal.commit()
         self._steps = step
         self._model, self._provider = answered.reply.model or self.models.model, answered.provider
         if answered.reply.usage is not None:
             self._usage = self._usage + answered.reply.usage
         return answered
+
+    def _recorded_answer(self, key: str, tools: list[ToolDefinition]) -> Answered | None:
+        """The reply on record, unless it says nothing: repeating that would end the turn the same way for ever."""
+        recorded = self.journal.steps.get(key)
+        if recorded is None:
+            return None
+        answered = _without_calls_nobody_offered(msgspec.convert(recorded.body, Answered), tools)
+        return answered if answered.reply.tool_calls or answered.reply.content.strip() else None
+
+    def _ask_now(self, key: str, messages: list[Message], tools: list[ToolDefinition]) -> Answered:
+        answered = ModelCall(
+            runtime=self.models,
+            journal=self.journal,
+            scope=self.scope,
+            key=key,
+            messages=messages,
+            tools=tools,
+            user_message=self.message["content"],
+            listener=self.listener,
+            memo=self.memo,
+            show_text=self.hooks.transform_llm_output is None,
+        ).run()
+        return _without_calls_nobody_offered(answered, tools)
 
     def _transform(self, text: str) -> str:
         emit = self.hooks.transform_llm_output
@@ -252,12 +269,14 @@ class Turn:
     def _close_unanswered(self, state: TurnState, reason: str, cause: BaseException) -> str:
         """Record a turn that has no answer, with what had arrived of one, so that the conversation can go on."""
         partial: Reply | None = getattr(cause, "partial", None)
-        text = partial.content if partial is not None else ""
+        text = partial.content if partial is not None else self._draft.strip() and self._draft
         note = f"[{state}]" if not text else f"{text}\n\n[{state}]"
         self.journal.message(*self._place, {"role": "assistant", "content": note})
-        self.journal.end(state, answer=text or None, error=reason)
+        # What a plugin would have replaced is not for others to see.
+        shown = text if self.hooks.transform_llm_output is None else ""
+        self.journal.end(state, answer=shown or None, error=reason)
         self.journal.commit()
-        return text
+        return shown
 
     def _emit_answer(self, answer: str) -> None:
         emit = self.hooks.post_llm_call
@@ -315,8 +334,14 @@ def assistant_message(reply: Reply) -> Message:
 def _is_json_object(text: str) -> bool:
     try:
         return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, UnicodeError):
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
+
+
+def _without_calls_nobody_offered(answered: Answered, tools: list[ToolDefinition]) -> Answered:
+    if not tools:
+        answered.reply.tool_calls = []
+    return answered
 
 
 def _context_pieces(answers: list[Answer]) -> list[str]:

@@ -1,0 +1,27 @@
+"""The rules of the conformance kit and the fixtures of the pytest plugin, as tables."""
+
+from __future__ import annotations
+
+import inspect
+
+from hermes.testing import pytest_plugin
+from hermes.testing.conformance_rules import RULES
+
+from .markdown import code, table
+
+
+def conformance_rules() -> str:
+    """Every rule with how grave it is."""
+    rows = [(code(name), rule.severity, rule.meaning.replace("**kwargs", "`**kwargs`")) for name, rule in RULES.items()]
+    return table(("rule", "severity", "broken when"), rows)
+
+
+def fixtures() -> str:
+    """Every fixture with what it gives a test."""
+    found = {name: value for name, value in vars(pytest_plugin).items() if type(value).__name__.startswith("Fixture")}
+    rows = [(code(name), _first_line(value)) for name, value in found.items()]
+    return table(("fixture", "what it does"), rows)
+
+
+def _first_line(fixture: object) -> str:
+    return (inspect.getdoc(fixture) or "").partition("\n\n")[0].replace("``", "`")
