@@ -253,6 +253,13 @@ def test_arguments_that_are_no_data_are_refused_before_the_tool_runs(
     assert ran == []
 
 
+def test_arguments_of_a_dispatched_call_that_are_no_data_are_refused(make_host: HostFactory) -> None:
+    with ScriptedProvider([]) as provider:
+        host = make_host(provider)
+        assert "JSON cannot hold" in host.dispatch_tool("read_file", {"path": Path("here")})
+        assert "not found" in host.dispatch_tool("read_file", {"path": "odd \ud800 name"}).lower()
+
+
 def test_a_tool_that_leaves_the_program_is_an_error_result(make_host: HostFactory) -> None:
     def leave(_args: Payload) -> str:
         raise SystemExit(3)
@@ -341,6 +348,49 @@ def test_threads_that_were_stuck_end_when_the_pool_is_closed() -> None:
     release.set()
     thread.join(10)
     assert not thread.is_alive()
+
+
+# -- order -----------------------------------------------------------------------------------------------------------
+
+
+def test_planning_many_writes_takes_no_longer_for_each_of_them(make_host: HostFactory, workdir: Path) -> None:
+    asked = Counter[str]()
+
+    def target(args: Payload, _context: object) -> list[Path]:
+        asked[args["path"]] += 1
+        return [workdir / args["path"]]
+
+    def run(args: Payload, _context: object) -> str:
+        return "{}"
+
+    names = [f"file-{number}" for number in range(60)]
+    with ScriptedProvider([tool_calls([("keep", {"path": name}) for name in names]), text("Kept.")]) as provider:
+        host = make_host(provider)
+        host.tools.add(Tool("keep", "test", "keep", {"type": "object"}, run, effect="pure", writes=target))
+        assert host.new_session().run("go").answer == "Kept."
+    assert set(asked) == set(names) and max(asked.values()) <= 3
+
+
+@pytest.mark.parametrize(
+    ("paths", "together"),
+    [(["a", "b/c"], True), (["a", "a"], False), (["a", "a/b"], False), (["a/b", "a"], False), (["a/b", "a/c"], True)],
+)
+def test_writers_run_together_when_their_files_are_separate(
+    make_host: HostFactory, workdir: Path, paths: list[str], together: bool
+) -> None:
+    def target(args: Payload, _context: object) -> list[Path]:
+        return [workdir / args["path"]]
+
+    def run(args: Payload, _context: object) -> str:
+        return "{}"
+
+    order: list[type[TurnEvent]] = []
+    with ScriptedProvider([tool_calls([("keep", {"path": path}) for path in paths]), text("Kept.")]) as provider:
+        host = make_host(provider)
+        host.tools.add(Tool("keep", "test", "keep", {"type": "object"}, run, effect="pure", writes=target))
+        host.new_session().run("go", listener=lambda event: order.append(type(event)))
+    started = [kind is ToolStarted for kind in order if kind in (ToolStarted, ToolFinished)]
+    assert started == ([True, True, False, False] if together else [True, False, True, False])
 
 
 # -- helpers ---------------------------------------------------------------------------------------------------------

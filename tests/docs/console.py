@@ -97,7 +97,10 @@ _VARYING = (
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:[+-]\d\d:\d\d)?", "DATE"),
     (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
     (r"\b(?:just now|\d+ min ago)", "AGO"),
-    (r"\b\d+(?:\.\d+)? m?s\b", "TIME"),
+    (r"\b\d+(?:\.\d+)? ?m?s\b", "TIME"),
+    (r"\bpython3(?:\.\d+)?\b", "python"),
+    (r"\(\d+ calls in", "(CALLS in"),
+    (r"\bsha256:[0-9a-f]{64}\b", "DIGEST"),
     (r'("(?:duration\w*|\w+_at|at|first_token|seconds|ms)": ?)[\d.e-]+', r"\1NUMBER"),
     (r"\[Errno \d+\]", "[Errno]"),
 )
@@ -160,6 +163,8 @@ def _shell(place: Path, *, is_tour: bool) -> Generator[Shell]:
             (home / "config.yaml").write_text(_CONFIG.format(base_url=provider.base_url))
         environment = {name: os.environ[name] for name in ("LANG", "TMPDIR") if name in os.environ}
         environment |= {"HOME": str(place), "PATH": f"{_commands(place / 'bin')}:{os.environ['PATH']}"}
+        # As where Hermes is installed, whether or not it is installed here, and without what else may be.
+        environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "hermes.testing.pytest_plugin"}
         command, pipe = ["bash", "--noprofile", "--norc"], subprocess.PIPE
         with subprocess.Popen(command, cwd=work, env=environment, stdin=pipe, stdout=pipe, encoding="utf-8") as bash:
             watchdog = threading.Timer(_PATIENCE_SECONDS, bash.kill)

@@ -9,12 +9,15 @@ import pytest
 
 from bench.__main__ import ROWS
 from hermes.contract.hooks import HOOKS
+from hermes.contract.middleware import MIDDLEWARE
 
+from . import contract_pages
 from .config_tables import keys_in_effect
+from .contract_pages import page_of
 from .contract_tables import hooks_that_fire
-from .generated import MAKERS, up_to_date
+from .generated import MAKERS, rewrite, up_to_date
 from .help_text import words_of
-from .pages import DOCS, README, ROOT, all_pages, generated_blocks
+from .pages import DOCS, README, ROOT, all_pages, blocks, generated_blocks
 
 
 @pytest.mark.parametrize("path", all_pages(), ids=lambda path: path.name)
@@ -48,6 +51,36 @@ def test_settings_in_effect_are_found_by_watching() -> None:
 def test_hooks_that_fire_are_found_in_the_sources() -> None:
     assert {"pre_tool_call", "on_session_finalize", "transform_terminal_output"} <= hooks_that_fire() <= set(HOOKS)
     assert "pre_gateway_dispatch" not in hooks_that_fire()
+
+
+@pytest.mark.parametrize("name", [*HOOKS, *MIDDLEWARE])
+def test_every_hook_and_kind_has_a_page_with_an_example_that_is_run(name: str) -> None:
+    assert page_of(name).is_file(), "run: python -m tests.docs, then write an example into the page"
+    python = [block for block in blocks(page_of(name).read_text()) if block.language == "python"]
+    call = f'register_{"hook" if name in HOOKS else "middleware"}("{name}"'
+    assert any(block.file_name for block in python if call in block.text), "a plugin has to join it"
+    trials = [block.text for block in python if not block.file_name]
+    # What fires already is shown in a whole turn; the rest is fired by the test kit.
+    driver = "Host(" if name in hooks_that_fire() or name in MIDDLEWARE else f'harness.fire("{name}"'
+    assert [trial for trial in trials if driver in trial and "assert " in trial] != []
+
+
+def test_a_missing_page_is_started_with_what_the_contract_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(contract_pages, "DOCS", tmp_path)
+    pages = contract_pages.write_missing_pages()
+    assert len(pages) == len(HOOKS) + len(MIDDLEWARE)
+    assert contract_pages.write_missing_pages() == []
+    page = tmp_path / "hooks" / "post_tool_call.md"
+    assert rewrite(page)
+    text = page.read_text()
+    assert "closes the `pre_tool_call` with the same" in text
+    assert "| 3 times | parallel batch |" in text
+    assert "| `duration_ms` | `int` | plain | Milliseconds the tool ran. |" in text
+
+
+def test_there_is_no_page_for_something_else() -> None:
+    pages = {path for folder in ("hooks", "middleware") for path in (DOCS / folder).iterdir()}
+    assert pages == {page_of(name) for name in (*HOOKS, *MIDDLEWARE)}
 
 
 def test_every_environment_variable_that_is_read_is_documented() -> None:

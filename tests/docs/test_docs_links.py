@@ -23,8 +23,13 @@ def test_links_lead_to_a_page_and_a_heading(path: Path) -> None:
 
 
 def test_every_page_can_be_reached_from_the_readme() -> None:
-    linked = {(README.parent / target.partition("#")[0]).resolve() for target in links(README.read_text())}
-    assert [page.name for page in sorted(DOCS.glob("*.md")) if page not in linked] == []
+    assert [page.name for page in sorted(DOCS.glob("*.md")) if page not in _linked(README)] == []
+    linked = {target for page in DOCS.glob("*.md") for target in _linked(page)}
+    assert [page.name for page in sorted(DOCS.rglob("*.md")) if page not in linked and page.parent != DOCS] == []
+
+
+def _linked(page: Path) -> set[Path]:
+    return {(page.parent / target.partition("#")[0]).resolve() for target in links(page.read_text())}
 
 
 def test_a_broken_link_would_be_found() -> None:

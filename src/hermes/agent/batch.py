@@ -7,7 +7,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -113,10 +113,12 @@ class ToolBatch:
 
     def _segments(self, slots: list[_Slot]) -> Iterator[list[_Slot]]:
         segment: list[_Slot] = []
+        company = _Company()
         for slot in slots:
-            if segment and not _can_run_together([*segment, slot]):
+            if not company.takes(slot):
                 yield segment
-                segment = []
+                segment, company = [], _Company()
+                company.takes(slot)
             segment.append(slot)
         if segment:
             yield segment
@@ -251,17 +253,38 @@ class ToolBatch:
         return _Slot(index, f"tool:{self._step}.{index}", call)
 
 
-def _can_run_together(slots: list[_Slot]) -> bool:
-    """Calls that only read may run together, and so may writers of separate files. Everything else is a barrier."""
-    if all(slot.call.tool is not None and slot.call.tool.parallel for slot in slots):
-        return True
-    taken: list[Path] = []
-    for slot in slots:
+@dataclass(slots=True)
+class _Company:
+    """Calls that may run together: those that only read, or writers of separate files. All else runs alone."""
+
+    all_read: bool = True
+    all_separate: bool = True
+    _size: int = 0
+    _files: set[Path] = field(default_factory=set[Path])
+    #: Everything above the files, so that one look tells whether a path holds one of them.
+    _folders: set[Path] = field(default_factory=set[Path])
+
+    def takes(self, slot: _Slot) -> bool:
+        """Add the call, unless it would disturb those that are in. The first one is always welcome."""
         paths = _written_paths(slot)
-        if paths is None or any(_overlap(path, other) for path in paths for other in taken):
+        all_read = self.all_read and slot.call.tool is not None and slot.call.tool.parallel
+        all_separate = self.all_separate and paths is not None and not any(map(self._holds, paths))
+        if self._size and not (all_read or all_separate):
             return False
-        taken.extend(paths)
-    return True
+        self._size += 1
+        self.all_read, self.all_separate = all_read, all_separate
+        for path in paths or ():
+            self._files.add(path)
+            self._folders.update(path.parents)
+        return True
+
+    def _holds(self, path: Path) -> bool:
+        return path in self._files or path in self._folders or not self._files.isdisjoint(path.parents)
+
+
+def _can_run_together(slots: list[_Slot]) -> bool:
+    company = _Company()
+    return all(company.takes(slot) for slot in slots)
 
 
 def _written_paths(slot: _Slot) -> list[Path] | None:
@@ -273,10 +296,6 @@ def _written_paths(slot: _Slot) -> list[Path] | None:
         return list(tool.writes(call.args or call.peek_arguments(), call.context))
     except Exception:
         return None  # arguments that make no sense will fail on their own, alone
-
-
-def _overlap(one: Path, other: Path) -> bool:
-    return one == other or one in other.parents or other in one.parents
 
 
 def _is_quick(slot: _Slot) -> bool:

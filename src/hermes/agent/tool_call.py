@@ -133,7 +133,7 @@ class ToolCall:
 
     def _refuse_what_is_no_data(self) -> Outcome | None:
         """Plugins may have put objects into the arguments that no record can hold."""
-        problem = _data_problem(self.args) if self.trace else None
+        problem = data_problem(self.args) if self.trace else None
         if problem is None:
             return None
         self.args = self.original_args
@@ -188,7 +188,7 @@ class ToolCall:
         """The base of the chain. Middleware may have changed the arguments: what runs is what is recorded."""
         assert self.tool is not None
         if args is not self.args and args != self.args:
-            problem = _data_problem(args) or check_args(args, self.tool.parameters)
+            problem = data_problem(args) or check_args(args, self.tool.parameters)
             if problem:
                 return tool_error(problem)
         self._ran_with = args
@@ -309,14 +309,14 @@ class _ErrorFields(msgspec.Struct):
     error_type: Any = None
 
 
-def _data_problem(args: Args) -> str | None:
-    """Why a plugin's arguments cannot be recorded, or None."""
+def data_problem(args: Args) -> str | None:
+    """Why arguments that a plugin made cannot be recorded, or None."""
     try:
         msgspec.json.encode(args)
     except UnicodeEncodeError:
         return None  # odd characters are repaired in the record
     except (TypeError, ValueError, RecursionError) as error:
-        return f"a plugin changed the arguments to something JSON cannot hold: {error}"
+        return f"a plugin put something into the arguments that JSON cannot hold: {error}"
     return None
 
 

@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         print(msgspec.json.encode(found).decode())
     else:
         for session_id, problems in found.items():
-            print(f"{session_id}: {'whole' if not problems else f'{len(problems)} problems'}")
+            print(f"{session_id}: {'whole' if not problems else 'not whole'}")
             for problem in problems:
                 print(f"  {plain(str(problem))}")
     return 1 if any(found.values()) else 0
