@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from hermes.plugins.shell_consent import AskConsent
 
 
+log = logging.getLogger("hermes.host")
+
+
 @dataclass(frozen=True, slots=True)
 class HostOptions:
     """What one run asks for beyond the configuration."""
@@ -171,6 +174,8 @@ class Host:
             offered=select_tools(self.tools, toolsets, disabled=config.agent.disabled_toolsets),
             max_steps=options.max_turns or config.agent.max_turns,
             max_nudges=config.agent.max_verify_nudges,
+            spill_folder=self.home / "spill",
+            max_context_chars=config.hooks.output_spill.max_chars,
             prompt_extra=config.agent.system_prompt,
         )
 
@@ -214,6 +219,12 @@ class Host:
         return dispatch_tool(self._tool_runtime, scope, self._cwd_of(scope.session_id), name, args)
 
     def inject_message(self, content: str, role: str) -> bool:
+        text = content if role == "user" else f"[{role}] {content}"
+        scope = current_scope.get()
+        asked = [session for session in self._open if scope is None or session.id == scope.session_id]
+        if len(asked) == 1 and asked[0].steer(text):
+            return True
+        log.warning("a plugin's message was not taken: no conversation is at work that it could belong to")
         return False
 
     def llm(self, plugin_id: str) -> Any:

@@ -396,6 +396,58 @@ def test_pre_verify_is_not_asked_when_nothing_changed(make_host: HostFactory) ->
     assert sum(stats.calls for stats in host.hooks.stats()) == 0
 
 
+def test_a_message_injected_while_the_agent_works_reaches_the_model_before_its_next_call(
+    make_host: HostFactory,
+) -> None:
+    with ScriptedProvider(
+        [tool_call("terminal", {"command": "true"}), text("A first answer."), text("In French.")]
+    ) as p:
+        host = make_host(p)
+        said = iter(["Be brief.", ""])
+
+        def after_tool(**_: Any) -> None:
+            assert host.inject_message("Be brief.", "user") is True
+
+        def after_answer(finish_reason: str, **_: Any) -> None:
+            if finish_reason == "stop" and next(said):
+                host.inject_message("Say it in French.", "system")
+
+        host.hooks.subscribe("post_tool_call", "steerer", after_tool)
+        host.hooks.subscribe("post_api_request", "steerer", after_answer)
+        session = host.new_session()
+        result = session.run("go")
+        assert host.inject_message("too late", "user") is False
+        stored = host.sessions.messages(session.id)
+    assert result.answer == "In French."
+    assert p.requests[1].messages[-1] == {"role": "user", "content": "Be brief."}
+    assert p.requests[2].messages[-1] == {"role": "user", "content": "[system] Say it in French."}
+    assert [message["role"] for message in stored] == [
+        "user",
+        "assistant",
+        "tool",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
+    assert stored == session.history
+
+
+def test_a_very_long_context_is_kept_in_a_file_and_previewed(make_host: HostFactory, home: Path) -> None:
+    def lengthy(**_: Any) -> str:
+        return "beginning " + "x" * 20_000 + " end"
+
+    with ScriptedProvider([text("ok")]) as provider:
+        host = make_host(provider)
+        host.hooks.subscribe("pre_llm_call", "lengthy", lengthy)
+        host.new_session().run("hi")
+    content: str = provider.requests[0].messages[-1]["content"]
+    assert len(content) < 1_300 and content.startswith("hi\n\nbeginning xxx") and content.endswith("xxx end")
+    [path] = (home / "spill").iterdir()
+    assert str(path) in content and path.read_text() == lengthy()
+    assert path.stat().st_mode & 0o077 == 0
+
+
 def test_a_plugin_runs_a_tool_through_the_same_pipeline(make_host: HostFactory, workdir: Path) -> None:
     (workdir / "f").write_text("found\n")
     with ScriptedProvider([]) as provider:

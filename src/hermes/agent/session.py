@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.prompt import system_prompt
+from hermes.agent.spill import spill
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.turn import Setup, Turn
 from hermes.errors import SessionBusy, SessionNotFound
@@ -40,6 +42,9 @@ class AgentRuntime:
     max_steps: int
     #: How often ``pre_verify`` may send one turn on.
     max_nudges: int = 3
+    #: Where very long texts go that plugins add to the conversation, and what counts as very long.
+    spill_folder: Path = Path()
+    max_context_chars: int = 10_000
     prompt_extra: str = ""
 
 
@@ -68,6 +73,7 @@ class Session:
         #: How many turns ``history`` covers; None when nobody counted them.
         self._turns_known: int | None = 0 if is_new else None
         self._memo = Memo()
+        self._steering: deque[str] = deque()
         self._running = threading.Lock()
         self._closed = False
 
@@ -109,6 +115,13 @@ class Session:
         with self._one_at_a_time():
             return self._finish(("running", "interrupted", "failed"), listener, interrupt or Interrupt())
 
+    def steer(self, text: str) -> bool:
+        """Say something to the agent while it works: it hears it before its next model call. False when it is idle."""
+        if not self._running.locked():
+            return False
+        self._steering.append(text)
+        return True
+
     def last_result(self) -> TurnResult:
         """The answer that is on record already."""
         turn = Sessions(self._runtime.store).last_turn(self.id)
@@ -126,6 +139,9 @@ class Session:
             emit(session_id=self.id, platform=self.platform, reason=reason, old_session_id=self.id, new_session_id="")
 
     # -- inside -------------------------------------------------------------------------------------------------
+
+    def _take_steering(self) -> list[str]:
+        return [self._steering.popleft() for _ in range(len(self._steering))]
 
     def _finish(self, states: tuple[TurnState, ...], listener: Listener, interrupt: Interrupt) -> TurnResult | None:
         journal = reopen_turn(self._runtime.store, self._runtime.runner, self.id, states=states)
@@ -165,6 +181,8 @@ class Session:
             listener=listener,
             is_first=journal.ordinal == 0,
             memo=self._memo,
+            take_steering=self._take_steering,
+            shorten=lambda text: spill(text, runtime.spill_folder, runtime.max_context_chars),
         )
         try:
             result = turn.run()

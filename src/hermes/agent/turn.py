@@ -33,6 +33,9 @@ from hermes.tools.registry import ToolContext
 
 log = logging.getLogger("hermes.turn")
 
+#: Where steering messages stand in their step: behind the results of as many tool calls as a reply may have.
+_AFTER_TOOL_RESULTS = 1_000_000
+
 
 class Setup(msgspec.Struct):
     """What is fixed before the first model call and only replayed afterwards."""
@@ -62,6 +65,10 @@ class Turn:
     listener: Listener
     is_first: bool
     memo: Memo
+    #: Takes what was said to the agent since it was last asked.
+    take_steering: Callable[[], list[str]]
+    #: Makes a very long text that a plugin adds to the conversation short.
+    shorten: Callable[[str], str]
     _usage: Usage = field(default_factory=lambda: Usage(request_count=0))
     _tool_calls: list[ToolFinished] = field(default_factory=list[ToolFinished])
     _steps: int = 0
@@ -144,7 +151,7 @@ class Turn:
                 is_first_turn=self.is_first,
                 sender_id="",
             )
-            setup.context = "\n\n".join(_context_pieces(answers))
+            setup.context = "\n\n".join(map(self.shorten, _context_pieces(answers)))
         self.journal.step("setup", "done", "pure", setup)
         self.journal.commit()
         return setup
@@ -163,10 +170,10 @@ class Turn:
             messages.append(assistant_message(reply))
             if not reply.tool_calls:
                 self._draft = reply.content
-                nudge = self._verify(step, reply.content)
-                if nudge is None:
+                more = self._steering(step) or self._verify(step, reply.content)
+                if not more:
                     return reply.content
-                messages.append(nudge)
+                messages.extend(more)
                 continue
             self._place = (step + 1, 0)
             scope = self.scope.child(api_request_id=answered.api_request_id)
@@ -177,9 +184,22 @@ class Turn:
                 messages.extend(batch.run())
             finally:
                 self._tool_calls.extend(batch.finished())
+            messages.extend(self._steering(step))
         return self._conclude(setup.max_steps + 1, messages)
 
-    def _verify(self, step: int, text: str) -> Message | None:
+    def _steering(self, step: int) -> list[Message]:
+        """What was said to the agent while it worked, from here on part of the conversation."""
+        key = f"steer:{step}"
+        recorded = self.journal.steps.get(key)
+        texts: list[str] = self.take_steering() if recorded is None else recorded.body["texts"]
+        if texts and recorded is None:
+            self.journal.step(key, "done", "pure", {"texts": texts})
+        messages: list[Message] = [{"role": "user", "content": text} for text in texts]
+        for number, message in enumerate(messages):
+            self.journal.message(step, _AFTER_TOOL_RESULTS + number, message)
+        return messages
+
+    def _verify(self, step: int, text: str) -> list[Message]:
         """Ask ``pre_verify`` about an answer that follows changed files. A message sends the turn on."""
         key = f"verify:{step}"
         recorded = self.journal.steps.get(key)
@@ -187,7 +207,7 @@ class Turn:
             emit = self.hooks.pre_verify
             changed = changed_paths(self._tool_calls)
             if emit is None or not changed or self._nudges >= self.max_nudges:
-                return None
+                return []
             answers = emit(
                 **self._identity(),
                 coding=any(is_code(path) for path in changed),
@@ -200,11 +220,11 @@ class Turn:
         else:
             words = recorded.body["message"]
         if words is None:
-            return None
+            return []
         self._nudges += 1
         message: Message = {"role": "user", "content": words}
         self.journal.message(step, 1, message)
-        return message
+        return [message]
 
     def _conclude(self, step: int, messages: list[Message]) -> str:
         """The budget is spent: one more request, without tools, for the best answer there is."""

@@ -198,7 +198,8 @@ def next_model_key(steps: dict[str, Step]) -> str | None:
     number = 1
     while (step := steps.get(f"model:{number}")) is not None:
         calls = step.body["reply"]["tool_calls"]
-        sent_on = (verify := steps.get(f"verify:{number}")) is not None and verify.body["message"] is not None
+        verify = steps.get(f"verify:{number}")
+        sent_on = f"steer:{number}" in steps or (verify is not None and verify.body["message"] is not None)
         if not calls and not sent_on:
             return None
         if any(not _is_over(steps.get(f"tool:{number}.{i}")) for i in range(len(calls))):
