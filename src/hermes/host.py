@@ -24,6 +24,7 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
+from hermes.plugins.registry import PluginSet
 from hermes.providers.chat_completions import ChatCompletions
 from hermes.providers.driver import Driver
 from hermes.providers.endpoint import Endpoint
@@ -104,19 +105,15 @@ class Host:
             guard=self.guard,
             limits=_limits(config),
         )
-        self.plugins = load_plugins(
-            home=home,
-            plugins_config=config.plugins,
-            tools=self.tools,
-            hooks=self.hooks,
-            services=self,
-            extra=self.options.plugins,
-            use_enabled=self.options.use_enabled_plugins,
-            cwd=self.cwd,
-        )
-        self._open: list[Session] = []
+        self._open: dict[str, Session] = {}
+        try:
+            self.plugins = self._load_plugins()
+            shell_notices = self._load_shell_hooks()
+        except BaseException:
+            self.hooks.close()
+            raise
         #: What the person should know before work begins, one line each.
-        self.notices = self._load_shell_hooks()
+        self.notices = [*self._plugins_that_did_not_load(), *shell_notices]
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
@@ -127,6 +124,9 @@ class Host:
     def resume_session(self, session_id: str) -> Session:
         """The conversation with that id (or a unique beginning of it), in the directory it was started in."""
         row = self.sessions.get(session_id)
+        already = self._open.get(row.id)
+        if already is not None and not already.closed:
+            return already
         cwd = Path(row.cwd)
         if not cwd.is_dir():
             raise HermesError(
@@ -146,7 +146,9 @@ class Host:
         return self.resume_session(row.id)
 
     def _keep(self, session: Session) -> Session:
-        self._open.append(session)
+        for gone in [key for key, known in self._open.items() if known.closed]:
+            del self._open[gone]
+        self._open[session.id] = session
         return session
 
     def _runtime(self) -> AgentRuntime:
@@ -185,6 +187,31 @@ class Host:
             if is_secret_key(name):
                 self.redactor.add_secret(value)
 
+    def _load_plugins(self) -> PluginSet:
+        return load_plugins(
+            home=self.home,
+            plugins_config=self.config.plugins,
+            tools=self.tools,
+            hooks=self.hooks,
+            services=self,
+            extra=self.options.plugins,
+            use_enabled=self.options.use_enabled_plugins,
+            cwd=self.cwd,
+        )
+
+    def _plugins_that_did_not_load(self) -> list[str]:
+        """A guard that is not on duty is worth a line: it may be what keeps a command from running."""
+        notices = [
+            f"plugin {plugin.manifest.key} is enabled and did not load: {self.redactor.redact(plugin.error)}"
+            for plugin in self.plugins
+            if plugin.status == "failed"
+        ]
+        known = {name for plugin in self.plugins for name in (plugin.manifest.key, plugin.manifest.name)}
+        wanted = self.config.plugins.enabled if self.options.use_enabled_plugins else []
+        if not is_set("HERMES_SAFE_MODE", self._env):
+            notices += [f"plugin {name} is enabled and was not found" for name in wanted if name not in known]
+        return notices
+
     def _load_shell_hooks(self) -> list[str]:
         events = self.config.hooks.events
         if not events:
@@ -206,7 +233,8 @@ class Host:
 
     def _cwd_of(self, session_id: str) -> Path:
         """Where a conversation works; a resumed one elsewhere than this process, perhaps."""
-        return next((session.cwd for session in self._open if session.id == session_id), self.cwd)
+        session = self._open.get(session_id)
+        return self.cwd if session is None else session.cwd
 
     # -- what plugins may ask -----------------------------------------------------------------------------------
 
@@ -221,7 +249,7 @@ class Host:
     def inject_message(self, content: str, role: str) -> bool:
         text = content if role == "user" else f"[{role}] {content}"
         scope = current_scope.get()
-        asked = [session for session in self._open if scope is None or session.id == scope.session_id]
+        asked = [session for key, session in self._open.items() if scope is None or key == scope.session_id]
         if len(asked) == 1 and asked[0].steer(text):
             return True
         log.warning("a plugin's message was not taken: no conversation is at work that it could belong to")
@@ -236,7 +264,7 @@ class Host:
 
     def close(self, reason: str = "shutdown") -> None:
         """End every session, then the parts, those that others lean on last."""
-        for session in self._open:
+        for session in self._open.values():
             session.close(reason)
         self.plugins.close()
         self._record_plugin_counters()
@@ -256,7 +284,7 @@ class Host:
         from hermes.plugins.usage import plugin_usage
 
         counters = plugin_usage(self.plugins, stats, self.redactor.redact)
-        session_id = self._open[-1].id
+        session_id = list(self._open)[-1]
         self._open.clear()  # closing a second time must not count twice
         try:
             record_plugin_counters(self.store, session_id, counters)

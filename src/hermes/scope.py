@@ -21,10 +21,12 @@ class Interrupt:
     Callbacks may be called twice when registration and cancellation race: they must be idempotent.
     """
 
-    __slots__ = ("_callbacks", "_gate", "_ids", "cancelled", "reason")
+    __slots__ = ("_callbacks", "_gate", "_ids", "cancelled", "insisted", "reason")
 
     def __init__(self) -> None:
         self.cancelled = False
+        #: Somebody is past asking politely: what can be ended by force should be.
+        self.insisted = False
         self.reason = ""
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._ids = itertools.count()
@@ -38,6 +40,12 @@ class Interrupt:
         self.cancelled = True
         with contextlib.suppress(RuntimeError):
             self._gate.release()
+        for callback in list(self._callbacks.values()):
+            _call_quietly(callback)
+
+    def insist(self) -> None:
+        """Call every callback once more, because cancelling was not enough."""
+        self.insisted = True
         for callback in list(self._callbacks.values()):
             _call_quietly(callback)
 
@@ -86,11 +94,17 @@ class Scope:
     api_request_id: str = ""
     tool_call_id: str = ""
     platform: str = "cli"
+    #: How many tool calls this work is nested in.
+    depth: int = 0
     interrupt: Interrupt = field(default_factory=Interrupt)
 
     def child(self, **ids: str) -> Scope:
         """The same scope with some ids filled in."""
         return replace(self, **ids)
+
+    def nested(self, tool_call_id: str) -> Scope:
+        """The scope of a call that is made from inside another one."""
+        return replace(self, tool_call_id=tool_call_id, depth=self.depth + 1)
 
 
 #: Carries the scope across the plugin boundary only; inside the core it is always an argument.

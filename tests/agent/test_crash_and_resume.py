@@ -182,6 +182,7 @@ def test_a_message_to_a_session_with_a_crashed_turn_finishes_that_first(make_hos
             request_key="key",
             message={"role": "user", "content": "first"},
         )
+        session.close()
         result = host.resume_session(session.id).run("second")
     assert result.answer == "to the second"
     assert [m["content"] for m in provider.requests[1].messages[1:]] == ["first", "to the first", "second"]

@@ -6,12 +6,14 @@ import json
 import os
 import signal
 import subprocess
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
-from support import hermes_command, hermes_environment, run_hermes, write_config
+from support import hermes_command, hermes_environment, is_running, run_hermes, write_config
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360f8ffff3f0005fe02fe"
@@ -73,6 +75,7 @@ def test_stream_json_is_one_event_per_line(home: Path, workdir: Path) -> None:
     events = [json.loads(line) for line in done.stdout.splitlines()]
     assert [event["type"] for event in events] == [
         "session",
+        "turn_started",
         "model_answered",
         "tool_started",
         "tool_finished",
@@ -144,7 +147,9 @@ def test_wrong_input_gets_one_clear_line(home: Path, workdir: Path, arguments: l
     assert message in done.stderr
 
 
-@pytest.mark.parametrize("arguments", [["--max-turns", "0"], ["--max-turns", "x"], ["--no-such-flag"]])
+@pytest.mark.parametrize(
+    "arguments", [["--max-turns", "0"], ["--max-turns", "x"], ["--no-such-flag"], ["-t", ""], ["--resume", ""]]
+)
 def test_wrong_usage_exits_2(home: Path, workdir: Path, arguments: list[str]) -> None:
     done = run_hermes("chat", "-q", "hi", *arguments, home=home, cwd=workdir)
     assert done.returncode == 2
@@ -239,7 +244,7 @@ def test_a_closed_pipe_is_not_a_traceback(home: Path, workdir: Path) -> None:
         write_config(home, provider.base_url)
         command = " ".join(hermes_command("chat", "-q", "go"))
         done = subprocess.run(
-            ["bash", "-c", f"{command} | head -n 1"],
+            ["bash", "-c", f"{command} 2>/dev/null | head -n 1; echo ${{PIPESTATUS[0]}}"],
             cwd=workdir,
             env=hermes_environment(home),
             capture_output=True,
@@ -247,8 +252,101 @@ def test_a_closed_pipe_is_not_a_traceback(home: Path, workdir: Path) -> None:
             timeout=30,
             check=False,
         )
-    assert done.stdout == "line\n"
-    assert "Traceback" not in done.stderr
+    assert done.stdout == "line\n141\n"
+    assert done.stderr == ""
+
+
+def test_a_second_ctrl_c_ends_the_process_and_the_command_it_runs(home: Path, workdir: Path) -> None:
+    stubborn = "trap '' INT TERM; echo $$ > pid; sleep 100"
+    with ScriptedProvider([tool_call("terminal", {"command": stubborn})]) as provider:
+        write_config(home, provider.base_url)
+        process = subprocess.Popen(
+            hermes_command("chat", "-q", "go", "-Q"),
+            cwd=workdir,
+            env=hermes_environment(home),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        _wait_until(lambda: (workdir / "pid").exists() and (workdir / "pid").read_text().endswith("\n"))
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) in (130, -signal.SIGINT)
+    command = int((workdir / "pid").read_text())
+    _wait_until(lambda: not is_running(command))
+
+
+def test_a_cut_off_turn_is_finished_before_the_new_message_and_each_answer_is_shown_once(
+    home: Path, workdir: Path
+) -> None:
+    with ScriptedProvider({"first": [text("To the first."), text("To the first.")], "second": "To the second."}) as p:
+        write_config(home, p.base_url)
+        run_hermes("chat", "-q", "first", home=home, cwd=workdir, env={"HERMES_CRASH_AT": "6"})
+        done = run_hermes("chat", "-c", "-q", "second", home=home, cwd=workdir)
+    assert done.stdout == "To the first.\nTo the second.\n"
+
+
+def test_json_is_utf8_whatever_the_terminal_speaks(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([text("Grüße ✓"), text("Grüße ✓")]) as provider:
+        write_config(home, provider.base_url)
+        env = {"PYTHONIOENCODING": "ascii"}
+        document = run_hermes("chat", "-q", "hi", "--json", home=home, cwd=workdir, env=env)
+        env = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+        plain = run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir, env=env)
+    assert json.loads(document.stdout)["answer"] == "Grüße ✓"
+    assert (plain.returncode, plain.stdout) == (0, "Gr??e ?\n")
+
+
+def test_a_plugin_that_did_not_load_is_worth_a_line(home: Path, workdir: Path) -> None:
+    folder = home / "plugins" / "guard"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: guard\n")
+    (folder / "__init__.py").write_text("import no_such_module\n")
+    with ScriptedProvider([text("ok")]) as provider:
+        write_config(home, provider.base_url, "plugins:\n  enabled: [guard, missing]\n")
+        done = run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir)
+    assert done.stdout == "ok\n"
+    _session, *warnings = done.stderr.splitlines()
+    assert [line.partition(":")[0] for line in warnings] == ["Warning", "Warning"]
+    assert "guard is enabled and did not load" in warnings[0] and "no_such_module" in warnings[0]
+    assert "missing is enabled and was not found" in warnings[1]
+
+
+def test_a_plugin_that_ends_the_program_is_named(home: Path, workdir: Path) -> None:
+    folder = home / "plugins" / "quitter"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: quitter\n")
+    (folder / "__init__.py").write_text(
+        "import sys\ndef register(ctx):\n    ctx.register_hook('pre_llm_call', lambda **kw: sys.exit(3))\n"
+    )
+    with ScriptedProvider([text("ok")]) as provider:
+        write_config(home, provider.base_url, "plugins:\n  enabled: [quitter]\n")
+        done = run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir)
+    assert done.returncode == 1
+    assert "a plugin ended the program (sys.exit(3))" in done.stderr
+
+
+def test_a_working_directory_that_is_gone_is_said_plainly(home: Path, workdir: Path) -> None:
+    write_config(home, "http://127.0.0.1:9")
+    command = " ".join(hermes_command("chat", "-q", "hi"))
+    done = subprocess.run(
+        ["bash", "-c", f"mkdir gone && cd gone && rmdir ../gone && {command}"],
+        cwd=workdir,
+        env=hermes_environment(home),
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "Error: the current directory is gone" in done.stderr
+
+
+def _wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
 
 
 def test_a_session_in_use_is_refused_with_the_name_of_who_uses_it(home: Path, workdir: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
-from support import hermes_command, hermes_environment, run_hermes, write_config
+from support import hermes_command, hermes_environment, is_running, run_hermes, write_config
 
 
 @contextmanager
@@ -140,14 +140,6 @@ def test_a_gigabyte_of_output_is_bounded_in_memory_and_in_the_request(home: Path
     assert usage.ru_maxrss < 200_000  # kilobytes
 
 
-def _runs(pid: int) -> bool:
-    """Whether a process is there and not merely waiting for its parent to take note of its end."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
 def test_a_process_group_dies_with_its_command(home: Path, workdir: Path) -> None:
     command = "sleep 300 & echo $! > child.pid; wait"
     with ScriptedProvider([tool_call("terminal", {"command": command, "timeout": 1}), text("timed out")]) as provider:
@@ -157,9 +149,9 @@ def test_a_process_group_dies_with_its_command(home: Path, workdir: Path) -> Non
     assert '"exit_code":124' in provider.requests[1].messages[-1]["content"]
     child = int((workdir / "child.pid").read_text())
     deadline = time.monotonic() + 5
-    while _runs(child) and time.monotonic() < deadline:
+    while is_running(child) and time.monotonic() < deadline:
         time.sleep(0.02)
-    assert not _runs(child)
+    assert not is_running(child)
 
 
 def test_two_processes_write_at_once(home: Path, workdir: Path) -> None:

@@ -153,7 +153,7 @@ class Shell:
 @contextmanager
 def _shell(place: Path, *, is_tour: bool) -> Generator[Shell]:
     """A shell in an empty home directory. The README sets everything up itself; other pages find it done."""
-    with ScriptedProvider(script_from_file(str(SCRIPT), stepwise=False)) as provider:
+    with ScriptedProvider(script_from_file(str(SCRIPT), stepwise=True)) as provider:
         work = place / "work"
         work.mkdir()
         home = place / ("tour" if is_tour else ".hermes")

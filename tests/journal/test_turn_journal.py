@@ -21,8 +21,9 @@ def reopen(store: Store, runner: Runner, *states: TurnState) -> TurnJournal | No
     return reopen_turn(store, runner, "s1", states=states or ("running",))
 
 
-def reply(*calls: str) -> dict[str, Any]:
-    return {"reply": {"content": "", "tool_calls": [{"id": call, "name": call, "arguments": "{}"} for call in calls]}}
+def reply(*calls: str, content: str = "said") -> dict[str, Any]:
+    tool_calls = [{"id": call, "name": call, "arguments": "{}"} for call in calls]
+    return {"reply": {"content": content, "tool_calls": tool_calls}}
 
 
 def call_row(number: int, **fields: Any) -> ModelCallRow:
@@ -355,6 +356,7 @@ def test_a_session_that_does_not_exist_has_no_messages(store: Store) -> None:
         ({}, None),
         ({"setup": {}}, "model:1"),
         ({"setup": {}, "model:1": reply()}, None),
+        ({"setup": {}, "model:1": reply(content=" ")}, "model:1"),
         ({"setup": {}, "model:1": reply("a")}, None),
         ({"setup": {}, "model:1": reply("a"), "tool:1.0": {}}, "model:2"),
         ({"setup": {}, "model:1": reply("a", "b"), "tool:1.0": {}}, None),

@@ -21,11 +21,10 @@ def dispatch_tool(runtime: ToolRuntime, outer: Scope, cwd: Path, name: str, args
     problem = data_problem(args)
     if problem is not None:
         return tool_error(problem)
-    depth = outer.tool_call_id.count("/") + 1
-    if depth > MAX_DEPTH:
+    if outer.depth >= MAX_DEPTH:
         return tool_error(f"tools that call tools may go {MAX_DEPTH} deep; this call would be deeper")
     call_id = f"{outer.tool_call_id or 'plugin'}/{new_id()[:8]}"
-    scope = outer.child(tool_call_id=call_id)
+    scope = outer.nested(call_id)
     request = ToolRequest(call_id, name, msgspec.json.encode(encodable(args)).decode())
     call = ToolCall(runtime, request, scope, runtime.registry.get(name), runtime.context(scope, cwd))
     try:

@@ -68,7 +68,15 @@ class ModelFailed:
     error: str
 
 
-TurnEvent = TextPiece | ReasoningPiece | ToolStarted | ToolFinished | ModelAnswered | ModelFailed
+@dataclass(frozen=True, slots=True)
+class TurnStarted:
+    """A turn begins, or one that was cut off goes on."""
+
+    turn_id: str
+    resumed: bool
+
+
+TurnEvent = TurnStarted | TextPiece | ReasoningPiece | ToolStarted | ToolFinished | ModelAnswered | ModelFailed
 Listener = Callable[[TurnEvent], None]
 
 

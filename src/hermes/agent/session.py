@@ -75,7 +75,7 @@ class Session:
         self._memo = Memo()
         self._steering: deque[str] = deque()
         self._running = threading.Lock()
-        self._closed = False
+        self.closed = False
 
     def run(
         self,
@@ -131,9 +131,9 @@ class Session:
 
     def close(self, reason: str = "shutdown") -> None:
         """Give up the session's identity on this host, once."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
         emit = self._runtime.hooks.on_session_finalize
         if emit is not None:
             emit(session_id=self.id, platform=self.platform, reason=reason, old_session_id=self.id, new_session_id="")

@@ -16,7 +16,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.agent.batch import ToolBatch
-from hermes.agent.events import Listener, ToolFinished, TurnResult, TurnStatus
+from hermes.agent.events import Listener, ToolFinished, TurnResult, TurnStarted, TurnStatus
 from hermes.agent.model_call import Answered, ModelCall, ModelRuntime, ToolDefinition
 from hermes.agent.prompt import OUT_OF_TURNS
 from hermes.agent.tool_call import ToolRuntime
@@ -88,6 +88,7 @@ class Turn:
         answer, error, reason = "", None, ""
         status: TurnStatus = "failed"
         try:
+            self.listener(TurnStarted(self.journal.id, bool(self.journal.steps)))
             answer = self._answer()
             status = "completed"
         except Interrupted as interrupt:

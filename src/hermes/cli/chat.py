@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
+EXIT_OUTPUT_CLOSED = 141
 EXIT_TERMINATED = 143
+
+OUTPUT_LOST = "the output cannot be written"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -36,10 +39,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--image", metavar="PATH", action="append", default=[], help="send an image along (repeatable)")
     add("--provider", default="", help="provider to ask, instead of the configured one")
     add("-m", "--model", default="", help="model to ask, instead of the configured one")
-    add("-t", "--toolsets", metavar="A,B", default="", help="toolsets to offer, separated by commas")
+    add("-t", "--toolsets", metavar="A,B", type=_names, default=[], help="toolsets to offer, separated by commas")
     add("--max-turns", metavar="N", type=_positive, help="most model calls for this message")
     which = parser.add_mutually_exclusive_group()
-    which.add_argument("--resume", metavar="ID", help="go on with that session; without --query, finish its last turn")
+    which.add_argument(
+        "--resume", metavar="ID", type=_not_empty, help="go on with that session; without --query, finish its last turn"
+    )
     which.add_argument(
         *("-c", "--continue"), dest="continue_last", action="store_true", help="go on with the session used last"
     )
@@ -82,7 +87,10 @@ def run(args: argparse.Namespace) -> int:
         command = _plugin_command(host, message)
         if command is not None:
             return command
-        return _converse(host, args, message, output)
+        try:
+            return _converse(host, args, message, output)
+        except SystemExit as end:
+            raise HermesError(f"a plugin ended the program (sys.exit({end.code!r}))") from end
 
 
 def _converse(host: Host, args: argparse.Namespace, message: str | list[dict[str, Any]] | None, output: Output) -> int:
@@ -114,8 +122,8 @@ def _listener(output: Output, interrupt: Interrupt) -> Listener:
     def listen(event: TurnEvent) -> None:
         try:
             output.event(event)
-        except BrokenPipeError:
-            interrupt.cancel("the output was closed")
+        except OSError as error:
+            interrupt.cancel(f"{OUTPUT_LOST} ({error.strerror})")
 
     return listen
 
@@ -123,6 +131,8 @@ def _listener(output: Output, interrupt: Interrupt) -> Listener:
 def _exit_code(result: TurnResult, interrupt: Interrupt, redactor: Redactor) -> int:
     if result.status == "completed":
         return 0
+    if result.status == "interrupted" and interrupt.reason.startswith(OUTPUT_LOST):
+        return EXIT_OUTPUT_CLOSED
     if result.status == "interrupted":
         print(f"Interrupted. Go on with: hermes chat --resume {result.session_id}", file=sys.stderr)
         return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED
@@ -134,6 +144,8 @@ def _message(args: argparse.Namespace) -> str | list[dict[str, Any]] | None:
     """What the user says: text, or text and images."""
     text: str | None = args.query
     if text == "-":
+        if not sys.stdin:
+            raise HermesError("--query - reads the message from stdin, which is closed")
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if text is not None and not text.strip():
         raise HermesError("the message is empty: give some text with --query")
@@ -149,7 +161,7 @@ def _options(args: argparse.Namespace) -> HostOptions:
     return HostOptions(
         provider=args.provider,
         model=args.model,
-        toolsets=[name.strip() for name in args.toolsets.split(",") if name.strip()],
+        toolsets=args.toolsets,
         max_turns=args.max_turns,
         plugins=args.plugin,
         use_enabled_plugins=not args.ignore_user_config,
@@ -202,6 +214,7 @@ def _signals(interrupt: Interrupt) -> Generator[None]:
 
     def cancel(number: int, _frame: FrameType | None) -> None:
         if interrupt.cancelled and number == signal.SIGINT:
+            interrupt.insist()  # the commands it started must not outlive it
             os._exit(EXIT_INTERRUPTED)
         interrupt.cancel("keyboard interrupt" if number == signal.SIGINT else "terminated")
 
@@ -211,6 +224,17 @@ def _signals(interrupt: Interrupt) -> Generator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _not_empty(text: str) -> str:
+    # An unset variable in a script must not quietly mean something else.
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in _not_empty(text).split(",") if name.strip()]
 
 
 def _positive(text: str) -> int:

@@ -16,6 +16,7 @@ from hermes.agent.events import (
     ToolStarted,
     TurnEvent,
     TurnResult,
+    TurnStarted,
 )
 from hermes.cli.terminal_text import one_line, plain
 from hermes.sanitize import Redactor, sanitise
@@ -97,6 +98,10 @@ class PersonOutput:
     def event(self, event: TurnEvent) -> None:
         if isinstance(event, TextPiece):
             self._write(event.text)
+        elif isinstance(event, TurnStarted):
+            # A turn that was cut off may have been finished first.
+            self._new_line()
+            self._shown = ""
         elif isinstance(event, ToolFinished):
             self._note(_tool_line(event, self._redactor))
         elif isinstance(event, ModelFailed):
@@ -154,6 +159,8 @@ def result_document(result: TurnResult, redactor: Redactor) -> dict[str, Any]:
 def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
     """An event as plain data."""
     match event:
+        case TurnStarted(turn_id, resumed):
+            return {"type": "turn_started", "turn_id": turn_id, "resumed": resumed}
         case TextPiece(text):
             return {"type": "text", "text": text}
         case ReasoningPiece(text):
@@ -214,12 +221,14 @@ def _seconds(seconds: float) -> str:
 
 
 def _print_json(stdout: TextIO, document: dict[str, Any]) -> None:
-    stdout.write(_encode(document) + "\n")
+    """JSON is UTF-8, whatever the terminal's own encoding is."""
     stdout.flush()
+    stdout.buffer.write(_encode(document) + b"\n")
+    stdout.buffer.flush()
 
 
-def _encode(document: dict[str, Any]) -> str:
+def _encode(document: dict[str, Any]) -> bytes:
     try:
-        return msgspec.json.encode(document).decode()
+        return msgspec.json.encode(document)
     except UnicodeEncodeError:
-        return msgspec.json.encode(sanitise(document)).decode()
+        return msgspec.json.encode(sanitise(document))

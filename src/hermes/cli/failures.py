@@ -23,6 +23,9 @@ def report(error: BaseException, arguments: list[str]) -> int:
         return OUTPUT_CLOSED
     from hermes.sanitize import redact_text
 
+    if isinstance(error, FileNotFoundError) and error.filename is None and not _current_folder_is_there():
+        _print_error("the current directory is gone; change to one that exists")
+        return 1
     if isinstance(error, HermesError):
         _print_error(plain(redact_text(str(error) or type(error).__name__)))
         return 1
@@ -33,6 +36,14 @@ def report(error: BaseException, arguments: list[str]) -> int:
 
         print(plain(redact_text("".join(traceback.format_exception(error)))), file=sys.stderr, end="")
     return 1
+
+
+def _current_folder_is_there() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109  (this very call is what failed)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _record(error: BaseException) -> str:

@@ -51,7 +51,7 @@ def _prepare_output() -> None:
 
         nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115  (kept open for the rest of the process)
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
-    if getattr(sys.stdout, "errors", "") == "strict":
+    if getattr(sys.stdout, "errors", "") in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
 

@@ -36,6 +36,8 @@ _SPELLINGS: dict[KeyPath, tuple[str, ...]] = {
 def edit_config(home: Path, dotted_key: str, value: Any) -> None:
     """Set one value. Raises ``ConfigError``, with the file untouched, when it would not be allowed there."""
     path = split_key(dotted_key)
+    if path == ("model",) and isinstance(value, str):
+        path = ("model", "default")  # what a plain name means there; the rest of the section stays
 
     def change(document: CommentedMap) -> None:
         parent = _parent(document, path)

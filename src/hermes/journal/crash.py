@@ -10,7 +10,8 @@ import itertools
 import os
 import signal
 
-_target = int(os.environ.get("HERMES_CRASH_AT") or 0)
+_wanted = os.environ.get("HERMES_CRASH_AT", "")
+_target = int(_wanted) if _wanted.isdecimal() else 0
 _reached = itertools.count(1)
 
 

@@ -197,7 +197,10 @@ def next_model_key(steps: dict[str, Step]) -> str | None:
         return None
     number = 1
     while (step := steps.get(f"model:{number}")) is not None:
-        calls = step.body["reply"]["tool_calls"]
+        reply = step.body["reply"]
+        calls = reply["tool_calls"]
+        if not calls and not (reply["content"] or "").strip():
+            break  # an empty answer is asked for again
         verify = steps.get(f"verify:{number}")
         sent_on = f"steer:{number}" in steps or (verify is not None and verify.body["message"] is not None)
         if not calls and not sent_on:

@@ -28,13 +28,13 @@ def _resolve(host: str, port: int, exchange: Exchange, until: float | None) -> l
     if host == "localhost" or ":" in host or host.replace(".", "").isdigit():
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
     found: list[_Address] = []
-    failed: list[OSError] = []
+    failed: list[Exception] = []
     finished = threading.Event()
 
     def look_up() -> None:
         try:
             found.extend(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a label of more than 63 characters is the latter
             failed.append(error)
         finally:
             finished.set()
@@ -44,7 +44,7 @@ def _resolve(host: str, port: int, exchange: Exchange, until: float | None) -> l
         exchange.interrupt.check()
         exchange.left(until)
     if failed:
-        raise failed[0]
+        raise OSError(str(failed[0])) if isinstance(failed[0], UnicodeError) else failed[0]
     return found
 
 

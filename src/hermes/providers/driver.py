@@ -59,7 +59,7 @@ class Driver:
             forget()
 
     def close(self) -> None:
-        """Close idle connections. Requests under way are finished first."""
+        """Close the connections that are idle. One that is in use is closed by its own request."""
         if self._connections is not None:
             self._connections.close()
 

@@ -185,7 +185,10 @@ def _argument_text(arguments: object) -> str:
         return ""
     if isinstance(arguments, str):
         return arguments
-    return msgspec.json.encode(arguments).decode()
+    try:
+        return msgspec.json.encode(arguments).decode()
+    except (TypeError, ValueError) as error:
+        raise _malformed(f"the arguments of a tool call are no data: {error}") from error
 
 
 def _string(value: object) -> str:

@@ -205,7 +205,7 @@ def turn(fields: dict[str, Any], *, cancelled: bool = False) -> Generator[Scope]
     interrupt = Interrupt()
     if cancelled:
         interrupt.cancel("interrupted")
-    scope = Scope(**{name: str(fields.get(name) or "") for name in names}, interrupt=interrupt)
+    scope = Scope(interrupt=interrupt).child(**{name: str(fields.get(name) or "") for name in names})
     token = current_scope.set(scope)
     try:
         yield scope

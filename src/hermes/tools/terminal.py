@@ -73,7 +73,7 @@ def _run_in_foreground(child: Child, command: str, timeout: float, context: Tool
     output = BoundedOutput(context.limits.max_output_chars)
     interrupt = context.scope.interrupt
     try:
-        with interrupt.on_cancel(lambda: _ask_to_stop(child)):
+        with interrupt.on_cancel(lambda: _make_stop(child, by_force=interrupt.insisted)):
             finished = _collect(child, output, time.monotonic() + timeout, interrupt)
         if not finished or interrupt.cancelled:
             child.stop()
@@ -117,11 +117,11 @@ def _drain(child: Child, output: BoundedOutput) -> None:
         output.feed(data)
 
 
-def _ask_to_stop(child: Child) -> None:
+def _make_stop(child: Child, *, by_force: bool) -> None:
     # Called at any instant, perhaps from a signal handler: one system call, no waiting. `stop` does the rest.
-    from signal import SIGTERM
+    from signal import SIGKILL, SIGTERM
 
-    child.signal(SIGTERM)
+    child.signal(SIGKILL if by_force else SIGTERM)
 
 
 def _presentable(text: str, command: str, code: int, context: ToolContext) -> str:
