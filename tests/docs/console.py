@@ -92,7 +92,7 @@ def shape(output: str) -> list[str]:
 
 
 _VARYING = (
-    (r":[0-9a-f]{32}:[0-9a-f]{8}\b", ":TURN"),
+    (r":[0-9a-f]{32}:(?:[0-9a-f]{8}\b)?", ":TURN"),
     (_SESSION_ID.pattern, "SESSION"),
     (r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:\.\d+)?(?:[+-]\d\d:\d\d)?", "DATE"),
     (r"\b\d\d:\d\d:\d\d\b", "CLOCK"),
