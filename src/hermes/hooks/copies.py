@@ -12,17 +12,11 @@ _REMEMBERED = 16
 
 
 _NONE: dict[str, Any] = {}
-_ATOMS = frozenset({str, int, float, bool, type(None)})
+ATOMS = frozenset({str, int, float, bool, type(None)})
 
 
 def isolate(value: Any) -> Any:
     """A copy of plain data down to its leaves. Anything that is not a plain container is shared."""
-    if value.__class__ is dict:
-        for item in value.values():
-            if item.__class__ not in _ATOMS:
-                break
-        else:
-            return value.copy()
     try:
         return _copy(value)
     except RecursionError:
@@ -35,11 +29,11 @@ def _copy(value: Any) -> Any:
     if kind is dict:
         copy = value.copy()
         for name, item in value.items():
-            if type(item) not in _ATOMS:
+            if type(item) not in ATOMS:
                 copy[name] = _copy(item)
         return copy
     if kind is list:
-        return [item if type(item) in _ATOMS else _copy(item) for item in value] if value else []
+        return [item if type(item) in ATOMS else _copy(item) for item in value] if value else []
     if kind is tuple:
         return tuple([_copy(item) for item in value])
     if kind is set:
@@ -77,7 +71,7 @@ def _renew(value: Any, old: Any) -> Any:
     if kind is not old.__class__:
         return isolate(value)
     if kind is dict:
-        return {name: item if type(item) in _ATOMS else _renew(item, old.get(name)) for name, item in value.items()}
+        return {name: item if type(item) in ATOMS else _renew(item, old.get(name)) for name, item in value.items()}
     if kind is list:
         kept = len(old)
         if same(old, value if kept == len(value) else value[:kept]):

@@ -93,7 +93,7 @@ class _Passage:
         except Exception as raised:
             error = raised
         finally:
-            state = link.close()
+            state = link.state if link.state != "waiting" else link.close()
             seconds = perf_counter() - started
             callback.calls += 1
             callback.seconds += seconds - self._seconds_below
@@ -109,7 +109,7 @@ class _Link:
     """One callback's turn in one passage, and what its next_call has come to."""
 
     __slots__ = (
-        "_error", "_index", "_passage", "_payload", "_permit", "_result", "_state", "given", "unwinding",
+        "_error", "_index", "_passage", "_payload", "_result", "given", "permit", "state", "unwinding",
     )  # fmt: skip
 
     def __init__(self, passage: _Passage, index: int, payload: Any) -> None:
@@ -117,10 +117,10 @@ class _Link:
         self._index = index
         self._payload = payload
         #: Whoever takes the one item out may go on; taking it is atomic, whichever thread does it.
-        self._permit = [None]
+        self.permit = [None]
         #: The callback's copy of the payload: changing it in place is as good as passing it on.
         self.given: Any = None
-        self._state: State = "waiting"
+        self.state: State = "waiting"
         #: Set once the state is ``succeeded``.
         self._result: Any
         #: Set once the state is ``failed``.
@@ -135,12 +135,12 @@ class _Link:
         What goes on is the runtime's own object, or a copy of what the callback made of it.
         """
         try:
-            self._permit.pop()
+            self.permit.pop()
         except IndexError:
-            if self._state == "waiting":
+            if self.state == "waiting":
                 raise RuntimeError("next_call was called after its middleware had returned") from None
             raise RuntimeError("next_call was called twice; the call runs at most once") from None
-        self._state = "running"
+        self.state = "running"
         passage, current = self._passage, self._payload
         chosen = self.given if payload is None else payload
         try:
@@ -156,22 +156,21 @@ class _Link:
                 # Called from a thread of the plugin's own: the ids of the work in hand come along.
                 result = passage.context.copy().run(passage.enter, self._index + 1, current)
         except Exception as error:
-            self._error, self._state = error, "failed"
+            self._error, self.state = error, "failed"
             raise
         except BaseException as error:
-            self.unwinding, self._state = error, "unwinding"
+            self.unwinding, self.state = error, "unwinding"
             raise
-        self._result, self._state = result, "succeeded"
+        self._result, self.state = result, "succeeded"
         return result
 
     def close(self) -> State:
         """Refuse next_call from here on: one kept for later must not run the call behind everybody's back."""
-        if self._permit:  # spares the usual case, where it was used, the exception
-            with suppress(IndexError):
-                self._permit.pop()
-                return "waiting"
+        with suppress(IndexError):
+            self.permit.pop()
+            return "waiting"
         # A thread of the plugin's own may hold it without having said so yet.
-        return "running" if self._state == "waiting" else self._state
+        return "running" if self.state == "waiting" else self.state
 
     def returned_none(self, callback: Callback, state: State) -> None:
         """None is a result like any other, but it cannot stand for a call that failed."""
