@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 import time
@@ -94,15 +95,17 @@ class Follower:
 
     def _newer_file(self) -> Path | None:
         """The file that took over after the open one, if it was rotated away."""
-        files = [self._path, *(rotated(self._path, number) for number in range(1, BACKUPS + 1))]
-        present = [file for file in files if file.exists()]
+        present: list[tuple[Path, os.stat_result]] = []
+        for file in (self._path, *(rotated(self._path, number) for number in range(1, BACKUPS + 1))):
+            with contextlib.suppress(FileNotFoundError):  # a rotation may be under way
+                present.append((file, file.stat()))
         if self._file is None or not present:
             return None
         opened = os.fstat(self._file.fileno())
-        for index, file in enumerate(present):
-            if os.path.samestat(file.stat(), opened):
-                return present[index - 1] if index else None
-        return present[-1]
+        for index, (_, status) in enumerate(present):
+            if os.path.samestat(status, opened):
+                return present[index - 1][0] if index else None
+        return present[-1][0]
 
 
 def _lines_of(path: Path) -> list[str]:
