@@ -154,7 +154,7 @@ class Shell:
 def _shell(place: Path, *, is_tour: bool) -> Generator[Shell]:
     """A shell in an empty home directory. The README sets everything up itself; other pages find it done."""
     with ScriptedProvider(script_from_file(str(SCRIPT), stepwise=True)) as provider:
-        work = place / "work"
+        work = place / "desk"
         work.mkdir()
         home = place / ("tour" if is_tour else ".hermes")
         if not is_tour:

@@ -93,7 +93,7 @@ def _result(tool: Tool) -> str:
 
 
 def _shown(result: str, place: Path) -> str:
-    fields: dict[str, Any] = msgspec.json.decode(result.replace(str(place), "/home/you/work"))
+    fields: dict[str, Any] = msgspec.json.decode(result.replace(str(place), "/home/you/desk"))
     fields.update({name: value for name, value in _VARYING.items() if name in fields})
     pretty = msgspec.json.format(msgspec.json.encode(fields), indent=2).decode()
     # Short lists read better on one line.
