@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
-from support import hermes_command, hermes_environment, is_running, run_hermes, write_config
+from support import hermes_command, hermes_environment, is_running, run_hermes, start_hermes, write_config
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360f8ffff3f0005fe02fe"
@@ -221,13 +221,8 @@ def test_a_signal_ends_the_turn_in_order_and_it_can_be_finished(
 ) -> None:
     with ScriptedProvider([hanging(), text("Finished after all.")]) as provider:
         write_config(home, provider.base_url)
-        process = subprocess.Popen(
-            hermes_command("chat", "-q", "slow", "-Q"),
-            cwd=workdir,
-            env=hermes_environment(home),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+        process = start_hermes(
+            "chat", "-q", "slow", "-Q", home=home, cwd=workdir, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         provider.wait_for_request()
         os.kill(process.pid, number)
@@ -260,13 +255,7 @@ def test_a_second_ctrl_c_ends_the_process_and_the_command_it_runs(home: Path, wo
     stubborn = "trap '' INT TERM; echo $$ > pid; sleep 100"
     with ScriptedProvider([tool_call("terminal", {"command": stubborn})]) as provider:
         write_config(home, provider.base_url)
-        process = subprocess.Popen(
-            hermes_command("chat", "-q", "go", "-Q"),
-            cwd=workdir,
-            env=hermes_environment(home),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        process = start_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir)
         _wait_until(lambda: (workdir / "pid").exists() and (workdir / "pid").read_text().endswith("\n"))
         process.send_signal(signal.SIGINT)
         time.sleep(0.1)
@@ -353,13 +342,7 @@ def test_a_session_in_use_is_refused_with_the_name_of_who_uses_it(home: Path, wo
     with ScriptedProvider([text("first"), hanging()]) as provider:
         write_config(home, provider.base_url)
         session_id = run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir).stderr.split()[1]
-        busy = subprocess.Popen(
-            hermes_command("chat", "-q", "slow", "-Q", "--resume", session_id),
-            cwd=workdir,
-            env=hermes_environment(home),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        busy = start_hermes("chat", "-q", "slow", "-Q", "--resume", session_id, home=home, cwd=workdir)
         provider.wait_for_request(2)
         refused = run_hermes("chat", "-q", "me too", "-Q", "--resume", session_id, home=home, cwd=workdir)
         busy.send_signal(signal.SIGINT)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from hermes.contract.middleware import MIDDLEWARE
 from hermes.host import Host
 from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, by_step, failure, hanging, text, tool_call, tool_calls
-from support import HostFactory, hermes_command, hermes_environment, run_hermes, write_config
+from support import HostFactory, run_hermes, start_hermes, write_config
 from support.delivery import EXPECTED, PENDING, Counts
 
 #: A scenario drives one session of a host and closes it.
@@ -211,13 +210,7 @@ def test_a_one_shot_process_fires_everything_before_it_exits(home: Path, workdir
 def test_a_terminated_process_closes_what_it_started(home: Path, workdir: Path, events_file: Path) -> None:
     with ScriptedProvider([hanging()]) as provider:
         write_config(home, provider.base_url, ENABLED)
-        process = subprocess.Popen(
-            hermes_command("chat", "-q", "go", "-Q"),
-            cwd=workdir,
-            env=hermes_environment(home, {"EVENTS": str(events_file)}),
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        process = start_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir, env={"EVENTS": str(events_file)})
         provider.wait_for_request()
         os.kill(process.pid, signal.SIGTERM)
         process.wait(10)

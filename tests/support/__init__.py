@@ -41,6 +41,20 @@ def hermes_command(*arguments: str) -> list[str]:
     return [sys.executable, "-W", "error", "-m", "hermes", *arguments]
 
 
+def start_hermes(
+    *arguments: str, home: Path, cwd: Path, env: Mapping[str, str] | None = None, **streams: int
+) -> subprocess.Popen[str]:
+    """Start ``hermes`` and leave it running; what it prints goes nowhere unless ``streams`` say otherwise."""
+    return subprocess.Popen(
+        hermes_command(*arguments),
+        cwd=cwd,
+        env=hermes_environment(home, env),
+        stdout=streams.get("stdout", subprocess.DEVNULL),
+        stderr=streams.get("stderr", subprocess.DEVNULL),
+        text=True,
+    )
+
+
 def run_hermes(
     *arguments: str,
     home: Path,
