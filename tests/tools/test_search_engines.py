@@ -21,9 +21,15 @@ RG = shutil.which("rg")
 
 names = st.sampled_from(["a", "b", "a.log", "b.txt", ".h", "build", "x-y", "A"])
 paths = st.lists(names, min_size=1, max_size=3).map("/".join)
-texts = st.lists(st.sampled_from(["hit", "foo hit bar", "", "none", "HIT", "hit\r", "é hit", "tab\thit"])).map(
-    "\n".join
-)
+
+
+def _as_text(lines: list[str]) -> str:
+    text = "\n".join(lines)
+    # Whether `^$` matches behind a carriage return that ends a file depends on ripgrep (13: no, 15: yes).
+    return text + "\n" if text.endswith("\r") else text
+
+
+texts = st.lists(st.sampled_from(["hit", "foo hit bar", "", "none", "HIT", "hit\r", "é hit", "tab\thit"])).map(_as_text)
 rules = st.sampled_from(
     ["*.log", "!a.log", "/a", "build/", "a/b", "**/b", "b/**", "a*", "!b.txt", "[ab].txt", "x?y", "# c", "", "/*/a"]
 )
