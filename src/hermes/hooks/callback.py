@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeGuard
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.contract.response import Record
-from hermes.hooks.copies import ATOMS, CopyMemo, isolate, renew
+from hermes.hooks.copies import CopyMemo, isolate, renew
 
 log = logging.getLogger("hermes.hooks")
 
@@ -85,15 +85,7 @@ class Callback:
         if memo is None:
             for name in self._containers:
                 value: Any = given.get(name)
-                if value.__class__ is dict:
-                    # Nearly all arguments are flat: copying those here spares every call of every hook a function.
-                    for item in value.values():
-                        if item.__class__ not in ATOMS:
-                            given[name] = isolate(value)
-                            break
-                    else:
-                        given[name] = value.copy()
-                elif value:
+                if value:
                     given[name] = isolate(value)
                 elif value is not None:
                     given[name] = value.__class__()

@@ -15,8 +15,20 @@ _NONE: dict[str, Any] = {}
 ATOMS = frozenset({str, int, float, bool, type(None)})
 
 
+def is_flat(value: Any) -> bool:
+    """Whether a value is a dictionary without containers in it, so that a plain copy isolates it."""
+    if value.__class__ is not dict:
+        return False
+    for item in value.values():  # noqa: SIM110  (a generator costs more than the arguments of a usual call)
+        if item.__class__ not in ATOMS:
+            return False
+    return True
+
+
 def isolate(value: Any) -> Any:
     """A copy of plain data down to its leaves. Anything that is not a plain container is shared."""
+    if is_flat(value):
+        return value.copy()
     try:
         return _copy(value)
     except RecursionError:

@@ -13,9 +13,11 @@ from hermes.contract.hooks import OBSERVER_SCHEMA
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
 from hermes.hooks.background import run_on_private_loop
 from hermes.hooks.callback import PLAIN_ANSWERS, Callback, is_awaitable
-from hermes.hooks.copies import renew
+from hermes.hooks.copies import is_flat, renew
 
 Base = Callable[[Any], Any]
+
+_TRACE = "middleware_trace"
 
 #: ``waiting``: next_call was not used yet. ``running``: the rest of the chain is at work. ``succeeded`` and
 #: ``failed``: what came of it. ``unwinding``: it was broken off, and so is everything above it.
@@ -50,7 +52,9 @@ class ExecutionChain:
 class _Passage:
     """One call on its way through a chain."""
 
-    __slots__ = ("_base", "_callbacks", "_fields", "_key", "_seconds_below", "context", "thread")
+    __slots__ = (
+        "_base", "_callbacks", "_fields", "_flat", "_key", "_original_key", "_seconds_below", "context", "thread",
+    )  # fmt: skip
 
     def __init__(self, chain: ExecutionChain, base: Base, payload: Any, context: Mapping[str, Any]) -> None:
         self._callbacks = chain.callbacks
@@ -62,6 +66,10 @@ class _Passage:
             chain.original_key: payload,
             **context,
         }
+        self._original_key = chain.original_key
+        #: The payload, when plain copies are enough to isolate everything the callbacks are given: the usual tool call.
+        usual = is_flat(payload) and is_flat(self._fields[chain.original_key]) and not self._fields.get(_TRACE)
+        self._flat: object = payload if usual else None
         #: How long the part of the chain took that was entered last.
         self._seconds_below = 0.0
         self.thread = get_ident()
@@ -80,8 +88,14 @@ class _Passage:
         fields, key = self._fields, self._key
         fields[key] = payload
         fields["next_call"] = link.next_call
-        given = callback.arguments(fields)
-        link.given = given.get(key)
+        if payload is self._flat and callback.names is None:
+            given = fields.copy()
+            given[key] = link.given = payload.copy()
+            given[self._original_key] = fields[self._original_key].copy()
+            given[_TRACE] = []
+        else:
+            given = callback.arguments(fields)
+            link.given = given.get(key)
         error: Exception | None = None
         value: Any = None
         self._seconds_below = 0.0
