@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import pty
 import signal
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -234,9 +236,17 @@ def on_a_terminal(home: Path, cwd: Path, *arguments: str, answer: str) -> tuple[
                 if answer:
                     os.write(master, answer.encode())
                 else:
-                    process.send_signal(signal.SIGINT)
+                    threading.Thread(target=_interrupt, args=(process,), daemon=True).start()
         os.close(master)
     return output.decode().replace("\r\n", "\n"), process.returncode
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    """Press Ctrl-C as a person does: once more when nothing happens, as when it came in just before the read began."""
+    while process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(2)
 
 
 BLOCKED_CALL = [tool_call("terminal", {"command": "touch harm"}), text("Done.")]
