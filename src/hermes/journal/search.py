@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +37,7 @@ _SCHEMA = f"""
 """
 _OTHER_VERSION = "the search index has another version"
 _OTHER_JOURNAL = "the search index belongs to another journal"
+_PATIENCE_SECONDS = 30.0
 _BATCH = 2_000
 _MATCHES = """
     SELECT d.message_id, d.session_id, d.role, snippet(words, 0, '[', ']', ' … ', 16)
@@ -148,9 +150,9 @@ class SearchIndex:
         if not self.path.exists():
             self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
-        index = sqlite3.connect(self.path, isolation_level=None, timeout=30)
+        index = sqlite3.connect(self.path, isolation_level=None, timeout=_PATIENCE_SECONDS)
         try:
-            index.execute("PRAGMA journal_mode=WAL")
+            _use_write_ahead_log(index)
             index.execute("PRAGMA synchronous=NORMAL")
             index.execute("PRAGMA secure_delete=ON")
             version: int = index.execute("PRAGMA user_version").fetchone()[0]
@@ -166,6 +168,19 @@ class SearchIndex:
     def _discard(self) -> None:
         for file in self.files():
             file.unlink(missing_ok=True)
+
+
+def _use_write_ahead_log(index: sqlite3.Connection) -> None:
+    """Switch the mode. Of two that do so at once SQLite refuses one on the spot, so that one waits here."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while True:
+        try:
+            index.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
 
 
 def _messages_after(connection: sqlite3.Connection, message_id: int) -> list[tuple[int, str, str, str]]:
