@@ -238,15 +238,7 @@ def test_a_closed_pipe_is_not_a_traceback(home: Path, workdir: Path) -> None:
     with ScriptedProvider([text("line\n" * 50_000, chunks=100)]) as provider:
         write_config(home, provider.base_url)
         command = " ".join(hermes_command("chat", "-q", "go"))
-        done = subprocess.run(
-            ["bash", "-c", f"{command} 2>/dev/null | head -n 1; echo ${{PIPESTATUS[0]}}"],
-            cwd=workdir,
-            env=hermes_environment(home),
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
+        done = _in_a_shell(f"{command} 2>/dev/null | head -n 1; echo ${{PIPESTATUS[0]}}", home, workdir)
     assert done.stdout == "line\n141\n"
     assert done.stderr == ""
 
@@ -318,8 +310,14 @@ def test_a_plugin_that_ends_the_program_is_named(home: Path, workdir: Path) -> N
 def test_a_working_directory_that_is_gone_is_said_plainly(home: Path, workdir: Path) -> None:
     write_config(home, "http://127.0.0.1:9")
     command = " ".join(hermes_command("chat", "-q", "hi"))
-    done = subprocess.run(
-        ["bash", "-c", f"mkdir gone && cd gone && rmdir ../gone && {command}"],
+    done = _in_a_shell(f"mkdir gone && cd gone && rmdir ../gone && {command}", home, workdir)
+    assert done.returncode == 1
+    assert "Error: the current directory is gone" in done.stderr
+
+
+def _in_a_shell(line: str, home: Path, workdir: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", line],
         cwd=workdir,
         env=hermes_environment(home),
         capture_output=True,
@@ -327,8 +325,6 @@ def test_a_working_directory_that_is_gone_is_said_plainly(home: Path, workdir: P
         timeout=30,
         check=False,
     )
-    assert done.returncode == 1
-    assert "Error: the current directory is gone" in done.stderr
 
 
 def _wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:

@@ -178,13 +178,13 @@ def test_model_calls_keep_their_timing_and_usage(store: Store, runner: Runner) -
 
 
 def test_turns_are_numbered_and_the_session_is_made_with_the_first(store: Store, runner: Runner) -> None:
-    info = SessionInfo("s1", "/work/\udce9", "cli", "custom", "scripted")
+    info = SessionInfo("s1", "/srv/\udce9", "cli", "custom", "scripted")
     first = start_turn(store, runner, info, message=user("What is\n the capital?"))
     finish_turn(first)
     second = start_turn(store, runner, info)
     assert (first.ordinal, second.ordinal) == (0, 1)
     row = Sessions(store).get("s1")
-    assert (row.title, row.cwd, row.platform) == ("What is the capital?", "/work/?", "cli")
+    assert (row.title, row.cwd, row.platform) == ("What is the capital?", "/srv/?", "cli")
     assert (row.provider, row.model, row.turns, row.state) == ("custom", "scripted", 2, "running")
 
 

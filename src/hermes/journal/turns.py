@@ -26,7 +26,7 @@ __all__ = [
     "reopen_turn",
 ]
 
-#: The protocol of the loop between steps; a turn started under another one is finished as far as its steps match.
+#: The protocol of the loop between steps, kept with every turn so that a later one can tell what it finds.
 LOOP_VERSION = 1
 
 
