@@ -94,7 +94,7 @@ terminal: {timeout: 10}
 context: {engine: mine}
 memory: {provider: m}
 local: {enabled: false}
-tool_loop_guardrails: {hard_stop_enabled: true, warn_after: {exact_failure: 4}}
+tool_loop_guardrails: {stop_after: 8, warn_identical: 4}
 security: {redact_secrets: false}
 """
     )
@@ -111,8 +111,8 @@ security: {redact_secrets: false}
     assert config.plugins.entries["a"] == {"llm": {"allow_model_override": True}, "5": "x"}
     assert config.hooks.events["pre_tool_call"][0].matcher == "terminal"
     assert config.hooks.output_spill.max_chars == 500
-    assert config.tool_loop_guardrails.warn_after.exact_failure == 4
-    assert config.tool_loop_guardrails.hard_stop_after.exact_failure == 5
+    assert config.tool_loop_guardrails.warn_identical == 4
+    assert config.tool_loop_guardrails.warn_failures == 3
 
 
 def test_jobs_nobody_configured_have_their_own_time_limits() -> None:

@@ -11,9 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.agent.approvals import Approvals
 from hermes.agent.dispatch import dispatch_tool
-from hermes.agent.model_call import ModelRuntime
+from hermes.agent.model_source import ModelSource
+from hermes.agent.open_sessions import OpenSessions
+from hermes.agent.person import People
 from hermes.agent.session import AgentRuntime, Session
+from hermes.agent.side_call import SideModel
 from hermes.agent.tool_call import ToolRuntime
+from hermes.agent.tools import AgentParts, agent_tools
 from hermes.agent.workers import Workers
 from hermes.config.sections import Config
 from hermes.errors import HermesError, JournalError, SessionNotFound
@@ -25,11 +29,8 @@ from hermes.journal.store import Store
 from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
-from hermes.providers.chat_completions import ChatCompletions
 from hermes.providers.driver import Driver
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.routing import endpoints_for
-from hermes.sanitize import Redactor, is_secret_key
+from hermes.sanitize import Redactor
 from hermes.scope import Scope, current_scope, new_session_id
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.guard import FileGuard
@@ -96,6 +97,13 @@ class Host:
         self.guard = FileGuard(home)
         self.guard.protect(*self.store.files(), *self.search.files())
         self.driver = Driver()
+        self.models = ModelSource(config, self._env, hooks=self.hooks, transport=self.driver, redactor=self.redactor)
+        self.side = SideModel(self.models, self.store)
+        #: Who can be asked, by conversation; a surface with a person says so here.
+        self.people = People()
+        self.open = OpenSessions()
+        for tool in agent_tools(AgentParts(self.open, self.people, self.store)):
+            self.tools.add(tool)
         self._tool_runtime = ToolRuntime(
             hooks=self.hooks,
             registry=self.tools,
@@ -105,7 +113,6 @@ class Host:
             guard=self.guard,
             limits=_limits(config),
         )
-        self._open: dict[str, Session] = {}
         try:
             self.plugins = self._load_plugins()
             shell_notices = self._load_shell_hooks()
@@ -119,13 +126,13 @@ class Host:
 
     def new_session(self) -> Session:
         """A conversation that starts here and now. It is on record from its first message on."""
-        return self._keep(Session(self._runtime(), new_session_id(), cwd=self.cwd, platform=self.options.platform))
+        return self.open.keep(Session(self._runtime(), new_session_id(), cwd=self.cwd, platform=self.options.platform))
 
     def resume_session(self, session_id: str) -> Session:
         """The conversation with that id (or a unique beginning of it), in the directory it was started in."""
         row = self.sessions.get(session_id)
-        already = self._open.get(row.id)
-        if already is not None and not already.closed:
+        already = self.open.get(row.id)
+        if already is not None:
             return already
         cwd = Path(row.cwd)
         if not cwd.is_dir():
@@ -136,7 +143,7 @@ class Host:
         session = Session(
             self._runtime(), row.id, cwd=cwd, platform=self.options.platform, history=history, is_new=False
         )
-        return self._keep(session)
+        return self.open.keep(session)
 
     def latest_session(self) -> Session:
         """The conversation used last, in this directory if there is one."""
@@ -145,33 +152,14 @@ class Host:
             raise SessionNotFound("there is no session to continue; start one with 'hermes chat --query TEXT'")
         return self.resume_session(row.id)
 
-    def _keep(self, session: Session) -> Session:
-        for gone in [key for key, known in self._open.items() if known.closed]:
-            del self._open[gone]
-        self._open[session.id] = session
-        return session
-
     def _runtime(self) -> AgentRuntime:
         config, options = self.config, self.options
         toolsets = options.toolsets or config.platform_toolsets.get(options.platform) or config.toolsets
-        endpoints = endpoints_for(config, self._env, provider=options.provider, model=options.model)
-        for endpoint in endpoints:
-            self._keep_secret(endpoint)
-        models = ModelRuntime(
-            hooks=self.hooks,
-            transport=self.driver,
-            wire_for=lambda _endpoint: _CHAT_COMPLETIONS,
-            endpoints=endpoints,
-            redactor=self.redactor,
-            max_retries=config.agent.api_max_retries,
-            max_tokens=config.model.max_tokens,
-            temperature=config.model.temperature,
-        )
         return AgentRuntime(
             store=self.store,
             runner=self.runner,
             hooks=self.hooks,
-            models=models,
+            models=self.models.conversation(provider=options.provider, model=options.model),
             tools=self._tool_runtime,
             offered=select_tools(self.tools, toolsets, disabled=config.agent.disabled_toolsets),
             max_steps=options.max_turns or config.agent.max_turns,
@@ -180,12 +168,6 @@ class Host:
             max_context_chars=config.hooks.output_spill.max_chars,
             prompt_extra=config.agent.system_prompt,
         )
-
-    def _keep_secret(self, endpoint: Endpoint) -> None:
-        self.redactor.add_secret(endpoint.api_key)
-        for name, value in endpoint.extra_headers.items():
-            if is_secret_key(name):
-                self.redactor.add_secret(value)
 
     def _load_plugins(self) -> PluginSet:
         return load_plugins(
@@ -233,7 +215,7 @@ class Host:
 
     def _cwd_of(self, session_id: str) -> Path:
         """Where a conversation works; a resumed one elsewhere than this process, perhaps."""
-        session = self._open.get(session_id)
+        session = self.open.get(session_id)
         return self.cwd if session is None else session.cwd
 
     # -- what plugins may ask -----------------------------------------------------------------------------------
@@ -249,7 +231,7 @@ class Host:
     def inject_message(self, content: str, role: str) -> bool:
         text = content if role == "user" else f"[{role}] {content}"
         scope = current_scope.get()
-        asked = [session for key, session in self._open.items() if scope is None or key == scope.session_id]
+        asked = [session for session in self.open if scope is None or session.id == scope.session_id]
         if len(asked) == 1 and asked[0].steer(text):
             return True
         log.warning("a plugin's message was not taken: no conversation is at work that it could belong to")
@@ -264,7 +246,7 @@ class Host:
 
     def close(self, reason: str = "shutdown") -> None:
         """End every session, then the parts, those that others lean on last."""
-        for session in self._open.values():
+        for session in self.open:
             session.close(reason)
         self.plugins.close()
         self._record_plugin_counters()
@@ -278,14 +260,14 @@ class Host:
     def _record_plugin_counters(self) -> None:
         """Leave what the plugins did with the session used last. No run fails for want of it."""
         stats = self.hooks.stats()
-        if not self._open or not (stats or any(plugin.status in ("loaded", "failed") for plugin in self.plugins)):
+        if not self.open or not (stats or any(plugin.status in ("loaded", "failed") for plugin in self.plugins)):
             return
         from hermes.journal.plugin_stats import record_plugin_counters
         from hermes.plugins.usage import plugin_usage
 
         counters = plugin_usage(self.plugins, stats, self.redactor.redact)
-        session_id = list(self._open)[-1]
-        self._open.clear()  # closing a second time must not count twice
+        session_id = list(self.open)[-1].id
+        self.open.clear()  # closing a second time must not count twice
         try:
             record_plugin_counters(self.store, session_id, counters)
         except JournalError as error:
@@ -296,9 +278,6 @@ class Host:
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
-
-
-_CHAT_COMPLETIONS = ChatCompletions()
 
 
 def _limits(config: Config) -> ToolLimits:

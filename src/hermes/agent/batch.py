@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.agent.events import Listener, ToolFinished, ToolStarted
+from hermes.agent.guardrails import LoopGuard
 from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, unknown_outcome
 from hermes.agent.verify import written_files
 from hermes.agent.workers import wait_for
@@ -56,6 +57,7 @@ class ToolBatch:
         step: int,
         requests: list[ToolRequest],
         offered: frozenset[str],
+        loop: LoopGuard,
         listener: Listener,
     ) -> None:
         self._runtime = runtime
@@ -63,6 +65,7 @@ class ToolBatch:
         self._scope = scope
         self._make_context = make_context
         self._step = step
+        self._loop = loop
         self._listener = listener
         self._settling = threading.Lock()
         self._telling = threading.Lock()
@@ -107,6 +110,7 @@ class ToolBatch:
             self._finish(slot, outcome)
         else:
             slot.outcome, slot.finished = outcome, _finished(slot, outcome)
+            self._loop.note(slot.call.request.name, outcome.args, outcome)  # counted; it was told at the time
         return True
 
     # -- running ------------------------------------------------------------------------------------------------
@@ -210,7 +214,9 @@ class ToolBatch:
         self._finish(slot, outcome)
 
     def _finish(self, slot: _Slot, outcome: Outcome) -> None:
-        self._answer(slot, outcome, slot.call.finish(outcome))
+        content = slot.call.finish(outcome)
+        warning = self._loop.note(slot.call.request.name, outcome.args, outcome)
+        self._answer(slot, outcome, f"{content}\n\n{warning}" if warning else content)
 
     def _answer(self, slot: _Slot, outcome: Outcome, content: str) -> None:
         """Make the message, once: what comes later comes from a thread that the turn did not wait for."""
@@ -249,8 +255,9 @@ class ToolBatch:
     def _make_slot(self, index: int, request: ToolRequest) -> _Slot:
         scope = self._scope.child(tool_call_id=request.id)
         tool = self._runtime.registry.get(request.name) if request.name in self._offered else None
-        call = ToolCall(self._runtime, request, scope, tool, self._make_context(scope))
-        return _Slot(index, f"tool:{self._step}.{index}", call)
+        context = self._make_context(scope)
+        context.key = f"tool:{self._step}.{index}"
+        return _Slot(index, context.key, ToolCall(self._runtime, request, scope, tool, context))
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
 from hermes.journal.turns import Message, ModelCallRow, TurnJournal
 from hermes.providers.endpoint import Endpoint
-from hermes.providers.policy import Failure, Sleep, attempts
+from hermes.providers.policy import Failure, Send, pursue
 from hermes.providers.reply import Reply, normalise, to_response
 from hermes.providers.wire import Delta, ReasoningDelta, TextDelta, Wire
 from hermes.sanitize import Memo, Redactor, sanitise
@@ -89,22 +89,16 @@ class ModelCall:
 
     def run(self) -> Answered:
         """The reply, recorded but not yet committed. Raises ``ProviderError`` when every attempt failed."""
-        policy = attempts(self.runtime.endpoints, self.runtime.max_retries)
-        action = next(policy)
-        while True:
-            if isinstance(action, Sleep):
-                self.scope.interrupt.wait(action.seconds)
-                self.scope.interrupt.check()
-                action = next(policy)
-                continue
-            attempt = Attempt(self, action.endpoint, retry_count=action.attempt - 1)
-            try:
-                reply = attempt.run()
-            except ProviderError as error:
-                self.listener(ModelFailed(action.endpoint.provider, action.endpoint.model, str(error)))
-                action = policy.send(Failure(error, text_was_shown=attempt.text_was_shown))
-                continue
-            return Answered(reply, attempt.scope.api_request_id, action.endpoint.provider)
+        return pursue(self.runtime.endpoints, self.runtime.max_retries, self.scope.interrupt, self._attempt)
+
+    def _attempt(self, send: Send) -> Answered | Failure:
+        attempt = Attempt(self, send.endpoint, retry_count=send.attempt - 1)
+        try:
+            reply = attempt.run()
+        except ProviderError as error:
+            self.listener(ModelFailed(send.endpoint.provider, send.endpoint.model, str(error)))
+            return Failure(error, text_was_shown=attempt.text_was_shown)
+        return Answered(reply, attempt.scope.api_request_id, send.endpoint.provider)
 
 
 class Attempt:
@@ -314,12 +308,7 @@ class Attempt:
                 duration=duration,
                 finish_reason=reply.finish_reason,
                 first_token=self.first_piece_at - self.started_at if self.first_piece_at else None,
-                input_tokens=usage.input_tokens if usage else None,
-                output_tokens=usage.output_tokens if usage else None,
-                cache_read_tokens=usage.cache_read_tokens if usage else None,
-                cache_write_tokens=usage.cache_write_tokens if usage else None,
-                reasoning_tokens=usage.reasoning_tokens if usage else None,
-                cost_usd=usage.cost_usd if usage else None,
+                **(usage.as_columns() if usage else {}),
             )
         )
         body = Answered(reply, self.scope.api_request_id, self.endpoint.provider)

@@ -67,6 +67,9 @@ class Session:
         self.cwd = cwd
         self.platform = platform
         self.history = history if history is not None else []
+        #: The models that answer, and the tools the model is told about; both may change between turns.
+        self.models = runtime.models
+        self.offered = runtime.offered
         self._runtime = runtime
         self._is_new = is_new
         self._parent = (parent_id, parent_call)
@@ -169,7 +172,7 @@ class Session:
         task = message["content"] if isinstance(message["content"], str) else ""
         turn = Turn(
             hooks=runtime.hooks,
-            models=runtime.models,
+            models=self.models,
             tools=runtime.tools,
             make_context=lambda scope: runtime.tools.context(scope, self.cwd, task),
             journal=journal,
@@ -193,12 +196,12 @@ class Session:
             self.history = [*self.history, *turn.new_messages()]
 
     def _make_setup(self) -> Setup:
-        tools = [tool.definition() for tool in self._runtime.offered]
+        tools = [tool.definition() for tool in self.offered]
         prompt = system_prompt(self.cwd, extra=self._runtime.prompt_extra)
         return Setup(prompt, tools, self._runtime.max_steps)
 
     def _info(self) -> SessionInfo:
-        endpoint = self._runtime.models.endpoints[0]
+        endpoint = self.models.endpoints[0]
         parent_id, parent_call = self._parent
         return SessionInfo(
             self.id, str(self.cwd), self.platform, endpoint.provider, endpoint.model, parent_id, parent_call

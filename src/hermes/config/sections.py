@@ -9,6 +9,7 @@ from msgspec import Meta, Struct, field
 
 #: How an endpoint is spoken to; empty means "guess it from the provider and the address".
 ApiMode = Literal["", "chat_completions", "anthropic_messages", "codex_responses"]
+ToolRule = Literal["allow", "ask", "deny"]
 PoolStrategy = Literal["fill_first", "round_robin", "random", "least_used"]
 
 FreeForm = dict[str, Any]
@@ -111,6 +112,8 @@ class Approvals(Struct, kw_only=True):
     mode: Literal["manual", "smart", "off"] = "manual"  #: Ask a person, ask a model first, or never ask.
     timeout: Seconds = 60  #: Seconds to wait for an answer; then it is denied.
     deny: list[str] = []  #: Command patterns (globs) that are always refused.
+    tools: dict[str, ToolRule] = {}  #: A rule for each tool by name or pattern: allow, ask or deny.
+    headless: Literal["deny", "allow"] = "deny"  #: What happens when nobody can be asked.
     cron_mode: Literal["deny", "allow"] = "deny"  #: What scheduled runs do instead of asking.
     destructive_slash_confirm: bool = True  #: Ask before a slash command discards work.
     mcp_reload_confirm: bool = True  #: Ask before MCP servers are reloaded.
@@ -233,25 +236,20 @@ class Hooks(Struct, kw_only=True):
     events: dict[str, list[ShellHook]] = {}  #: The commands by hook; written directly under the section.
 
 
-class GuardrailCounts(Struct, kw_only=True):
-    """How often a kind of loop may repeat."""
-
-    exact_failure: Positive = 2  #: The same call failing the same way.
-    same_tool_failure: Positive = 3  #: The same tool failing.
-    idempotent_no_progress: Positive = 2  #: The same read giving the same answer.
-
-
-def _hard_stop_counts() -> GuardrailCounts:
-    return GuardrailCounts(exact_failure=5, same_tool_failure=8, idempotent_no_progress=5)
-
-
 class ToolLoopGuardrails(Struct, kw_only=True):
-    """What happens when the model repeats itself."""
+    """What happens when the model repeats itself within one turn."""
 
-    warnings_enabled: bool = True  #: Tell the model that it repeats itself.
-    hard_stop_enabled: bool = False  #: Refuse the call when it goes on.
-    warn_after: GuardrailCounts = field(default_factory=GuardrailCounts)
-    hard_stop_after: GuardrailCounts = field(default_factory=_hard_stop_counts)
+    enabled: bool = True  #: Watch for loops at all.
+    warn_identical: Positive = 3  #: The same call with the same result so often: the model is told.
+    warn_failures: Positive = 3  #: One tool failing so often in a row: the model is told.
+    stop_after: Natural = 0  #: Repeats after which the call is refused; 0 never refuses.
+
+
+class ImageGen(Struct, kw_only=True):
+    """Which registered provider makes images."""
+
+    provider: str = ""  #: Name of the provider; empty is the only one there is.
+    model: str = ""  #: Model it should use; empty is its own choice.
 
 
 class Security(Struct, kw_only=True):
@@ -286,5 +284,6 @@ class Config(Struct, kw_only=True):
     compression: Compression = field(default_factory=Compression)
     context: Context = field(default_factory=Context)
     memory: Memory = field(default_factory=Memory)
+    image_gen: ImageGen = field(default_factory=ImageGen)
     local: Local = field(default_factory=Local)
     security: Security = field(default_factory=Security)

@@ -111,4 +111,28 @@ MIGRATIONS: tuple[str, ...] = (
         PRIMARY KEY (session_id, plugin, site)
     ) STRICT, WITHOUT ROWID;
     """,
+    """
+    ALTER TABLE turns ADD COLUMN undone INTEGER NOT NULL DEFAULT 0;     -- taken back by the user; kept, never shown
+    ALTER TABLE sessions ADD COLUMN branched_from TEXT;                 -- the session this one is a copy of
+
+    CREATE TABLE approvals (
+        id          TEXT PRIMARY KEY,
+        session_id  TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        turn_id     TEXT NOT NULL,
+        key         TEXT NOT NULL,      -- the step that needs it: tool:n.i
+        tool        TEXT NOT NULL,
+        digest      TEXT NOT NULL,      -- of the tool and its exact arguments
+        subject     TEXT NOT NULL,      -- what a person is shown: the command, or the call
+        rules       TEXT NOT NULL,      -- a JSON list of the rules that asked
+        description TEXT NOT NULL,
+        surface     TEXT NOT NULL,      -- where the question was asked
+        state       TEXT NOT NULL CHECK (state IN ('pending', 'granted', 'denied', 'consumed', 'revoked')),
+        choice      TEXT,               -- once, session, always, deny, timeout, smart_approve, smart_deny
+        reason      TEXT NOT NULL DEFAULT '',
+        created_at  REAL NOT NULL,
+        answered_at REAL,
+        consumed_at REAL
+    ) STRICT;
+    CREATE INDEX approvals_of_session ON approvals (session_id, state);
+    """,
 )

@@ -127,7 +127,7 @@ class TurnJournal:
     def model_call(self, row: ModelCallRow) -> None:
         """Record an attempt at a provider."""
         self.attempts_made += 1
-        self._add_other(lambda connection: _insert_model_call(connection, self, row))
+        self._add_other(lambda connection: _insert_model_call(connection, self.session_id, self.id, row))
 
     def end(self, state: TurnState, *, answer: str | None = None, error: str | None = None) -> None:
         """Record how the turn ended."""
@@ -193,9 +193,19 @@ class TurnJournal:
             work(connection)
 
 
-def _insert_model_call(connection: sqlite3.Connection, turn: TurnJournal, row: ModelCallRow) -> None:
+def record_model_call(store: Store, session_id: str, turn_id: str, row: ModelCallRow) -> None:
+    """Put on record what a model was asked beside the conversation. Nothing to do for one that is not on record."""
+
+    def write(connection: sqlite3.Connection) -> None:
+        if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone():
+            _insert_model_call(connection, session_id, turn_id, row)
+
+    store.write(write)
+
+
+def _insert_model_call(connection: sqlite3.Connection, session_id: str, turn_id: str, row: ModelCallRow) -> None:
     values = (getattr(row, name) for name in _MODEL_CALL_FIELDS)
     connection.execute(
         _INSERT_MODEL_CALL,
-        (turn.session_id, turn.id, *(clean_text(value) if isinstance(value, str) else value for value in values)),
+        (session_id, turn_id, *(clean_text(value) if isinstance(value, str) else value for value in values)),
     )

@@ -148,7 +148,8 @@ def _load(connection: sqlite3.Connection, store: Store, lease: Lease, turn_id: s
     turn = TurnJournal(store, lease, turn_id, ordinal, task_id, state)
     turn.answer, turn.error = answer, error
     turn.attempts_made = connection.execute(
-        "SELECT count(*) FROM model_calls WHERE session_id = ? AND turn_id = ?", (session_id, turn_id)
+        "SELECT count(*) FROM model_calls WHERE session_id = ? AND turn_id = ? AND key NOT LIKE 'side:%'",
+        (session_id, turn_id),
     ).fetchone()[0]
     # In order, so that the result of a step replaces its claim.
     events = connection.execute(

@@ -5,9 +5,13 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from hermes.errors import FailureReason, ProviderError
 from hermes.providers.endpoint import Endpoint
+from hermes.scope import Interrupt
+
+T = TypeVar("T")
 
 #: The first wait; it doubles with every retry.
 BASE_DELAY = 0.5
@@ -83,6 +87,27 @@ def attempts(
     if last is None:
         raise ValueError("no endpoint to try")
     raise last
+
+
+def pursue(
+    endpoints: Sequence[Endpoint], max_retries: int, interrupt: Interrupt, attempt: Callable[[Send], T | Failure]
+) -> T:
+    """Make the attempts in the caller's thread, with ``attempt``, until one of them succeeds.
+
+    Raises the last ``ProviderError`` when none does, and ``Interrupted`` when a wait between two is cancelled.
+    """
+    policy = attempts(endpoints, max_retries)
+    action = next(policy)
+    while True:
+        if isinstance(action, Sleep):
+            interrupt.wait(action.seconds)
+            interrupt.check()
+            action = next(policy)
+            continue
+        outcome = attempt(action)
+        if not isinstance(outcome, Failure):
+            return outcome
+        action = policy.send(outcome)
 
 
 def _delay(error: ProviderError, attempt: int, jitter: Callable[[], float]) -> float | None:

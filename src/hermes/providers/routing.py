@@ -19,7 +19,7 @@ def endpoints_for(config: Config, env: Mapping[str, str], *, provider: str = "",
     """The endpoint to ask first, then the fallbacks in their order. ``provider`` and ``model`` override the config."""
     first = _primary(config, env, provider, model)
     rest = [
-        _endpoint(
+        endpoint_for(
             config,
             env,
             entry.provider,
@@ -40,7 +40,7 @@ def _primary(config: Config, env: Mapping[str, str], provider: str, model: str) 
     chosen = provider or configured or _provider_with_key(env)
     # The address, key and headers of the configured provider are for that provider alone.
     settings = own if chosen == configured else Model(timeout=own.timeout)
-    return _endpoint(config, env, chosen, model or own.default, settings)
+    return endpoint_for(config, env, chosen, model or own.default, settings)
 
 
 def _provider_with_key(env: Mapping[str, str]) -> str:
@@ -50,7 +50,7 @@ def _provider_with_key(env: Mapping[str, str]) -> str:
     raise ConfigError(NOT_CONFIGURED.format(providers=", ".join([*PROFILES, "custom"])))
 
 
-def _endpoint(config: Config, env: Mapping[str, str], provider: str, model: str, own: Model) -> Endpoint:
+def endpoint_for(config: Config, env: Mapping[str, str], provider: str, model: str, own: Model) -> Endpoint:
     """The endpoint of one provider. ``own`` are settings for it that win over those under ``providers``."""
     named = config.providers.get(provider) or Provider()
     profile = PROFILES.get(provider)

@@ -40,6 +40,17 @@ class Usage(msgspec.Struct):
             "total_tokens": self.total_tokens,
         }
 
+    def as_columns(self) -> dict[str, Any]:
+        """The counts as the journal names them."""
+        return {
+            "input_tokens": self.input_tokens,
+            "output_tokens": self.output_tokens,
+            "cache_read_tokens": self.cache_read_tokens,
+            "cache_write_tokens": self.cache_write_tokens,
+            "reasoning_tokens": self.reasoning_tokens,
+            "cost_usd": self.cost_usd,
+        }
+
     def as_response_usage(self) -> dict[str, Any]:
         """The ``usage`` object of a chat completion; ``usage_from`` reads it back unchanged."""
         usage: dict[str, Any] = {

@@ -48,6 +48,8 @@ class ToolContext:
     #: The ``transform_terminal_output`` hook, when somebody subscribed: (command, output, returncode) -> output.
     transform_output: Callable[[str, str, int], str] | None = None
     user_task: str = ""
+    #: Where the call stands in its turn, as the journal names it (``tool:n.i``); empty outside a turn.
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,83 @@
+"""Notices a model that goes round in circles: the same call with the same result, a tool that keeps failing."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hermes.config.sections import ToolLoopGuardrails
+from hermes.tools.registry import Args
+
+if TYPE_CHECKING:
+    from hermes.agent.tool_call import Outcome
+
+
+class LoopGuard:
+    """Counts the calls of one turn. Threads of a batch share it."""
+
+    def __init__(self, settings: ToolLoopGuardrails) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        #: The last result of each call, and how often in a row it came.
+        self._repeats: dict[bytes, tuple[bytes, int]] = {}
+        #: Failures of each tool since it last worked.
+        self._failures: dict[str, int] = {}
+
+    def refusal(self, name: str, args: Args) -> str | None:
+        """Why the call must not run once more; None when it may."""
+        limit = self._settings.stop_after
+        if not self._settings.enabled or not limit:
+            return None
+        with self._lock:
+            _result, repeats = self._repeats.get(_digest(name, args), (b"", 0))
+            failures = self._failures.get(name, 0)
+        if repeats >= limit:
+            return (
+                f"{name} was called {repeats} times with these arguments and gave the same result each time. "
+                f"It was not run again: use what you have, or try something else."
+            )
+        if failures >= limit:
+            return (
+                f"{name} has failed {failures} times in a row in this turn. It was not run again: "
+                f"find another way, or tell the user what is wrong."
+            )
+        return None
+
+    def note(self, name: str, args: Args, outcome: Outcome) -> str | None:
+        """Count how a call ended; the text is what the model should be told about it, if anything."""
+        settings = self._settings
+        if not settings.enabled or outcome.status in ("blocked", "cancelled"):
+            return None
+        failed = outcome.status in ("error", "timeout")
+        call, result = _digest(name, args), hashlib.blake2b(_bytes(outcome.result), digest_size=16).digest()
+        with self._lock:
+            before, count = self._repeats.get(call, (b"", 0))
+            repeats = count + 1 if before == result else 1
+            self._repeats[call] = (result, repeats)
+            failures = self._failures[name] = self._failures.get(name, 0) + 1 if failed else 0
+        if repeats >= settings.warn_identical:
+            return (
+                f"[Loop warning: this is the same result as the last {repeats - 1} times you made this call. "
+                f"Repeating it will not change it; use it, or try something else.]"
+            )
+        if failures >= settings.warn_failures:
+            return (
+                f"[Loop warning: {name} has failed {failures} times in a row. "
+                f"Look at the errors and change what you do before you call it again.]"
+            )
+        return None
+
+
+def _digest(name: str, args: Args) -> bytes:
+    try:
+        text = msgspec.json.encode([name, args], order="deterministic")
+    except UnicodeEncodeError:
+        text = _bytes(repr((name, args)))
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")

@@ -1,0 +1,98 @@
+"""A question to a model beside the conversation: no hooks, no middleware, the same attempts and the same accounts."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from hermes.agent.model_source import ModelSource
+from hermes.errors import Interrupted, ProviderError
+from hermes.journal.steps import ModelCallRow, record_model_call
+from hermes.journal.store import Store
+from hermes.providers.endpoint import Endpoint
+from hermes.providers.policy import Failure, Send, pursue
+from hermes.providers.reply import Reply, normalise
+from hermes.scope import Scope, new_id
+
+log = logging.getLogger("hermes.side_call")
+
+
+class SideModel:
+    """Does side jobs: a summary, a second opinion, a look at an image. Each is on record with what it took."""
+
+    def __init__(self, source: ModelSource, store: Store) -> None:
+        self._source = source
+        self._store = store
+
+    def ask(
+        self,
+        task: str,
+        messages: list[dict[str, Any]],
+        *,
+        scope: Scope,
+        main: Sequence[Endpoint],
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+    ) -> Reply:
+        """The answer for a job of that name (``auxiliary.<task>``); ``main`` is where the conversation is held.
+
+        Raises ``ProviderError`` when every attempt failed and ``Interrupted`` when the work in hand was cancelled.
+        """
+        settings = self._source.config.auxiliary
+        limit = max_tokens or settings.task(task).max_tokens
+
+        def attempt(send: Send) -> Reply | Failure:
+            request = self._source.wire_for(send.endpoint).kwargs(
+                send.endpoint, messages, None, stream=True, max_tokens=limit, temperature=temperature
+            )
+            request["timeout"] = settings.task_timeout(task)
+            try:
+                return self._attempt(task, send.endpoint, request, scope)
+            except ProviderError as error:
+                return Failure(error)
+
+        endpoints = self._source.side_job(task, main)
+        return pursue(endpoints, settings.transient_retries, scope.interrupt, attempt)
+
+    def _attempt(self, task: str, endpoint: Endpoint, request: dict[str, Any], scope: Scope) -> Reply:
+        started_at, wire = time.time(), self._source.wire_for(endpoint)
+        reply: Reply | None = None
+        failure: BaseException | None = None
+        try:
+            reply = normalise(
+                self._source.transport.send(endpoint, wire, request, interrupt=scope.interrupt, on_delta=None)
+            )
+            return reply
+        except BaseException as error:
+            failure = error
+            raise
+        finally:
+            self._record(task, endpoint, scope, started_at, reply, failure)
+
+    def _record(
+        self,
+        task: str,
+        endpoint: Endpoint,
+        scope: Scope,
+        started_at: float,
+        reply: Reply | None,
+        failure: BaseException | None,
+    ) -> None:
+        error = None if failure is None else self._source.redactor.redact(f"{type(failure).__name__}: {failure}")
+        row = ModelCallRow(
+            api_request_id=f"{scope.turn_id or scope.session_id}:side:{new_id()[:12]}",
+            key=f"side:{task}",
+            provider=endpoint.provider,
+            model=(reply.model if reply else "") or endpoint.model,
+            status="interrupted" if isinstance(failure, Interrupted) else "error" if failure else "ok",
+            started_at=started_at,
+            duration=time.time() - started_at,
+            error=error,
+            finish_reason=reply.finish_reason if reply else None,
+            **(reply.usage.as_columns() if reply and reply.usage else {}),
+        )
+        log.info("%s by %s: %s, %.3f s", row.key, row.model, error or row.status, row.duration)
+        if scope.session_id:
+            record_model_call(self._store, scope.session_id, scope.turn_id, row)
