@@ -20,8 +20,19 @@ class Interrupted(BaseException):
         self.reason = reason
 
 
+class ApprovalSuspended(BaseException):
+    """The answer to an approval will come later: the turn ends here, unfinished, and goes on once it is there.
+
+    A ``BaseException`` for the same reason as ``Interrupted``.
+    """
+
+
 class ConfigError(HermesError):
     """The configuration cannot be used as written."""
+
+
+class CredentialError(HermesError):
+    """A stored credential cannot be found, used or renewed."""
 
 
 class PluginError(HermesError):

@@ -9,8 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes.agent.approval_opinion import SecondOpinion
+from hermes.agent.approval_rules import ApprovalRules
 from hermes.agent.approvals import Approvals
+from hermes.agent.context import Contexts
 from hermes.agent.dispatch import dispatch_tool
+from hermes.agent.image_maker import ImageMaker
+from hermes.agent.memory import Memory
 from hermes.agent.model_source import ModelSource
 from hermes.agent.open_sessions import OpenSessions
 from hermes.agent.person import People
@@ -18,10 +23,12 @@ from hermes.agent.session import AgentRuntime, Session
 from hermes.agent.side_call import SideModel
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.tools import AgentParts, agent_tools
+from hermes.agent.vision import Vision
 from hermes.agent.workers import Workers
 from hermes.config.sections import Config
 from hermes.errors import HermesError, JournalError, SessionNotFound
 from hermes.hooks.table import Hooks
+from hermes.journal.approvals import ApprovalRows
 from hermes.journal.runner import Runner
 from hermes.journal.search import SearchIndex
 from hermes.journal.sessions import Sessions
@@ -30,6 +37,7 @@ from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
 from hermes.providers.driver import Driver
+from hermes.providers.endpoint import Endpoint
 from hermes.sanitize import Redactor
 from hermes.scope import Scope, current_scope, new_session_id
 from hermes.tools.builtin import builtin_tools
@@ -102,25 +110,45 @@ class Host:
         #: Who can be asked, by conversation; a surface with a person says so here.
         self.people = People()
         self.open = OpenSessions()
-        for tool in agent_tools(AgentParts(self.open, self.people, self.store)):
+        self.contexts = Contexts(config, self.models, self.side, self.workers, self.open)
+        self.memory = Memory(home, config.memory, self.redactor, self.workers)
+        self.images = ImageMaker(
+            *(home, config.image_gen, lambda: self.plugins, self.workers),
+            allow_private=config.security.allow_private_urls,
+        )
+        parts = AgentParts(self.open, self.people, self.store, self.models, self.search, self.memory, self.images)
+        for tool in agent_tools(parts):
             self.tools.add(tool)
+        self.approvals = Approvals(
+            ApprovalRules(config),
+            home=home,
+            people=self.people,
+            hooks=self.hooks,
+            rows=ApprovalRows(self.store),
+            redactor=self.redactor,
+            opinion=SecondOpinion(self.side, self._endpoints_of, self.redactor),
+            allow_everything=self.options.allow_everything,
+        )
         self._tool_runtime = ToolRuntime(
             hooks=self.hooks,
             registry=self.tools,
-            approvals=Approvals(allow_everything=self.options.allow_everything),
+            approvals=self.approvals,
             workers=self.workers,
             processes=self.processes,
             guard=self.guard,
             limits=_limits(config),
+            guardrails=config.tool_loop_guardrails,
         )
         try:
             self.plugins = self._load_plugins()
+            memory_notices = self.memory.use_provider(self.plugins, self.tools, self.hooks.background)
+            engine_notices = self.contexts.choose(self.plugins, self.tools, self.hooks)
             shell_notices = self._load_shell_hooks()
         except BaseException:
             self.hooks.close()
             raise
         #: What the person should know before work begins, one line each.
-        self.notices = [*self._plugins_that_did_not_load(), *shell_notices]
+        self.notices = [*self._plugins_that_did_not_load(), *memory_notices, *engine_notices, *shell_notices]
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
@@ -139,11 +167,21 @@ class Host:
             raise HermesError(
                 f"session {row.id} worked in {cwd}, which is gone; make that directory again, or start a new session"
             )
-        history = self.sessions.messages(row.id)
+        history = self.sessions.context(row.id)
         session = Session(
             self._runtime(), row.id, cwd=cwd, platform=self.options.platform, history=history, is_new=False
         )
         return self.open.keep(session)
+
+    def branch_session(self, session: Session, title: str = "") -> Session:
+        """A new conversation that begins as a copy of ``session``, with the same models and tools."""
+        from hermes.journal.branching import branch_session
+
+        new_id = new_session_id()
+        branch_session(self.store, self.runner, session.id, new_id, title)
+        branch = self.resume_session(new_id)
+        branch.models, branch.offered = session.models, session.offered
+        return branch
 
     def latest_session(self) -> Session:
         """The conversation used last, in this directory if there is one."""
@@ -161,12 +199,17 @@ class Host:
             hooks=self.hooks,
             models=self.models.conversation(provider=options.provider, model=options.model),
             tools=self._tool_runtime,
-            offered=select_tools(self.tools, toolsets, disabled=config.agent.disabled_toolsets),
+            contexts=self.contexts,
+            offered=select_tools(
+                self.tools, [*toolsets, *self.contexts.toolsets], disabled=config.agent.disabled_toolsets
+            ),
             max_steps=options.max_turns or config.agent.max_turns,
             max_nudges=config.agent.max_verify_nudges,
             spill_folder=self.home / "spill",
             max_context_chars=config.hooks.output_spill.max_chars,
             prompt_extra=config.agent.system_prompt,
+            memory=self.memory,
+            vision=Vision(self.models, self.side, self.store),
         )
 
     def _load_plugins(self) -> PluginSet:
@@ -178,6 +221,7 @@ class Host:
             services=self,
             extra=self.options.plugins,
             use_enabled=self.options.use_enabled_plugins,
+            selected=[self.config.memory.provider.strip(), self.contexts.wanted],
             cwd=self.cwd,
         )
 
@@ -218,6 +262,12 @@ class Host:
         session = self.open.get(session_id)
         return self.cwd if session is None else session.cwd
 
+    def _endpoints_of(self, session_id: str) -> Sequence[Endpoint]:
+        """Where a conversation is held."""
+        session = self.open.get(session_id)
+        models = session.models if session is not None else self.models.conversation()
+        return models.endpoints
+
     # -- what plugins may ask -----------------------------------------------------------------------------------
 
     @property
@@ -231,7 +281,12 @@ class Host:
     def inject_message(self, content: str, role: str) -> bool:
         text = content if role == "user" else f"[{role}] {content}"
         scope = current_scope.get()
-        asked = [session for session in self.open if scope is None or session.id == scope.session_id]
+        # Without a scope nobody can mean a child agent, which nobody but its parent talks to.
+        asked = [
+            session
+            for session in self.open
+            if (session.runtime.level == 0 if scope is None else session.id == scope.session_id)
+        ]
         if len(asked) == 1 and asked[0].steer(text):
             return True
         log.warning("a plugin's message was not taken: no conversation is at work that it could belong to")
@@ -248,6 +303,7 @@ class Host:
         """End every session, then the parts, those that others lean on last."""
         for session in self.open:
             session.close(reason)
+        self.memory.close()
         self.plugins.close()
         self._record_plugin_counters()
         self.hooks.close()

@@ -12,7 +12,7 @@ from .measure import BenchFailed, sync_cost
 from .table import Row, as_json, as_markdown, as_text
 from .workspace import Workspace, open_workspace, source_path
 
-ROWS = ("version", "one_shot", "steps", "reads", "hook_site", "sanitising", "request_size", "concurrency")
+ROWS = ("version", "one_shot", "steps", "reads", "hook_site", "sanitising", "request_size", "concurrency", "compaction", "children")
 
 
 def main() -> int:

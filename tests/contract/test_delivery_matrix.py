@@ -21,7 +21,9 @@ from hermes.host import Host
 from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, by_step, failure, hanging, text, tool_call, tool_calls
 from support import HostFactory, run_hermes, start_hermes, write_config
+from support.approval_rig import RISKY, ListedPerson, says
 from support.delivery import EXPECTED, PENDING, Counts
+from support.surfaces import Prompt
 
 #: A scenario drives one session of a host and closes it.
 Scenario = Callable[[Host, EventRecorder], None]
@@ -57,6 +59,16 @@ def _want_approval(host: Host, _recorder: EventRecorder) -> None:
 
     host.hooks.subscribe("pre_tool_call", "policy", verdict)
     _converse(host, "go")
+
+
+def _answer_with(choice: str) -> Scenario:
+    def ask(host: Host, _recorder: EventRecorder) -> None:
+        session = host.new_session()
+        host.people.attend(session.id, ListedPerson(says(choice)))
+        session.run("go")
+        session.close()
+
+    return ask
 
 
 def _interrupt_model(host: Host, _recorder: EventRecorder) -> None:
@@ -95,7 +107,9 @@ def _resume(host: Host, recorder: EventRecorder) -> None:
 
 
 def _command(host: Host, _recorder: EventRecorder) -> None:
-    from hermes.commands.dispatch import run_plugin_command
+    from hermes.commands.conversation import Conversation
+    from hermes.commands.dispatch import run_command
+    from hermes.commands.surface import OneShotSurface
     from hermes.plugins.manifest import PluginManifest
     from hermes.plugins.records import Command
     from hermes.plugins.registry import LoadedPlugin
@@ -103,8 +117,26 @@ def _command(host: Host, _recorder: EventRecorder) -> None:
     plugin = LoadedPlugin(PluginManifest(key="p", name="p", source="user"))
     plugin.commands["hello"] = Command("hello", lambda raw: f"hello {raw}", "", "", "p")
     host.plugins.plugins["p"] = plugin
-    answer = run_plugin_command(host, "/hello you")
-    assert answer is not None and answer.text == "hello you"
+    conversation = Conversation(host, None, OneShotSurface())
+    assert run_command(conversation, "/hello you").text == "hello you"
+    assert "/hello" in run_command(conversation, "/help").text
+
+
+def _start_anew(host: Host, _recorder: EventRecorder) -> None:
+    prompt = Prompt(host)
+    prompt.session.run("go")
+    prompt.type("/new")
+    prompt.session.close()
+
+
+def _ask_impatiently(host: Host, _recorder: EventRecorder) -> None:
+    host.config.delegation.child_timeout_seconds = 0.3
+    _converse(host, "go")
+
+
+def _with_child(answer: Any) -> dict[str, Any]:
+    """The script of a parent that delegates, and of its child."""
+    return {"go": by_step(tool_call("delegate_task", {"goal": "work"}), text("ok")), "work": answer}
 
 
 #: Scenario name -> (what the model says, how the host is driven, host options).
@@ -119,6 +151,8 @@ SCENARIOS: dict[str, tuple[Any, Scenario, dict[str, Any]]] = {
     "fallback": ([failure(401), text("ok")], _fall_back, {}),
     "blocked by hook": ([tool_call("terminal", {"command": "true"}), text("ok")], _block, {}),
     "headless denial": ([tool_call("terminal", {"command": "true"}), text("ok")], _want_approval, {}),
+    "denied approval": ([tool_call("terminal", {"command": RISKY}), text("ok")], _answer_with("deny"), {}),
+    "approval timeout": ([tool_call("terminal", {"command": RISKY}), text("ok")], _answer_with("timeout"), {}),
     "interrupt during model call": ([hanging()], _interrupt_model, {}),
     "interrupt during tool": ([tool_call("terminal", {"command": "sleep 30"})], _interrupt_tool, {}),
     "max turns": ([tool_call("terminal", {"command": "true"}), text("ok")], _ask, {"max_turns": 1}),
@@ -126,6 +160,10 @@ SCENARIOS: dict[str, tuple[Any, Scenario, dict[str, Any]]] = {
     "pre_verify": ([tool_call("write_file", {"path": "a.py", "content": ""}), text("ok")], _ask, {}),
     "second turn": ([text("one"), text("two")], _ask_twice, {}),
     "resumed session": ([text("one"), text("two")], _resume, {}),
+    "child agent": (_with_child(text("done")), _ask, {}),
+    "child failure": (_with_child(failure(400)), _ask, {}),
+    "child timeout": (_with_child(hanging()), _ask_impatiently, {}),
+    "reset session": ([text("one")], _start_anew, {}),
     "slash command": ([], _command, {}),
 }
 

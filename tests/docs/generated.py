@@ -12,11 +12,13 @@ from hermes.contract.middleware import MIDDLEWARE
 from hermes.tools.builtin import builtin_tools
 
 from . import (
+    command_tables,
     config_tables,
     contract_pages,
     contract_tables,
     journal_tables,
     plugin_tables,
+    policy_tables,
     provider_tables,
     testing_tables,
     tool_tables,
@@ -49,6 +51,8 @@ MAKERS: dict[str, Callable[[], str]] = {
     "conformance rules": testing_tables.conformance_rules,
     "pytest fixtures": testing_tables.fixtures,
     "tables": journal_tables.tables,
+    "approval rules": policy_tables.rules,
+    "slash commands": command_tables.slash_commands,
     **{f"help {command}": partial(help_text, command) for command in COMMANDS},
     "usage sessions": partial(usage_lines, *(f"sessions {action}" for action in _SESSION_ACTIONS)),
     "usage plugins": partial(usage_lines, *(f"plugins {action}" for action in _PLUGIN_ACTIONS)),

@@ -387,6 +387,8 @@ def test_many_threads_find_one_module(rig: Rig) -> None:
 def test_our_own_code_uses_none_of_the_names() -> None:
     found: list[str] = []
     for file in SOURCES.rglob("*.py"):
+        if "bundled" in file.relative_to(SOURCES).parts:
+            continue  # plugins we ship use them like anybody's
         for node in ast.walk(ast.parse(file.read_text())):
             names: list[str] = []
             if isinstance(node, ast.Import):

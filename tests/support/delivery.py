@@ -19,6 +19,9 @@ _ANSWERED: Counts = {
 }
 #: What a turn without an answer fires.
 _UNANSWERED: Counts = {"on_session_start": 1, "pre_llm_call": 1, "on_session_end": 1, "on_session_finalize": 1}
+#: What only an answer fires.
+_OF_AN_ANSWER = ("transform_llm_output", "post_llm_call")
+_CHILD: Counts = {"subagent_start": 1, "subagent_stop": 1}
 
 
 def _model(ok: int = 0, failed: int = 0) -> Counts:
@@ -29,6 +32,11 @@ def _model(ok: int = 0, failed: int = 0) -> Counts:
         "post_api_request": ok,
         "api_request_error": failed,
     }
+
+
+def _twice(counts: Counts, *, but_once: tuple[str, ...] = ()) -> Counts:
+    """What two conversations fire, a parent's and a child's."""
+    return {site: count if site in but_once else 2 * count for site, count in counts.items()}
 
 
 def _tools(run: int = 0, refused: int = 0, commands: int = 0) -> Counts:
@@ -43,6 +51,9 @@ def _tools(run: int = 0, refused: int = 0, commands: int = 0) -> Counts:
     }
 
 
+#: What a question to a person fires.
+_ASKED: Counts = {"pre_approval_request": 1, "post_approval_response": 1}
+
 EXPECTED: dict[str, Counts] = {
     "ok": _ANSWERED | _model(ok=1),
     "tool ok": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1),
@@ -54,6 +65,8 @@ EXPECTED: dict[str, Counts] = {
     "fallback": _ANSWERED | _model(ok=1, failed=1),
     "blocked by hook": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "headless denial": _ANSWERED | _model(ok=2) | _tools(refused=1),
+    "denied approval": _ANSWERED | _model(ok=2) | _tools(refused=1) | _ASKED,
+    "approval timeout": _ANSWERED | _model(ok=2) | _tools(refused=1) | _ASKED,
     "interrupt during model call": _UNANSWERED | _model(failed=1),
     "interrupt during tool": _UNANSWERED | _model(ok=1) | _tools(run=1),
     "max turns": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1),
@@ -63,6 +76,12 @@ EXPECTED: dict[str, Counts] = {
     | _model(ok=2),
     # A resumed conversation is not a new one: no on_session_start.
     "resumed session": {**_ANSWERED, "on_session_start": 0} | _model(ok=1),
+    # The parent and its child are two conversations.
+    "child agent": _twice(_ANSWERED) | _model(ok=3) | _tools(run=1) | _CHILD,
+    "child failure": _twice(_ANSWERED, but_once=_OF_AN_ANSWER) | _model(ok=2, failed=1) | _tools(run=1) | _CHILD,
+    "child timeout": _twice(_ANSWERED, but_once=_OF_AN_ANSWER) | _model(ok=2, failed=1) | _tools(run=1) | _CHILD,
+    # Two identities end: the one that /new leaves, and the one it begins.
+    "reset session": {**_ANSWERED, "on_session_finalize": 2, "on_session_reset": 1} | _model(ok=1),
     "slash command": {},
     "one-shot exit": _ANSWERED | _model(ok=2) | _tools(run=1, commands=1),
     "SIGTERM": _UNANSWERED | _model(failed=1),
@@ -78,11 +97,4 @@ EXPECTED: dict[str, Counts] = {
     | {"post_tool_call": 1, "transform_tool_result": 1},
 }
 
-PENDING: dict[str, str] = {
-    "denied approval": "approvals",
-    "approval timeout": "approvals",
-    "child agent": "delegation",
-    "child failure": "delegation",
-    "child timeout": "delegation",
-    "reset session": "the interactive prompt",
-}
+PENDING: dict[str, str] = {}

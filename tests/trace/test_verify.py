@@ -86,3 +86,19 @@ def test_an_unfinished_session_is_reported_with_exit_1(home: Path, workdir: Path
         done = run_hermes("trace", "verify", "--all", home=home, cwd=workdir)
     assert done.returncode == 1
     assert "not finished" in done.stdout
+
+
+def test_a_side_job_that_failed_is_no_problem_of_the_turn(records: list[Record]) -> None:
+    answered = next(record for record in records if record["record"] == "model_call" and record["status"] == "ok")
+    side = {**answered, "api_request_id": "x", "key": "side:compression", "status": "error"}
+    assert verify([*records, side]) == []
+    assert verify([*records, {**side, "key": "model:1"}]) != []
+
+
+def test_a_turn_that_was_taken_back_may_have_been_cut_off(records: list[Record]) -> None:
+    cut = [record for record in records if (record.get("kind"), record.get("key")) != ("step_done", "tool:1.1")]
+    assert verify(cut) != []
+    cut = [{**record, "undone": True} if record["record"] == "turn" else record for record in cut]
+    renumbered = iter(range(1, 1_000))
+    cut = [{**record, "seq": next(renumbered)} if record["record"] == "event" else record for record in cut]
+    assert verify(cut) == []

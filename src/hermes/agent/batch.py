@@ -257,7 +257,7 @@ class ToolBatch:
         tool = self._runtime.registry.get(request.name) if request.name in self._offered else None
         context = self._make_context(scope)
         context.key = f"tool:{self._step}.{index}"
-        return _Slot(index, context.key, ToolCall(self._runtime, request, scope, tool, context))
+        return _Slot(index, context.key, ToolCall(self._runtime, request, scope, tool, context, loop=self._loop))
 
 
 @dataclass(slots=True)

@@ -76,7 +76,53 @@ class TurnStarted:
     resumed: bool
 
 
-TurnEvent = TurnStarted | TextPiece | ReasoningPiece | ToolStarted | ToolFinished | ModelAnswered | ModelFailed
+@dataclass(frozen=True, slots=True)
+class ChildStarted:
+    """A delegated child agent sets to work."""
+
+    tool_call_id: str
+    session_id: str
+    #: Which task of the call it has, from 0.
+    index: int
+    goal: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChildFinished:
+    """A delegated child agent is over, on whatever path."""
+
+    tool_call_id: str
+    session_id: str
+    index: int
+    goal: str
+    status: str
+    duration_ms: int
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContextCompacted:
+    """The older part of the conversation was condensed, to make room in the model's window."""
+
+    messages_before: int
+    messages_after: int
+    tokens_before: int
+    tokens_after: int
+
+
+TurnEvent = (
+    TurnStarted
+    | TextPiece
+    | ReasoningPiece
+    | ToolStarted
+    | ToolFinished
+    | ModelAnswered
+    | ModelFailed
+    | ChildStarted
+    | ChildFinished
+    | ContextCompacted
+)
 Listener = Callable[[TurnEvent], None]
 
 

@@ -55,6 +55,8 @@ class ModelRuntime:
     max_retries: int = 3
     max_tokens: int | None = None
     temperature: float | None = None
+    #: How hard the model should think, as its provider names it; empty leaves it to the model.
+    reasoning_effort: str = ""
 
     @property
     def model(self) -> str:
@@ -144,6 +146,7 @@ class Attempt:
             stream=True,
             max_tokens=runtime.max_tokens,
             temperature=runtime.temperature,
+            reasoning_effort=runtime.reasoning_effort,
         )
         chain = self.hooks.llm_request
         if chain is None:

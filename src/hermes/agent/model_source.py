@@ -41,11 +41,14 @@ class ModelSource:
             max_retries=config.agent.api_max_retries,
             max_tokens=config.model.max_tokens,
             temperature=config.model.temperature,
+            reasoning_effort=config.agent.reasoning_effort,
         )
 
     def children(self, parent: ModelRuntime) -> ModelRuntime:
         """The models of a child agent: what ``delegation`` names, the parent's for what it leaves open."""
         wanted = self.config.delegation
+        if wanted.reasoning_effort:
+            parent = replace(parent, reasoning_effort=wanted.reasoning_effort)
         if not (wanted.model or wanted.provider or wanted.base_url):
             return parent
         first = parent.endpoints[0]

@@ -29,6 +29,10 @@ class OpenSessions:
         session = self._sessions.get(session_id)
         return None if session is None or session.closed else session
 
+    def forget(self, session_id: str) -> None:
+        """Drop one conversation; no harm when it is not there."""
+        self._sessions.pop(session_id, None)
+
     def clear(self) -> None:
         """Forget them all."""
         self._sessions.clear()

@@ -8,16 +8,22 @@ from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hermes.agent.events import Listener, TurnResult, ignore_events
+from hermes.agent.context import Contexts
+from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
+from hermes.agent.memory import Memory
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.prompt import system_prompt
 from hermes.agent.spill import spill
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.turn import Setup, Turn
+from hermes.agent.view import View
+from hermes.agent.vision import Vision
+from hermes.agent.window import BeforeCompress
 from hermes.errors import SessionBusy, SessionNotFound
 from hermes.hooks.table import Hooks
+from hermes.journal.bodies import message_text
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
@@ -26,6 +32,9 @@ from hermes.providers.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
 from hermes.tools.registry import Tool
+
+if TYPE_CHECKING:
+    from hermes.agent.compress_now import CompressionReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +46,8 @@ class AgentRuntime:
     hooks: Hooks
     models: ModelRuntime
     tools: ToolRuntime
+    #: Make room when a conversation grows too long for its model.
+    contexts: Contexts
     #: The tools the model is told about.
     offered: list[Tool]
     max_steps: int
@@ -46,6 +57,11 @@ class AgentRuntime:
     spill_folder: Path = Path()
     max_context_chars: int = 10_000
     prompt_extra: str = ""
+    memory: Memory | None = None
+    vision: Vision | None = None
+    #: How many delegations lie between the user and the conversation, and which child agent it is.
+    level: int = 0
+    subagent_id: str = ""
 
 
 class Session:
@@ -66,6 +82,8 @@ class Session:
         self.id = session_id
         self.cwd = cwd
         self.platform = platform
+        #: A name for a session that is not on record yet; empty names it after its first message.
+        self.title = ""
         self.history = history if history is not None else []
         #: The models that answer, and the tools the model is told about; both may change between turns.
         self.models = runtime.models
@@ -76,9 +94,19 @@ class Session:
         #: How many turns ``history`` covers; None when nobody counted them.
         self._turns_known: int | None = 0 if is_new else None
         self._memo = Memo()
+        #: How full the model's window is.
+        self.window = runtime.contexts.window(session_id, platform)
+        #: What the model sees while a turn runs.
+        self._view: View | None = None
         self._steering: deque[str] = deque()
         self._running = threading.Lock()
+        self._listener: Listener = ignore_events
         self.closed = False
+
+    @property
+    def runtime(self) -> AgentRuntime:
+        """What the conversation has of its host; child agents are built from it."""
+        return self._runtime
 
     def run(
         self,
@@ -125,6 +153,32 @@ class Session:
         self._steering.append(text)
         return True
 
+    def tell(self, event: TurnEvent) -> None:
+        """Show something to whoever watches the turn in hand. To be called in the turn's own thread."""
+        self._listener(event)
+
+    def conversation(self) -> list[Message]:
+        """What the model sees of the conversation, the turn in hand included."""
+        view = self._view
+        return self.history if view is None else view.conversation()
+
+    def compress(self, instructions: str = "", interrupt: Interrupt | None = None) -> CompressionReport:
+        """Make the conversation shorter now, between two turns; ``instructions`` say what to keep above all.
+
+        Raises ``HermesError`` when there is nothing to gain. The journal keeps every message.
+        """
+        from hermes.agent.compress_now import compress_now  # only when somebody asks for it
+
+        with self._one_at_a_time():
+            self.history, report = compress_now(self, instructions, interrupt or Interrupt())
+            return report
+
+    @property
+    def before_compress(self) -> BeforeCompress | None:
+        """Says what of the messages that are about to be condensed should be kept in mind."""
+        memory = self._memory
+        return None if memory is None else memory.before_compress
+
     def last_result(self) -> TurnResult:
         """The answer that is on record already."""
         turn = Sessions(self._runtime.store).last_turn(self.id)
@@ -132,14 +186,33 @@ class Session:
             raise SessionNotFound(f"session {self.id} has no message yet; give one with --query")
         return _recorded_result(self.id, turn["id"], turn["state"], turn["answer"], turn["error"])
 
-    def close(self, reason: str = "shutdown") -> None:
-        """Give up the session's identity on this host, once."""
+    def undo(self, count: int = 1) -> list[Message]:
+        """Take back the last turns, as many as there are; returns what the user had said in them, oldest first."""
+        from hermes.journal.undoing import undo_turns  # few conversations need it
+
+        with self._one_at_a_time():
+            undone = undo_turns(self._runtime.store, self._runtime.runner, self.id, count)
+            self._turns_known = None
+            self.history = Sessions(self._runtime.store).context(self.id)
+            return [turn.message for turn in undone]
+
+    def close(self, reason: str = "shutdown", *, new_session_id: str = "") -> None:
+        """Give up the session's identity on this host, once; ``new_session_id`` takes its place, if any does."""
         if self.closed:
             return
         self.closed = True
+        if (memory := self._memory) is not None:
+            memory.session_closed(self.id, self.history)
         emit = self._runtime.hooks.on_session_finalize
         if emit is not None:
-            emit(session_id=self.id, platform=self.platform, reason=reason, old_session_id=self.id, new_session_id="")
+            emit(
+                session_id=self.id,
+                platform=self.platform,
+                reason=reason,
+                old_session_id=self.id,
+                new_session_id=new_session_id,
+            )
+        self.window.close(self.history, is_replaced=bool(new_session_id))
 
     # -- inside -------------------------------------------------------------------------------------------------
 
@@ -156,11 +229,12 @@ class Session:
     def _catch_up(self, journal: TurnJournal) -> None:
         """Another process may have gone on with the session since its history was read."""
         if self._turns_known != journal.ordinal:
-            self.history = Sessions(self._runtime.store).messages(self.id, before_turn=journal.ordinal)
+            self.history = Sessions(self._runtime.store).context(self.id, before_turn=journal.ordinal)
         self._turns_known = None  # until the turn in hand is over
 
     def _run_turn(self, journal: TurnJournal, message: Message, listener: Listener, interrupt: Interrupt) -> TurnResult:
         self._catch_up(journal)
+        self._listener = listener
         runtime = self._runtime
         scope = Scope(
             session_id=self.id,
@@ -170,6 +244,10 @@ class Session:
             interrupt=interrupt,
         )
         task = message["content"] if isinstance(message["content"], str) else ""
+        self.window.use(self.models.endpoints[0])
+        self._view = view = View(
+            journal, scope, self.window, self.models.endpoints, self.history, message, self.before_compress, listener
+        )
         turn = Turn(
             hooks=runtime.hooks,
             models=self.models,
@@ -177,9 +255,8 @@ class Session:
             make_context=lambda scope: runtime.tools.context(scope, self.cwd, task),
             journal=journal,
             scope=scope,
-            history=self.history,
-            message=message,
-            make_setup=self._make_setup,
+            view=view,
+            make_setup=lambda: self._make_setup(scope, journal, message),
             max_nudges=runtime.max_nudges,
             listener=listener,
             is_first=journal.ordinal == 0,
@@ -190,21 +267,38 @@ class Session:
         try:
             result = turn.run()
             self._turns_known = journal.ordinal + 1
+            if result.status == "completed" and (memory := self._memory) is not None:
+                memory.keep(scope, message_text(message), result.answer, view.conversation())
             return result
         finally:
             self._is_new = False
-            self.history = [*self.history, *turn.new_messages()]
+            self._listener = ignore_events
+            self.history, self._view = view.conversation(), None
 
-    def _make_setup(self) -> Setup:
+    @property
+    def _memory(self) -> Memory | None:
+        """What is remembered; nothing in a child agent, which knows what it was told and reports to its parent."""
+        return self._runtime.memory if self._parent[0] is None else None
+
+    def _make_setup(self, scope: Scope, journal: TurnJournal, message: Message) -> Setup:
+        runtime, memory = self._runtime, self._memory
+        extra, context = [runtime.prompt_extra], ""
+        if memory is not None:
+            block, context = memory.recall(scope, journal.ordinal + 1, message_text(message))
+            extra += memory.prompt_block(), block
+            context = context and spill(context, runtime.spill_folder, runtime.max_context_chars)
+        stand_ins: dict[str, str] = {}
+        if runtime.vision is not None:
+            stand_ins = runtime.vision.stand_ins(self.models.endpoints, self.history, message, scope)
         tools = [tool.definition() for tool in self.offered]
-        prompt = system_prompt(self.cwd, extra=self._runtime.prompt_extra)
-        return Setup(prompt, tools, self._runtime.max_steps)
+        prompt = system_prompt(self.cwd, extra="\n\n".join(text for text in extra if text))
+        return Setup(prompt, tools, runtime.max_steps, context, stand_ins)
 
     def _info(self) -> SessionInfo:
         endpoint = self.models.endpoints[0]
         parent_id, parent_call = self._parent
         return SessionInfo(
-            self.id, str(self.cwd), self.platform, endpoint.provider, endpoint.model, parent_id, parent_call
+            self.id, str(self.cwd), self.platform, endpoint.provider, endpoint.model, parent_id, parent_call, self.title
         )
 
     @contextlib.contextmanager

@@ -35,8 +35,11 @@ class SideModel:
         main: Sequence[Endpoint],
         max_tokens: int | None = None,
         temperature: float | None = None,
+        fall_back: bool = True,
     ) -> Reply:
         """The answer for a job of that name (``auxiliary.<task>``); ``main`` is where the conversation is held.
+
+        The job is tried there too when its own endpoint fails, unless ``fall_back`` is false.
 
         Raises ``ProviderError`` when every attempt failed and ``Interrupted`` when the work in hand was cancelled.
         """
@@ -45,7 +48,13 @@ class SideModel:
 
         def attempt(send: Send) -> Reply | Failure:
             request = self._source.wire_for(send.endpoint).kwargs(
-                send.endpoint, messages, None, stream=True, max_tokens=limit, temperature=temperature
+                send.endpoint,
+                messages,
+                None,
+                stream=True,
+                max_tokens=limit,
+                temperature=temperature,
+                reasoning_effort=settings.task(task).reasoning_effort,
             )
             request["timeout"] = settings.task_timeout(task)
             try:
@@ -54,6 +63,8 @@ class SideModel:
                 return Failure(error)
 
         endpoints = self._source.side_job(task, main)
+        if not fall_back:
+            endpoints = endpoints[:1]
         return pursue(endpoints, settings.transient_retries, scope.interrupt, attempt)
 
     def _attempt(self, task: str, endpoint: Endpoint, request: dict[str, Any], scope: Scope) -> Reply:

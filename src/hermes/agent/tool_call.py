@@ -10,16 +10,19 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
-from hermes.agent.approvals import Approvals, Verdict, verdict_of
+from hermes.agent.approval_assessment import PluginVerdict
+from hermes.agent.approvals import Approvals, Decision, verdict_of
 from hermes.agent.events import ToolStatus
+from hermes.agent.guardrails import LoopGuard
 from hermes.agent.workers import Workers
-from hermes.errors import Interrupted
+from hermes.config.sections import ToolLoopGuardrails
+from hermes.errors import ApprovalSuspended, Interrupted
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
 from hermes.providers.reply import ToolRequest
@@ -28,7 +31,7 @@ from hermes.tools.coerce import check_args, coerce_args, parse_arguments
 from hermes.tools.guard import FileGuard
 from hermes.tools.processes import ProcessTable
 from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits, ToolRegistry
-from hermes.tools.results import tool_error
+from hermes.tools.results import tool_error, tool_result
 
 #: Longer results reach the model with their middle left out; the journal keeps them whole.
 MAX_RESULT_CHARS = 100_000
@@ -57,6 +60,7 @@ class ToolRuntime:
     processes: ProcessTable
     guard: FileGuard
     limits: ToolLimits
+    guardrails: ToolLoopGuardrails = field(default_factory=ToolLoopGuardrails)
 
     def context(self, scope: Scope, cwd: Path, user_task: str = "") -> ToolContext:
         """What a tool is told about a call in that scope."""
@@ -78,6 +82,13 @@ class ToolCall:
     trace: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     #: True from ``pre_tool_call`` to ``post_tool_call``, which is owed in between.
     announced: bool = False
+    #: Counts the calls of the turn; a call outside a turn has none.
+    loop: LoopGuard | None = None
+    _verdict: PluginVerdict | None = None
+    #: The recorded answer that the call uses up when it starts.
+    _approval_id: str = ""
+    #: Why changed arguments may not run; what the middleware makes of that is still no run.
+    _refused: Outcome | None = None
     _ran_with: Args | None = None
 
     # -- prepare ------------------------------------------------------------------------------------------------
@@ -86,11 +97,13 @@ class ToolCall:
         """Bring the arguments into shape and pass the gates. An outcome means that the call is over already."""
         problem = self._read_arguments() or self._availability()
         self._apply_request_middleware()
-        verdict = self._announce()
+        self._verdict = self._announce()
         problem = problem or self._refuse_what_is_no_data()
         if problem is not None:
             return problem  # there is nothing to block or to approve
-        return self._apply_verdict(verdict) or self._check_arguments()
+        if self._verdict is None or self._verdict.action != "block":
+            problem = self._check_arguments()  # nobody is asked about a call that cannot run
+        return problem or self._pass_gate(self.args)
 
     def _read_arguments(self) -> Outcome | None:
         try:
@@ -121,7 +134,7 @@ class ToolCall:
         outcome = chain.run(self.args, self._identity())
         self.args, self.original_args, self.trace = outcome.payload, outcome.original, outcome.trace
 
-    def _announce(self) -> Verdict | None:
+    def _announce(self) -> PluginVerdict | None:
         """``pre_tool_call``: observers see the call, and the first verdict among their answers counts."""
         self.announced = True
         emit = self.runtime.hooks.pre_tool_call
@@ -139,13 +152,20 @@ class ToolCall:
         self.args = self.original_args
         return self.failed(problem, "invalid_arguments")
 
-    def _apply_verdict(self, verdict: Verdict | None) -> Outcome | None:
-        if verdict is None:
-            return None
-        decision = self.runtime.approvals.decide(verdict, self.scope)
-        if decision.allowed:
-            return None
-        return Outcome(tool_error(decision.message), "blocked", self.args, 0, decision.error_type, decision.message)
+    def _pass_gate(self, args: Args) -> Outcome | None:
+        """Hardline commands, the user's rules, plugins, guardrails, approval: an outcome is a refusal."""
+        assert self.tool is not None
+        approvals = self.runtime.approvals
+        decision = approvals.decide(self.tool, args, self.context, verdict=self._verdict, loop=self.loop)
+        self._approval_id = decision.approval_id
+        return None if decision.allowed else self._blocked(decision, args)
+
+    def _blocked(self, decision: Decision, args: Args) -> Outcome:
+        if self.request.name == "terminal" and decision.error_type not in ("plugin_block", "guardrail_block"):
+            result = tool_result(output="", exit_code=-1, error=decision.message, status="blocked")
+        else:
+            result = tool_error(decision.message)
+        return Outcome(result, "blocked", args, 0, decision.error_type, decision.message)
 
     def _check_arguments(self) -> Outcome | None:
         assert self.tool is not None
@@ -165,7 +185,9 @@ class ToolCall:
         try:
             self.scope.interrupt.check()
             result = _as_text(self._run_through_middleware())
-            outcome = _judge(result, self._final_args())
+            outcome = (
+                _judge(result, self._final_args()) if self._refused is None else replace(self._refused, result=result)
+            )
         except Interrupted as error:
             outcome = self.cancelled(error.reason)
         except (Exception, SystemExit) as error:
@@ -187,15 +209,30 @@ class ToolCall:
     def _run_tool(self, args: Args) -> str:
         """The base of the chain. Middleware may have changed the arguments: what runs is what is recorded."""
         assert self.tool is not None
+        self._refused = None
         if args is not self.args and args != self.args:
             problem = data_problem(args) or check_args(args, self.tool.parameters)
             if problem:
                 return tool_error(problem)
+            self._refused = self._pass_gate_late(args)
+        if self._refused is None and self._approval_id:
+            decision = self.runtime.approvals.consume(self._approval_id)
+            self._refused = None if decision.allowed else self._blocked(decision, args)
+        if self._refused is not None:
+            return self._refused.result
         self._ran_with = args
         crash_point()
         result = self.tool.run(args, self.context)
         crash_point()
         return result
+
+    def _pass_gate_late(self, args: Args) -> Outcome | None:
+        """Judge what middleware made of the arguments. The call is under way, so an answer cannot come later."""
+        try:
+            return self._pass_gate(args)
+        except ApprovalSuspended:
+            message = "The arguments were changed on the way, and nobody can approve them now; the call was not run."
+            return self._blocked(Decision(False, message, "approval_denied"), args)
 
     def _final_args(self) -> Args:
         return self.args if self._ran_with is None else self._ran_with
@@ -300,8 +337,11 @@ def _judge(result: str, args: Args) -> Outcome:
         return Outcome(result, "ok", args)
     if not found.error:
         return Outcome(result, "ok", args)
-    status: ToolStatus = "timeout" if found.error_type == "tool_timeout" else "error"
+    status = _STATUS_OF.get(str(found.error_type), "error")
     return Outcome(result, status, args, 0, str(found.error_type or "tool_error"), str(found.error))
+
+
+_STATUS_OF: dict[str, ToolStatus] = {"tool_timeout": "timeout", "interrupted": "cancelled"}
 
 
 class _ErrorFields(msgspec.Struct):

@@ -17,11 +17,13 @@ import msgspec
 
 from hermes.agent.batch import ToolBatch
 from hermes.agent.events import Listener, ToolFinished, TurnResult, TurnStarted, TurnStatus
+from hermes.agent.guardrails import LoopGuard
 from hermes.agent.model_call import Answered, ModelCall, ModelRuntime, ToolDefinition
 from hermes.agent.prompt import OUT_OF_TURNS
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.verify import changed_paths, is_code, nudge_from
-from hermes.errors import HermesError, Interrupted, JournalError
+from hermes.agent.view import View
+from hermes.errors import HermesError, Interrupted, JournalError, ProviderError
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.journal.turns import Message, TurnJournal, TurnState
@@ -44,8 +46,10 @@ class Setup(msgspec.Struct):
     tools: list[ToolDefinition]
     #: The budget of model steps: a turn that goes on elsewhere must come to its end at the same point.
     max_steps: int
-    #: What ``pre_llm_call`` added to the user's message, for this turn only.
+    #: What a memory and ``pre_llm_call`` added to the user's message, for this turn only.
     context: str = ""
+    #: What a model that cannot see is told instead of each image, by its digest.
+    stand_ins: dict[str, str] = {}
 
 
 @dataclass(slots=True)
@@ -58,8 +62,8 @@ class Turn:
     make_context: Callable[[Scope], ToolContext]
     journal: TurnJournal
     scope: Scope
-    history: list[Message]
-    message: Message
+    #: The conversation as the model sees it.
+    view: View
     make_setup: Callable[[], Setup]
     max_nudges: int
     listener: Listener
@@ -147,46 +151,44 @@ class Turn:
         if self.hooks.pre_llm_call is not None:
             answers = self.hooks.pre_llm_call(
                 **self._identity(),
-                user_message=self.message["content"],
-                conversation_history=self.history,
+                user_message=self.view.task["content"],
+                conversation_history=self.view.history,
                 is_first_turn=self.is_first,
                 sender_id="",
             )
-            setup.context = "\n\n".join(map(self.shorten, _context_pieces(answers)))
+            pieces = [setup.context] if setup.context else []
+            setup.context = "\n\n".join([*pieces, *map(self.shorten, _context_pieces(answers))])
         self.journal.step("setup", "done", "pure", setup)
         self.journal.commit()
         return setup
 
     def _converse(self, setup: Setup) -> str:
-        messages = [
-            {"role": "system", "content": setup.system},
-            *self.history,
-            _with_context(self.message, setup.context),
-        ]
+        view = self.view
+        view.open(setup.system, setup.context, setup.stand_ins)
         offered = frozenset(tool["function"]["name"] for tool in setup.tools)
+        loop = LoopGuard(self.tools.guardrails)
         for step in range(1, setup.max_steps + 1):
             self._place, self._draft = (step, 0), ""
-            answered = self._ask(step, messages, setup.tools)
+            answered = self._ask(step, setup.tools)
             reply = answered.reply
-            messages.append(assistant_message(reply))
             if not reply.tool_calls:
                 self._draft = reply.content
                 more = self._steering(step) or self._verify(step, reply.content)
                 if not more:
                     return reply.content
-                messages.extend(more)
+                view.add(*more)
                 continue
             self._place = (step + 1, 0)
             scope = self.scope.child(api_request_id=answered.api_request_id)
             batch = ToolBatch(
-                self.tools, self.journal, scope, self.make_context, step, reply.tool_calls, offered, self.listener
+                self.tools, self.journal, scope, self.make_context, step, reply.tool_calls, offered, loop, self.listener
             )
             try:
-                messages.extend(batch.run())
+                view.add(*batch.run())
             finally:
                 self._tool_calls.extend(batch.finished())
-            messages.extend(self._steering(step))
-        return self._conclude(setup.max_steps + 1, messages)
+            view.add(*self._steering(step))
+        return self._conclude(setup.max_steps + 1)
 
     def _steering(self, step: int) -> list[Message]:
         """What was said to the agent while it worked, from here on part of the conversation."""
@@ -227,24 +229,25 @@ class Turn:
         self.journal.message(step, 1, message)
         return [message]
 
-    def _conclude(self, step: int, messages: list[Message]) -> str:
+    def _conclude(self, step: int) -> str:
         """The budget is spent: one more request, without tools, for the best answer there is."""
         note: Message = {"role": "user", "content": OUT_OF_TURNS}
         self.journal.message(step, 0, note)
-        messages.append(note)
+        self.view.add(note)
         self._place, self._draft = (step, 1), ""
-        self._draft = self._ask(step, messages, []).reply.content
+        self._draft = self._ask(step, []).reply.content
         return self._draft
 
-    def _ask(self, step: int, messages: list[Message], tools: list[ToolDefinition]) -> Answered:
+    def _ask(self, step: int, tools: list[ToolDefinition]) -> Answered:
         """Model step ``step``: replayed when the journal has it, run and committed otherwise."""
-        key = f"model:{step}"
-        recorded = self._recorded_answer(key, tools)
-        answered = recorded or self._ask_now(key, messages, tools)
+        recorded = self._recorded_answer(f"model:{step}", tools)
+        self.view.replay(step)
+        answered = recorded or self._ask_now(step, tools)
         message = assistant_message(answered.reply)
         if self.journal.messages.get(self._place) != message:
             # New, or put aside for a note when the turn ended early before.
             self.journal.message(*self._place, message)
+        self.view.answer(self.journal.messages[self._place], answered.reply.usage, is_replay=recorded is not None)
         if recorded is None:
             self.journal.commit()
         self._steps = step
@@ -261,15 +264,25 @@ class Turn:
         answered = _without_calls_nobody_offered(msgspec.convert(recorded.body, Answered), tools)
         return answered if answered.reply.tool_calls or answered.reply.content.strip() else None
 
-    def _ask_now(self, key: str, messages: list[Message], tools: list[ToolDefinition]) -> Answered:
+    def _ask_now(self, step: int, tools: list[ToolDefinition]) -> Answered:
+        """Ask, after making room where it is short; what the provider finds too long is made shorter still."""
+        self.view.make_room(step, self._place, tools)
+        while True:
+            try:
+                return self._call_model(f"model:{step}", tools)
+            except ProviderError as error:
+                if error.reason != "context_too_long" or not self.view.squeeze(step, self._place, tools):
+                    raise
+
+    def _call_model(self, key: str, tools: list[ToolDefinition]) -> Answered:
         answered = ModelCall(
             runtime=self.models,
             journal=self.journal,
             scope=self.scope,
             key=key,
-            messages=messages,
+            messages=self.view.request(),
             tools=tools,
-            user_message=self.message["content"],
+            user_message=self.view.task["content"],
             listener=self.listener,
             memo=self.memo,
             show_text=self.hooks.transform_llm_output is None,
@@ -306,9 +319,9 @@ class Turn:
             with contextlib.suppress(Interrupted):
                 emit(
                     **self._identity(),
-                    user_message=self.message["content"],
+                    user_message=self.view.task["content"],
                     assistant_response=answer,
-                    conversation_history=[*self.history, *self.new_messages()],
+                    conversation_history=self.view.conversation(),
                 )
 
     def _emit_end(self, status: TurnStatus, reason: str) -> None:
@@ -326,10 +339,6 @@ class Turn:
     def _attempt_in_hand(self) -> str:
         attempts = self.journal.attempts_made
         return f"{self.journal.id}:api:{attempts}" if attempts else ""
-
-    def new_messages(self) -> list[Message]:
-        """What this turn added to the conversation, in order."""
-        return [self.journal.messages[place] for place in sorted(self.journal.messages)]
 
     def _identity(self) -> dict[str, Any]:
         return {
@@ -369,15 +378,6 @@ def _context_pieces(answers: list[Answer]) -> list[str]:
     values = [answer.value for answer in answers]
     pieces = [cast("dict[str, Any]", value).get("context") if isinstance(value, dict) else value for value in values]
     return [piece for piece in pieces if isinstance(piece, str) and piece.strip()]
-
-
-def _with_context(message: Message, context: str) -> Message:
-    if not context:
-        return message
-    content = message["content"]
-    if isinstance(content, str):
-        return {**message, "content": f"{content}\n\n{context}"}
-    return {**message, "content": [*content, {"type": "text", "text": context}]}
 
 
 def _in_words(failure: Exception) -> str:

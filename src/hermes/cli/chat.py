@@ -1,4 +1,4 @@
-"""``hermes chat``: one message, answered by the model with its tools."""
+"""``hermes chat``: one message answered by the model with its tools, or a prompt for many."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
 from hermes.cli.chat_output import JsonOutput, Output, PersonOutput, QuietOutput, StreamJsonOutput
+from hermes.cli.presence import can_be_asked, is_at_terminal
 from hermes.cli.terminal_text import one_line, plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.errors import HermesError
@@ -23,6 +24,7 @@ from hermes.sanitize import Redactor, is_secret_key
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
+    from hermes.agent.session import Session
     from hermes.plugins.shell_consent import ConsentAnswer, ConsentQuestion
 
 EXIT_FAILED = 1
@@ -31,6 +33,7 @@ EXIT_OUTPUT_CLOSED = 141
 EXIT_TERMINATED = 143
 
 OUTPUT_LOST = "the output cannot be written"
+NOTHING_SAID = "give a message: hermes chat --query TEXT ('-' reads it from stdin)"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -75,8 +78,9 @@ def run(args: argparse.Namespace) -> int:
     setup_logging(home, verbose=args.verbose, redactor=redactor)
     loaded = load_config(home, ignore_user=args.ignore_user_config)
     message = _message(args)
-    if message is None and not (args.resume or args.continue_last):
-        raise HermesError("give a message: hermes chat --query TEXT ('-' reads it from stdin)")
+    at_prompt = message is None and _wants_prompt(args)
+    if message is None and not (at_prompt or args.resume or args.continue_last):
+        raise HermesError(NOTHING_SAID)
     if not (args.quiet or args.json or args.stream_json):
         for warning in (*warnings, *loaded.warnings):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
@@ -84,34 +88,70 @@ def run(args: argparse.Namespace) -> int:
         _own_stdout(args, redactor) as output,
         Host(home, loaded.config, _options(args), redactor=redactor) as host,
     ):
-        command = _plugin_command(host, message)
-        if command is not None:
-            return command
         try:
-            return _converse(host, args, message, output)
+            return _talk(host, args) if at_prompt else _answer(host, args, message, output)
         except SystemExit as end:
             raise HermesError(f"a plugin ended the program (sys.exit({end.code!r}))") from end
 
 
-def _converse(host: Host, args: argparse.Namespace, message: str | list[dict[str, Any]] | None, output: Output) -> int:
-    if args.resume:
-        session = host.resume_session(args.resume)
-    elif args.continue_last:
-        session = host.latest_session()
-    else:
-        session = host.new_session()
+def _wants_prompt(args: argparse.Namespace) -> bool:
+    """Whether a run without a message is a conversation, rather than the rest of one turn."""
+    if args.quiet or args.json or args.stream_json:
+        return False
+    return is_at_terminal() or not (args.resume or args.continue_last)
+
+
+def _talk(host: Host, args: argparse.Namespace) -> int:
+    """Let the person say one thing after the other."""
+    from hermes.cli.repl.app import run_repl
+
+    return run_repl(host, lambda: _session(host, args), notices=() if args.verbose else host.notices)
+
+
+def _answer(host: Host, args: argparse.Namespace, message: str | list[dict[str, Any]] | None, output: Output) -> int:
+    """Run a slash command; anything else, and what the command wants answered, is for the model."""
     interrupt = Interrupt()
+    session: Session | None = None
     with _signals(interrupt):
+        if isinstance(message, str) and message.startswith("/"):
+            from hermes.cli.chat_command import run_one_command
+
+            outcome = run_one_command(host, message, lambda: _session(host, args), interrupt)
+            if outcome is not None and outcome.message is None:
+                return 0 if outcome.succeeded else EXIT_FAILED
+            if outcome is not None:
+                message, session = outcome.message, outcome.session
+        session = session or _session(host, args)
         output.begin(session.id)
         for notice in () if args.verbose else host.notices:  # verbose shows the log, which has them too
             print(f"Warning: {plain(notice)}", file=sys.stderr)
-        listener = _listener(output, interrupt)
-        if message is not None:
-            result = session.run(message, listener=listener, interrupt=interrupt)
-        else:
-            result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
-        output.end(result)
-    return _exit_code(result, interrupt, host.redactor)
+        if isinstance(output, PersonOutput) and can_be_asked():
+            from hermes.cli.repl.one_shot_person import OneShotPerson
+
+            host.people.attend(session.id, OneShotPerson())
+        return _converse(session, message, output, interrupt, host.redactor)
+
+
+def _session(host: Host, args: argparse.Namespace) -> Session:
+    if args.resume:
+        return host.resume_session(args.resume)
+    return host.latest_session() if args.continue_last else host.new_session()
+
+
+def _converse(
+    session: Session,
+    message: str | list[dict[str, Any]] | None,
+    output: Output,
+    interrupt: Interrupt,
+    redactor: Redactor,
+) -> int:
+    listener = _listener(output, interrupt)
+    if message is not None:
+        result = session.run(message, listener=listener, interrupt=interrupt)
+    else:
+        result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
+    output.end(result)
+    return _exit_code(result, interrupt, redactor)
 
 
 def _listener(output: Output, interrupt: Interrupt) -> Listener:
@@ -175,22 +215,6 @@ def _ask_consent(question: ConsentQuestion) -> ConsentAnswer | None:
     from hermes.cli.hook_consent import ask_at_terminal  # few runs have anything to ask
 
     return ask_at_terminal(question)
-
-
-def _plugin_command(host: Host, message: str | list[dict[str, Any]] | None) -> int | None:
-    """Run ``/name …`` when a plugin registered that command; anything else is for the model."""
-    if not isinstance(message, str) or not message.startswith("/"):
-        return None
-    from hermes.commands.dispatch import run_plugin_command
-
-    answer = run_plugin_command(host, message)
-    if answer is None:
-        return None
-    if answer.text:
-        print(answer.text, file=sys.__stdout__)
-    if answer.error:
-        print(f"Error: {one_line(host.redactor.redact(answer.error))}", file=sys.stderr)
-    return EXIT_FAILED if answer.error else 0
 
 
 @contextlib.contextmanager

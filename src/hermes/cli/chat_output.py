@@ -8,6 +8,9 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from hermes.agent.events import (
+    ChildFinished,
+    ChildStarted,
+    ContextCompacted,
     ModelAnswered,
     ModelFailed,
     ReasoningPiece,
@@ -18,7 +21,7 @@ from hermes.agent.events import (
     TurnResult,
     TurnStarted,
 )
-from hermes.cli.terminal_text import one_line, plain
+from hermes.cli.terminal_text import one_line, plain, short_duration
 from hermes.sanitize import Redactor, sanitise
 
 
@@ -103,7 +106,15 @@ class PersonOutput:
             self._new_line()
             self._shown = ""
         elif isinstance(event, ToolFinished):
-            self._note(_tool_line(event, self._redactor))
+            from hermes.cli.repl.toollines import finished_line
+
+            self._note(finished_line(event, self._redactor))
+        elif isinstance(event, ChildFinished):
+            from hermes.cli.repl.toollines import child_finished_line
+
+            self._note(child_finished_line(event, self._redactor))
+        elif isinstance(event, ContextCompacted):
+            self._note(f"… condensed {event.messages_before} messages into {event.messages_after} to make room")
         elif isinstance(event, ModelFailed):
             self._note(f"! {one_line(self._redactor.redact(event.error))}")
             self._shown = ""
@@ -192,18 +203,34 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
             }
         case ModelFailed(provider, model, error):
             return {"type": "model_failed", "provider": provider, "model": model, "error": redactor.redact(error)}
+        case ChildStarted() | ChildFinished():
+            return _child_document(event, redactor)
+        case ContextCompacted():
+            return {
+                "type": "context_compacted",
+                "messages_before": event.messages_before,
+                "messages_after": event.messages_after,
+                "tokens_before": event.tokens_before,
+                "tokens_after": event.tokens_after,
+            }
 
 
-def _tool_line(event: ToolFinished, redactor: Redactor) -> str:
-    subject = next((str(value) for value in event.args.values()), "")
-    mark = "✓" if event.status == "ok" else "✗"
-    ending = "" if event.status == "ok" else f"{event.status}: {event.error or ''}"
-    line = _short(redactor.redact(f"{mark} {event.name} {subject}"))
-    return f"{line}  {_seconds(event.duration_ms / 1000)}  {_short(redactor.redact(ending))}".rstrip()
-
-
-def _short(text: str) -> str:
-    return one_line(text, limit=100)
+def _child_document(event: ChildStarted | ChildFinished, redactor: Redactor) -> dict[str, Any]:
+    child: dict[str, Any] = {
+        "tool_call_id": event.tool_call_id,
+        "session_id": event.session_id,
+        "task_index": event.index,
+        "goal": redactor.redact(event.goal),
+    }
+    if isinstance(event, ChildStarted):
+        return {"type": "child_started", **child, "role": event.role}
+    return {
+        "type": "child_finished",
+        **child,
+        "status": event.status,
+        "duration_ms": event.duration_ms,
+        "error": None if event.error is None else redactor.redact(event.error),
+    }
 
 
 def _usage_line(result: TurnResult) -> str:
@@ -212,12 +239,8 @@ def _usage_line(result: TurnResult) -> str:
     state = "" if result.status == "completed" else f" · {result.status}"
     return (
         f"{result.model or 'no model'} · {usage.prompt_tokens} in, {usage.output_tokens} out{cost} · "
-        f"{_seconds(result.duration)} · session {result.session_id}{state}"
+        f"{short_duration(result.duration)} · session {result.session_id}{state}"
     )
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
 def _print_json(stdout: TextIO, document: dict[str, Any]) -> None:

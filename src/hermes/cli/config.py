@@ -6,18 +6,18 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
 from hermes.cli.terminal_text import plain
+from hermes.commands.settings import masked, select, setting_lines
 from hermes.config import config_path, hermes_home, load_config, load_env_file
-from hermes.config.document import KeyPath, parse_value
-from hermes.config.edit import edit_config, split_key, unset_config
+from hermes.config.document import parse_value
+from hermes.config.edit import edit_config, unset_config
 from hermes.config.listing import Setting, list_settings
-from hermes.config.wording import dotted, suggestion
+from hermes.config.wording import dotted
 from hermes.errors import ConfigError
-from hermes.sanitize import REDACTED, is_secret_key, redact_text
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -63,45 +63,18 @@ def _show(home: Path, key: str, *, as_json: bool) -> int:
     loaded = load_config(home, environ=environ)
     for warning in [*warnings, *loaded.warnings]:
         print(f"Warning: {plain(warning)}", file=sys.stderr)
-    settings = _select(list(list_settings(loaded.config)), key)
+    settings = select(list(list_settings(loaded.config)), key)
     exists = loaded.path.exists()
     if as_json:
         print(msgspec.json.format(msgspec.json.encode(_document(settings, loaded.path, exists))).decode())
         return 0
     print(f"# {loaded.path}" if exists else f"# {loaded.path} (there is no such file; all values are defaults)")
-    for setting in settings:
-        value = plain(msgspec.json.encode(_masked(setting.path, setting.value)).decode())
-        print(f"{plain(dotted(setting.path))}: {value}" + ("  # default" if setting.is_default else ""))
+    for line in setting_lines(settings):
+        print(plain(line))
     return 0
 
 
-def _select(settings: list[Setting], key: str) -> list[Setting]:
-    if not key:
-        return settings
-    path = split_key(key)
-    chosen = [setting for setting in settings if tuple(map(str, setting.path[: len(path)])) == path]
-    if not chosen:
-        known = {str(setting.path[len(path) - 1]) for setting in settings if len(setting.path) >= len(path)}
-        hint = suggestion(str(path[-1]), path[:-1], sorted(known)) or "see: hermes config show"
-        raise ConfigError(f"{key} is not a known setting; {hint}")
-    return chosen
-
-
 def _document(settings: list[Setting], path: Path, exists: bool) -> dict[str, Any]:
-    values = {dotted(setting.path): _masked(setting.path, setting.value) for setting in settings}
+    values = {dotted(setting.path): masked(setting.path, setting.value) for setting in settings}
     defaults = [dotted(setting.path) for setting in settings if setting.is_default]
     return {"path": str(path), "exists": exists, "values": values, "defaults": defaults}
-
-
-def _masked(path: KeyPath, value: Any) -> Any:
-    """The value without its secrets. A setting that is empty shows that it is."""
-    if any(is_secret_key(str(part)) for part in path) and value not in ("", None, [], {}):
-        return REDACTED
-    if isinstance(value, str):
-        return redact_text(value)
-    if isinstance(value, dict):
-        items = cast("dict[object, Any]", value).items()
-        return {str(name): _masked((*path, str(name)), item) for name, item in items}
-    if isinstance(value, list):
-        return [_masked(path, item) for item in cast("list[Any]", value)]
-    return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 
+from hermes.cli.presence import can_be_asked
 from hermes.cli.terminal_text import plain
 from hermes.plugins.shell_consent import ConsentAnswer, ConsentQuestion
 from hermes.sanitize import redact_text
@@ -13,7 +14,7 @@ _ANSWERS: dict[str, ConsentAnswer] = {"y": "always", "yes": "always", "o": "once
 
 def ask_at_terminal(question: ConsentQuestion) -> ConsentAnswer | None:
     """The person's answer; None when nobody sits there."""
-    if not _somebody_is_there():
+    if not can_be_asked():
         return None
     print(_in_words(question), file=sys.stderr)
     print("Run it? [y]es and do not ask again / [o]nce / [N]o: ", end="", file=sys.stderr, flush=True)
@@ -31,11 +32,3 @@ def _in_words(question: ConsentQuestion) -> str:
     if question.before is not None:
         lines.append(f"  It is not what you accepted on {question.before.approved_at}: the script has changed.")
     return plain(redact_text("\n".join(lines)))
-
-
-def _somebody_is_there() -> bool:
-    """Whether a person can see the question and answer it."""
-    try:
-        return sys.stdin.isatty() and sys.stderr.isatty()
-    except (AttributeError, ValueError):  # a stream that is missing or closed
-        return False

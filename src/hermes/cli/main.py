@@ -16,8 +16,11 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "trace": ("hermes.cli.trace", "Check that past runs are whole."),
     "plugins": ("hermes.cli.plugins", "List, enable, install, check and start plugins."),
     "hooks": ("hermes.cli.hooks", "List, test, accept and revoke hook commands; print the hook contract."),
+    "approvals": ("hermes.cli.approvals", "Show, explain and take back what may run without asking."),
+    "auth": ("hermes.cli.auth", "Store, show and remove the keys and sign-ins of providers."),
     "config": ("hermes.cli.config", "Show and change the configuration."),
     "logs": ("hermes.cli.logs", "Show the log, or follow it."),
+    "doctor": ("hermes.cli.doctor", "Check the setup from end to end, with a fix for what is wrong."),
 }
 
 DEFAULT_COMMAND = "chat"

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.cli.terminal_text import one_line, plain
+from hermes.cli.terminal_text import fitted, one_line, plain
 from hermes.journal.bodies import message_text
 from hermes.journal.runner import Runner
 from hermes.journal.search import Hit
@@ -107,7 +107,7 @@ def conversation_lines(records: Iterable[Record], runner: Runner) -> Iterator[st
     talk = Conversation(records)
     yield from _heading(talk.session, runner)
     for turn in talk.turns:
-        when = f", {_clock(turn['started_at'])}"
+        when = f", {_clock(turn['started_at'])}" + (", undone" if turn["undone"] else "")
         for message in talk.messages(turn):
             yield ""
             yield f"--- {_who(message)}{when} ".ljust(_RULE_WIDTH, "-")
@@ -140,6 +140,8 @@ def markdown(records: Iterable[Record]) -> str:
             lines += [f"- {line}" for line in talk.tool_lines(turn, message, _MARKDOWN_WIDTH)]
         if turn["error"]:
             lines += ["", f"> {turn['state']}: {_safe_line(turn['error'])}"]
+        if turn["undone"]:
+            lines += ["", "> undone: the conversation went on without this"]
     return "\n".join(lines).rstrip()
 
 
@@ -155,6 +157,8 @@ def _heading(session: Record, runner: Runner) -> Iterator[str]:
         yield f"Usage    {usage}"
     if session["parent_id"]:
         yield f"Parent   {session['parent_id']}"
+    if session["branched_from"]:
+        yield f"Branch   of {session['branched_from']}"
 
 
 def _who(message: Record) -> str:
@@ -258,16 +262,4 @@ def _width() -> int:
 
 def _fitted(line: str) -> str:
     """The line, cut to the width of the terminal."""
-    room = max(_width(), 40)
-    if line.isascii():
-        return line if len(line) <= room else f"{line[: room - 1]}…"
-    from unicodedata import combining, east_asian_width
-
-    used, end = 0, 0  # end: as much as fits with the sign that something was cut off
-    for position, character in enumerate(line):
-        used += 2 if east_asian_width(character) in "WF" else 0 if combining(character) else 1
-        if used > room:
-            return f"{line[:end]}…"
-        if used < room:
-            end = position + 1
-    return line
+    return fitted(line, max(_width(), 40))

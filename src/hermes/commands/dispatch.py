@@ -1,22 +1,80 @@
-"""Runs the slash commands that plugins registered."""
+"""Runs a line that is a slash command: the runtime's own, or one that a plugin registered."""
 
 from __future__ import annotations
 
 import logging
+import os
+import re
 from dataclasses import dataclass
 
+from hermes.commands.conversation import Conversation
+from hermes.contract.commands import RESERVED_COMMANDS
+from hermes.errors import HermesError, Interrupted
 from hermes.hooks.callback import is_awaitable
 from hermes.host import Host
 
 log = logging.getLogger("hermes.commands")
 
+_COMMAND = re.compile(r"/([a-zA-Z][\w-]*)(?:\s+(.*))?\s*", re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """What a command had to say."""
+    """What a command had to say: plain text, without secrets. Its surface removes what could drive a terminal."""
 
     text: str = ""
     error: str = ""
+
+
+def is_command(host: Host, line: str) -> bool:
+    """Whether a line is meant as a command. ``/etc/hosts`` and ``/tmp is full`` are not: there is such a path."""
+    found = _COMMAND.fullmatch(line.strip())
+    if found is None:
+        return False
+    name = found[1].lower()
+    return name in RESERVED_COMMANDS or name in host.plugins.commands or not os.path.lexists(f"/{found[1]}")
+
+
+def run_command(conversation: Conversation, line: str) -> CommandAnswer:
+    """Run ``/name arguments``. Nothing is printed, and nothing but the end of the process is raised."""
+    from hermes.commands.table import find_command
+
+    found = _COMMAND.fullmatch(line.strip())
+    if found is None:
+        return CommandAnswer(error=f"{line.strip()[:40]!r} is not a command; /help lists them")
+    name, arguments = found[1].lower(), (found[2] or "").strip()
+    command = find_command(name)
+    if command is None:
+        return run_plugin_command(conversation.host, line.strip()) or _unknown(conversation.host, name)
+    if command.at_prompt and not conversation.surface.is_live:
+        return CommandAnswer(error=f"/{command.name} needs an interactive prompt: start one with 'hermes chat'")
+    if conversation.surface.is_working and not command.while_working:
+        return CommandAnswer(error=f"/{command.name} has to wait: the agent is working. /stop stops it")
+    return _run_built_in(conversation, command.name, arguments)
+
+
+def _run_built_in(conversation: Conversation, name: str, arguments: str) -> CommandAnswer:
+    from hermes.commands.table import HANDLERS
+
+    redact = conversation.host.redactor.redact
+    try:
+        return CommandAnswer(text=redact(HANDLERS[name](conversation, arguments)))
+    except HermesError as error:
+        return CommandAnswer(error=redact(str(error)))
+    except Interrupted:
+        return CommandAnswer(error=f"/{name} was interrupted")
+    except Exception as error:
+        log.exception("command /%s failed", name)
+        return CommandAnswer(error=redact(f"/{name} failed: {type(error).__name__}: {error}"))
+
+
+def _unknown(host: Host, name: str) -> CommandAnswer:
+    from hermes.commands.table import all_commands
+    from hermes.commands.wording import nearest
+
+    known = [one for command in all_commands(host) for one in (command.name, *command.aliases)]
+    hint = nearest(name, known) or "; /help lists those there are"
+    return CommandAnswer(error=f"there is no command /{name}{hint}")
 
 
 def run_plugin_command(host: Host, line: str) -> CommandAnswer | None:
@@ -31,5 +89,6 @@ def run_plugin_command(host: Host, line: str) -> CommandAnswer | None:
             value = host.hooks.background.run(value, f"command /{name} of plugin {command.plugin!r}")
     except Exception as error:
         log.warning("command /%s of plugin %r failed", name, command.plugin, exc_info=True)
-        return CommandAnswer(error=f"/{name} (plugin {command.plugin}): {type(error).__name__}: {error}")
+        told = host.redactor.redact(f"{type(error).__name__}: {error}")
+        return CommandAnswer(error=f"/{name} (plugin {command.plugin}): {told}")
     return CommandAnswer(text="" if value is None else str(value))

@@ -32,12 +32,24 @@ class Model(Struct, kw_only=True):
     api_key: str = ""  #: Key for the endpoint; better kept in .env as ${NAME}.
     key_env: str = ""  #: Name of the environment variable that holds the key.
     api_mode: ApiMode = ""  #: How the endpoint is spoken to; empty guesses.
-    context_length: Positive | None = None  #: Context window in tokens; unset asks.
+    context_length: Positive | None = None  #: Context window in tokens; unset is the provider's, else 128,000.
     max_tokens: Positive | None = None  #: Most tokens one answer may have.
     temperature: NotNegative | None = None  #: Sampling temperature; unset is the provider's.
     extra_body: FreeForm = {}  #: Fields merged into every request body.
     extra_headers: dict[str, str] = {}  #: Headers added to every request.
     timeout: Seconds | None = None  #: Seconds without a byte before a request fails.
+    ca_bundle: str = ""  #: File of certificate authorities to trust instead of the system's.
+    supports_vision: bool | None = None  #: Whether the model sees images; unset goes by its name.
+
+
+class OAuth(Struct, kw_only=True):
+    """How to sign in at a provider instead of giving a key."""
+
+    client_id: Name  #: Name under which the provider knows this program.
+    token_url: Name  #: Address that hands out tokens.
+    authorization_url: str = ""  #: Address to sign in at with a browser on this machine.
+    device_url: str = ""  #: Address that hands out codes to type in on another device.
+    scopes: list[str] = []  #: What to ask access to.
 
 
 class Provider(Struct, kw_only=True):
@@ -54,7 +66,9 @@ class Provider(Struct, kw_only=True):
     extra_body: FreeForm = {}  #: Fields merged into every request body.
     extra_headers: dict[str, str] = {}  #: Headers added to every request.
     timeout: Seconds | None = None  #: Seconds without a byte before a request fails.
+    ca_bundle: str = ""  #: File of certificate authorities to trust instead of the system's.
     enabled: bool = True  #: False keeps the settings but never uses the endpoint.
+    oauth: OAuth | None = None  #: How to sign in with hermes auth login.
 
 
 class Fallback(Struct, kw_only=True):

@@ -259,7 +259,12 @@ _APPROVAL = (
         "After the answer, or when nobody answered in time.",
         (
             *_APPROVAL_FIELDS,
-            Field("choice", "str", "`once`, `session`, `always`, `deny`, `timeout`, `smart_approve`, `smart_deny`."),
+            Field(
+                "choice",
+                "str",
+                "`once`, `session`, `always`, `deny` or `timeout`; of a model `smart_approve`, `smart_deny` or "
+                "`smart_unsure`, after which a person is asked.",
+            ),
             Field("decided_by", "str", "`aux_llm`, when the surface is `smart`.", always=False),
         ),
     ),

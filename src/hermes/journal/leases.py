@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from hermes.errors import LeaseLost, SessionBusy, SessionNotFound
 from hermes.journal.bodies import clean_text
 from hermes.journal.runner import Runner
+from hermes.journal.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class SessionInfo:
     model: str = ""
     parent_id: str | None = None
     parent_call: str | None = None
+    #: Empty names it after its first message.
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,12 @@ def take_lease(connection: sqlite3.Connection, runner: Runner, session_id: str) 
         (runner.id, time.time(), session_id),
     ).fetchone()[0]
     return Lease(session_id, runner.id, epoch)
+
+
+def give_up_lease(store: Store, runner: Runner, session_id: str) -> None:
+    """Let others have a session that this runner owns. Nothing to do for one it does not."""
+    query = "UPDATE sessions SET runner = NULL WHERE id = ? AND runner = ?"
+    store.write(lambda connection: connection.execute(query, (session_id, runner.id)))
 
 
 def refuse_if_busy(connection: sqlite3.Connection, runner: Runner, session_id: str) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 REGISTER_SITE = "register"
 #: How the sites begin that stand for a tool it offers, and for something no part of the runtime uses yet.
 TOOL_SITE, WAITING_SITE = "tool:", "waiting:"
+#: How the sites begin that stand for what it exports: calls are events in, failures those that did not get out.
+EXPORT_SITE = "export:"
 
 _MAX_ERROR_CHARS = 500
 
@@ -26,7 +28,8 @@ class PluginCalls(Struct, frozen=True):
     """The calls of one plugin at one site."""
 
     plugin: str
-    #: A hook, a middleware kind, ``register``, or for what it offers ``tool:NAME`` or ``waiting:WHAT NAME``.
+    #: A hook, a middleware kind, ``register``, for what it offers ``tool:NAME`` or ``waiting:WHAT NAME``, or for what
+    #: it sends elsewhere ``export:WHERE``.
     site: str
     calls: int = 0
     failures: int = 0
@@ -92,6 +95,16 @@ def plugin_totals(store: Store) -> dict[str, PluginTotals]:
     return store.read(read)
 
 
+def recent_counters(store: Store, since: float) -> list[PluginCalls]:
+    """What plugins did at each site in the sessions that ended after ``since``, in seconds since the epoch."""
+    return store.read(lambda connection: [PluginCalls(*row) for row in connection.execute(_RECENT, {"since": since})])
+
+
+_RECENT = (
+    "SELECT plugin, site, sum(calls), sum(failures), sum(seconds), coalesce((SELECT last_error FROM plugin_calls AS e "
+    "WHERE e.plugin = c.plugin AND e.site = c.site AND e.at > :since AND e.last_error <> '' ORDER BY e.at DESC LIMIT 1)"
+    ", '') FROM plugin_calls AS c WHERE at > :since GROUP BY plugin, site ORDER BY plugin, site"
+)
 _CALLS = f"CASE WHEN site = '{REGISTER_SITE}' THEN 0 ELSE"
 _TOTALS = (
     f"SELECT plugin, sum({_CALLS} calls END), sum({_CALLS} failures END), sum({_CALLS} seconds END), '', "

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from hermes.errors import JournalError
-from hermes.journal.bodies import clean_text, message_text, unpack
+from hermes.journal.bodies import clean_text, message_text, to_json, unpack
 from hermes.journal.database import companion, explain
 from hermes.journal.store import Store
 
@@ -41,8 +41,14 @@ _PATIENCE_SECONDS = 30.0
 _BATCH = 2_000
 _MATCHES = """
     SELECT d.message_id, d.session_id, d.role, snippet(words, 0, '[', ']', ' … ', 16)
-    FROM words JOIN docs d ON d.message_id = words.rowid WHERE words MATCH ? ORDER BY rank LIMIT ?
+    FROM words JOIN docs d ON d.message_id = words.rowid WHERE words MATCH :words
+      AND (:role = '' OR d.role = :role)
+      AND (:only IS NULL OR d.session_id IN (SELECT value FROM json_each(:only)))
+      AND d.session_id NOT IN (SELECT value FROM json_each(:without))
+    ORDER BY {order} LIMIT :limit
 """
+#: How matches may be sorted. Ids grow with time.
+_ORDERS = {"relevance": "rank", "newest": "d.message_id DESC", "oldest": "d.message_id"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +60,7 @@ class Hit:
     role: str
     snippet: str
     updated_at: float
+    message_id: int
 
 
 class SearchIndex:
@@ -67,12 +74,33 @@ class SearchIndex:
         """The files of the index, which nobody else in this process may open."""
         return [self.path, companion(self.path, "-wal"), companion(self.path, "-shm")]
 
-    def search(self, query: str, *, limit: int = 20) -> list[Hit]:
-        """The best matches first. Words are joined by *and*; "a phrase" in quotes is kept together."""
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 20,
+        role: str = "",
+        order: str = "relevance",
+        only: Iterable[str] | None = None,
+        without: Iterable[str] = (),
+    ) -> list[Hit]:
+        """The best matches first. Words are joined by *and*; "a phrase" in quotes is kept together.
+
+        ``only`` and ``without`` name sessions, ``role`` is ``user`` or ``assistant``, ``order`` may be ``newest`` or
+        ``oldest`` instead.
+        """
         expression = _match_expression(query)
         if not expression:
             raise JournalError("nothing to search for: give at least one word")
-        return self._with_index(lambda index: self._search(index, expression, limit))
+        values: dict[str, str | int | None] = {
+            "words": expression,
+            "limit": limit,
+            "role": role,
+            "only": None if only is None else to_json(list(only)),
+            "without": to_json(list(without)),
+        }
+        statement = _MATCHES.format(order=_ORDERS[order])
+        return self._with_index(lambda index: self._search(index, statement, values))
 
     def forget(self, session_ids: Iterable[str]) -> None:
         """Remove the words of deleted sessions."""
@@ -87,22 +115,25 @@ class SearchIndex:
 
         self._with_index(remove)
 
-    def _search(self, index: sqlite3.Connection, expression: str, limit: int) -> list[Hit]:
+    def _search(self, index: sqlite3.Connection, statement: str, values: dict[str, str | int | None]) -> list[Hit]:
         self._catch_up(index)
         while True:
-            rows = index.execute(_MATCHES, (expression, limit)).fetchall()
+            rows = index.execute(statement, values).fetchall()
             hits = [(row[0], self._current_hit(*row)) for row in rows]
             stale = [(message_id,) for message_id, hit in hits if hit is None]
             if not stale:
                 return [hit for _, hit in hits if hit is not None]
-            # These messages were deleted or replaced since they were indexed, and hide others that match.
+            # These messages were deleted, replaced or taken back since they were indexed, and hide others that match.
             index.executemany("DELETE FROM docs WHERE message_id = ?", stale)
 
     def _current_hit(self, message_id: int, session_id: str, role: str, snippet: str) -> Hit | None:
-        query = "SELECT s.title, s.updated_at FROM messages m JOIN sessions s ON s.id = m.session_id "
-        query += "WHERE m.id = ? AND m.session_id = ?"
+        query = (
+            "SELECT s.title, s.updated_at FROM messages m JOIN sessions s ON s.id = m.session_id "
+            "JOIN turns t ON t.session_id = m.session_id AND t.ordinal = m.turn "
+            "WHERE m.id = ? AND m.session_id = ? AND NOT t.undone"
+        )
         row = self._store.read(lambda connection: connection.execute(query, (message_id, session_id)).fetchone())
-        return None if row is None else Hit(session_id, row[0], role, snippet, row[1])
+        return None if row is None else Hit(session_id, row[0], role, snippet, row[1], message_id)
 
     def _catch_up(self, index: sqlite3.Connection) -> None:
         """Index the messages that came since the last time, a bounded batch per transaction."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import clean_text, drop_unused_blobs, unpack
+from hermes.journal.compactions import visible_messages
 from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
@@ -37,19 +38,24 @@ class SessionRow:
     output_tokens: int
     cost_usd: float | None
     runner: str | None
+    branched_from: str | None
 
 
 _SESSION_QUERY = """
     SELECT s.id, s.title, s.platform, s.cwd, s.provider, s.model, s.parent_id, s.parent_call,
            s.created_at, s.updated_at,
-           (SELECT count(*) FROM turns t WHERE t.session_id = s.id),
-           coalesce((SELECT t.state FROM turns t WHERE t.session_id = s.id ORDER BY t.ordinal DESC LIMIT 1), 'empty'),
+           (SELECT count(*) FROM turns t WHERE t.session_id = s.id AND NOT t.undone),
+           coalesce((SELECT t.state FROM turns t WHERE t.session_id = s.id AND NOT t.undone
+                     ORDER BY t.ordinal DESC LIMIT 1), 'empty'),
            coalesce((SELECT sum(input_tokens) FROM model_calls m WHERE m.session_id = s.id), 0),
            coalesce((SELECT sum(output_tokens) FROM model_calls m WHERE m.session_id = s.id), 0),
            (SELECT sum(cost_usd) FROM model_calls m WHERE m.session_id = s.id),
-           s.runner
+           s.runner, s.branched_from
     FROM sessions s
 """
+
+#: Leaves out the messages of turns that were taken back.
+_STANDING = "AND turn NOT IN (SELECT ordinal FROM turns WHERE session_id = :id AND undone)"
 
 
 class Sessions:
@@ -82,10 +88,15 @@ class Sessions:
         return self._store.read(find)
 
     def messages(self, session_id: str, *, before_turn: int | None = None) -> list[Message]:
-        """The conversation in order, as the loop and a model see it."""
+        """The whole conversation in order, without the turns that were taken back."""
         limit = 2**62 if before_turn is None else before_turn
-        rows = self._store.read(lambda connection: _messages(connection, session_id, limit))
+        rows = self._store.read(lambda connection: _messages(connection, session_id, limit, _STANDING))
         return [row["message"] for row in rows]
+
+    def context(self, session_id: str, *, before_turn: int | None = None) -> list[Message]:
+        """The conversation as a model sees it: what was condensed is left out, its summary stands in its place."""
+        limit = 2**62 if before_turn is None else before_turn
+        return self._store.read(lambda connection: visible_messages(connection, session_id, limit))
 
     def turn_count(self, session_id: str) -> int:
         """How many turns a session has had."""
@@ -93,8 +104,11 @@ class Sessions:
         return self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone()[0])
 
     def last_turn(self, session_id: str) -> dict[str, Any] | None:
-        """State, answer and error of the last turn."""
-        query = "SELECT id, state, answer, error FROM turns WHERE session_id = ? ORDER BY ordinal DESC LIMIT 1"
+        """State, answer and error of the last turn that was not taken back."""
+        query = (
+            "SELECT id, state, answer, error FROM turns WHERE session_id = ? AND NOT undone "
+            "ORDER BY ordinal DESC LIMIT 1"
+        )
         row = self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone())
         return None if row is None else dict(zip(("id", "state", "answer", "error"), row, strict=True))
 
@@ -125,6 +139,12 @@ class Sessions:
         """Give a session another title."""
         values = (clean_text(title), self.get(session_id).id)
         self._store.write(lambda connection: connection.execute("UPDATE sessions SET title = ? WHERE id = ?", values))
+
+    def set_model(self, session_id: str, provider: str, model: str) -> None:
+        """Note which model a session uses from now on."""
+        values = (clean_text(provider), clean_text(model), session_id)
+        query = "UPDATE sessions SET provider = ?, model = ? WHERE id = ?"
+        self._store.write(lambda connection: connection.execute(query, values))
 
     def delete(self, session_id: str, runner: Runner) -> list[str]:
         """Remove a session and the sessions it delegated to; returns their ids. A running one is refused."""
@@ -167,18 +187,20 @@ def _find(connection: sqlite3.Connection, session_id: str) -> SessionRow:
 
 def _turns(connection: sqlite3.Connection, session_id: str) -> list[dict[str, Any]]:
     query = (
-        "SELECT id, ordinal, task_id, request_key, state, attempts, started_at, ended_at, answer, error FROM turns "
-        "WHERE session_id = ? ORDER BY ordinal"
+        "SELECT id, ordinal, task_id, request_key, state, attempts, started_at, ended_at, answer, error, undone "
+        "FROM turns WHERE session_id = ? ORDER BY ordinal"
     )
-    return _records(connection.execute(query, (session_id,)))
+    return [{**row, "undone": bool(row["undone"])} for row in _records(connection.execute(query, (session_id,)))]
 
 
-def _messages(connection: sqlite3.Connection, session_id: str, before_turn: int) -> list[dict[str, Any]]:
+def _messages(
+    connection: sqlite3.Connection, session_id: str, before_turn: int, condition: str = ""
+) -> list[dict[str, Any]]:
     query = (
-        "SELECT turn, step, position, body FROM messages WHERE session_id = ? AND turn < ? "
+        f"SELECT turn, step, position, body FROM messages WHERE session_id = :id AND turn < :turn {condition} "
         "ORDER BY turn, step, position"
     )
-    rows = connection.execute(query, (session_id, before_turn)).fetchall()
+    rows = connection.execute(query, {"id": session_id, "turn": before_turn}).fetchall()
     return [
         {"turn": turn, "step": step, "position": position, "message": unpack(connection, body)}
         for turn, step, position, body in rows

@@ -100,8 +100,8 @@ class TurnJournal:
         self.answer: str | None = None
         self.error: str | None = None
         self.attempts_made = 0
+        self.lease = lease
         self._store = store
-        self._lease = lease
         self._pending = _Pending()
         self._pending_lock = threading.Lock()
         self._commit_lock = threading.Lock()
@@ -181,7 +181,7 @@ class TurnJournal:
 
     def _write(self, connection: sqlite3.Connection, rows: _Pending) -> None:
         session_id = self.session_id
-        seq = self._lease.last_seq(connection)
+        seq = self.lease.last_seq(connection)
         for kind, key, effect, text, at in rows.events:
             seq += 1
             body = pack(connection, session_id, text)

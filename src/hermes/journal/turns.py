@@ -24,6 +24,7 @@ __all__ = [
     "begin_turn",
     "next_model_key",
     "reopen_turn",
+    "take_up_turn",
 ]
 
 #: The protocol of the loop between steps, kept with every turn so that a later one can tell what it finds.
@@ -68,7 +69,7 @@ def _start(
 ) -> TurnJournal:
     turn_id, task_id, request_key = ids
     if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is None:
-        lease = create_session(connection, runner, session, _title(message))
+        lease = create_session(connection, runner, session, session.title or _title(message))
     else:
         lease = take_lease(connection, runner, session.id)
     ordinal, unfinished = connection.execute(
@@ -104,7 +105,7 @@ def _deliver_again(
         return _load(connection, store, Lease(session_id, runner.id, -1), turn_id)
     if owner == runner.id:
         raise SessionBusy(f"session {session_id} is answering this very message already; wait for it to end")
-    return _reopen(connection, store, runner, session_id, turn_id)
+    return take_up_turn(connection, store, runner, session_id, turn_id)
 
 
 def reopen_turn(store: Store, runner: Runner, session_id: str, *, states: tuple[TurnState, ...]) -> TurnJournal | None:
@@ -116,16 +117,20 @@ def reopen_turn(store: Store, runner: Runner, session_id: str, *, states: tuple[
 
     def write(connection: sqlite3.Connection) -> TurnJournal | None:
         last = connection.execute(
-            "SELECT id, state FROM turns WHERE session_id = ? ORDER BY ordinal DESC LIMIT 1", (session_id,)
+            "SELECT id, state FROM turns WHERE session_id = ? AND NOT undone ORDER BY ordinal DESC LIMIT 1",
+            (session_id,),
         ).fetchone()
         if last is None or last[1] not in states:
             return None
-        return _reopen(connection, store, runner, session_id, last[0])
+        return take_up_turn(connection, store, runner, session_id, last[0])
 
     return store.write(write)
 
 
-def _reopen(connection: sqlite3.Connection, store: Store, runner: Runner, session_id: str, turn_id: str) -> TurnJournal:
+def take_up_turn(
+    connection: sqlite3.Connection, store: Store, runner: Runner, session_id: str, turn_id: str
+) -> TurnJournal:
+    """Like ``reopen_turn`` for a turn that is known, inside a transaction that is already open."""
     lease = take_lease(connection, runner, session_id)
     turn = _load(connection, store, lease, turn_id)
     if turn.state == "running":

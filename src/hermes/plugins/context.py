@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Struct
 
 from hermes.errors import PluginError
+from hermes.hooks.copies import isolate
 from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Hooks, Snapshot
 from hermes.plugins.manifest import PluginManifest
@@ -95,6 +96,12 @@ class PluginContext(Surfaces):
     def profile_name(self) -> str:
         """The active profile: ``default``, a profile's id, or ``custom``."""
         return self._parts.services.profile_name
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The plugin's own settings, a copy of what ``plugins.entries.<key>`` has."""
+        found = self._parts.entries.get(self.manifest.key)
+        return isolate(cast("dict[str, Any]", found)) if isinstance(found, dict) else {}
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Run a tool with everything a call of the model's goes through, and return its result."""

@@ -86,7 +86,9 @@ def _read(file: Path) -> _Index | None:
 def _write(file: Path, index: _Index) -> None:
     part = file.with_name(f"{file.name}.{os.getpid()}")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        # The home may not be there yet, and what it will hold is for its owner alone.
+        file.parent.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        file.parent.mkdir(exist_ok=True)
         part.write_bytes(msgspec.json.encode(index))
         part.replace(file)
     except OSError as error:

@@ -44,10 +44,12 @@ def load_plugins(
     services: HostServices,
     extra: Sequence[str] = (),
     use_enabled: bool = True,
+    selected: Sequence[str] = (),
     cwd: Path,
-    reserved_commands: frozenset[str] = frozenset(),
+    reserved_commands: frozenset[str] | None = None,
 ) -> PluginSet:
-    """Load what the configuration enables, what loads by itself, and ``extra``.
+    """Load what the configuration enables, what loads by itself, what a setting such as ``memory.provider`` selects by
+    name, and ``extra``.
 
     A plugin that fails is recorded and the host goes on, except one asked for in ``extra``: that is an error.
     """
@@ -57,18 +59,22 @@ def load_plugins(
             raise PluginError(f"HERMES_SAFE_MODE is set, so plugin {extra[0]!r} cannot be loaded; unset it first")
         return plugins
     enabled = set(plugins_config.enabled) if use_enabled else set[str]()
+    selected = [name for name in selected if name]
     with _debug_output():
         # With nothing to look for, manifests that cannot matter are not even parsed.
-        manifests = discover(home, cwd) if enabled or extra else discover_automatic()
+        manifests = discover(home, cwd) if enabled or extra or selected else discover_automatic()
         asked = [find_plugin(name, manifests).key for name in extra]
         _report_unknown(enabled, manifests)
         if not manifests:
             return plugins
+        from hermes.contract.commands import RESERVED_COMMANDS
         from hermes.plugins.loading import Parts, load_one  # what runs without plugins stays quick
 
-        parts = Parts(tools, hooks, services, plugins, plugins_config.entries, reserved_commands)
+        reserved = RESERVED_COMMANDS if reserved_commands is None else reserved_commands
+        parts = Parts(tools, hooks, services, plugins, plugins_config.entries, reserved)
         for key, manifest in manifests.items():
-            decision = decide(manifest, enabled, plugins_config.disabled, explicit=key in asked)
+            chosen = key in asked or _is_selected(manifest, selected)
+            decision = decide(manifest, enabled, plugins_config.disabled, explicit=chosen)
             record = LoadedPlugin(manifest, missing_env=manifest.missing_env(os.environ))
             plugins.plugins[key] = record
             if decision == "load":
@@ -93,6 +99,13 @@ def decide(manifest: PluginManifest, enabled: set[str], disabled: Sequence[str],
     if (bundled and manifest.kind == "backend") or any(manifest.answers_to(name) for name in enabled):
         return "load"
     return "not enabled"
+
+
+def _is_selected(manifest: PluginManifest, names: Sequence[str]) -> bool:
+    """Whether a setting names this one of several plugins of which only one can be in use, such as memories."""
+    if manifest.kind != "exclusive":
+        return False
+    return any(manifest.answers_to(name) or manifest.key.rpartition("/")[2] == name for name in names)
 
 
 def _explain_waiting(record: LoadedPlugin, enabled: set[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -36,10 +36,12 @@ class LoadedPlugin(Struct):
     skills: dict[str, Skill] = {}
     auxiliary_tasks: dict[str, AuxiliaryTaskEntry] = {}
     waiting: list[Waiting] = []
+    #: What was waiting until a part of the runtime picked it up.
+    in_use: list[Waiting] = []
 
     def forget(self) -> None:
         """Drop what was registered: a plugin that failed leaves nothing behind."""
-        for registered in (self.tools, self.hooks, self.middleware, self.waiting):
+        for registered in (self.tools, self.hooks, self.middleware, self.waiting, self.in_use):
             registered.clear()
         for registered in (self.commands, self.cli_commands, self.skills, self.auxiliary_tasks):
             registered.clear()
@@ -96,6 +98,16 @@ class PluginSet:
     def waiting(self, what: str) -> list[Waiting]:
         """The registrations of one kind that no part of the runtime has picked up."""
         return [entry for plugin in self for entry in plugin.waiting if entry.what == what]
+
+    def take(self, what: str, name: str) -> tuple[str, Any] | None:
+        """Pick up a registration: the key of its plugin and what was registered, or None. It waits no more."""
+        for plugin in self:
+            for entry in plugin.waiting:
+                if (entry.what, entry.name) == (what, name):
+                    plugin.waiting.remove(entry)
+                    plugin.in_use.append(entry)
+                    return plugin.manifest.key, entry.value
+        return None
 
     def counters(self) -> dict[str, PluginCounters]:
         """How the callbacks of each plugin have fared."""

@@ -70,6 +70,11 @@ class _TurnPart:
     def _is_over(self) -> bool:
         return self.turn["state"] != "running"
 
+    @property
+    def _is_whole(self) -> bool:
+        """Whether everything begun has to have an end; a turn that was taken back may have been cut off before."""
+        return self._is_over and not self.turn["undone"]
+
     def _done(self) -> dict[str, Any]:
         return {event["key"]: event["body"] for event in self.events if event["kind"] == "step_done"}
 
@@ -100,7 +105,7 @@ class _TurnPart:
             if count > 1:
                 yield key, f"was done {count} times"
         for event in self.events:
-            if event["kind"] == "step_claimed" and event["key"] not in done and self._is_over:
+            if event["kind"] == "step_claimed" and event["key"] not in done and self._is_whole:
                 yield event["key"], "was started and has no result"
 
     def _check_attempts(self) -> Iterator[tuple[str, str]]:
@@ -109,7 +114,9 @@ class _TurnPart:
         for key in self._done():
             if key.startswith("model:") and answered[key] != 1:
                 yield key, f"has {answered[key]} answered attempts instead of one"
-        failed = sum(call["status"] in ("error", "interrupted") for call in self.calls)
+        # Questions beside the conversation have no events.
+        own = [call for call in self.calls if not call["key"].startswith("side:")]
+        failed = sum(call["status"] in ("error", "interrupted") for call in own)
         told = sum(event["kind"] == "attempt_failed" for event in self.events)
         if failed != told:
             yield "", f"{failed} attempts failed, {told} of them are among the events"
@@ -118,7 +125,7 @@ class _TurnPart:
         """Tool calls of a turn that is over: a result and a message for every call of every reply."""
         done = self._done()
         replies = (
-            {key: body["reply"] for key, body in done.items() if key.startswith("model:")} if self._is_over else {}
+            {key: body["reply"] for key, body in done.items() if key.startswith("model:")} if self._is_whole else {}
         )
         for key, reply in replies.items():
             step = int(key.removeprefix("model:"))

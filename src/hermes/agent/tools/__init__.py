@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
+from hermes.agent.image_maker import ImageMaker
+from hermes.agent.memory import Memory
+from hermes.agent.model_source import ModelSource
 from hermes.agent.open_sessions import OpenSessions
 from hermes.agent.person import People
+from hermes.agent.tools.catalogue import catalogue
+from hermes.agent.tools.delegate_task import delegate_task
+from hermes.journal.search import SearchIndex
 from hermes.journal.store import Store
 from hermes.tools.registry import Tool
 
@@ -17,8 +24,14 @@ class AgentParts:
     open: OpenSessions
     people: People
     store: Store
+    models: ModelSource
+    search: SearchIndex
+    memory: Memory
+    images: ImageMaker
+    #: The task lists in use, by conversation; the journal has them all.
+    todo_lists: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-def agent_tools(_parts: AgentParts) -> list[Tool]:
+def agent_tools(parts: AgentParts) -> list[Tool]:
     """The tools of this kind. Their code is imported at the first call."""
-    return []
+    return [delegate_task(parts), *catalogue(parts)]

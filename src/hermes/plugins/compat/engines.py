@@ -165,12 +165,13 @@ def memory_provider(_parts: Parts) -> Names:
 
 def memory_plugins(parts: Parts) -> Names:
     """``plugins.memory``: the memories that plugins of this host offer."""
+    from hermes.plugins.selection import offers
 
     def load_memory_provider(name: str) -> Any:
-        return next((entry.value for entry in parts.plugins.waiting("memory_provider") if entry.name == name), None)
+        return next((offer.value for offer in offers(parts.plugins, "memory_provider") if offer.name == name), None)
 
     def discover_memory_providers() -> list[tuple[str, str, bool]]:
-        return [(entry.name, "", _is_available(entry.value)) for entry in parts.plugins.waiting("memory_provider")]
+        return [(offer.name, "", _is_available(offer.value)) for offer in offers(parts.plugins, "memory_provider")]
 
     return {
         "MemoryProvider": MemoryProvider,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.plugins.compat.host import Names, home_of
+from hermes.plugins.compat.host import Names, config_of, home_of
 from hermes.plugins.compat.providers import Provider
 
 if TYPE_CHECKING:
@@ -95,13 +96,12 @@ class _Savings:
 
     def from_bytes(self, raw: bytes, *, prefix: str = "", extension: str = "") -> Path:
         """Write a file with a name of its own and return its path."""
-        from os import urandom
-
         folder = home_of(self._parts) / "cache" / f"{self._what}s"
-        folder.mkdir(parents=True, exist_ok=True)
-        name = f"{prefix or self._what}_{time.strftime('%Y%m%d_%H%M%S')}_{urandom(4).hex()}"
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        name = f"{prefix or self._what}_{time.strftime('%Y%m%d_%H%M%S')}_{os.urandom(4).hex()}"
         path = folder / f"{name}.{extension or self._extension}"
-        path.write_bytes(raw)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
+            file.write(raw)
         return path
 
     def from_base64(self, b64_data: str, *, prefix: str = "", extension: str = "") -> Path:
@@ -111,17 +111,16 @@ class _Savings:
         return self.from_bytes(b64decode(b64_data), prefix=prefix, extension=extension)
 
     def from_address(self, url: str, *, prefix: str = "", timeout: float = 60.0, max_bytes: int = 0) -> Path:
-        """Fetch what a provider left at an address, before the address expires."""
-        from urllib.request import Request, urlopen
+        """Fetch what a provider left at an address, before the address expires. Private addresses are refused, unless
+        ``security.allow_private_urls`` is set."""
+        from hermes.plugins.public_fetch import fetch
 
-        if not url.lower().startswith(("http://", "https://")):
-            raise ValueError(f"only http and https addresses can be fetched, not {url[:60]!r}")
+        config = config_of(self._parts)
+        allowed = config is not None and config.security.allow_private_urls
         limit = max_bytes or _MAX_BYTES[self._what]
-        with urlopen(Request(url, headers={"User-Agent": "hermes"}), timeout=timeout) as response:
-            raw: bytes = response.read(limit + 1)
-            kind: str = response.headers.get_content_type()
-        if not raw or len(raw) > limit:
-            raise ValueError(f"the {self._what} is {'empty' if not raw else f'larger than {limit} bytes'}")
+        raw, kind = fetch(url, max_bytes=limit, timeout=timeout, allow_private=allowed)
+        if not raw:
+            raise ValueError(f"the {self._what} is empty")
         extension = kind.partition("/")[2] if kind.startswith(f"{self._what}/") else ""
         extension = {"jpeg": "jpg", "quicktime": "mov"}.get(extension, extension)
         return self.from_bytes(raw, prefix=prefix, extension=extension if extension.isalnum() else "")

@@ -1,0 +1,86 @@
+"""What the model is told about a call that may not run: what was found, and what it can do now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes.policy import Finding
+
+_NO_WAY_ROUND = "Do not try to reach the same in another way"
+
+
+def why(findings: Sequence[Finding]) -> str:
+    """The reasons of a question in one line."""
+    return "; ".join(dict.fromkeys(finding.description for finding in findings))
+
+
+def _named(findings: Sequence[Finding]) -> str:
+    return "; ".join(dict.fromkeys(f"{finding.rule}: {finding.description}" for finding in findings))
+
+
+def hardline(findings: Sequence[Finding]) -> str:
+    """The command is one that never runs."""
+    parts = ", ".join(dict.fromkeys(finding.part for finding in findings))
+    return (
+        f"This is never run, whoever asks for it ({_named(findings)}; in: {parts}). No setting and no approval "
+        f"changes that. {_NO_WAY_ROUND}; tell the user what you wanted it for."
+    )
+
+
+def denied_by_pattern(pattern: str) -> str:
+    """The user's settings refuse the command."""
+    return (
+        f"The user's settings refuse this command (approvals.deny: {pattern!r}). {_NO_WAY_ROUND}; "
+        f"go on without it, or tell the user why it is needed."
+    )
+
+
+def denied_tool(tool: str) -> str:
+    """The user's settings refuse the tool."""
+    return f"The user's settings refuse the tool {tool} (approvals.tools). Go on without it."
+
+
+def denied(reason: str) -> str:
+    """A person said no."""
+    said = f", saying: {reason}" if reason else ""
+    return f"The user denied this call{said}. Do not repeat it, and do not work around it; ask what they want instead."
+
+
+def denied_by_model(findings: Sequence[Finding]) -> str:
+    """The model that was asked for a second opinion said no."""
+    return (
+        f"A review of this call denied it ({_named(findings)}). {_NO_WAY_ROUND}; "
+        f"find a safer step, or tell the user what you need and why."
+    )
+
+
+def timed_out(seconds: float) -> str:
+    """Nobody answered."""
+    return (
+        f"Nobody answered within {seconds:g} s whether this call may run, so it was not run. This is no fault of the "
+        f"system or of the call: the person is away. Do not repeat it now and do not work around it; go on with what "
+        f"does not need it, or end your turn and say what waits for their approval."
+    )
+
+
+def revoked() -> str:
+    """The approval was taken back before the call started."""
+    return "The approval for this call was taken back before it started, so it was not run. Ask the user about it."
+
+
+def nobody_to_ask(findings: Sequence[Finding], *, is_child: bool) -> str:
+    """The call needs a person, and there is none."""
+    needs = f"This call needs a person's approval ({_named(findings)})."
+    if is_child:
+        return (
+            f"{needs} Nobody can be asked on behalf of a delegated task, so it was not run. Go on without it, "
+            f"and report to the agent that gave you the task what you need and why."
+        )
+    rules = ", ".join(dict.fromkeys(finding.rule for finding in findings))
+    return (
+        f"{needs} Nobody can be asked in this run, so it was not run. Find a way that needs no approval, or tell the "
+        f"user: they may allow it with --yolo, with 'hermes config set approvals.headless allow', or for good with "
+        f"'hermes config set command_allowlist [{rules}]'."
+    )

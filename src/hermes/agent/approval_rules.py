@@ -1,0 +1,66 @@
+"""What the settings say about calls: rules for tools, commands that are refused, and what is approved for good."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from hermes.config.sections import Config, ToolRule
+
+if TYPE_CHECKING:
+    from hermes.policy import Finding
+
+#: When several patterns speak of one tool, the first of these that one of them says counts.
+_STRICTEST_FIRST: tuple[ToolRule, ...] = ("deny", "ask", "allow")
+
+
+class ApprovalRules:
+    """The sections ``approvals`` and ``command_allowlist`` of the configuration, ready to be asked."""
+
+    def __init__(self, config: Config) -> None:
+        settings = config.approvals
+        self.mode = settings.mode
+        self.timeout = settings.timeout
+        self.headless = settings.headless
+        self.tools = settings.tools
+        self._deny = tuple(map(_one_line, settings.deny))
+        self._allowed = frozenset(map(_one_line, config.command_allowlist))
+
+    @property
+    def refuses_commands(self) -> bool:
+        """Whether any command is refused by a pattern."""
+        return bool(self._deny)
+
+    def for_tool(self, tool: str) -> ToolRule | None:
+        """The rule for a tool: the one with its very name, else the strictest whose pattern matches."""
+        if not self.tools:
+            return None
+        exact = self.tools.get(tool)
+        if exact is not None:
+            return exact
+        found = {rule for pattern, rule in self.tools.items() if fnmatchcase(tool, pattern)}
+        return next((rule for rule in _STRICTEST_FIRST if rule in found), None)
+
+    def refusing_pattern(self, commands: Iterable[str]) -> str | None:
+        """The pattern of ``approvals.deny`` that one of the commands matches, whatever its case."""
+        lines = [_one_line(command).lower() for command in commands]
+        return next((deny for deny in self._deny if any(fnmatchcase(line, deny.lower()) for line in lines)), None)
+
+    def approved_by(self, finding: Finding) -> str | None:
+        """The entry of ``command_allowlist`` that covers a finding: its rule, or a pattern for the part it is about.
+
+        The part and not the whole line, because ``git push *`` must not cover what follows a semicolon.
+        """
+        if finding.rule in self._allowed:
+            return finding.rule
+        part = _one_line(finding.part)
+        return next((entry for entry in self._allowed if part and fnmatchcase(part, entry)), None)
+
+    def approve(self, rules: Iterable[str]) -> None:
+        """From now on these rules need no question."""
+        self._allowed |= frozenset(rules)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())

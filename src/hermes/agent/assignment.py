@@ -1,0 +1,126 @@
+"""What a child agent is asked to do, read from the arguments of a ``delegate_task`` call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from hermes.config.sections import Delegation
+from hermes.errors import HermesError
+from hermes.tools.registry import Args, Tool, ToolRegistry
+from hermes.tools.toolsets import toolsets
+
+Role = Literal["leaf", "orchestrator"]
+
+#: The most children one call may ask for.
+MAX_CHILDREN = 50
+
+DELEGATE = "delegate_task"
+#: What no child has: it speaks to nobody but its parent, and leaves what outlives the task to it.
+_KEPT_FROM_CHILDREN = frozenset({DELEGATE, "clarify", "memory", "send_message", "execute_code", "cronjob"})
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """One child's task, with the tools it may use."""
+
+    index: int
+    goal: str
+    context: str
+    role: Role
+    tools: list[Tool]
+    #: What the parent should know about how it was understood.
+    note: str = ""
+
+    @property
+    def message(self) -> str:
+        """What the child is told. The same arguments give the same text, so that a child can be entered again."""
+        return f"{self.goal}\n\nContext:\n{self.context}" if self.context else self.goal
+
+
+@dataclass(frozen=True, slots=True)
+class Household:
+    """What a delegating conversation has to give, and how deep it stands itself."""
+
+    settings: Delegation
+    registry: ToolRegistry
+    offered: Sequence[Tool]
+    #: 0 for a conversation with a person, 1 for its children, and so on.
+    level: int
+
+    def assignments(self, args: Args) -> list[Assignment]:
+        """What a call asks for. Raises HermesError, in words for the model, when it cannot be done as asked."""
+        self._check_depth()
+        wishes = _wishes(args)
+        if len(wishes) > MAX_CHILDREN:
+            raise HermesError(
+                f"tasks has {len(wishes)} entries; at most {MAX_CHILDREN} are allowed in one call. "
+                f"Delegate the first {MAX_CHILDREN}, then the rest."
+            )
+        return [self._assignment(index, wish) for index, wish in enumerate(wishes)]
+
+    def _check_depth(self) -> None:
+        deepest = self.settings.max_spawn_depth
+        if self.level >= deepest:
+            raise HermesError(
+                f"this agent is {self.level} levels below the user, and delegation.max_spawn_depth allows children "
+                f"down to level {deepest}. Do the task yourself."
+            )
+
+    def _assignment(self, index: int, wish: Args) -> Assignment:
+        goal = str(wish.get("goal") or "").strip()
+        if not goal:
+            raise HermesError(f"task {index + 1} has no goal: say in goal what the child is to do")
+        role, note = self._role(wish.get("role") or "leaf")
+        tools = self._tools(wish.get("toolsets") or (), role)
+        return Assignment(index, goal, str(wish.get("context") or "").strip(), role, tools, note)
+
+    def _role(self, wanted: str) -> tuple[Role, str]:
+        if wanted not in ("leaf", "orchestrator"):
+            raise HermesError(f"role must be leaf or orchestrator, found {wanted!r}")
+        if wanted == "leaf":
+            return "leaf", ""
+        if not self.settings.orchestrator_enabled:
+            return "leaf", "ran as leaf: delegation.orchestrator_enabled is off"
+        if self.level + 1 >= self.settings.max_spawn_depth:
+            return "leaf", f"ran as leaf: delegation.max_spawn_depth is {self.settings.max_spawn_depth}"
+        return "orchestrator", ""
+
+    def _tools(self, wanted: Sequence[str], role: Role) -> list[Tool]:
+        """Those of the toolsets asked for that the parent has itself."""
+        names = self._names(wanted) - _KEPT_FROM_CHILDREN
+        if role == "orchestrator":
+            names |= {DELEGATE}
+        return [tool for tool in self.offered if tool.name in names]
+
+    def _names(self, wanted: Sequence[str]) -> frozenset[str]:
+        own = frozenset(tool.name for tool in self.offered)
+        if not wanted:
+            return own
+        known = {name: tools & own for name, tools in toolsets(self.registry).items() if tools & own}
+        for name in wanted:
+            if name.strip() not in known:
+                raise HermesError(
+                    f"toolset {name.strip()!r} cannot be given to a child; you have: {', '.join(sorted(known))}. "
+                    f"Leave toolsets out to give the child all of them."
+                )
+        return frozenset[str]().union(*(known[name.strip()] for name in wanted))
+
+
+def _wishes(args: Args) -> list[dict[str, Any]]:
+    """The tasks of a call. What stands beside ``tasks`` holds for those that do not say otherwise."""
+    tasks: list[dict[str, Any]] | None = args.get("tasks")
+    if tasks is None:
+        return [args]
+    if not tasks:
+        if str(args.get("goal") or "").strip():
+            return [args]
+        raise HermesError("tasks is empty: give at least one task with a goal, or one goal without tasks")
+    shared = {name: args[name] for name in ("toolsets", "role") if args.get(name)}
+    whole = [str(args[name]).strip() for name in ("goal", "context") if str(args.get(name) or "").strip()]
+    return [{**shared, **task, "context": _joined(task.get("context"), *whole)} for task in tasks]
+
+
+def _joined(*pieces: Any) -> str:
+    return "\n\n".join(str(piece).strip() for piece in pieces if piece)

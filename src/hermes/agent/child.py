@@ -1,0 +1,119 @@
+"""One child agent: a conversation of its own, on a thread of its own, for one task of its parent's."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from hermes.agent.assignment import Assignment
+from hermes.agent.model_call import ModelRuntime
+from hermes.agent.session import Session
+from hermes.errors import Interrupted
+from hermes.journal.sessions import Sessions
+from hermes.scope import Interrupt, Scope
+
+#: One conversation takes one task, so that any fixed word will do.
+_REQUEST_KEY = "delegated"
+
+#: How the reason of a child begins that took too long: a record of it can be told from one that was interrupted.
+TIMED_OUT = "timed out"
+
+_RULES = """\
+You are a child agent: another agent gave you the task below and sees nothing of your work but your final answer.
+
+- Do that task and nothing beyond it. Nobody can answer questions; decide yourself and say what you assumed.
+- End with a report: what you found or did, files you changed with their paths, what failed or is left."""
+_ORCHESTRATOR_RULE = (
+    "- You may hand parts of the task to children of your own with delegate_task; check what they report."
+)
+
+
+class Child:
+    """A child agent, from the moment it is asked for. Its ids follow from the call, so that asking again finds it."""
+
+    def __init__(self, parent: Session, scope: Scope, key: str, assignment: Assignment) -> None:
+        place = f"{scope.turn_id}/{key or scope.tool_call_id}/{assignment.index}"
+        digest = hashlib.sha256(place.encode("utf-8", "replace")).hexdigest()
+        self.session_id = f"child_{digest[:16]}"
+        self.subagent_id = f"sa-{assignment.index}-{digest[:8]}"
+        self.assignment = assignment
+        self.interrupt = Interrupt()
+        #: What kept the child from recording how it ended, if anything did.
+        self.failure: BaseException | None = None
+        #: When it must be over, and whether it was told to stop; then it has until then to do so.
+        self.until = float("inf")
+        self.stopping = False
+        self._parent = parent
+        self._scope = scope
+        self._session: Session | None = None
+        self._forget_parent: Callable[[], None] = lambda: None
+
+    def state(self) -> str | None:
+        """How its turn stands in the journal; None when it was never begun."""
+        turn = Sessions(self._parent.runtime.store).last_turn(self.session_id)
+        return None if turn is None else turn["state"]
+
+    def build(self, models: ModelRuntime, max_steps: int) -> Session:
+        """Its conversation: the parent's surroundings with a model, tools and a budget of its own."""
+        parent, assignment = self._parent, self.assignment
+        rules = f"{_RULES}\n{_ORCHESTRATOR_RULE}" if assignment.role == "orchestrator" else _RULES
+        extra = parent.runtime.prompt_extra.strip()
+        runtime = replace(
+            parent.runtime,
+            models=models,
+            offered=assignment.tools,
+            max_steps=max_steps,
+            prompt_extra=f"{extra}\n\n{rules}" if extra else rules,
+            level=parent.runtime.level + 1,
+            subagent_id=self.subagent_id,
+        )
+        self._session = Session(
+            runtime,
+            self.session_id,
+            cwd=parent.cwd,
+            platform=parent.platform,
+            parent_id=parent.id,
+            parent_call=self._scope.tool_call_id,
+        )
+        return self._session
+
+    def start(self, seconds: float, when_over: Callable[[Child], None]) -> None:
+        """Set to work. From now on, what stops the parent stops the child."""
+        if seconds:
+            self.until = time.monotonic() + seconds
+        self._forget_parent = self._scope.interrupt.add_callback(self._follow)
+        self._parent.runtime.tools.workers.submit(lambda: self._work(when_over))
+
+    def stop(self, reason: str, grace: float) -> None:
+        """Tell it to stop, and until when it may take to do so."""
+        self.interrupt.cancel(reason)
+        self.stopping = True
+        self.until = time.monotonic() + grace
+
+    def leave(self) -> None:
+        """It is over, or given up on."""
+        self._forget_parent()
+        if self._session is not None:
+            with contextlib.suppress(Interrupted):
+                self._session.close()
+
+    def _follow(self) -> None:
+        asked = self._scope.interrupt
+        self.interrupt.cancel(asked.reason)
+        if asked.insisted:
+            self.interrupt.insist()
+
+    def _work(self, when_over: Callable[[Child], None]) -> None:
+        assert self._session is not None
+        try:
+            if self.state() is None:
+                self._session.run(self.assignment.message, interrupt=self.interrupt, request_key=_REQUEST_KEY)
+            else:  # a process that died left it at work
+                self._session.finish_open_turn(interrupt=self.interrupt)
+        except (Exception, Interrupted, SystemExit) as error:
+            self.failure = error
+        finally:
+            when_over(self)

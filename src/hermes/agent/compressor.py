@@ -1,0 +1,130 @@
+"""The default context engine: the older part of a conversation becomes one summary, its start and its end stay."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from hermes.agent.tokens import estimate
+from hermes.config.sections import Compression
+from hermes.errors import ProviderError
+from hermes.journal.turns import Message
+
+if TYPE_CHECKING:
+    from hermes.agent.compaction import Plan
+    from hermes.agent.summary import Ask, Wanted
+
+log = logging.getLogger("hermes.context")
+
+#: What one request for a summary has beside the transcript.
+_REQUEST_TOKENS = 800
+
+
+class Compressor:
+    """Summarises when the window fills. It has the methods of the engines that plugins offer."""
+
+    name = "compressor"
+
+    def __init__(self, settings: Compression, context_length: int) -> None:
+        self._settings = settings
+        self.last_prompt_tokens = 0
+        self.last_completion_tokens = 0
+        self.last_total_tokens = 0
+        self.compression_count = 0
+        self.context_length = context_length
+        self._has_warned = False
+
+    @property
+    def threshold_tokens(self) -> int:
+        """How long a prompt may be before it is time."""
+        return int(self.context_length * self._settings.threshold)
+
+    def update_model(self, model: str, context_length: int, **_details: Any) -> None:
+        """Another model answers from here on."""
+        self.context_length = context_length
+
+    def update_from_response(self, usage: dict[str, Any]) -> None:
+        """Take note of what a model call took."""
+        self.last_prompt_tokens = usage.get("prompt_tokens", 0)
+        self.last_completion_tokens = usage.get("completion_tokens", 0)
+        self.last_total_tokens = self.last_prompt_tokens + self.last_completion_tokens
+
+    def should_compress(self, prompt_tokens: int | None = None) -> bool:
+        """Whether it is time."""
+        tokens = self.last_prompt_tokens if prompt_tokens is None else prompt_tokens
+        return tokens >= self.threshold_tokens
+
+    def on_session_reset(self) -> None:
+        """Start counting anew."""
+        self.last_prompt_tokens = self.last_completion_tokens = self.last_total_tokens = self.compression_count = 0
+
+    def get_status(self) -> dict[str, Any]:
+        """How full the context is."""
+        share = min(100.0, self.last_prompt_tokens / self.context_length * 100)
+        return {
+            "last_prompt_tokens": self.last_prompt_tokens,
+            "threshold_tokens": self.threshold_tokens,
+            "context_length": self.context_length,
+            "usage_percent": share,
+            "compression_count": self.compression_count,
+        }
+
+    def compress(
+        self,
+        messages: list[Message],
+        current_tokens: int | None = None,
+        *,
+        focus_topic: str = "",
+        squeeze: int = 0,
+        task: Message | None = None,
+        notes: str = "",
+        ask: Ask | None = None,
+        reader_tokens: int = 0,
+    ) -> list[Message]:
+        """A shorter conversation that says the same; the very list when it cannot be made shorter.
+
+        ``task`` is the message that is being answered: where it is not kept, it is quoted. ``ask`` reaches the model
+        that writes the summary, which can read ``reader_tokens`` at once. ``squeeze``: see ``limits_for``.
+        """
+        from hermes.agent.compaction import limits_for, plan_compaction
+        from hermes.agent.summary import Wanted, summary_message
+        from hermes.agent.trimming import trim
+
+        tokens = estimate(messages)
+        # What the request holds beside the messages: the system prompt and the tools.
+        others = max(0, (current_tokens or 0) - tokens)
+        limits = limits_for(self._settings, self.context_length, tokens, squeeze)
+        plan = plan_compaction(messages, limits)
+        kept = plan.head
+        if plan.middle:
+            chunk = (reader_tokens or self.context_length) * 6 // 10 - _REQUEST_TOKENS - 3 * limits.summary_tokens
+            wanted = Wanted(limits.summary_tokens, chunk, focus_topic, notes)
+            quote = _quote(task, plan)
+            kept = [*plan.head, summary_message(self._write(plan.middle, ask, wanted), len(plan.middle), quote)]
+        room = max(limits.most_tokens - others - estimate(kept), limits.tail_tokens)
+        shorter = [*kept, *trim(plan.tail, room, everything=limits.cut_everything)]
+        return shorter if estimate(shorter) < tokens else messages
+
+    def _write(self, middle: list[Message], ask: Ask | None, wanted: Wanted) -> str:
+        from hermes.agent.summary import plain_summary, write_summary
+
+        reason = "no model is at hand for it"
+        if ask is not None:
+            try:
+                text = write_summary(middle, ask, wanted)
+                if text.strip():
+                    return text
+                reason = "the model's summary is empty"
+            except ProviderError as error:
+                reason = str(error)
+        level = logging.DEBUG if self._has_warned else logging.WARNING
+        self._has_warned = True
+        log.log(level, "the conversation is condensed without a model, to a plain list of what happened: %s", reason)
+        return plain_summary(middle, wanted)
+
+
+def _quote(task: Message | None, plan: Plan) -> str:
+    """The request in hand, when its own message does not stay."""
+    from hermes.journal.bodies import message_text
+
+    return "" if task is None or task in plan.tail or task in plan.head else message_text(task)

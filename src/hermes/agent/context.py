@@ -1,0 +1,107 @@
+"""Which engine makes room in conversations that grow too long, and how long they may grow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from hermes.agent.compressor import Compressor
+from hermes.agent.model_source import ModelSource
+from hermes.agent.open_sessions import OpenSessions
+from hermes.agent.side_call import SideModel
+from hermes.agent.window import DEFAULT_LENGTH, Window
+from hermes.agent.workers import Workers
+from hermes.config.sections import Config, Provider
+from hermes.errors import PluginError
+from hermes.hooks.table import Hooks
+from hermes.journal.turns import Message
+from hermes.plugins.registry import PluginSet
+from hermes.providers.endpoint import Endpoint
+from hermes.scope import Scope
+from hermes.tools.registry import ToolRegistry
+
+if TYPE_CHECKING:
+    from hermes.agent.plugin_engine import PluginEngine
+    from hermes.agent.summary import Ask
+
+log = logging.getLogger("hermes.context")
+
+#: The side job that writes summaries, as configured under ``auxiliary``.
+TASK = "compression"
+
+
+class Contexts:
+    """The context engine of a host, and a window for each of its conversations."""
+
+    def __init__(
+        self, config: Config, models: ModelSource, side: SideModel, workers: Workers, sessions: OpenSessions
+    ) -> None:
+        self._config = config
+        self._models = models
+        self._side = side
+        self._workers = workers
+        self._sessions = sessions
+        name = config.context.engine.strip()
+        #: The engine that the configuration asks a plugin for; empty for our own.
+        self.wanted = "" if name == Compressor.name else name
+        #: That engine, once it is found.
+        self.engine: PluginEngine | None = None
+
+    def choose(self, plugins: PluginSet, tools: ToolRegistry, hooks: Hooks) -> list[str]:
+        """Take the engine that the configuration names, with its tools. Returns what the user should know."""
+        name = self.wanted
+        if not name:
+            return []
+        taken = plugins.take("context_engine", name)
+        if taken is None:
+            offered = sorted({Compressor.name, *(entry.name for entry in plugins.waiting("context_engine"))})
+            notice = (
+                f"context engine {name!r} (context.engine) was not found, {Compressor.name!r} is used; "
+                f"there are: {', '.join(offered)}"
+            )
+            log.warning("%s", notice)
+            return [notice]
+        from hermes.agent.plugin_engine import PluginEngine  # few hosts have one
+
+        plugin, value = taken
+        self.engine = PluginEngine(value, name, plugin, self._workers)
+        for tool in self.engine.tools(self._conversation, hooks.background):
+            try:
+                tools.add(tool)
+                self.engine.toolsets = [tool.toolset]
+            except PluginError as error:
+                log.warning("context engine %r: %s", name, error)
+        return []
+
+    @property
+    def toolsets(self) -> list[str]:
+        """The toolset that comes with the engine, whichever others are chosen."""
+        return [] if self.engine is None else self.engine.toolsets
+
+    def window(self, session_id: str, platform: str) -> Window:
+        """The window of one conversation."""
+        return Window(self, session_id, platform, self._config.compression, self.engine)
+
+    def length_for(self, endpoint: Endpoint) -> int:
+        """How many tokens a model takes: what was configured for it, for its provider, or the usual."""
+        own = self._config.model
+        is_configured = own.provider in ("", "auto", endpoint.provider) and own.default in ("", endpoint.model)
+        if own.context_length and is_configured:
+            return own.context_length
+        named = self._config.providers.get(endpoint.provider) or Provider()
+        settings: Any = named.models.get(endpoint.model) if isinstance(named.models, dict) else None
+        length: Any = cast("dict[str, Any]", settings).get("context_length") if isinstance(settings, dict) else None
+        return length if isinstance(length, int) and length > 0 else named.context_length or DEFAULT_LENGTH
+
+    def asker(self, scope: Scope, endpoints: Sequence[Endpoint]) -> tuple[Ask, int]:
+        """What reaches the model that writes summaries, and how much that can read at once."""
+
+        def ask(messages: list[Message]) -> str:
+            return self._side.ask(TASK, messages, scope=scope, main=endpoints).content
+
+        return ask, self.length_for(self._models.side_job(TASK, endpoints)[0])
+
+    def _conversation(self, session_id: str) -> list[Message]:
+        session = self._sessions.get(session_id)
+        return [] if session is None else session.conversation()

@@ -1,0 +1,201 @@
+"""The children of one ``delegate_task`` call: a few at a time, each to its end, and a report on every one."""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hermes.agent.assignment import Household
+from hermes.agent.child import TIMED_OUT, Child
+from hermes.agent.child_report import Report, report_on
+from hermes.agent.events import ChildFinished, ChildStarted
+from hermes.agent.tool_call import MAX_RESULT_CHARS
+from hermes.agent.workers import GRACE_SECONDS, POLL_SECONDS
+from hermes.errors import HermesError, Interrupted
+from hermes.tools.registry import Args, ToolContext
+from hermes.tools.results import tool_error, tool_result
+
+if TYPE_CHECKING:
+    from hermes.agent.session import Session
+    from hermes.agent.tools import AgentParts
+
+#: What a child has beyond the grace of its own tool calls, for each level below it and for itself.
+_MARGIN_SECONDS = 0.5
+
+#: What the call failed of, when all its children ended the same way.
+_ERROR_TYPES = {"timeout": "tool_timeout", "interrupted": "interrupted"}
+
+
+def delegate(args: Args, context: ToolContext, parts: AgentParts) -> str:
+    """Run ``delegate_task``: the result of the call as JSON."""
+    parent = parts.open.get(context.scope.session_id)
+    if parent is None:
+        return tool_error("delegate_task works in a conversation only, and this call belongs to none")
+    settings = parts.models.config.delegation
+    household = Household(settings, parent.runtime.tools.registry, parent.offered, parent.runtime.level)
+    started = time.monotonic()
+    try:
+        assignments = household.assignments(args)
+        children = [Child(parent, context.scope, context.key, assignment) for assignment in assignments]
+        reports = Delegation(parts, parent, context, children).run()
+    except HermesError as error:
+        return tool_error(str(error))
+    for child, report in zip(children, reports, strict=True):
+        parts.memory.delegated(child.assignment.goal, report.summary, child.session_id)
+    results = [report.fields for report in reports]
+    elapsed = round(time.monotonic() - started, 3)
+    return tool_result(**_failure(reports), results=results, total_duration_seconds=elapsed)
+
+
+def _failure(reports: Sequence[Report]) -> dict[str, str]:
+    """The call failed when no child completed; what each has to say is there all the same."""
+    statuses = {report.status for report in reports}
+    if "completed" in statuses:
+        return {}
+    errors = dict.fromkeys(report.error or report.status for report in reports)
+    message = f"No child completed its task: {'; '.join(errors)}"[:2000]
+    kind = _ERROR_TYPES.get(statuses.pop(), "delegation_failed") if len(statuses) == 1 else "delegation_failed"
+    return {"error": message, "error_type": kind}
+
+
+class Delegation:
+    """Starts children, waits for them, and closes each exactly once. All of it in the thread of the parent's turn."""
+
+    def __init__(self, parts: AgentParts, parent: Session, context: ToolContext, children: Sequence[Child]) -> None:
+        self._parts = parts
+        self._parent = parent
+        self._scope = context.scope
+        self._settings = settings = parts.models.config.delegation
+        self._models = parts.models.children(parent.models)
+        self._children = children
+        self._waiting = deque(children)
+        self._running: dict[str, Child] = {}
+        self._reports: dict[int, Report] = {}
+        #: Children that are over, in that order.
+        self._over: queue.SimpleQueue[Child] = queue.SimpleQueue()
+        levels_below = max(settings.max_spawn_depth - parent.runtime.level, 1)
+        self._grace = GRACE_SECONDS + _MARGIN_SECONDS * levels_below
+
+    def run(self) -> list[Report]:
+        """The reports in the order of the tasks."""
+        try:
+            while self._waiting or self._running:
+                self._start_some()
+                self._take_what_is_over()
+                self._mind_the_clock()
+        finally:
+            for child in list(self._running.values()):  # something failed here: nobody else will look after them
+                child.stop("the delegating call ended", 0)
+                self._close(child)
+        return [self._reports[child.assignment.index] for child in self._children]
+
+    # -- starting -----------------------------------------------------------------------------------------------
+
+    def _start_some(self) -> None:
+        while self._waiting and len(self._running) < self._settings.max_concurrent_children:
+            child = self._waiting.popleft()
+            if self._scope.interrupt.cancelled:
+                child.interrupt.cancel(self._scope.interrupt.reason)
+                self._report(child)
+            elif child.state() in (None, "running"):
+                self._start(child)
+            else:
+                self._report(child)  # it was over before the process that asked for it died: nothing happens again
+
+    def _start(self, child: Child) -> None:
+        session = child.build(self._models, self._settings.max_iterations)
+        self._parts.open.keep(session)
+        self._running[child.session_id] = child
+        # Nobody can be asked for a child: it does without, or, where the parent need not ask either, may do all.
+        approvals = self._parent.runtime.tools.approvals
+        approvals.trust(child.session_id, self._settings.subagent_auto_approve or approvals.trusts(self._parent.id))
+        emit = self._parent.runtime.hooks.subagent_start
+        if emit is not None:
+            with contextlib.suppress(Interrupted):
+                emit(**self._family(child))
+        assignment = child.assignment
+        self._parent.tell(
+            ChildStarted(self._scope.tool_call_id, child.session_id, assignment.index, assignment.goal, assignment.role)
+        )
+        child.start(self._settings.child_timeout_seconds, self._over.put)
+
+    # -- waiting ------------------------------------------------------------------------------------------------
+
+    def _take_what_is_over(self) -> None:
+        if not self._running:
+            return
+        until = min(child.until for child in self._running.values())
+        # Never for long: a signal that comes right before a wait is handled after it.
+        seconds = max(min(until - time.monotonic(), POLL_SECONDS), 0)
+        with contextlib.suppress(queue.Empty):
+            child = self._over.get(timeout=seconds)
+            if child.session_id in self._running:
+                self._close(child)
+
+    def _mind_the_clock(self) -> None:
+        """Stop the children whose time is up, and give up on those that were told to stop and did not."""
+        interrupt, now = self._scope.interrupt, time.monotonic()
+        for child in list(self._running.values()):
+            if interrupt.cancelled and not child.stopping:
+                child.stop(interrupt.reason, self._grace)
+            elif now >= child.until and not child.stopping:
+                child.stop(f"{TIMED_OUT} after {self._settings.child_timeout_seconds:g} s", self._grace)
+            elif now >= child.until:
+                self._close(child)
+
+    # -- closing ------------------------------------------------------------------------------------------------
+
+    def _close(self, child: Child) -> None:
+        """The one place where a child that was started ends, whichever way it went."""
+        del self._running[child.session_id]
+        child.leave()
+        self._parts.open.forget(child.session_id)
+        report = self._report(child)
+        emit = self._parent.runtime.hooks.subagent_stop
+        if emit is not None:
+            with contextlib.suppress(Interrupted):
+                emit(
+                    **self._family(child),
+                    child_summary=report.summary,
+                    child_status=report.status,
+                    duration_ms=report.duration_ms,
+                )
+        self._parent.tell(
+            ChildFinished(
+                self._scope.tool_call_id,
+                child.session_id,
+                child.assignment.index,
+                child.assignment.goal,
+                report.status,
+                report.duration_ms,
+                report.error,
+            )
+        )
+
+    def _report(self, child: Child) -> Report:
+        room = MAX_RESULT_CHARS * 4 // 5 // len(self._children)  # the text around it needs the rest
+        runtime = self._parent.runtime
+        longest = self._settings.max_summary_chars
+        report = report_on(child, runtime.store, runtime.models.redactor, room=room, longest=longest)
+        self._reports[child.assignment.index] = report
+        return report
+
+    def _family(self, child: Child) -> dict[str, Any]:
+        scope = self._scope
+        return {
+            "session_id": scope.session_id,
+            "task_id": scope.task_id,
+            "turn_id": scope.turn_id,
+            "tool_call_id": scope.tool_call_id,
+            "parent_session_id": scope.session_id,
+            "parent_turn_id": scope.turn_id,
+            "parent_subagent_id": self._parent.runtime.subagent_id,
+            "child_session_id": child.session_id,
+            "child_subagent_id": child.subagent_id,
+            "child_role": child.assignment.role,
+            "child_goal": child.assignment.goal,
+        }

@@ -1,0 +1,270 @@
+"""A plugin's memory in use: every call guarded, the slow ones bounded or behind the turn's back."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from hermes.agent.workers import POLL_SECONDS, Workers
+from hermes.errors import PluginError
+from hermes.hooks.background import Background
+from hermes.hooks.callback import accepted_names, describe
+from hermes.hooks.copies import isolate
+from hermes.plugins.registry import PluginSet
+from hermes.plugins.selection import Offer, choose
+from hermes.plugins.tool_handler import check_name, read_schema, runner
+from hermes.scope import Interrupt, Scope
+from hermes.tools.registry import Tool
+from hermes.tools.results import tool_error
+
+log = logging.getLogger("hermes.memory")
+
+Message = dict[str, Any]
+
+#: How long a turn waits for what the provider remembers.
+RECALL_SECONDS = 10.0
+#: How long the end of the process waits for what is still to be kept, and then for the provider's own shutdown.
+CLOSE_SECONDS = 5.0
+
+
+def provided_memory(name: str, plugins: PluginSet, home: Path, workers: Workers) -> ProvidedMemory | str:
+    """The provider with that name, ready for use; or why the built-in notes are all there is."""
+    offer = choose(plugins, "memory_provider", name)
+    if isinstance(offer, str):
+        return f"memory.provider: {offer}; only the built-in notes are used"
+    try:
+        available = bool(offer.value.is_available())
+    except Exception as error:
+        return f"memory.provider: {name} does not work ({describe(error)}); only the built-in notes are used"
+    if not available:
+        return f"memory.provider: {name} says it is not set up here; only the built-in notes are used"
+    return ProvidedMemory(offer, home, workers)
+
+
+@dataclass(slots=True)
+class _Recall:
+    """What the provider says at the start of a turn."""
+
+    block: str = ""
+    context: str = ""
+
+
+class ProvidedMemory:
+    """One provider serves all conversations of the process; it is told when another one is up."""
+
+    def __init__(self, offer: Offer, home: Path, workers: Workers) -> None:
+        self.name = offer.name
+        self.plugin = offer.plugin
+        self._provider: Any = offer.value
+        self._home = home
+        self._workers = workers
+        self._errands = _Errands(f"hermes-memory-{offer.name}")
+        #: The conversation the provider was last told about, and all those it knows.
+        self._current = ""
+        self._known: set[str] = set()
+        self._attending = threading.Lock()
+        self._off = False
+        self._warned: set[str] = set()
+
+    # -- its tools ----------------------------------------------------------------------------------------------
+
+    def tools(self, background: Background) -> list[Tool]:
+        """The tools that the provider offers to the model."""
+        made: list[Tool] = []
+        schemas = self._call("get_tool_schemas", [])
+        for schema in cast("list[object]", schemas) if isinstance(schemas, list | tuple) else []:
+            try:
+                made.append(self._tool(schema, background))
+            except PluginError as error:
+                self._warn("get_tool_schemas", str(error))
+        return made
+
+    def _tool(self, schema: object, background: Background) -> Tool:
+        fields = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
+        inner: object = fields.get("function", fields)
+        name = check_name(cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None)
+        description, parameters = read_schema(name, fields, "")
+
+        def handle(args: dict[str, Any], *, session_id: str, platform: str, task_id: str, tool_call_id: str) -> Any:
+            if not self._known and not self._attend(session_id, platform):
+                return tool_error(f"the memory {self.name} could not be started; see the log")
+            ids = {"session_id": session_id, "task_id": task_id, "tool_call_id": tool_call_id}
+            return self._plain_call("handle_tool_call", name, args, **ids)
+
+        run = runner(name, self.plugin, handle, background)
+        return Tool(name, "memory", description, parameters, run, emoji="🧠", plugin=self.plugin)
+
+    # -- in the turn --------------------------------------------------------------------------------------------
+
+    def recall(self, scope: Scope, turn: int, message: str) -> tuple[str, str]:
+        """Text for the system prompt and text about the message; nothing when the provider takes too long."""
+        if self._off:
+            return "", ""
+        found = _Recall()
+
+        def work() -> None:
+            if not self._attend(scope.session_id, scope.platform):
+                return
+            self._call("on_turn_start", None, turn, message, platform=scope.platform, session_id=scope.session_id)
+            found.block = _text(self._call("system_prompt_block", ""))
+            found.context = _text(self._call("prefetch", "", message, session_id=scope.session_id))
+
+        if not self._bounded(work, RECALL_SECONDS, scope.interrupt):
+            self._warn("recall", f"it took more than {RECALL_SECONDS:g} s; the turn goes on without it")
+        return found.block.strip(), _fenced(self.name, found.context.strip())
+
+    def before_compress(self, messages: list[Message]) -> str:
+        """What the provider wants kept of messages that are about to go."""
+        said: list[str] = []
+        if not self._off:
+            shown = isolate(messages)
+            self._bounded(lambda: said.append(_text(self._call("on_pre_compress", "", shown))), RECALL_SECONDS)
+        return said[0].strip() if said else ""
+
+    def _attend(self, session_id: str, platform: str) -> bool:
+        """Make the conversation the provider's current one. False when the provider cannot be started."""
+        with self._attending:
+            if self._off or self._current == session_id:
+                return not self._off
+            details: dict[str, Any] = {"hermes_home": str(self._home), "platform": platform}
+            if not self._current:
+                details |= {"agent_context": "primary", "agent_workspace": "hermes"}
+                self._off = not self._succeeds("initialize", session_id, **details)
+            else:
+                details |= {"parent_session_id": self._current, "reset": session_id not in self._known}
+                self._call("on_session_switch", None, session_id, **details)
+            self._current = session_id
+            self._known.add(session_id)
+            return not self._off
+
+    # -- behind the turn's back ---------------------------------------------------------------------------------
+
+    def keep(self, scope: Scope, message: str, answer: str, messages: list[Message]) -> None:
+        """Hand over a turn, then let the provider look ahead to the next one."""
+        session_id = scope.session_id
+
+        def work() -> None:
+            # A turn that an earlier process set up ends here without the provider having heard of it.
+            if not self._attend(session_id, scope.platform):
+                return
+            self._call("sync_turn", None, message, answer, session_id=session_id, messages=isolate(messages))
+            self._call("queue_prefetch", None, message, session_id=session_id)
+
+        self._errands.add(work)
+
+    def note_written(self, action: str, target: str, content: str, scope: Scope) -> None:
+        """The built-in notes were changed."""
+        metadata = {"session_id": scope.session_id, "tool_call_id": scope.tool_call_id, "platform": scope.platform}
+        self._later("on_memory_write", action, target, content, metadata=metadata)
+
+    def delegated(self, task: str, result: str, child_session_id: str) -> None:
+        """A child agent has reported."""
+        self._later("on_delegation", task, result, child_session_id=child_session_id)
+
+    def session_closed(self, session_id: str, messages: list[Message]) -> None:
+        """A conversation that the provider knows is over."""
+        if session_id in self._known:
+            self._known.discard(session_id)
+            self._later("on_session_end", isolate(messages))
+
+    def close(self) -> None:
+        """Wait for what is to be kept, then let the provider shut down; neither for long."""
+        if not self._errands.close(CLOSE_SECONDS):
+            self._warn("sync_turn", f"not everything was kept within {CLOSE_SECONDS:g} s")
+        self._bounded(lambda: self._call("shutdown", None), CLOSE_SECONDS)
+
+    def _later(self, method: str, *args: Any, **details: Any) -> None:
+        if not self._off:
+            self._errands.add(lambda: self._call(method, None, *args, **details))
+
+    # -- guarded calls ------------------------------------------------------------------------------------------
+
+    def _bounded(self, work: Callable[[], None], seconds: float, interrupt: Interrupt | None = None) -> bool:
+        """Run work that a stuck provider must not hold up for ever. False when it was left behind."""
+        task = self._workers.submit(work)
+        deadline = time.monotonic() + seconds
+        while not task.is_over(POLL_SECONDS):
+            if interrupt is not None:
+                interrupt.check()
+            if time.monotonic() > deadline:
+                return False
+        return True
+
+    def _call(self, method: str, default: Any, /, *args: Any, **details: Any) -> Any:
+        try:
+            return self._plain_call(method, *args, **details)
+        except (Exception, SystemExit) as error:
+            self._warn(method, describe(error))
+            return default
+
+    def _succeeds(self, method: str, /, *args: Any, **details: Any) -> bool:
+        try:
+            self._plain_call(method, *args, **details)
+        except (Exception, SystemExit) as error:
+            self._warn(method, f"{describe(error)}; it is not used in this run")
+            return False
+        return True
+
+    def _plain_call(self, method: str, /, *args: Any, **details: Any) -> Any:
+        function = getattr(self._provider, method, None)
+        if function is None:
+            return None  # an older provider, which does not know of this yet
+        names = accepted_names(function)
+        return function(*args, **(details if names is None else {k: v for k, v in details.items() if k in names}))
+
+    def _warn(self, method: str, text: str) -> None:
+        level = logging.DEBUG if method in self._warned else logging.WARNING
+        self._warned.add(method)
+        log.log(level, "memory %r: %s: %s", self.name, method, text)
+
+
+class _Errands:
+    """Work done in order on a thread of its own, which starts with the first piece."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._waiting: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+
+    def add(self, work: Callable[[], object]) -> None:
+        with self._lock:
+            if self._thread is None:
+                # A daemon: a provider that never returns must not keep the process from ending.
+                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
+                self._thread.start()
+        self._waiting.put(work)
+
+    def close(self, seconds: float) -> bool:
+        """Let everything that waits be done. False when that takes longer."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+        if thread is None:
+            return True
+        self._waiting.put(None)
+        thread.join(seconds)
+        return not thread.is_alive()
+
+    def _serve(self) -> None:
+        while (work := self._waiting.get()) is not None:
+            work()
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _fenced(name: str, text: str) -> str:
+    """What is remembered goes to the model next to the user's words and must not be taken for them."""
+    if not text:
+        return ""
+    return (
+        f"<memory-context>\n[From the memory {name}: background for this message, not the user's words]\n"
+        f"{text.replace('</memory-context>', '')}\n</memory-context>"
+    )

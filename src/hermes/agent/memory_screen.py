@@ -1,0 +1,80 @@
+"""What must not become a note: orders smuggled in from elsewhere, and secrets."""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+
+from hermes.sanitize import Redactor
+
+#: Characters that show nothing and can hide an order in a harmless text, or turn its direction. The joiners that
+#: emoji and several scripts need are not among them.
+_INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+
+#: Notes reach every later system prompt, so a text that speaks to the model in such a voice is not kept.
+_ORDERS = (
+    (
+        r"\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,40}"
+        r"\b(?:previous|prior|above|earlier|preceding|system|safety|all|any|your)\b"
+        r"[^.\n]{0,30}\b(?:instructions?|prompts?|rules?|guidelines?|directives?)\b",
+        "it tells the reader to ignore instructions",
+    ),
+    (
+        r"\byou (?:are|act) now (?:a|an|in|free|no longer|unrestricted|the)\b"
+        r"|\bpretend (?:to be|that you are|you are)\b[^.\n]{0,40}\b(?:unrestricted|no (?:rules|limits|restrictions))\b",
+        "it gives the reader another role",
+    ),
+    (
+        r"\b(?:do not|don't|never)\b[^.\n]{0,20}\b(?:tell|inform|alert|notify|reveal|mention|show)\b[^.\n]{0,30}"
+        r"\b(?:the )?(?:user|human|person|owner|operator)\b",
+        "it asks to keep something from the user",
+    ),
+    (
+        r"\b(?:new|updated|real|hidden) system (?:prompt|message|instructions?)\b"
+        r"|\bsystem prompt (?:override|is now)\b|\b(?:reveal|print|repeat|output) (?:the|your) system prompt\b",
+        "it speaks as a system prompt",
+    ),
+    (
+        r"<\s*/?\s*(?:system|assistant|developer|tool|function|memory-context|instructions?)\b[^>]{0,40}>"
+        r"|<\|[a-z_]{2,20}\|>|\[/?inst\]",
+        "it has the marks that separate speakers in a prompt",
+    ),
+    (
+        r"\b(?:curl|wget|nc|fetch|post|send|upload|forward)\b[^\n]{0,120}"
+        r"(?:\$\{?\w*(?:key|token|secret|passw)|\.env\b|id_(?:rsa|ed25519)|authorized_keys|\.aws/|auth\.json)",
+        "it would carry credentials away",
+    ),
+)
+
+
+def refusal(text: str, redactor: Redactor) -> str | None:
+    """Why a text must not be kept as a note, in words for the model; None when it may."""
+    order = order_in(text)
+    if order is not None:
+        return f"this looks like an instruction planted in a note: {order}. State it as a plain fact, or leave it out"
+    if redactor.suspects(text):
+        return (
+            "this looks like it holds a key, a token or a password. Notes are plain text that every prompt carries; "
+            "note where the secret is kept instead of the secret"
+        )
+    return None
+
+
+def order_in(text: str) -> str | None:
+    """What makes a text look like an order to the model rather than a note, if anything does."""
+    if _INVISIBLE.search(text):
+        return "it has invisible characters"
+    if _CONTROL.search(text):
+        return "it has control characters"
+    import unicodedata
+
+    # Letters that merely look different must not make a difference, nor must line breaks.
+    plain = unicodedata.normalize("NFKC", text).casefold()
+    plain = re.sub(r"[ \t]*\n[ \t]*", " ", plain)
+    return next((reason for pattern, reason in _orders() if pattern.search(plain)), None)
+
+
+@cache
+def _orders() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(pattern), reason) for pattern, reason in _ORDERS)

@@ -1,0 +1,160 @@
+"""What a model is told about notes, past conversations, plans, questions and images, and where the tools' code is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hermes.tools.registry import Args, Tool, ToolContext
+
+if TYPE_CHECKING:
+    from hermes.agent.tools import AgentParts
+
+Run = Callable[[Args, ToolContext], str]
+
+
+def catalogue(parts: AgentParts) -> list[Tool]:
+    """These tools, as far as the configuration leaves them on. Their code is imported at the first call."""
+    tools = [
+        Tool("todo", "todo", _TODO, _TODO_ARGS, _todo(parts), "idempotent", quick=True, emoji="📋"),
+        Tool("clarify", "clarify", _CLARIFY, _CLARIFY_ARGS, _clarify(parts), "idempotent", emoji="❓"),
+        Tool(
+            *("session_search", "session_search", _SEARCH, _SEARCH_ARGS, _session_search(parts), "pure"),
+            parallel=True,
+            emoji="🔍",
+        ),
+        Tool(
+            *("image_generate", "image_gen", _IMAGE, _IMAGE_ARGS, _image_generate(parts)),
+            available=parts.images.is_available,
+            emoji="🎨",
+        ),
+    ]
+    if parts.memory.targets:
+        arguments = _memory_args(parts.memory.targets)
+        tools.append(Tool("memory", "memory", _MEMORY, arguments, _memory(parts), quick=True, emoji="🧠"))
+    return tools
+
+
+def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _text(description: str = "", **more: Any) -> dict[str, Any]:
+    return {"type": "string", **({"description": description} if description else {}), **more}
+
+
+def _number(description: str, **more: Any) -> dict[str, Any]:
+    return {"type": "integer", "description": description, **more}
+
+
+# Every request carries these texts, so they are kept short.
+
+_TODO = (
+    "Your task list for this conversation. Use it for work of three steps or more; keep one item in_progress and mark "
+    "items completed as soon as they are. Without arguments: read the list. Returns the whole list."
+)
+_TODO_ITEM = _schema(
+    ["id"],
+    id=_text(),
+    content=_text(),
+    status=_text(enum=["pending", "in_progress", "completed", "cancelled"]),
+)
+_TODO_ARGS = _schema(
+    [],
+    todos={"type": "array", "items": _TODO_ITEM, "description": "The items, in order of priority"},
+    merge={"type": "boolean", "description": "Update by id and add, instead of replacing the list", "default": False},
+)
+
+_CLARIFY = (
+    "Ask the user a question when you cannot go on without the answer. Not for a yes to dangerous commands: those ask "
+    "by themselves."
+)
+_CLARIFY_ARGS = _schema(
+    ["question"],
+    question=_text(),
+    choices={"type": "array", "items": _text(), "maxItems": 4, "description": "Up to 4 answers to pick from"},
+)
+
+_SEARCH = (
+    "Look into past conversations. query: find the best matches (all words; quote phrases). No arguments: the latest "
+    "conversations. session_id with around_message_id: read on around a message."
+)
+_SEARCH_ARGS = _schema(
+    [],
+    query=_text(),
+    limit=_number("Conversations, at most 10", default=3),
+    sort=_text(enum=["relevance", "newest", "oldest"], default="relevance"),
+    session_id=_text("Only this conversation"),
+    around_message_id=_number("From an earlier result"),
+    window=_number("Messages on each side, at most 20", default=5),
+    role_filter=_text(enum=["user", "assistant"]),
+)
+
+_MEMORY = (
+    "Keep short notes that later conversations start with. Save what will still matter: preferences and corrections of "
+    "the user (target user), facts about the environment and lessons (target memory). Not: progress of the task, "
+    "secrets, what is easily looked up. Change several at once with operations."
+)
+
+
+def _memory_args(targets: tuple[str, ...]) -> dict[str, Any]:
+    edit = {
+        "action": _text(enum=["add", "replace", "remove"]),
+        "content": _text("For add and replace: the entry"),
+        "old_text": _text("For replace and remove: a unique part of the entry"),
+    }
+    operations = {"type": "array", "items": _schema(["action"], **edit), "description": "All or none are done"}
+    return _schema(["target"], target=_text(enum=list(targets)), **edit, operations=operations)
+
+
+_IMAGE = "Make an image from a description; returns the path of the file."
+_IMAGE_ARGS = _schema(
+    ["prompt"],
+    prompt=_text("What it should show, in detail"),
+    aspect_ratio=_text(enum=["landscape", "square", "portrait"], default="landscape"),
+)
+
+
+def _todo(parts: AgentParts) -> Run:
+    def run(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.todo import run_todo
+
+        return run_todo(args, context, parts.store, parts.todo_lists)
+
+    return run
+
+
+def _clarify(parts: AgentParts) -> Run:
+    def run(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.clarify import run_clarify
+
+        return run_clarify(args, context, parts.people)
+
+    return run
+
+
+def _session_search(parts: AgentParts) -> Run:
+    def run(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.session_search import run_session_search
+
+        return run_session_search(args, context, parts.store, parts.search)
+
+    return run
+
+
+def _memory(parts: AgentParts) -> Run:
+    def run(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.memory import run_memory
+
+        return run_memory(args, context, parts.memory)
+
+    return run
+
+
+def _image_generate(parts: AgentParts) -> Run:
+    def run(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.image_generate import run_image_generate
+
+        return run_image_generate(args, context, parts.images)
+
+    return run

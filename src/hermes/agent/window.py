@@ -1,0 +1,165 @@
+"""How full the window of a conversation's model is, and how room is made in it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hermes.agent.compressor import Compressor
+from hermes.agent.model_call import ToolDefinition
+from hermes.agent.tokens import estimate, tools_tokens
+from hermes.config.sections import Compression
+from hermes.hooks.callback import describe
+from hermes.journal.turns import Message
+from hermes.providers.endpoint import Endpoint
+from hermes.providers.usage import Usage
+from hermes.scope import Scope
+
+if TYPE_CHECKING:
+    from hermes.agent.context import Contexts
+    from hermes.agent.plugin_engine import PluginEngine
+
+log = logging.getLogger("hermes.context")
+
+#: The window of a model nobody has said anything about.
+DEFAULT_LENGTH = 128_000
+#: A refusal of less than this says more about the request than about the window: an image too many, say.
+_LEAST_LENGTH = 8_000
+
+BeforeCompress = Callable[[list[Message]], str]
+
+
+class Window:
+    """The window of one conversation: what is in it, and whether and how room is made."""
+
+    def __init__(
+        self, contexts: Contexts, session_id: str, platform: str, settings: Compression, engine: PluginEngine | None
+    ) -> None:
+        #: Whether room is made without anybody asking for it.
+        self.is_automatic = settings.enabled
+        self._contexts = contexts
+        self._session_id = session_id
+        self._platform = platform
+        self._compressor = Compressor(settings, DEFAULT_LENGTH)
+        self._engine = engine
+        self._endpoint: Endpoint | None = None
+        #: What the last answer was counted to have taken, itself included, and the message it ended up in.
+        self._counted = 0
+        self._counted_messages = 0
+        self._last_counted: Message | None = None
+
+    # -- what is in it ------------------------------------------------------------------------------------------
+
+    def use(self, endpoint: Endpoint) -> None:
+        """Say which model answers from here on."""
+        if endpoint == self._endpoint:
+            return
+        is_new, self._endpoint = self._endpoint is None, endpoint
+        length = self._contexts.length_for(endpoint)
+        self._compressor.update_model(endpoint.model, length)
+        if self._engine is not None:
+            about = {"provider": endpoint.provider, "base_url": endpoint.base_url, "api_mode": endpoint.api_mode}
+            if is_new:
+                start = {"model": endpoint.model, "platform": self._platform, "context_length": length}
+                self._engine.call("on_session_start", self._session_id, **start)
+            self._engine.call("update_model", endpoint.model, length, **about)
+
+    def tokens(self, request: list[Message], tools: list[ToolDefinition]) -> int:
+        """How long a request is: as counted for the last answer, with an estimate for what came since."""
+        if self._is_counted(request):
+            return self._counted + estimate(request[self._counted_messages :])
+        return estimate(request) + tools_tokens(tools)
+
+    def answered(self, usage: Usage | None, messages: int, answer: Message, *, is_replay: bool) -> None:
+        """Take note of what a request and its answer took, which are now ``messages`` messages in all."""
+        if usage is None or not usage.prompt_tokens:
+            return
+        self._counted, self._counted_messages, self._last_counted = usage.total_tokens, messages, answer
+        counts = {**usage.as_hook_payload(), "completion_tokens": usage.output_tokens}
+        self._compressor.update_from_response(counts)
+        if self._engine is not None and not is_replay:
+            self._engine.call("update_from_response", counts)
+
+    def status(self) -> dict[str, Any]:
+        """How full it is, in the words of ``ContextEngine.get_status``."""
+        own = self._compressor.get_status()
+        return own if self._engine is None else {**own, **self._engine.status()}
+
+    def _is_counted(self, request: list[Message]) -> bool:
+        at = self._counted_messages
+        return 0 < at <= len(request) and request[at - 1] is self._last_counted
+
+    # -- making room --------------------------------------------------------------------------------------------
+
+    def is_full(self, request: list[Message], tokens: int) -> bool:
+        """Whether room is to be made before a request of that length."""
+        if not self.is_automatic:
+            return False
+        if self._engine is not None:
+            answer = self._engine.should_compress(request[1:], tokens, is_counted=self._is_counted(request))
+            if answer is not None:
+                return answer
+        return self._compressor.should_compress(tokens)
+
+    def refused(self, tokens: int) -> None:
+        """The provider found a request of that length too long: its window is no larger than that."""
+        if _LEAST_LENGTH <= tokens < self._compressor.context_length:
+            log.warning("the window of the model is smaller than %d tokens", self._compressor.context_length)
+            self._compressor.context_length = tokens
+
+    def compact(
+        self,
+        messages: list[Message],
+        tokens: int,
+        *,
+        scope: Scope,
+        endpoints: Sequence[Endpoint],
+        task: Message | None = None,
+        focus: str = "",
+        squeeze: int = 0,
+        was_refused: bool = False,
+        before_compress: BeforeCompress | None = None,
+    ) -> list[Message] | None:
+        """A shorter conversation, or None when there is none. See ``Compressor.compress`` for what guides it."""
+        # An engine that was asked once in this step and did not save enough is not asked again.
+        if self._engine is not None and squeeze <= 1:
+            shorter = self._engine.compress(messages, tokens, focus, scope.interrupt)
+            if shorter is not None:
+                return self._count(shorter)
+        ask, reader = self._contexts.asker(scope, endpoints)
+        shorter = self._compressor.compress(
+            messages,
+            tokens,
+            focus_topic=focus,
+            squeeze=squeeze,
+            task=task,
+            notes=_notes(before_compress, messages),
+            ask=ask,
+            reader_tokens=min(reader, tokens >> squeeze) if was_refused else reader,
+        )
+        return None if shorter is messages else self._count(shorter)
+
+    def _count(self, shorter: list[Message]) -> list[Message]:
+        self._compressor.compression_count += 1
+        return shorter
+
+    # -- its end ------------------------------------------------------------------------------------------------
+
+    def close(self, messages: list[Message], *, is_replaced: bool) -> None:
+        """The conversation is over; ``is_replaced`` when another one takes its place."""
+        if self._engine is None or self._endpoint is None:
+            return
+        self._engine.call("on_session_end", self._session_id, messages)
+        if is_replaced:
+            self._engine.call("on_session_reset")
+
+
+def _notes(before_compress: BeforeCompress | None, messages: list[Message]) -> str:
+    if before_compress is None:
+        return ""
+    try:
+        return before_compress(messages)
+    except Exception as error:  # whoever was asked, the conversation goes on
+        log.warning("what memory wanted to add to the summary is left out: %s", describe(error))
+        return ""

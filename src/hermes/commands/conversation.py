@@ -1,0 +1,74 @@
+"""The state that a surface shares with the commands typed on it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hermes.agent.session import Session
+from hermes.commands.surface import Surface
+from hermes.errors import HermesError
+from hermes.host import Host
+from hermes.journal.leases import give_up_lease
+
+
+class Conversation:
+    """Which session a person is in. Commands may move them to another one."""
+
+    def __init__(
+        self, host: Host, session: Session | None, surface: Surface, *, opened: Callable[[], Session] | None = None
+    ) -> None:
+        """Without a session, the one that ``opened`` gives, else a new one, is opened when it is first needed."""
+        self.host = host
+        self.surface = surface
+        self._session = session
+        self._opened = opened or host.new_session
+        #: The ids of the sessions that were listed last, which a person may name by their number.
+        self.listed: list[str] = []
+
+    @property
+    def session(self) -> Session:
+        """The session a person is in."""
+        if self._session is None:
+            self._session = self._opened()
+        return self._session
+
+    @property
+    def session_id(self) -> str:
+        """Its id; empty while no session was needed."""
+        return "" if self._session is None else self._session.id
+
+    def start_new(self) -> None:
+        """Leave the session for a new one with the same models."""
+        session = self.host.new_session()
+        session.models = self.session.models
+        self.switch_to(session, "new_session")
+
+    def switch_to(self, session: Session, reason: str = "session_boundary") -> None:
+        """Leave the session for another one: plugins are told of the end of the old identity, then of the new one."""
+        old, self._session = self.session, session
+        host = self.host
+        person = host.people.of(old.id)
+        if person is not None:
+            host.people.leave(old.id)
+            host.people.attend(session.id, person)
+        old.close(reason, new_session_id=session.id)
+        emit = host.hooks.on_session_reset
+        if emit is not None:
+            emit(
+                session_id=session.id,
+                platform=session.platform,
+                reason="new_session",
+                old_session_id=old.id,
+                new_session_id=session.id,
+            )
+        if host.sessions.turn_count(old.id):
+            give_up_lease(host.store, host.runner, old.id)  # another process may go on with it now
+
+    def confirmed(self, question: str) -> bool:
+        """Whether something that discards work may be done: asked where the configuration says so."""
+        return not self.host.config.approvals.destructive_slash_confirm or self.surface.confirm(question)
+
+    def need_prompt(self, what: str) -> None:
+        """Refuse what would be lost at once, because nothing comes after this command."""
+        if not self.surface.is_live:
+            raise HermesError(f"{what} needs an interactive prompt: start one with 'hermes chat'")

@@ -1,0 +1,108 @@
+"""Commands that move between sessions or name them: new, clear, sessions, resume, branch, title, quit."""
+
+from __future__ import annotations
+
+from hermes.commands.conversation import Conversation
+from hermes.commands.wording import ago, columns, plural, positive, shortened
+from hermes.errors import HermesError, SessionNotFound
+
+_LISTED = 10
+#: Longer numbers are the beginning of a session's id, which starts with a date.
+_NUMBER_LENGTH = 3
+_LONGEST_TITLE = 200
+
+
+def new(conversation: Conversation, arguments: str) -> str:
+    """Start a new session."""
+    old = conversation.session
+    conversation.start_new()
+    way_back = f" Go back with /resume {old.id}" if conversation.host.sessions.turn_count(old.id) else ""
+    return f"New session {conversation.session.id}.{way_back}"
+
+
+def clear(conversation: Conversation, arguments: str) -> str:
+    """Clear the screen and start a new session."""
+    if not conversation.confirmed("Clear the screen and start a new session?"):
+        return "Nothing was cleared."
+    answer = new(conversation, arguments)
+    conversation.surface.clear_screen()
+    return answer
+
+
+def sessions(conversation: Conversation, arguments: str) -> str:
+    """List the sessions used last, with the numbers that ``/resume`` takes."""
+    rows = conversation.host.sessions.list(limit=positive(arguments, "/sessions", _LISTED))
+    conversation.listed = [row.id for row in rows]
+    if not rows:
+        return "There are no sessions yet."
+    lines = columns(
+        [
+            (
+                f"{number}{'*' if row.id == conversation.session_id else ' '}",
+                row.id,
+                ago(row.updated_at),
+                plural(row.turns, "turn"),
+                shortened(row.title, 30) or "(no title)",
+            )
+            for number, row in enumerate(rows, 1)
+        ]
+    )
+    return "\n".join([*lines, "", "Go on with one of them: /resume NUMBER"])
+
+
+def resume(conversation: Conversation, arguments: str) -> str:
+    """Go on with another session, named by its number in the list or by the beginning of its id."""
+    if not arguments:
+        return sessions(conversation, "")
+    session_id = conversation.host.sessions.get(_chosen(conversation, arguments)).id
+    if session_id == conversation.session.id:
+        return f"This is session {session_id} already."
+    session = conversation.host.resume_session(session_id)
+    conversation.switch_to(session)
+    row = conversation.host.sessions.get(session_id)
+    return f"Back in session {session_id}: {shortened(row.title)} ({plural(row.turns, 'turn')}, in {session.cwd})"
+
+
+def _chosen(conversation: Conversation, arguments: str) -> str:
+    if not (arguments.isdecimal() and len(arguments) <= _NUMBER_LENGTH):
+        return arguments
+    known = conversation.listed or [row.id for row in conversation.host.sessions.list(limit=_LISTED)]
+    number = int(arguments)
+    if not 1 <= number <= len(known):
+        raise HermesError(f"there is no session number {number}; /sessions lists them from 1 to {len(known)}")
+    return known[number - 1]
+
+
+def branch(conversation: Conversation, arguments: str) -> str:
+    """Copy the session and go on in the copy."""
+    old = conversation.session
+    copy = conversation.host.branch_session(old, shortened(arguments, _LONGEST_TITLE))
+    conversation.switch_to(copy)
+    title = conversation.host.sessions.get(copy.id).title
+    return f"Branched into session {copy.id}: {shortened(title)}. The original is still there: /resume {old.id}"
+
+
+def title(conversation: Conversation, arguments: str) -> str:
+    """Show the title of the session, or change it."""
+    session, known = conversation.session, conversation.host.sessions
+    if not arguments:
+        return title_of(conversation) or "The session has no title yet; its first message will name it."
+    text = shortened(arguments, _LONGEST_TITLE)
+    session.title = text
+    if known.turn_count(session.id):
+        known.rename(session.id, text)
+    return f"Title: {text}"
+
+
+def title_of(conversation: Conversation) -> str:
+    """The title on record, or the one that waits for the first message."""
+    try:
+        return conversation.host.sessions.get(conversation.session.id).title
+    except SessionNotFound:
+        return conversation.session.title
+
+
+def leave(conversation: Conversation, arguments: str) -> str:
+    """Leave the prompt."""
+    conversation.surface.quit()
+    return ""

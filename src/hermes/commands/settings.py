@@ -1,0 +1,74 @@
+"""Commands about settings: config, yolo. Also what of the configuration may be shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import msgspec
+
+from hermes.commands.conversation import Conversation
+from hermes.config.document import KeyPath
+from hermes.config.edit import split_key
+from hermes.config.listing import Setting, list_settings
+from hermes.config.wording import dotted, suggestion
+from hermes.errors import ConfigError, HermesError
+from hermes.sanitize import REDACTED, is_secret_key, redact_text
+
+
+def config(conversation: Conversation, arguments: str) -> str:
+    """Show the settings that are not the default, or those under a key."""
+    settings = list(list_settings(conversation.host.config))
+    if arguments:
+        return "\n".join(setting_lines(select(settings, arguments)))
+    changed = [setting for setting in settings if not setting.is_default]
+    head = f"# {conversation.host.home / 'config.yaml'}, what differs from the defaults"
+    return "\n".join([head, *setting_lines(changed)])
+
+
+def yolo(conversation: Conversation, arguments: str) -> str:
+    """Run everything in this session without asking, or ask again. Without an argument, the other way round."""
+    approvals, session_id = conversation.host.approvals, conversation.session.id
+    word = arguments.lower() or ("off" if approvals.trusts(session_id) else "on")
+    if word not in ("on", "off"):
+        raise HermesError(f"/yolo takes on or off, not {arguments!r}")
+    approvals.trust(session_id, word == "on")
+    if word == "on":
+        return "Everything runs without asking in this session, except what is never allowed. Back: /yolo off"
+    return "Approvals are on again."
+
+
+def select(settings: list[Setting], key: str) -> list[Setting]:
+    """The setting with that key, or those of the section."""
+    if not key:
+        return settings
+    path = split_key(key)
+    chosen = [setting for setting in settings if tuple(map(str, setting.path[: len(path)])) == path]
+    if not chosen:
+        known = {str(setting.path[len(path) - 1]) for setting in settings if len(setting.path) >= len(path)}
+        hint = suggestion(str(path[-1]), path[:-1], sorted(known)) or "see: hermes config show"
+        raise ConfigError(f"{key} is not a known setting; {hint}")
+    return chosen
+
+
+def setting_lines(settings: Iterable[Setting]) -> list[str]:
+    """Settings as they stand in the file, a line each, secrets masked."""
+    return [
+        f"{dotted(setting.path)}: {msgspec.json.encode(masked(setting.path, setting.value)).decode()}"
+        + ("  # default" if setting.is_default else "")
+        for setting in settings
+    ]
+
+
+def masked(path: KeyPath, value: Any) -> Any:
+    """The value without its secrets. A setting that is empty shows that it is."""
+    if any(is_secret_key(str(part)) for part in path) and value not in ("", None, [], {}):
+        return REDACTED
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, dict):
+        items = cast("dict[object, Any]", value).items()
+        return {str(name): masked((*path, str(name)), item) for name, item in items}
+    if isinstance(value, list):
+        return [masked(path, item) for item in cast("list[Any]", value)]
+    return value

@@ -1,0 +1,96 @@
+"""Which commands there are, and what runs each: those of the runtime first, then those of plugins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hermes.commands import facts, models, sessions, settings, tools, turns, work
+from hermes.commands.conversation import Conversation
+from hermes.commands.wording import columns, nearest
+from hermes.contract.commands import SLASH_COMMANDS, SlashCommand
+from hermes.errors import HermesError
+from hermes.host import Host
+
+#: Answers with text, or raises a ``HermesError`` that says what to do.
+Handler = Callable[[Conversation, str], str]
+
+
+def show_help(conversation: Conversation, arguments: str) -> str:
+    """List the commands, or explain one."""
+    known = all_commands(conversation.host)
+    if arguments:
+        return _explained(_named(arguments.lstrip("/").lower(), known))
+    lines: list[str] = []
+    for category in dict.fromkeys(command.category for command in (*known[1:], known[0])):
+        rows = [(usage(command, 28), command.summary) for command in known if command.category == category]
+        lines += [category, *columns(rows), ""]
+    return "\n".join([*lines, "Anything else that you type is for the model. /help COMMAND says more about one."])
+
+
+HANDLERS: dict[str, Handler] = {
+    "help": show_help,
+    "new": sessions.new,
+    "clear": sessions.clear,
+    "sessions": sessions.sessions,
+    "resume": sessions.resume,
+    "branch": sessions.branch,
+    "title": sessions.title,
+    "quit": sessions.leave,
+    "status": facts.status,
+    "usage": facts.usage,
+    "plugins": facts.plugins,
+    "history": turns.history,
+    "retry": turns.retry,
+    "undo": turns.undo,
+    "compress": turns.compress,
+    "stop": work.stop,
+    "queue": work.queue,
+    "steer": work.steer,
+    "approve": work.approve,
+    "deny": work.deny,
+    "model": models.model,
+    "reasoning": models.reasoning,
+    "tools": tools.tools,
+    "toolsets": tools.toolsets,
+    "config": settings.config,
+    "yolo": settings.yolo,
+}
+
+
+def all_commands(host: Host) -> list[SlashCommand]:
+    """Every command as data, for help and completion: the runtime's, then the plugins' by name."""
+    plugins = sorted(host.plugins.commands.items())
+    return [
+        *SLASH_COMMANDS,
+        *(
+            SlashCommand(name, command.description or f"from plugin {command.plugin}", command.args_hint)
+            for name, command in plugins
+        ),
+    ]
+
+
+def find_command(name: str) -> SlashCommand | None:
+    """The runtime's command of that name or alias."""
+    return next((command for command in SLASH_COMMANDS if name == command.name or name in command.aliases), None)
+
+
+def usage(command: SlashCommand, limit: int = 1_000) -> str:
+    """How a command is written; its arguments are left out when they take too much room."""
+    line = f"/{command.name} {command.args_hint}".strip()
+    return line if len(line) <= limit else f"/{command.name} …"
+
+
+def _named(name: str, known: list[SlashCommand]) -> SlashCommand:
+    for command in known:
+        if name == command.name or name in command.aliases:
+            return command
+    raise HermesError(f"there is no command /{name}{nearest(name, (command.name for command in known))}")
+
+
+def _explained(command: SlashCommand) -> str:
+    lines = [usage(command), f"  {command.summary[:1].upper()}{command.summary[1:].rstrip('.')}."]
+    if command.aliases:
+        lines.append(f"  Also: {', '.join(f'/{alias}' for alias in command.aliases)}")
+    if not command.while_working:
+        lines.append("  Not while the agent works.")
+    return "\n".join(lines)

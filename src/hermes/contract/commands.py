@@ -1,0 +1,92 @@
+"""The slash commands of the runtime: names that plugins may not take, and what a person is told about each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class SlashCommand(NamedTuple):
+    """One command as data: what help, completion and the documentation show of it."""
+
+    name: str
+    summary: str
+    args_hint: str = ""
+    category: str = "Plugins"
+    aliases: tuple[str, ...] = ()
+    #: What its first argument may be, for completion.
+    words: tuple[str, ...] = ()
+    #: Whether it may run while the agent works.
+    while_working: bool = True
+    #: Whether it means something only where the conversation goes on after it.
+    at_prompt: bool = False
+
+
+_SESSIONS, _TURNS, _WORK, _SETTINGS, _OTHER = "Sessions", "Conversation", "While it works", "Settings", "Other"
+
+SLASH_COMMANDS: tuple[SlashCommand, ...] = (
+    SlashCommand("help", "list the commands, or explain one", "[COMMAND]", _OTHER),
+    SlashCommand("new", "start a new session", "", _SESSIONS, ("reset",), while_working=False, at_prompt=True),
+    SlashCommand(
+        "clear", "clear the screen and start a new session", "", _SESSIONS, while_working=False, at_prompt=True
+    ),
+    SlashCommand("sessions", "list the sessions used last", "[N]", _SESSIONS),
+    SlashCommand(
+        "resume", "go on with another session", "[ID | NUMBER]", _SESSIONS, while_working=False, at_prompt=True
+    ),
+    SlashCommand(
+        "branch", "copy the session and go on in the copy", "[TITLE]", _SESSIONS, ("fork",), while_working=False
+    ),
+    SlashCommand("title", "show the title of the session, or change it", "[TEXT]", _SESSIONS),
+    SlashCommand("status", "show where the session stands", "", _SESSIONS),
+    SlashCommand("usage", "show the tokens and the cost of the session", "", _SESSIONS),
+    SlashCommand("history", "show the last messages", "[N]", _TURNS),
+    SlashCommand("retry", "take the last turn back and ask the same again", "", _TURNS, while_working=False),
+    SlashCommand("undo", "take the last turn back, or the last N", "[N]", _TURNS, while_working=False),
+    SlashCommand(
+        "compress", "shorten what the model sees of it", "[WHAT MATTERS]", _TURNS, ("compact",), while_working=False
+    ),
+    SlashCommand("stop", "stop the agent", "", _WORK, at_prompt=True),
+    SlashCommand("queue", "say something when the agent is done", "TEXT", _WORK, at_prompt=True),
+    SlashCommand("steer", "say something to the agent while it works", "TEXT", _WORK, at_prompt=True),
+    SlashCommand(
+        "approve",
+        "allow the call that waits",
+        "[once | session | always]",
+        _WORK,
+        words=("once", "session", "always"),
+        at_prompt=True,
+    ),
+    SlashCommand("deny", "refuse the call that waits", "[REASON]", _WORK, at_prompt=True),
+    SlashCommand("model", "show the model, or change it", "[MODEL | PROVIDER:MODEL | PROVIDER MODEL]", _SETTINGS),
+    SlashCommand(
+        "reasoning",
+        "show the model's reasoning, or say how much there should be",
+        "[show | hide | low | medium | high | none | default]",
+        _SETTINGS,
+        words=("show", "hide", "low", "medium", "high", "none", "default"),
+        at_prompt=True,
+    ),
+    SlashCommand(
+        "tools",
+        "list the tools, or change which the model has",
+        "[enable | disable NAME …]",
+        _SETTINGS,
+        words=("enable", "disable"),
+    ),
+    SlashCommand(
+        "toolsets",
+        "list the toolsets, or change which the model has",
+        "[enable | disable NAME …]",
+        _SETTINGS,
+        words=("enable", "disable"),
+    ),
+    SlashCommand("yolo", "run everything without asking", "[on | off]", _SETTINGS, words=("on", "off"), at_prompt=True),
+    SlashCommand("config", "show the settings that are not the default, or some of them", "[KEY]", _SETTINGS),
+    SlashCommand("plugins", "list the plugins and their commands", "", _OTHER),
+    SlashCommand("quit", "leave", "", _OTHER, ("exit",), at_prompt=True),
+)
+
+#: Every name and alias that is taken.
+RESERVED_COMMANDS: frozenset[str] = frozenset(
+    name for command in SLASH_COMMANDS for name in (command.name, *command.aliases)
+)

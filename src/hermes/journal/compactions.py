@@ -1,0 +1,89 @@
+"""Compactions in the journal: what the model sees in place of the older part of a conversation that stays on record."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from hermes.errors import JournalError
+from hermes.journal.bodies import pack, to_json, unpack
+from hermes.journal.leases import take_lease
+from hermes.journal.runner import Runner
+from hermes.journal.steps import Message
+from hermes.journal.store import Store
+
+#: Where a message stands in its session: (turn, step, position).
+Place = tuple[int, int, int]
+
+#: The event of a compaction that was asked for between two turns; one inside a turn is a step of that turn.
+EVENT_KIND = "compacted"
+
+_ALL = (
+    "SELECT seq, body FROM events WHERE session_id = ? AND (kind = 'compacted' OR "
+    "(kind = 'step_done' AND key LIKE 'compact:%')) ORDER BY seq DESC"
+)
+#: A turn that was taken back, or taken up again, after its messages had been condensed.
+_OUTDATED = (
+    "SELECT 1 FROM events e JOIN turns t ON t.id = e.turn_id WHERE e.session_id = :id AND e.seq > :seq "
+    "AND (t.ordinal < :turn OR (t.ordinal = :turn AND :step > 0 AND e.kind = 'turn_undone')) LIMIT 1"
+)
+_LATER_MESSAGES = (
+    "SELECT body FROM messages WHERE session_id = :id AND (turn, step, position) >= (:turn, :step, :position) "
+    "AND turn < :before AND turn NOT IN (SELECT ordinal FROM turns WHERE session_id = :id AND undone) "
+    "ORDER BY turn, step, position"
+)
+
+
+class Compaction(msgspec.Struct):
+    """A conversation made shorter: ``messages`` stand for every message before the place ``covers``."""
+
+    messages: list[Message]
+    covers: Place
+    #: ``window`` (it was getting full), ``refused`` (by the provider, as too long) or ``asked`` (by the user).
+    reason: str
+    tokens_before: int
+    tokens_after: int
+
+
+def record_compaction(store: Store, runner: Runner, session_id: str, compaction: Compaction) -> None:
+    """Put a compaction between two turns on record. Refused when the conversation has changed since it was read."""
+    runner.start()
+
+    def write(connection: sqlite3.Connection) -> None:
+        lease = take_lease(connection, runner, session_id)
+        turns, unfinished = connection.execute(
+            "SELECT count(*), coalesce(sum(state = 'running'), 0) FROM turns WHERE session_id = ?", (session_id,)
+        ).fetchone()
+        if unfinished or turns != compaction.covers[0]:
+            raise JournalError(f"session {session_id} went on while it was being compressed; try again")
+        seq = lease.last_seq(connection) + 1
+        body = pack(connection, session_id, to_json(compaction))
+        connection.execute(
+            "INSERT INTO events VALUES (?, ?, '', ?, '', NULL, ?, ?)", (session_id, seq, EVENT_KIND, body, time.time())
+        )
+
+    store.write(write)
+
+
+def visible_messages(connection: sqlite3.Connection, session_id: str, before_turn: int) -> list[Message]:
+    """What the model sees of the turns below that number: the last compaction that still holds, and what follows it."""
+    last = next(_standing(connection, session_id, before_turn), None)
+    turn, step, position = last.covers if last is not None else (0, 0, 0)
+    values = {"id": session_id, "turn": turn, "step": step, "position": position, "before": before_turn}
+    rows = connection.execute(_LATER_MESSAGES, values)
+    return [*(last.messages if last is not None else ()), *(unpack(connection, body) for (body,) in rows.fetchall())]
+
+
+def _standing(connection: sqlite3.Connection, session_id: str, before_turn: int) -> Iterator[Compaction]:
+    """The compactions that still say what is on record, newest first."""
+    for seq, text in connection.execute(_ALL, (session_id,)):
+        body: Any = unpack(connection, text)
+        compaction = msgspec.convert(body, Compaction)
+        turn, step, _ = compaction.covers
+        values = {"id": session_id, "seq": seq, "turn": turn, "step": step}
+        if compaction.covers <= (before_turn, 0, 0) and connection.execute(_OUTDATED, values).fetchone() is None:
+            yield compaction

@@ -1,0 +1,82 @@
+"""Stretches of past conversations, with the families of sessions they belong to."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any, cast
+
+from hermes.journal.bodies import message_text, unpack
+from hermes.journal.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class PassageMessage:
+    """A message where it stands in its conversation."""
+
+    id: int
+    role: str
+    text: str
+    #: Tools that the message calls.
+    calls: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """Some messages in order, and how many there are before and after them."""
+
+    messages: list[PassageMessage]
+    before: int
+    after: int
+
+
+def passage(store: Store, session_id: str, *, around: int | None, window: int) -> Passage | None:
+    """The messages around one of a session's, or its first ones; None when the message is not there."""
+
+    def find(connection: sqlite3.Connection) -> Passage | None:
+        rows = connection.execute(
+            "SELECT id, role, body FROM messages WHERE session_id = ? AND turn NOT IN "
+            "(SELECT ordinal FROM turns WHERE session_id = ? AND undone) ORDER BY turn, step, position",
+            (session_id, session_id),
+        ).fetchall()
+        places = {row[0]: place for place, row in enumerate(rows)}
+        if around is not None and around not in places:
+            return None
+        middle = window if around is None else places[around]
+        start, stop = max(middle - window, 0), middle + window + 1
+        messages = [_message(connection, *row) for row in rows[start:stop]]
+        return Passage(messages, start, max(len(rows) - stop, 0))
+
+    return store.read(find)
+
+
+def families(store: Store, session_ids: list[str]) -> dict[str, str]:
+    """The first ancestor of each of these sessions: the conversation that a person had."""
+    query = """
+        WITH RECURSIVE line(start, id, parent) AS (
+            SELECT id, id, parent_id FROM sessions WHERE id = ?
+            UNION SELECT line.start, s.id, s.parent_id FROM sessions s JOIN line ON s.id = line.parent
+        ) SELECT id FROM line WHERE parent IS NULL OR parent NOT IN (SELECT id FROM sessions)
+    """
+
+    def find(connection: sqlite3.Connection) -> dict[str, str]:
+        found = {one: connection.execute(query, (one,)).fetchone() for one in session_ids}
+        return {one: row[0] if row else one for one, row in found.items()}
+
+    return store.read(find)
+
+
+def family_of(store: Store, session_id: str) -> set[str]:
+    """A session, its ancestors, and everybody they delegated to."""
+    root = families(store, [session_id])[session_id]
+    query = """
+        WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id)
+        SELECT id FROM family
+    """
+    return store.read(lambda connection: {row[0] for row in connection.execute(query, (root,))})
+
+
+def _message(connection: sqlite3.Connection, message_id: int, role: str, body: str) -> PassageMessage:
+    message: dict[str, Any] = unpack(connection, body)
+    calls = cast("list[dict[str, Any]]", message.get("tool_calls") or [])
+    return PassageMessage(message_id, role, message_text(message), [call["function"]["name"] for call in calls])

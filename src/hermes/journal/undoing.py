@@ -1,0 +1,65 @@
+"""Taking turns back: they stay on record, and the conversation goes on as if they had not been."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+
+from hermes.journal.bodies import unpack
+from hermes.journal.leases import Lease, take_lease
+from hermes.journal.runner import Runner
+from hermes.journal.steps import Message, TurnJournal
+from hermes.journal.store import Store
+from hermes.journal.turns import take_up_turn
+
+_CUT_OFF = "taken back before it was finished"
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneTurn:
+    """A turn that was taken back, and what the user had said in it."""
+
+    ordinal: int
+    message: Message
+
+
+def undo_turns(store: Store, runner: Runner, session_id: str, count: int) -> list[UndoneTurn]:
+    """Take back the last ``count`` turns, or as many as there are; returns them, oldest first.
+
+    All of it is one transaction. A turn whose process died is closed first; one that a living process runs is refused.
+    """
+    runner.start()
+
+    def write(connection: sqlite3.Connection) -> list[UndoneTurn]:
+        rows = connection.execute(
+            "SELECT id, ordinal, task_id, state FROM turns WHERE session_id = ? AND NOT undone "
+            "ORDER BY ordinal DESC LIMIT ?",
+            (session_id, count),
+        ).fetchall()
+        if not rows:
+            return []
+        last_id, *_, state = rows[0]
+        lease = _closed_lease(connection, store, runner, session_id, last_id if state == "running" else "")
+        for turn_id, ordinal, task_id, _ in reversed(rows):
+            turn = TurnJournal(store, lease, turn_id, ordinal, task_id, "interrupted")
+            turn.event("turn_undone", "", {})
+            turn.write_pending(connection)
+            connection.execute("UPDATE turns SET undone = 1 WHERE id = ?", (turn_id,))
+        return [UndoneTurn(ordinal, _user_message(connection, session_id, ordinal)) for _, ordinal, *_ in rows[::-1]]
+
+    return store.write(write)
+
+
+def _closed_lease(connection: sqlite3.Connection, store: Store, runner: Runner, session_id: str, cut_off: str) -> Lease:
+    """The right to write to the session, with the turn that was cut off, if any, brought to an end."""
+    if not cut_off:
+        return take_lease(connection, runner, session_id)
+    turn = take_up_turn(connection, store, runner, session_id, cut_off)
+    turn.end("interrupted", error=_CUT_OFF)
+    turn.write_pending(connection)
+    return turn.lease
+
+
+def _user_message(connection: sqlite3.Connection, session_id: str, ordinal: int) -> Message:
+    query = "SELECT body FROM messages WHERE session_id = ? AND turn = ? AND step = 0 AND position = 0"
+    return unpack(connection, connection.execute(query, (session_id, ordinal)).fetchone()[0])

@@ -1,0 +1,43 @@
+"""Stand-ins for the parts of a word that the command line alone does not tell, and for unquoted characters."""
+
+from __future__ import annotations
+
+#: Noncharacters of Unicode: no program is called so, and ``syntax.clean`` takes them out of what users write.
+UNKNOWN = "\ufdd0"
+REMOTE = "\ufdd1"
+DECODED = "\ufdd2"
+#: An unquoted ``{``, ``,`` and ``}``, and the place where an unquoted expansion is split into words.
+OPEN = "\ufdd3"
+COMMA = "\ufdd4"
+CLOSE = "\ufdd5"
+SPLIT = "\ufdd6"
+#: What ``""`` leaves, so that an empty word is still a word.
+EMPTY = "\ufdd7"
+#: In front of text that is given to a program directly, where the parser expects the name of a file.
+INLINE = "\ufdd8"
+
+UNKNOWNS = (UNKNOWN, REMOTE, DECODED)
+ALL = (*UNKNOWNS, OPEN, COMMA, CLOSE, SPLIT, EMPTY, INLINE)
+
+_PLAIN = str.maketrans({OPEN: "{", COMMA: ",", CLOSE: "}", SPLIT: " ", EMPTY: ""})
+_SHOWN = str.maketrans({UNKNOWN: "?", REMOTE: "?", DECODED: "?", INLINE: ""})
+_KNOWN = str.maketrans(dict.fromkeys(UNKNOWNS, ""))
+
+
+def plain(text: str) -> str:
+    """Without the marks of quoting; unknown parts stay."""
+    return text.translate(_PLAIN)
+
+
+def shown(text: str) -> str:
+    """For people: an unknown part is a question mark."""
+    return text.translate(_PLAIN).translate(_SHOWN)
+
+
+def known_part(text: str) -> str:
+    """As if every unknown part were empty."""
+    return text.translate(_KNOWN)
+
+
+def is_known(text: str) -> bool:
+    return UNKNOWN not in text and REMOTE not in text and DECODED not in text

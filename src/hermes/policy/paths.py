@@ -1,0 +1,159 @@
+"""Which places of a file system a command must not touch, or not without asking; no disk is looked at."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from posixpath import join, normpath
+
+from hermes.policy.marks import UNKNOWN, is_known
+from hermes.policy.names import names
+
+#: Losing one of these as a whole loses the machine, or a person's work.
+_VITAL = names(
+    "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /media /mnt /nix /nix/store /opt /proc /root /run /sbin "
+    "/srv /sys /usr /usr/bin /usr/include /usr/lib /usr/lib64 /usr/libexec /usr/local /usr/local/bin /usr/local/lib "
+    "/usr/sbin /usr/share /var /var/lib /var/lib/dpkg /var/lib/docker /boot/efi /etc/ssh /etc/systemd /applications "
+    "/library /private /private/etc /private/var /system /system/library /users /volumes /cores /mnt/c /mnt/c/users "
+    "/mnt/c/windows /c /c/users /c/windows /cygdrive/c"
+)
+_USER_FOLDER = re.compile(r"/(?:home|users|mnt/c/users|c/users)/[^/]+")
+_DRIVE = re.compile(r"([a-z]):(?:/(?:windows|users|program files[^/]*)?)?/?\*?(?:\.\*)?")
+_EVERYTHING = re.compile(r"(?:\*+|\?\*|\.\*|\.\?\*|\.\?\?\*|\.\[[!^]\.?\]\*|\*\.\*)")
+_PROCESS_ROOT = re.compile(r"/proc/(?:self|thread-self|\d+)/(?:task/[^/]+/)?root(?=/|$)")
+_PROCESS_CWD = re.compile(r"/proc/(?:self|thread-self)/cwd(?=/|$)")
+_GLOB = re.compile(r"[*?\[]")
+
+_RAW_DEVICE = re.compile(
+    r"/dev/(?:(?:sd|hd|vd|xvd|ubd)[a-z?*\[]|nvme|mmcblk|r?disk|md\d|md/|dm-|loop\d|sr\d|nbd|mapper/|disk/|block/|bcache|zd|zvol/"
+    r"|ram\d|k?mem$|port$|ada\d|da\d|mtd|pmem|\*|\?|drbd|cciss/|fd\d)"
+)
+_DEVICE = re.compile(r"/dev/(?!null$|zero$|full$|u?random$|tty|pts/|std(?:in|out|err)$|fd/|shm(?:/|$)|tcp/|udp/|ptmx$)")
+
+_SYSTEM_FILE = re.compile(
+    r"(?:/private)?/(?:etc|boot|usr|bin|sbin|lib(?:32|64|x32)?|sys|proc/sys|proc/sysrq-trigger|var/spool/cron|system|library)(?:/|$)"
+    r"|/(?:mnt/)?c/windows(?:/|$)|c:/windows(?:/|$)"
+)
+_SHELL_STARTUP = re.compile(
+    r"\.(?:bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|zlogout|kshrc|cshrc"
+    r"|tcshrc|login|xprofile|xinitrc|xsession|inputrc|config/fish/.*|config/autostart/.*|config/systemd/user/.*)"
+    r"|library/launchagents/.*"
+)
+_CREDENTIALS = re.compile(
+    r"(?:^|/)(?:\.netrc|\.pgpass|\.my\.cnf|\.git-credentials|\.npmrc|\.pypirc|\.vault-token|\.boto|\.s3cfg|\.htpasswd"
+    r"|\.aws/(?:credentials|config)|\.kube/config|\.docker/config\.json|\.config/(?:gh/hosts\.yml|gcloud/.*|hub)|\.azure/.*"
+    r"|\.gnupg/.*|\.password-store/.*|\.cargo/credentials(?:\.toml)?|\.terraform\.d/credentials.*|id_(?:rsa|dsa|ecdsa|ed25519))$"
+)
+#: What of the agent's own folder decides what it does, or is its record. People keep other work there too.
+_HERMES_FILE = re.compile(
+    rf"(?:[^/]*[*?\[{UNKNOWN}].*|config\.ya?ml|auth\.json|shell-hooks-allowlist\.json|(?:state|search)\.db.*|\.[^/]*"
+    r"|(?:plugins|runners|memories|cache|logs|hooks|skills|cron)(?:/.*)?)?",
+    re.DOTALL,
+)
+_SSH = re.compile(r"(?:^|/)\.ssh(?:/|$)")
+_ENV_FILE = re.compile(r"(?:^|/)\.env(?:rc|\.(?!example|sample|template|dist|schema|md$|test$)[\w.-]+)?$")
+
+
+@dataclass(slots=True)
+class Place:
+    """Where a command runs and whose it is."""
+
+    #: Empty when an earlier part of the command line made it unknowable.
+    cwd: str
+    home: str
+    hermes_home: str
+
+    def resolve(self, path: str) -> str:
+        """The path from the root, without ``.``, ``..``, double slashes and other names for the root."""
+        path = self._expand_tilde(path).replace("\\", "/")
+        if not path.startswith("/") and not _DRIVE.match(path.lower()):
+            path = join(self.cwd or UNKNOWN, path)
+        path = normpath(path)
+        if path.startswith("//"):
+            path = path[1:]
+        if path.startswith("/proc/"):
+            path = _PROCESS_CWD.sub(self.cwd or UNKNOWN, _PROCESS_ROOT.sub("/", path))
+            path = normpath(path.replace("//", "/"))
+        return path
+
+    def _expand_tilde(self, path: str) -> str:
+        if not path.startswith("~"):
+            return path
+        user, slash, rest = path[1:].partition("/")
+        if user == "+":
+            folder = self.cwd or UNKNOWN
+        elif user == "-":
+            folder = UNKNOWN
+        else:
+            folder = self.home if not user else "/root" if user == "root" else f"/home/{user}"
+        return folder + slash + rest
+
+    def is_vital(self, path: str) -> bool:
+        """Whether deleting the path with all below it would wreck the system or somebody's home."""
+        if not path:
+            return False
+        if _DRIVE.fullmatch(path.lower().replace("\\", "/")):
+            return True
+        whole = self.resolve(path)
+        folder = _without_everything(whole)
+        if _is_vital_name(folder.lower()) or self.home == folder or self.home.startswith(folder.rstrip("/") + "/"):
+            return True
+        if _GLOB.search(folder):
+            names = (*_VITAL, self.home)
+            return any(_matches(name, folder) for name in names if name != "/")
+        return False
+
+    def is_raw_device(self, path: str) -> bool:
+        return path.startswith("/") and _RAW_DEVICE.match(self.resolve(path)) is not None
+
+    def may_be_device(self, path: str) -> bool:
+        """Whether the path is a device that is not one of the everyday ones, or may turn out to be one."""
+        return _DEVICE.match(self.resolve(path)) is not None
+
+    def sensitive_kind(self, path: str) -> str | None:
+        """The rule that a change of this file falls under."""
+        if not path:
+            return None
+        whole = self.resolve(path)
+        lowered = whole.lower()
+        if self.hermes_home and f"{whole}/".startswith(f"{self.hermes_home}/"):
+            inside = whole[len(self.hermes_home) + 1 :]
+            if _HERMES_FILE.fullmatch(inside.lower()):
+                return "write-hermes-config"
+        if _SYSTEM_FILE.match(lowered):
+            return "write-system-config"
+        if _SSH.search(whole):
+            return "write-ssh"
+        if _ENV_FILE.search(whole):
+            return "write-env-file"
+        if _CREDENTIALS.search(whole):
+            return "write-credentials"
+        inside = self._inside_a_home(whole)
+        if inside and _SHELL_STARTUP.fullmatch(inside.lower()):
+            return "write-shell-startup"
+        return None
+
+    def _inside_a_home(self, path: str) -> str:
+        if path.startswith(self.home.rstrip("/") + "/"):
+            return path[len(self.home.rstrip("/")) + 1 :]
+        match = re.match(r"/root/|/(?:home|Users)/[^/]+/|" + UNKNOWN + "/", path)
+        return path[match.end() :] if match else ""
+
+
+def _without_everything(path: str) -> str:
+    """``/etc/*`` means ``/etc``: what lies in it is what counts."""
+    folder, _, name = path.rpartition("/")
+    while _EVERYTHING.fullmatch(name):
+        path = folder or "/"
+        folder, _, name = path.rpartition("/")
+    return path
+
+
+def _is_vital_name(path: str) -> bool:
+    return path in _VITAL or _USER_FOLDER.fullmatch(path) is not None
+
+
+def _matches(name: str, pattern: str) -> bool:
+    parts, patterns = name.split("/"), pattern.lower().split("/")
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns)) and is_known(pattern)

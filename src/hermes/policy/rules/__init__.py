@@ -1,0 +1,53 @@
+"""All rules, and which of them concern a program."""
+
+from __future__ import annotations
+
+from hermes.policy.call import Call, without_version
+from hermes.policy.rules import (
+    code,
+    containers,
+    databases,
+    deletion,
+    disks,
+    git,
+    permissions,
+    processes,
+    runtime,
+    services,
+    writes,
+)
+from hermes.policy.rules.rule import Predicate, Rule
+
+_FAMILIES = (deletion, disks, processes, services, permissions, databases, git, containers, code, writes, runtime)
+
+#: By family, as a reader would want them listed.
+ALL_RULES: tuple[Rule, ...] = tuple(rule for family in _FAMILIES for rule in family.RULES)
+BY_KEY: dict[str, Rule] = {rule.key: rule for rule in ALL_RULES}
+
+_Check = tuple[str, Predicate]
+
+
+def _index() -> dict[str, tuple[_Check, ...]]:
+    """The checks of each program; those of redirections under the empty name."""
+    index: dict[str, list[_Check]] = {}
+    for rule in ALL_RULES:
+        for programs, applies in rule.checks:
+            for program in programs or ("",):
+                index.setdefault(program, []).append((rule.key, applies))
+    return {program: tuple(checks) for program, checks in index.items()}
+
+
+_CHECKS = _index()
+
+
+def broken_rules(call: Call) -> list[str]:
+    """The keys of the rules that a call falls under."""
+    program = call.program
+    name = "mkfs" if program.startswith("mkfs.") else program
+    checks = (_CHECKS.get(name) or _CHECKS.get(without_version(name)) or ()) if program else ()
+    if call.writes:
+        checks += _CHECKS[""]
+    return [key for key, applies in checks if applies(call)]
+
+
+__all__ = ["ALL_RULES", "BY_KEY", "Rule", "broken_rules"]

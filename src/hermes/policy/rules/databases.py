@@ -1,0 +1,77 @@
+"""Databases: SQL and commands that throw data away."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.policy.call import Call
+from hermes.policy.names import names
+from hermes.policy.rules.rule import Rule
+
+_CLIENTS = names(
+    "psql mysql mariadb sqlite3 sqlite duckdb sqlcmd clickhouse-client clickhouse cockroach mycli pgcli usql isql "
+    "osql bq snowsql trino presto cqlsh db2 sqlplus hive impala-shell beeline spark-sql dolt turso"
+)
+_NOISE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", re.DOTALL)
+_DROP = re.compile(
+    r"\bdrop\s+(?:table|database|schema|view|materialized|index|user|role|column|keyspace|collection|tablespace|owned|sequence|type|extension)\b"
+    r"|\btruncate\b",
+    re.IGNORECASE,
+)
+_DELETE = re.compile(r"\bdelete\s+from\s+[^;]*", re.IGNORECASE)
+_WHERE = re.compile(r"\bwhere\b(?!\s*(?:1\s*=\s*1|true|1)\s*(?:;|$))", re.IGNORECASE)
+_MONGO = re.compile(r"\.drop(?:Database|Indexes?)?\s*\(|(?:deleteMany|remove)\s*\(\s*(?:\{\s*\})?\s*\)")
+_REDIS = names("flushall flushdb shutdown")
+_TASKS = re.compile(
+    r"db:(?:drop|reset|purge|truncate_all|schema:load|wipe|fresh)|migrate:(?:fresh|reset|refresh)|ecto\.(?:drop|reset)"
+)
+
+
+def _statements(call: Call) -> str:
+    return ";\n".join([*call.args, call.stdin.text or ""])
+
+
+def _drops(call: Call) -> bool:
+    return _DROP.search(_NOISE.sub(" ", _statements(call))) is not None
+
+
+def _deletes_everything(call: Call) -> bool:
+    text = _NOISE.sub("''", _statements(call))
+    return any(_WHERE.search(statement) is None for statement in _DELETE.findall(text))
+
+
+def _mongo_drops(call: Call) -> bool:
+    return _MONGO.search(_statements(call)) is not None
+
+
+def _redis_flushes(call: Call) -> bool:
+    words = [*call.args, *(call.stdin.text or "").split()]
+    return any(word.lower() in _REDIS for word in words)
+
+
+def _admin_drops(call: Call) -> bool:
+    return call.program in ("dropdb", "dropuser") or "drop" in call.args
+
+
+def _task_drops(call: Call) -> bool:
+    text = " ".join(call.args)
+    return (
+        _TASKS.search(text) is not None
+        or re.search(r"manage\.py (?:flush|reset_db)|prisma (?:migrate reset|db push --force-reset)", text) is not None
+    )
+
+
+RULES = (
+    Rule(
+        "sql-drop",
+        "drops or empties part of a database",
+        (
+            (_CLIENTS, _drops),
+            (names("mongo mongosh"), _mongo_drops),
+            (names("redis-cli valkey-cli keydb-cli"), _redis_flushes),
+            (names("dropdb dropuser mysqladmin mariadb-admin"), _admin_drops),
+            (names("rails rake bundle php mix npx python prisma"), _task_drops),
+        ),
+    ),
+    Rule("sql-delete-all", "deletes every row of a table", ((_CLIENTS, _deletes_everything),)),
+)

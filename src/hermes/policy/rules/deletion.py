@@ -1,0 +1,107 @@
+"""Deleting directory trees."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.policy.call import Call, read_options
+from hermes.policy.names import names
+from hermes.policy.rules.rule import Rule
+
+_RM = names("rm grm srm trash-rm rimraf del-cli")
+_FIND = names("find gfind fd")
+#: Tests of ``find`` that really leave something out.
+_NARROWING = names(
+    "-name -iname -path -ipath -regex -iregex -mtime -mmin -atime -amin -ctime -cmin -newer -size -empty -user -group "
+    "-perm -inum -nouser"
+)
+
+
+def _is_recursive(call: Call) -> bool:
+    return call.program in ("rimraf", "del-cli") or call.options.has("rR", "recursive")
+
+
+def _removes_vital_tree(call: Call) -> bool:
+    if "--no-preserve-root" in call.args or call.options.has("", "no-preserve-root"):
+        return True
+    return _is_recursive(call) and any(map(call.place.is_vital, call.options.operands))
+
+
+def _removes_tree(call: Call) -> bool:
+    return _is_recursive(call) or any(map(call.place.is_vital, call.options.operands))
+
+
+def _find_removes(call: Call) -> bool:
+    if "-delete" in call.args:
+        return True
+    return any(
+        word in ("-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch")
+        and _names_rm(call.args[at + 1 : at + 4])
+        for at, word in enumerate(call.args)
+    )
+
+
+def _names_rm(words: list[str]) -> bool:
+    return any(word.rpartition("/")[2] in ("rm", "unlink", "shred", "rmdir", "grm", "srm") for word in words)
+
+
+def _find_removes_vital(call: Call) -> bool:
+    start = next((at for at, word in enumerate(call.args) if word[:1] in ("-", "(", "!")), len(call.args))
+    roots = call.args[:start] or ["."]
+    if not _find_removes(call) or not any(map(call.place.is_vital, roots)):
+        return False
+    return not any(
+        word in _NARROWING and call.args[at + 1 : at + 2] not in (["*"], [".*"], ["/"], ["*.*"])
+        for at, word in enumerate(call.args)
+    )
+
+
+def _xargs_removes(call: Call) -> bool:
+    operands = read_options(call.args, "adEILlnPsR").operands
+    inner = [word for word in operands if word not in ("sudo", "doas", "env", "command", "busybox")]
+    return _names_rm(inner[:1])
+
+
+def _rsync_deletes(call: Call) -> bool:
+    return any(name.startswith("del") or name == "remove-source-files" for name in call.options.names)
+
+
+def _rsync_deletes_vital(call: Call) -> bool:
+    return any(name.startswith("del") for name in call.options.names) and any(
+        map(call.place.is_vital, call.options.operands[-1:])
+    )
+
+
+def _moves_vital(call: Call) -> bool:
+    operands = call.options.operands
+    return any(map(call.place.is_vital, operands[:-1]))
+
+
+def _windows_tree(call: Call) -> bool:
+    return any(re.fullmatch(r"/s|-r\w*", word, re.IGNORECASE) for word in call.args)
+
+
+RULES = (
+    Rule(
+        "delete-system-tree",
+        "deletes the system, a system directory or a home directory",
+        ((_RM, _removes_vital_tree), (_FIND, _find_removes_vital), (names("rsync"), _rsync_deletes_vital)),
+        hardline=True,
+    ),
+    Rule(
+        "recursive-delete",
+        "deletes a directory tree",
+        (
+            (_RM, _removes_tree),
+            (_FIND, _find_removes),
+            (names("xargs gxargs parallel"), _xargs_removes),
+            (names("rsync"), _rsync_deletes),
+            (names("del erase rd rmdir remove-item ri"), _windows_tree),
+        ),
+    ),
+    Rule(
+        "move-system-tree",
+        "moves a system directory or a home directory away",
+        ((names("mv gmv"), _moves_vital),),
+    ),
+)

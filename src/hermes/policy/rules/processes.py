@@ -1,0 +1,116 @@
+"""Ending processes: all of them, many of them, or the machine with them."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.policy.call import Call
+from hermes.policy.names import names
+from hermes.policy.rules.rule import ANY, Rule
+from hermes.policy.rules.targets import written_paths
+
+_KILL = re.compile(r"-(?:s|-signal)?=?(?:9|SIGKILL|KILL)", re.IGNORECASE)
+_LOGIN_MANAGER = re.compile(
+    r"(?:login1|ConsoleKit|UPower|SessionManager)\S*\.(?:PowerOff|Reboot|Halt|KExec|Shutdown|Restart|Stop)",
+    re.IGNORECASE,
+)
+
+
+def _kills_all(call: Call) -> bool:
+    """``kill -1`` and ``kill -9 -1``; the first number with a dash is the signal when something follows it."""
+    if call.program == "killall5":
+        return True
+    args = call.args
+    if "-l" in args or "-L" in args:
+        return False
+    if args[:1] in (["-s"], ["-n"], ["--signal"]):
+        args = args[2:]
+    elif args and re.fullmatch(r"-(?:\d+|[A-Za-z]+\d*|-signal=.*)", args[0]) and len(args) > 1:
+        args = args[1:]
+    return "-1" in args
+
+
+def _powers_off(call: Call) -> bool:
+    if call.program == "shutdown" and ("-c" in call.args or "--show" in call.args):
+        return False
+    return not {"--help", "--version", "/?"}.intersection(call.args) and not (
+        call.program == "halt" and "-w" in call.args
+    )
+
+
+def _changes_runlevel(call: Call) -> bool:
+    return any(word in ("0", "6") for word in call.args)
+
+
+def _manager_powers_off(call: Call) -> bool:
+    return any(word in ("poweroff", "reboot", "halt", "kexec", "soft-reboot") for word in call.options.operands[:1])
+
+
+def _message_powers_off(call: Call) -> bool:
+    return any(_LOGIN_MANAGER.search(word) for word in (*call.args, " ".join(call.args).replace(" ", ".")))
+
+
+def _boots_kernel(call: Call) -> bool:
+    return call.options.has("e", "exec")
+
+
+def _triggers_sysrq(call: Call) -> bool:
+    return any(call.place.resolve(path) == "/proc/sysrq-trigger" for path in [*call.writes, *written_paths(call)])
+
+
+def _pkills_many(call: Call) -> bool:
+    if any(_KILL.fullmatch(word) for word in call.args) or re.search(
+        r"(?:^| )(?:-s|--signal) (?:SIG)?(?:KILL|9)\b", " ".join(call.args)
+    ):
+        return True
+    options = call.options
+    return options.has("uUGv", "euid", "uid", "group", "inverse") or any(
+        word in (".", ".*", "", "^") for word in options.operands
+    )
+
+
+def _killall(call: Call) -> bool:
+    return bool(call.args) and not call.options.has("lV", "list", "version", "help")
+
+
+def _fuser_kills(call: Call) -> bool:
+    return call.options.has("k", "kill")
+
+
+def _kills_init(call: Call) -> bool:
+    return "1" in call.args[1:] and any(_KILL.fullmatch(word) for word in call.args)
+
+
+RULES = (
+    Rule(
+        "kill-everything",
+        "ends every process it can reach",
+        ((names("kill killall5"), _kills_all),),
+        hardline=True,
+    ),
+    Rule(
+        "power-off",
+        "turns the machine off or restarts it",
+        (
+            (names("shutdown reboot halt poweroff stop-computer restart-computer"), _powers_off),
+            (names("init telinit"), _changes_runlevel),
+            (names("systemctl loginctl"), _manager_powers_off),
+            (names("busctl dbus-send gdbus qdbus qdbus6"), _message_powers_off),
+            (names("tee dd cp"), _triggers_sysrq),
+            (names("kexec"), _boots_kernel),
+            (ANY, _triggers_sysrq),
+        ),
+        hardline=True,
+    ),
+    Rule("fork-bomb", "starts itself over and over until the machine stands still", hardline=True),
+    Rule(
+        "kill-many",
+        "ends processes by name or without letting them finish",
+        (
+            (names("pkill skill"), _pkills_many),
+            (names("killall"), _killall),
+            (names("fuser"), _fuser_kills),
+            (names("kill"), _kills_init),
+        ),
+    ),
+)

@@ -1,0 +1,57 @@
+"""The agent's own runtime: stopping, changing or unguarding itself."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.policy.call import Call
+from hermes.policy.names import names
+from hermes.policy.rules.rule import Rule
+
+_OWN_NAME = re.compile(r"\bhermes(?:[-_]agent)?\b", re.IGNORECASE)
+_CHANGES = {
+    "update": names(""),
+    "uninstall": names(""),
+    "setup": names(""),
+    "gateway": names("stop restart uninstall install"),
+    "config": names("set unset edit migrate"),
+    "approvals": names("revoke allow add grant"),
+    "plugins": names("install uninstall remove enable disable update"),
+    "hooks": names("accept allow consent revoke"),
+    "sessions": names("delete prune clear"),
+}
+
+
+def _changes_itself(call: Call) -> bool:
+    words = call.args
+    if call.program != "hermes":
+        at = next((at for at, word in enumerate(words) if word == "hermes" and words[at - 1 : at] == ["-m"]), None)
+        if at is None:
+            return False
+        words = words[at + 1 :]
+    if "--yolo" in words:
+        return True
+    operands = [word for word in words if not word.startswith("-")]
+    verbs = _CHANGES.get(operands[0]) if operands else None
+    return verbs is not None and (not verbs or not verbs.isdisjoint(operands[1:2]))
+
+
+def _uninstalls(call: Call) -> bool:
+    return "uninstall" in call.args and any(_OWN_NAME.fullmatch(word) for word in call.args)
+
+
+def _ends_itself(call: Call) -> bool:
+    return any(_OWN_NAME.search(word) for word in call.args) or _OWN_NAME.search(call.source) is not None
+
+
+RULES = (
+    Rule(
+        "own-runtime",
+        "stops, changes or unguards this agent itself",
+        (
+            (names("hermes python"), _changes_itself),
+            (names("pip pipx uv conda"), _uninstalls),
+            (names("kill pkill killall skill"), _ends_itself),
+        ),
+    ),
+)

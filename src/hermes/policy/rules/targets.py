@@ -1,0 +1,93 @@
+"""Which files a program would write, by its arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hermes.policy.call import Call, read_options
+from hermes.policy.names import names
+
+
+def written_paths(call: Call) -> list[str]:
+    """The files a call writes or replaces, apart from redirections; empty for programs that are not known to."""
+    find = _TARGETS.get(call.program)
+    return find(call) if find is not None else []
+
+
+def _all_operands(call: Call) -> list[str]:
+    return call.options.operands
+
+
+def _last_operand(call: Call) -> list[str]:
+    """``cp A B``: B, and each file in it that a copy would replace."""
+    named = call.values("t", "target-directory")
+    operands = read_options(call.args, "tSmog").operands
+    folder, sources = (
+        (named[0], operands) if named else (operands[-1], operands[:-1]) if len(operands) > 1 else ("", [])
+    )
+    if not folder:
+        return []
+    return [folder, *(f"{folder.rstrip('/')}/{source.rstrip('/').rpartition('/')[2]}" for source in sources)]
+
+
+def _moved(call: Call) -> list[str]:
+    """A moved file is gone from where it was."""
+    return [*_last_operand(call), *call.options.operands[:-1]]
+
+
+def _in_place(call: Call) -> list[str]:
+    if not (call.options.has("i", "in-place") or any(word.startswith("-i") for word in call.args)):
+        return []
+    scripted = call.options.has("ef", "expression", "file")
+    operands = read_options(call.args, "efl").operands
+    return operands if scripted else operands[1:]
+
+
+def _dd(call: Call) -> list[str]:
+    return [word[3:] for word in call.args if word.startswith("of=")]
+
+
+def _download(call: Call) -> list[str]:
+    return [
+        path for path in [*downloaded_files(call), *call.values("", "output-dir", "directory-prefix")] if path != "-"
+    ]
+
+
+def downloaded_files(call: Call) -> list[str]:
+    """The files that a download is told to go to; ``-`` is the output."""
+    return call.values("O" if call.program == "wget" else "o", "output", "output-document", "out")
+
+
+def _archive(call: Call) -> list[str]:
+    """Where an archive is unpacked."""
+    if call.program == "unzip":
+        return call.values("d")
+    first = call.args[0] if call.args else ""
+    extracts = call.options.has("x", "extract", "get") or (first[:1] != "-" and "x" in first)
+    return (
+        call.values("C", "directory")
+        if extracts
+        else call.values("f", "file")
+        if call.options.has("c", "create")
+        else []
+    )
+
+
+def _patched(call: Call) -> list[str]:
+    return [*call.options.operands[:1], *call.values("do", "directory", "output")]
+
+
+_TARGETS: dict[str, Callable[[Call], list[str]]] = {
+    **dict.fromkeys(
+        names("tee gtee sponge rm grm unlink truncate fallocate shred ed ex chattr"),
+        _all_operands,
+    ),
+    **dict.fromkeys(names("cp gcp install ln rsync scp ginstall"), _last_operand),
+    **dict.fromkeys(names("mv gmv"), _moved),
+    **dict.fromkeys(names("sed gsed perl"), _in_place),
+    **dict.fromkeys(names("dd gdd dcfldd dc3dd"), _dd),
+    **dict.fromkeys(names("curl wget fetch aria2c"), _download),
+    **dict.fromkeys(names("tar bsdtar unzip"), _archive),
+    "patch": _patched,
+}
+PROGRAMS = frozenset(_TARGETS)

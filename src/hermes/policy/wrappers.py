@@ -1,0 +1,156 @@
+"""Programs that run another program: where, among their arguments, that one begins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hermes.policy.call import base_name, is_assignment
+from hermes.policy.names import names
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """How the arguments in front of the inner command are read."""
+
+    #: Letters and long names that take the next word.
+    letters: str = ""
+    names: frozenset[str] = frozenset()
+    #: Words that come before the inner command.
+    operands: int = 0
+    #: Whether ``NAME=value`` may stand before it.
+    assignments: bool = False
+    #: Letters that mean: nothing is run.
+    inert: str = ""
+
+
+_SUDO = names("user group host prompt close-from chdir role type chroot command-timeout other-user login-class")
+_PLAIN = Wrapper()
+
+WRAPPERS: dict[str, Wrapper] = {
+    "sudo": Wrapper("ugpCDhrRtTU", _SUDO, assignments=True, inert="lvKk"),
+    "doas": Wrapper("uCa", inert="L"),
+    "env": Wrapper("uCP", names("unset chdir argv0"), assignments=True),
+    "nice": Wrapper("n", names("adjustment")),
+    "ionice": Wrapper("cnpPu", names("class classdata pid pgid uid")),
+    "timeout": Wrapper("ks", names("kill-after signal"), operands=1),
+    "gtimeout": Wrapper("ks", names("kill-after signal"), operands=1),
+    "time": Wrapper("fo", names("format output")),
+    "stdbuf": Wrapper("ioe", names("input output error")),
+    "flock": Wrapper("wEc", names("wait timeout conflict-exit-code command"), operands=1),
+    "setsid": _PLAIN,
+    "nohup": _PLAIN,
+    "builtin": _PLAIN,
+    "exec": Wrapper("a"),
+    "command": Wrapper(inert="vV"),
+    "coproc": _PLAIN,
+    "noglob": _PLAIN,
+    "nocorrect": _PLAIN,
+    "busybox": _PLAIN,
+    "toybox": _PLAIN,
+    "chroot": Wrapper(names=names("userspec groups"), operands=1),
+    "unshare": Wrapper("SGR", names("setuid setgid root wd map-user map-group propagation")),
+    "nsenter": Wrapper("tSG", names("target setuid setgid")),
+    "strace": Wrapper("abeEIoOpPsSuX", names("trace signal output attach user")),
+    "ltrace": Wrapper("aAeFlnopsuwx"),
+    "valgrind": _PLAIN,
+    "gdb": Wrapper("xdp"),
+    "chrt": Wrapper("TPD", operands=1),
+    "taskset": Wrapper(operands=1),
+    "numactl": Wrapper("NmCiPp"),
+    "setarch": Wrapper(operands=1),
+    "prlimit": Wrapper("p"),
+    "choom": Wrapper("np"),
+    "setpriv": _PLAIN,
+    "fakeroot": Wrapper("lsibu"),
+    "faketime": Wrapper(operands=1),
+    "systemd-run": Wrapper(
+        "HMpEtuG", names("unit property slice setenv description host machine uid gid working-directory")
+    ),
+    "systemd-inhibit": Wrapper(names=names("what who why mode")),
+    "caffeinate": Wrapper("tw"),
+    "dbus-run-session": _PLAIN,
+    "ssh-agent": Wrapper("aEtPO", inert="ks"),
+    "xvfb-run": Wrapper("efnps"),
+    "unbuffer": _PLAIN,
+    "rlwrap": Wrapper("abcCDfHlmMnoOpqrsStwWz"),
+    "catchsegv": _PLAIN,
+    "proxychains": Wrapper("f"),
+    "proxychains4": Wrapper("f"),
+    "torsocks": Wrapper("Pu"),
+    "torify": _PLAIN,
+    "firejail": _PLAIN,
+    "bwrap": _PLAIN,
+    "pkexec": Wrapper(names=names("user")),
+    "runuser": Wrapper("ugGcs", names("user group command shell")),
+    "chpst": Wrapper("uUbedmonplfrctP"),
+    "setuidgid": Wrapper(operands=1),
+    "gosu": Wrapper(operands=1),
+    "su-exec": Wrapper(operands=1),
+    "tini": Wrapper("pe"),
+    "dumb-init": Wrapper("r"),
+    "cpulimit": Wrapper("lpeP"),
+    "winpty": _PLAIN,
+    "ts": _PLAIN,
+    "tsp": Wrapper("LNd"),
+    "hyperfine": Wrapper("wmMrpscniPL", names("warmup runs prepare setup cleanup min-runs max-runs")),
+    "perf": Wrapper("eo", operands=1),
+    "then": _PLAIN,
+    "do": _PLAIN,
+    "else": _PLAIN,
+    "elif": _PLAIN,
+    "if": _PLAIN,
+    "while": _PLAIN,
+    "until": _PLAIN,
+    "{": _PLAIN,
+    "!": _PLAIN,
+}
+
+#: Programs that run another one after a word like ``run`` or ``--``; what follows is looked through.
+LOOSE = names(
+    "npx pnpm yarn bun bunx npm poetry uv pipenv pdm hatch rye conda mamba micromamba bundle mise asdf direnv op "
+    "aws-vault doppler dotenv envchain infisical chamber nix nix-shell distrobox toolbox flatpak-spawn host-spawn wsl "
+    "entr watchexec nodemon reflex xterm gnome-terminal konsole screen tmux ccache sccache with-contenv s6-setuidgid "
+    "circusd honcho foreman sem lxc machinectl capsh cgexec numad softlimit start-stop-daemon daemonize daemon "
+    "setlock lockf shtool pexec rush run0 sg apptainer singularity"
+)
+
+
+def unwrap(program: str, args: list[str]) -> list[str] | None:
+    """The inner command of a wrapper; empty when nothing is run; None when the program is no wrapper."""
+    wrapper = WRAPPERS.get(program)
+    if wrapper is None:
+        return None
+    at = 0
+    while at < len(args):
+        word = args[at]
+        if word == "--":
+            at += 1
+            break
+        if word.startswith("-") and len(word) > 1:
+            if wrapper.inert and not word.startswith("--") and not set(wrapper.inert).isdisjoint(word[1:]):
+                return []
+            at += 2 if _takes_next(wrapper, word) else 1
+        elif wrapper.assignments and is_assignment(word):
+            at += 1
+        else:
+            break
+    at += wrapper.operands
+    return args[at + 1 :] if args[at : at + 1] == ["--"] else args[at:]
+
+
+def _takes_next(wrapper: Wrapper, word: str) -> bool:
+    if word.startswith("--"):
+        return "=" not in word and word[2:] in wrapper.names
+    for position, letter in enumerate(word[1:], 2):
+        if letter in wrapper.letters:
+            return position == len(word)
+    return False
+
+
+def loose_commands(args: list[str], is_notable: Callable[[str], bool]) -> list[str]:
+    """The arguments from the first one on that names a program worth a look."""
+    for at, word in enumerate(args):
+        if not word.startswith("-") and is_notable(base_name(word)):
+            return args[at:]
+    return []

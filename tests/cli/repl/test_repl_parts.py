@@ -1,0 +1,262 @@
+"""The parts of the prompt by themselves: questions, lines, the view of a turn."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import threading
+from collections.abc import Callable, Generator
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.agent.events import (
+    ModelAnswered,
+    ModelFailed,
+    ReasoningPiece,
+    TextPiece,
+    ToolFinished,
+    ToolStarted,
+    TurnResult,
+    TurnStarted,
+    TurnStatus,
+)
+from hermes.agent.person import ApprovalAnswer, ApprovalRequest
+from hermes.cli.repl.captured import Captured
+from hermes.cli.repl.lines import Lines
+from hermes.cli.repl.questions import Questions, approval_question, clarifying_question, visible, yes_or_no
+from hermes.cli.repl.turn_view import TurnView, folded
+from hermes.cli.terminal_text import cells
+from hermes.errors import HermesError, Interrupted
+from hermes.providers.usage import Usage
+from hermes.sanitize import Redactor
+from hermes.scope import Interrupt
+
+
+def request(subject: str = "rm -rf x", *, timeout: float = 60, can_be_kept: bool = True) -> ApprovalRequest:
+    return ApprovalRequest(
+        id="appr_1",
+        session_id="s",
+        tool_call_id="c",
+        tool="terminal",
+        args={"command": subject},
+        subject=subject,
+        description="deletes a folder",
+        rules=("recursive-delete",),
+        timeout=timeout,
+        can_be_kept=can_be_kept,
+    )
+
+
+class TestQuestions:
+    @pytest.mark.parametrize(
+        ("typed", "answer"),
+        [
+            ("o", ApprovalAnswer("once")),
+            (" YES ", ApprovalAnswer("once")),
+            ("session", ApprovalAnswer("session")),
+            ("a", ApprovalAnswer("always")),
+            ("d", ApprovalAnswer("deny")),
+            ("no, too risky", None),
+            ("no too risky", ApprovalAnswer("deny", "too risky")),
+            ("o really", None),
+            ("", None),
+            ("ok", None),
+        ],
+    )
+    def test_only_a_clear_word_is_an_answer(self, typed: str, answer: ApprovalAnswer | None) -> None:
+        question = approval_question(request())
+        if answer is None:
+            with pytest.raises(HermesError, match="waits for your word"):
+                question.reply(typed)
+        else:
+            question.reply(typed)
+        assert question.answer() == answer
+
+    def test_what_can_only_be_allowed_once_is_not_kept(self) -> None:
+        question = approval_question(request(can_be_kept=False))
+        assert "session" not in question.hint
+        with pytest.raises(HermesError, match="only be allowed once"):
+            question.reply("s")
+        question.reply("o")
+        assert question.answer() == ApprovalAnswer("once")
+
+    def test_the_command_is_shown_whole_and_what_is_invisible_is_spelt_out(self) -> None:
+        text = approval_question(request("password=x;rm -rf y\necho \x1b[2K\u202eevil\udc80")).text
+        assert "    password=x;rm -rf y\n    echo \\x1b[2K\\u202eevil\\udc80\n" in text
+        assert "deletes a folder (recursive-delete)" in text
+
+    @given(st.text())
+    def test_nothing_invisible_gets_through(self, text: str) -> None:
+        assert all(
+            character.isprintable() or character in "\n\t" for character in visible(text) if ord(character) < 256
+        )
+
+    def test_questions_come_one_after_the_other(self) -> None:
+        questions, answers = Questions(lambda: None), dict[str, object]()
+        interrupt = Interrupt()
+
+        def ask(text: str) -> None:
+            answers[text] = questions.answer(text, ["yes", "no"], interrupt)
+
+        first, second = (threading.Thread(target=ask, args=(text,)) for text in ("first", "second"))
+        first.start()
+        _wait_until(lambda: questions.current is not None)
+        second.start()
+        assert questions.current is not None and "first" in questions.current.text
+        questions.current.reply("2")
+        first.join(5)
+        _wait_until(lambda: questions.current is not None and questions.current.seconds_left() is None)
+        assert questions.current is not None and "second" in questions.current.text
+        questions.current.reply("my own words")
+        second.join(5)
+        assert answers == {"first": "no", "second": "my own words"}
+        assert questions.current is None
+
+    def test_time_and_interrupts_end_a_question(self) -> None:
+        questions = Questions(lambda: None)
+        assert questions.approve(request(timeout=0.05), Interrupt()) == ApprovalAnswer("timeout")
+        interrupt = Interrupt()
+        interrupt.cancel()
+        with pytest.raises(Interrupted):
+            questions.approve(request(), interrupt)
+        assert questions.confirm("sure?", interrupt) is False
+        assert questions.current is None
+
+    def test_yes_is_said_in_full_or_not_at_all(self) -> None:
+        with pytest.raises(HermesError):
+            yes_or_no("sure?").reply("perhaps")
+        for typed, answer in (("y", True), ("YES", True), ("n", False), ("", False)):
+            question = yes_or_no("sure?")
+            question.reply(typed)
+            assert question.answer() is answer
+
+    def test_a_number_beyond_the_choices_is_an_answer_of_its_own(self) -> None:
+        question = clarifying_question("How many?", ["one", "two"])
+        question.reply("12")
+        assert question.answer() == "12"
+
+
+@pytest.fixture
+def pipe() -> Generator[tuple[Lines, int]]:
+    reader, writer = os.pipe()
+    lines = Lines(reader)
+    yield lines, writer
+    lines.close()
+    os.close(reader)
+
+
+class TestLines:
+    def test_lines_come_whole_and_the_last_one_without_its_end(self, pipe: tuple[Lines, int]) -> None:
+        lines, writer = pipe
+        os.write(writer, "one\r\ntw".encode())
+        assert lines.wait() == "one"
+        assert lines.wait() is None or True
+        os.write(writer, "ö\nthree".encode())
+        os.close(writer)
+        found = list[str]()
+        with pytest.raises(EOFError):
+            while True:
+                line = lines.wait()
+                found += [] if line is None else [line]
+        assert found == ["twö", "three"]
+
+    def test_a_wait_can_be_ended(self, pipe: tuple[Lines, int]) -> None:
+        lines, writer = pipe
+        lines.wake()
+        assert lines.wait() is None
+        os.write(writer, b"line\n")
+        lines.wake()
+        assert lines.wait(for_line=False) is None, "what is there stays for later"
+        assert lines.wait() == "line"
+        os.close(writer)
+
+
+def result(status: TurnStatus = "completed", answer: str = "", error: str | None = None) -> TurnResult:
+    return TurnResult("s", "t", status, answer, error, Usage(request_count=1), "m", "p", 1, [], 1.0)
+
+
+def view(*, colour: bool = False, unicode: bool = True) -> TurnView:
+    return TurnView(Redactor(("hunter2",)), colour=colour, unicode=unicode, clock=lambda: 10.0)
+
+
+class TestTurnView:
+    def test_whole_blocks_stay_and_the_rest_is_live(self) -> None:
+        shown = view()
+        shown.take(TurnStarted("t", False))
+        assert shown.live(5) == ["⠋ working  0.0 s"]
+        assert shown.take(TextPiece("Hello **you**.\n\nAnd ")) == "Hello you.\n"
+        assert shown.live(5) == ["And ", "⠋ working  0.0 s"]
+        assert shown.end(result(answer="Hello **you**.\n\nAnd ")) == "\nAnd\n"
+        assert shown.live(5) == []
+
+    def test_tools_run_live_and_leave_a_line(self) -> None:
+        shown = view()
+        shown.take(TurnStarted("t", False))
+        assert shown.take(TextPiece("Let me see.")) == ""
+        assert shown.take(ModelAnswered("m", "tool_calls", None, 1)) == "Let me see.\n"
+        assert shown.take(ToolStarted("c", "terminal", {"command": "echo hunter2"})) == ""
+        assert shown.live(5)[0].startswith("⠋ terminal echo ") and "hunter2" not in shown.live(5)[0]
+        assert shown.live(1, is_stopping=True) == ["⠋ stopping  0.0 s"]
+        finished = ToolFinished("c", "terminal", {"command": "true"}, "ok", 20, None)
+        assert shown.take(finished) == "✓ terminal true  20 ms\n"
+        assert shown.end(result(answer="Done.")) == "Done.\n"
+
+    def test_an_answer_that_a_plugin_replaced_is_shown_as_it_is_on_record(self) -> None:
+        shown = view()
+        shown.take(TurnStarted("t", False))
+        shown.take(TextPiece("draft\n\n"))
+        assert shown.end(result(answer="final")) == "final\n"
+
+    @pytest.mark.parametrize(
+        ("status", "last"),
+        [("interrupted", "[interrupted]\n"), ("failed", "Error: no hunter2\n/retry asks the same again.\n")],
+    )
+    def test_partial_text_is_kept_and_marked(self, status: TurnStatus, last: str) -> None:
+        shown = view()
+        shown.take(TextPiece("Partial"))
+        text = shown.end(result(status, error="no hunter2"))
+        assert text == f"Partial\n{last}".replace("hunter2", "<redacted>")
+
+    def test_failed_attempts_and_reasoning_have_lines_of_their_own(self) -> None:
+        shown = view(colour=True)
+        assert shown.take(ReasoningPiece("I think\nthat")) == "\x1b[2mI think\x1b[0m\n"
+        assert shown.take(ModelFailed("p", "m", "too\nbusy")) == "\x1b[2mthat\x1b[0m\n\x1b[31m! too busy\x1b[0m\n"
+        assert shown.take(TextPiece("x")) == ""
+        assert shown.break_off() == "x\n"
+
+    def test_ascii_is_enough(self) -> None:
+        shown = view(unicode=False)
+        shown.take(TurnStarted("t", False))
+        assert shown.live(3)[0].isascii()
+
+    @given(st.text(), st.integers(min_value=2, max_value=30))
+    def test_folded_rows_fit_and_lose_nothing(self, text: str, width: int) -> None:
+        rows = folded(text, width)
+        assert all(cells(row) <= width for row in rows)
+        assert "".join(rows) == text.expandtabs(4).replace("\n", "")
+
+
+def test_what_others_print_comes_in_whole_harmless_lines() -> None:
+    shown = list[str]()
+    stream = Captured(sys.__stdout__ or io.StringIO(), shown.append)
+    print("half", end="", file=stream)
+    assert shown == []
+    print(" and half\x1b[2J\nnext", end="", file=stream)
+    stream.finish()
+    assert shown == ["half and half\n", "next\n"]
+    assert not stream.isatty() and stream.encoding == "utf-8"
+
+
+def _wait_until(condition: Callable[[], bool]) -> None:
+    given_up = threading.Event()
+    timer = threading.Timer(10, given_up.set)
+    timer.start()
+    try:
+        while not condition():
+            assert not given_up.wait(0.005)
+    finally:
+        timer.cancel()
+        timer.join()

@@ -1,0 +1,177 @@
+"""Tool calls as lines: what they are about, how they end, what fits, what must not be seen."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hermes.agent.events import ChildFinished, ChildStarted, ToolFinished, ToolStarted, ToolStatus
+from hermes.cli.repl.toollines import ASCII, UNICODE, RunningTools, finished_line, signs_for, subject_of
+from hermes.cli.terminal_text import cells
+from hermes.sanitize import Redactor
+from support.screen import Screen
+
+SECRET = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
+
+
+def finished(
+    name: str = "terminal", *, status: ToolStatus = "ok", error: str | None = None, **args: Any
+) -> ToolFinished:
+    return ToolFinished("call_1", name, args, status, 1_234, error)
+
+
+class Clock:
+    """Time that passes when told to."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "subject"),
+    [
+        ("terminal", {"timeout": 5, "command": "ls  -l\n| wc"}, "ls -l | wc"),
+        ("read_file", {"offset": 1, "path": "a.txt"}, "a.txt"),
+        ("write_file", {"content": "x" * 5_000, "path": "b.txt"}, "b.txt"),
+        ("patch", {"mode": "replace", "path": "c.py", "old_string": "x"}, "c.py"),
+        ("patch", {"mode": "patch", "patch": "*** Update File: d.py\n-x\n*** Add File: e.py\n+y\n"}, "d.py, e.py"),
+        ("search_files", {"target": "content", "pattern": "def f"}, "def f"),
+        ("delegate_task", {"context": "c", "goal": "find it"}, "find it"),
+        ("delegate_task", {"tasks": [{"goal": "a"}, {"goal": "b"}]}, "2 tasks"),
+        ("todo", {"todos": [{"status": "completed"}, {"status": "in_progress"}, {"status": "completed"}, 7]},
+         "2 completed, 1 in progress, 1 pending"),
+        ("todo", {}, "list"),
+        ("todo", {"todos": []}, "empty list"),
+        ("roll_dice", {"options": {"a": 1}, "sides": 6}, "6"),
+        ("login", {"password": "hunter2hunter2", "user": "ann"}, "ann"),
+        ("ping", {}, ""),
+        ("terminal", {"command": {"not": "text"}}, ""),
+    ],
+)  # fmt: skip
+def test_the_subject_says_what_a_call_is_about(name: str, args: dict[str, Any], subject: str) -> None:
+    assert subject_of(name, args, Redactor()) == subject
+
+
+def test_secrets_do_not_show_even_where_the_text_is_cut() -> None:
+    redactor = Redactor(("correct-horse-battery",))
+    for padding in range(1_960, 2_001, 4):
+        command = "x" * padding + f" {SECRET} and correct-horse-battery"
+        assert "sk-ant" not in subject_of("terminal", {"command": command}, redactor)
+    line = finished_line(
+        finished(command=f"curl -H {SECRET}", status="error", error="no correct-horse-battery"), redactor
+    )
+    assert line == "✗ terminal curl -H <redacted>  1.2 s  error: no <redacted>"
+
+
+def test_a_line_without_a_width() -> None:
+    redactor = Redactor()
+    assert finished_line(finished(command="echo hello"), redactor) == "✓ terminal echo hello  1.2 s"
+    assert finished_line(finished("ping"), redactor) == "✓ ping  1.2 s"
+    blocked = finished(command="rm x", status="blocked", error="a person\nsaid no")
+    assert finished_line(blocked, redactor, signs=ASCII) == "x terminal rm x  1.2 s  blocked: a person said no"
+
+
+def test_a_line_gives_way_to_the_width() -> None:
+    event = finished(command="find / -name " + "x" * 200, status="error", error="permission denied " * 10)
+    line = finished_line(event, Redactor(), width=60)
+    assert line == "✗ terminal find / -name xxxxx…  1.2 s  error: permission de…"
+    short = finished(command="ls", status="timeout", error="it took more than 180 seconds")
+    assert finished_line(short, Redactor(), width=60) == "✗ terminal ls  1.2 s  timeout: it took more than 180 seconds"
+    assert finished_line(event, Redactor(), width=14) == "✗ terminal  1…"
+
+
+def test_escape_sequences_in_arguments_stay_out() -> None:
+    line = finished_line(finished(command="echo \x1b[2J\x1b]0;owned\x07 \u202ehi"), Redactor(), width=80)
+    assert line == "✓ terminal echo hi  1.2 s"
+
+
+@settings(max_examples=200)
+@given(st.text(max_size=60), st.text(max_size=300), st.text(max_size=200), st.sampled_from([80, 40, 20]), st.booleans())
+def test_no_line_is_wider_than_the_terminal(name: str, subject: str, error: str, width: int, dumb: bool) -> None:
+    signs = ASCII if dumb else UNICODE
+    tools = RunningTools(Redactor(), Clock(), signs=signs)
+    tools.started(ToolStarted("c", name, {"x": subject}))
+    tools.started(ChildStarted("c", "s", 0, subject, "leaf"))
+    running = tools.lines(width)
+    called = tools.finished(ToolFinished("c", name, {"x": subject}, "error", 70, error), width=width)
+    child = tools.finished(ChildFinished("c", "s", 0, subject, "failed", 70, error), width=width)
+    for line in (*running, called, child):
+        assert cells(line) <= width and "\n" not in line and "\x1b" not in line
+
+
+def test_parallel_calls_have_a_line_each_while_they_run() -> None:
+    clock = Clock()
+    tools = RunningTools(Redactor(), clock)
+    assert not tools and tools.lines(40) == []
+    tools.started(ToolStarted("a", "read_file", {"path": "a.txt"}))
+    clock.now += 1.5
+    tools.started(ToolStarted("b", "terminal", {"command": "make " * 20}))
+    clock.now += 0.125
+    screen = Screen("\n".join(tools.lines(40)), 40)
+    assert tools
+    assert screen.rows == ["⠴ read_file a.txt  1.6 s", "⠙ terminal make make make make m…  0.1 s"]
+    done = tools.finished(ToolFinished("a", "read_file", {"path": "a.txt"}, "ok", 12, None), width=40)
+    assert done == "✓ read_file a.txt  12 ms"
+    assert [line[2:10] for line in tools.lines(40)] == ["terminal"]
+    tools.clear()
+    assert tools.lines(40) == []
+
+
+def test_children_have_a_line_each_under_their_call() -> None:
+    clock = Clock()
+    tools = RunningTools(Redactor(("correct-horse-battery",)), clock)
+    tools.started(ToolStarted("a", "delegate_task", {"tasks": [{}, {}]}))
+    tools.started(ChildStarted("a", "s1", 0, "Count the words.", "leaf"))
+    tools.started(ChildStarted("a", "s2", 1, "Use correct-horse-battery.", "leaf"))
+    assert tools.lines(60) == [
+        "⠋ delegate_task 2 tasks  0.0 s",
+        "  ⠋ child 1: Count the words.  0.0 s",
+        "  ⠋ child 2: Use <redacted>.  0.0 s",
+    ]
+    assert tools.finished(ChildFinished("a", "s1", 0, "Count the words.", "completed", 16, None)) == (
+        "  ✓ child 1: Count the words.  16 ms"
+    )
+    assert tools.finished(ChildFinished("a", "s2", 1, "Use it.", "failed", 1_500, "no model"), width=60) == (
+        "  ✗ child 2: Use it.  1.5 s  failed: no model"
+    )
+    assert tools.lines(60) == ["⠋ delegate_task 2 tasks  0.0 s"]
+
+
+def test_many_calls_take_no_more_lines_than_agreed() -> None:
+    tools = RunningTools(Redactor(), Clock(), signs=ASCII, most=4)
+    for number in range(10):
+        tools.started(ToolStarted(str(number), "read_file", {"path": f"{number}.txt"}))
+    assert tools.lines(40) == [*(f"| read_file {number}.txt  0.0 s" for number in range(3)), "  and 7 more"]
+
+
+@pytest.mark.parametrize(
+    ("encoding", "term", "signs"),
+    [
+        ("utf-8", "xterm-256color", UNICODE),
+        ("UTF8", None, UNICODE),
+        ("utf-8", "dumb", ASCII),
+        ("ascii", "xterm", ASCII),
+        ("latin-1", "xterm", ASCII),
+        (None, "xterm", ASCII),
+    ],
+)
+def test_terminals_get_the_signs_they_can_show(encoding: str | None, term: str | None, signs: object) -> None:
+    assert signs_for(encoding, term) is signs
+
+
+def test_a_plain_chat_imports_no_terminal_library() -> None:
+    code = (
+        "import sys, hermes.cli.chat_output, hermes.cli.repl.toollines, hermes.cli.repl.statusline, "
+        "hermes.cli.repl.markdown\n"
+        "print([name for name in ('rich', 'prompt_toolkit', 'markdown_it', 'pygments') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"

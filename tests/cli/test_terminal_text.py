@@ -1,0 +1,68 @@
+"""Text for a terminal: no control characters, no overflow."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.cli.terminal_text import cells, fitted, one_line, plain, short_duration, shows_unicode
+
+
+@pytest.mark.parametrize(
+    ("text", "width"),
+    [("", 0), ("abc", 3), ("中文", 4), ("e\u0301", 1), ("👍", 2), ("❤\ufe0f", 2), ("a\u200db", 2), ("ｱ", 1)],
+)
+def test_cells(text: str, width: int) -> None:
+    assert cells(text) == width
+
+
+@pytest.mark.parametrize(
+    ("text", "room", "expected"),
+    [
+        ("abc", 3, "abc"),
+        ("abcd", 3, "ab…"),
+        ("中文", 4, "中文"),
+        ("中文字", 4, "中…"),
+        ("中文字", 5, "中文…"),
+        ("abc", 1, "…"),
+        ("abc", 0, ""),
+        ("e\u0301e\u0301", 2, "e\u0301e\u0301"),
+    ],
+)
+def test_fitted(text: str, room: int, expected: str) -> None:
+    assert fitted(text, room) == expected
+
+
+def test_fitted_with_an_ellipsis_that_is_too_wide() -> None:
+    assert fitted("abcdef", 5, "...") == "ab..."
+    assert fitted("abcdef", 2, "...") == "ab"
+
+
+@given(st.text(), st.integers(0, 50), st.sampled_from(["…", "...", ""]))
+def test_what_is_fitted_fits(text: str, room: int, ellipsis: str) -> None:
+    line = fitted(text, room, ellipsis)
+    assert cells(line) <= room
+    assert line == text or cells(text) > room
+
+
+@given(st.text())
+def test_one_line_is_one_line_and_plain(text: str) -> None:
+    line = one_line(text, 40)
+    assert len(line) <= 40 and len(line.splitlines()) <= 1
+    assert plain(line) == line
+
+
+def test_durations() -> None:
+    assert [short_duration(seconds) for seconds in (0, 0.0125, 0.999, 1, 75.04)] == [
+        "0 ms",
+        "12 ms",
+        "999 ms",
+        "1.0 s",
+        "75.0 s",
+    ]
+
+
+def test_unicode_needs_an_encoding_and_a_terminal() -> None:
+    assert shows_unicode("UTF-8", "xterm") and shows_unicode("utf8", None)
+    assert not shows_unicode("utf-8", "dumb") and not shows_unicode("cp1252", "xterm") and not shows_unicode(None, None)

@@ -1,0 +1,53 @@
+"""The plugins we ship live by the rules for anybody's: they use the contract, say what they are, and load."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+
+from hermes.plugins.check import check_plugin
+from hermes.plugins.discovery import manifest_files
+from hermes.plugins.loader import decide
+from hermes.plugins.manifest import PluginManifest, read_manifest
+from hermes.testing import PluginHarness
+from support import SOURCES
+
+FOLDER = SOURCES / "hermes" / "bundled"
+MANIFESTS = [read_manifest(file.path, "bundled", file.category) for file in manifest_files(FOLDER)]
+ALLOWED = ("hermes.contract", "hermes.sanitize", "hermes.trace", "hermes.testing")
+KEYS = [manifest.key for manifest in MANIFESTS]
+
+
+def test_there_are_some() -> None:
+    assert "image_gen/openai" in KEYS
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=KEYS)
+def test_each_is_closed_until_it_is_opened(manifest: PluginManifest) -> None:
+    assert decide(manifest, set(), ()) == "not enabled"
+    assert decide(manifest, {manifest.key}, ()) == "load"
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=KEYS)
+def test_each_is_sound_has_a_readme_and_loads(manifest: PluginManifest) -> None:
+    folder = manifest.path
+    assert folder is not None
+    assert (folder / "README.md").read_text().startswith("# ")
+    assert check_plugin(manifest) == []
+    with PluginHarness(folder) as harness:
+        assert harness.plugin.problems == [] and harness.plugin.manifest.description
+
+
+@pytest.mark.parametrize("manifest", MANIFESTS, ids=KEYS)
+def test_each_imports_only_what_plugins_may(manifest: PluginManifest) -> None:
+    assert manifest.path is not None
+    found: list[str] = []
+    for file in manifest.path.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                found += [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                found.append(node.module or "")
+    ours = [name for name in found if name.partition(".")[0] == "hermes"]
+    assert [name for name in ours if not name.startswith(ALLOWED)] == []

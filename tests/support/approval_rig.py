@@ -1,0 +1,72 @@
+"""Somebody who answers from a list, and hosts with settings about approvals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hermes.agent.person import ApprovalAnswer, ApprovalRequest
+from hermes.config import Config
+from hermes.config.sections import Agent, Approvals, AuxiliaryTask, Model
+from hermes.host import Host, HostOptions
+from hermes.scope import Interrupt
+from hermes.testing import ScriptedProvider
+
+Reaction = ApprovalAnswer | BaseException | Callable[[ApprovalRequest, Interrupt], ApprovalAnswer]
+
+#: Harmless when it runs: it leaves a mark and deletes what is not there. The rule it breaks is below.
+RISKY = "touch ran && rm -rf ./no-such-folder"
+RULE = "recursive-delete"
+#: Fails when it runs, for want of such a device.
+NEVER = "touch ran; mkfs.ext4 ./no-such-device"
+
+
+def says(choice: Any, reason: str = "") -> ApprovalAnswer:
+    """An answer."""
+    return ApprovalAnswer(choice, reason)
+
+
+class ListedPerson:
+    """Reacts to each question as the next entry of the list says."""
+
+    def __init__(self, *reactions: Reaction, surface: str = "cli") -> None:
+        self.surface = surface
+        self.requests: list[ApprovalRequest] = []
+        self._reactions = list(reactions)
+
+    def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
+        self.requests.append(request)
+        reaction = self._reactions.pop(0)
+        if isinstance(reaction, BaseException):
+            raise reaction
+        return reaction if isinstance(reaction, ApprovalAnswer) else reaction(request, interrupt)
+
+    def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
+        return None
+
+
+def approval_config(
+    provider: ScriptedProvider, *, allowlist: Sequence[str] = (), auxiliary: str = "", **approvals: Any
+) -> Config:
+    """A configuration with these settings under ``approvals``."""
+    config = Config(
+        model=Model(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"),
+        agent=Agent(api_max_retries=0),
+        approvals=Approvals(**approvals),
+        command_allowlist=list(allowlist),
+    )
+    if auxiliary:
+        config.auxiliary.tasks["approval"] = AuxiliaryTask(model=auxiliary)
+    return config
+
+
+@contextmanager
+def approving_host(
+    home: Path, workdir: Path, provider: ScriptedProvider, *, yolo: bool = False, **settings: Any
+) -> Generator[Host]:
+    """A host with these settings."""
+    config = approval_config(provider, **settings)
+    with Host(home, config, HostOptions(allow_everything=yolo), cwd=workdir, env={}) as host:
+        yield host
