@@ -63,7 +63,7 @@ class ReplTerminal:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
             self.process.wait(10)
-        os.close(self._main_end)
+        self.hang_up()
 
     # -- the person ---------------------------------------------------------------------------------------------
 
@@ -85,6 +85,12 @@ class ReplTerminal:
         self._set_size(columns, rows)
         self.process.send_signal(signal.SIGWINCH)
 
+    def hang_up(self) -> None:
+        """Close the window."""
+        if self._main_end >= 0:
+            os.close(self._main_end)
+            self._main_end = -1
+
     # -- what they see ------------------------------------------------------------------------------------------
 
     @property
@@ -104,6 +110,14 @@ class ReplTerminal:
     def wait_until_gone(self, words: str) -> None:
         """Read until the words are no longer on the screen."""
         self.wait_until(lambda: words not in self.text, f"no {words}")
+
+    def wait_until_idle(self) -> None:
+        """Read until the prompt is drawn, empty, and the agent does not work."""
+        self.wait_until(self._is_idle, "the idle prompt")
+
+    def _is_idle(self) -> bool:
+        *above, prompt, _status = ["", "", *filter(None, self.rows)]
+        return prompt == ">" and not any(word in above[-1] for word in ("working", "stopping"))
 
     def wait_until(self, condition: Callable[[], bool], what: str = "what was expected") -> None:
         """Read until the screen is as wanted."""

@@ -38,7 +38,7 @@ NOTHING_SAID = "give a message: hermes chat --query TEXT ('-' reads it from stdi
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-q", "--query", metavar="TEXT", help="the message; '-' reads it from stdin")
+    add("-q", "--query", metavar="TEXT", help="the message; '-' reads it from stdin; without it, a prompt")
     add("--image", metavar="PATH", action="append", default=[], help="send an image along (repeatable)")
     add("--provider", default="", help="provider to ask, instead of the configured one")
     add("-m", "--model", default="", help="model to ask, instead of the configured one")
@@ -46,7 +46,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--max-turns", metavar="N", type=_positive, help="most model calls for this message")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
-        "--resume", metavar="ID", type=_not_empty, help="go on with that session; without --query, finish its last turn"
+        "--resume",
+        metavar="ID",
+        type=_not_empty,
+        help="go on with that session; without --query and a terminal, finish its last turn",
     )
     which.add_argument(
         *("-c", "--continue"), dest="continue_last", action="store_true", help="go on with the session used last"
@@ -150,8 +153,18 @@ def _converse(
         result = session.run(message, listener=listener, interrupt=interrupt)
     else:
         result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
+    if listener is ignore_events:
+        _say_who_answered(session, result)
     output.end(result)
     return _exit_code(result, interrupt, redactor)
+
+
+def _say_who_answered(session: Session, result: TurnResult) -> None:
+    """Somebody who sees no events must still learn that the model they chose did not answer."""
+    first, health = session.models.endpoints[0], session.models.health
+    if result.status == "completed" and health is not None and health.has_failed(first):
+        now = f"{result.model} ({result.provider})"
+        print(one_line(f"{first.model} ({first.provider}) failed; {now} answered"), file=sys.stderr, flush=True)
 
 
 def _listener(output: Output, interrupt: Interrupt) -> Listener:
@@ -239,6 +252,8 @@ def _signals(interrupt: Interrupt) -> Generator[None]:
     def cancel(number: int, _frame: FrameType | None) -> None:
         if interrupt.cancelled and number == signal.SIGINT:
             interrupt.insist()  # the commands it started must not outlive it
+            if interrupt.is_starting:
+                return  # one is just being started; it is stopped as soon as it can be, and the turn with it
             os._exit(EXIT_INTERRUPTED)
         interrupt.cancel("keyboard interrupt" if number == signal.SIGINT else "terminated")
 

@@ -13,6 +13,7 @@ from hermes.agent.events import (
     ContextCompacted,
     ModelAnswered,
     ModelFailed,
+    ModelSwitched,
     ReasoningPiece,
     TextPiece,
     ToolFinished,
@@ -118,6 +119,10 @@ class PersonOutput:
         elif isinstance(event, ModelFailed):
             self._note(f"! {one_line(self._redactor.redact(event.error))}")
             self._shown = ""
+        elif isinstance(event, ModelSwitched):
+            from hermes.cli.switch_text import switched_line
+
+            self._note(switched_line(event))
         elif isinstance(event, ModelAnswered) and event.finish_reason == "tool_calls":
             # Text before tool calls is talk; what comes after them is the answer.
             self._shown = ""
@@ -203,6 +208,15 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
             }
         case ModelFailed(provider, model, error):
             return {"type": "model_failed", "provider": provider, "model": model, "error": redactor.redact(error)}
+        case ModelSwitched():
+            return {
+                "type": "model_switched",
+                "provider": event.provider,
+                "model": event.model,
+                "from_provider": event.from_provider,
+                "from_model": event.from_model,
+                "reason": event.reason,
+            }
         case ChildStarted() | ChildFinished():
             return _child_document(event, redactor)
         case ContextCompacted():

@@ -64,7 +64,7 @@ def _record(error: BaseException) -> str:
 
 def _print_error(text: str) -> None:
     # What was printed so far comes first; if it cannot be written, the reason still can.
-    _silence_output()
+    silence_output()
     with contextlib.suppress(OSError, ValueError):
         print(f"Error: {text}", file=sys.stderr)
 
@@ -72,7 +72,7 @@ def _print_error(text: str) -> None:
 def _output_is_closed() -> bool:
     """Whether stdout or stderr is the broken pipe, rather than some other connection."""
     if any(_is_closed(stream) for stream in (sys.stdout, sys.stderr)):
-        _silence_output()
+        silence_output()
         return True
     return False
 
@@ -93,7 +93,7 @@ def _is_closed(stream: TextIO) -> bool:
         return True
 
 
-def _silence_output() -> None:
+def silence_output() -> None:
     """Flush both streams. One that cannot be written leads nowhere from now on."""
     for stream in (sys.stdout, sys.stderr):
         if _is_closed(stream):

@@ -9,7 +9,6 @@ import msgspec
 
 from hermes.commands.conversation import Conversation
 from hermes.config.document import KeyPath
-from hermes.config.edit import split_key
 from hermes.config.listing import Setting, list_settings
 from hermes.config.wording import dotted, suggestion
 from hermes.errors import ConfigError, HermesError
@@ -42,6 +41,8 @@ def select(settings: list[Setting], key: str) -> list[Setting]:
     """The setting with that key, or those of the section."""
     if not key:
         return settings
+    from hermes.config.edit import split_key  # brings a YAML library along that keeps comments
+
     path = split_key(key)
     chosen = [setting for setting in settings if tuple(map(str, setting.path[: len(path)])) == path]
     if not chosen:

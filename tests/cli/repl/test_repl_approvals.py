@@ -21,8 +21,7 @@ def _tool_result(request: RecordedRequest) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("typed", "runs"),
-    [("o", True), ("once", True), ("/approve", True), ("d not today", False), ("/deny not today", False)],
+    ("typed", "runs"), [("o", True), ("/approve", True), ("d not today", False), ("/deny not today", False)]
 )
 def test_a_dangerous_command_waits_for_the_persons_word(home: Path, workdir: Path, typed: str, runs: bool) -> None:
     script = [tool_call("terminal", {"command": f"{DANGEROUS}; echo done"}), text("I see.")]
@@ -76,7 +75,7 @@ def test_nobody_answering_is_a_timeout_and_ctrl_c_stops_the_turn(home: Path, wor
             terminal.send("tidy up")
             terminal.wait_for("allow?")
             terminal.wait_for("You are away.")
-            terminal.wait_until_gone("working")
+            terminal.wait_until_idle()
             terminal.send("again")
             terminal.wait_for("allow?")
             terminal.type("o" + CTRL_C)

@@ -34,7 +34,7 @@ def test_ctrl_c_stops_the_turn_with_its_processes_and_the_prompt_is_back(home: P
             terminal.wait_until_gone("half a line")
             terminal.send("and now?")
             terminal.wait_for("Still here.")
-            terminal.wait_until_gone("working")
+            terminal.wait_until_idle()
             terminal.type(CTRL_C)
             terminal.wait_for("Ctrl-C again leaves")
             terminal.type(CTRL_C)
@@ -92,6 +92,18 @@ def test_a_signal_ends_everything_in_order(home: Path, workdir: Path, number: si
     with sqlite3.connect(home / "state.db") as connection:
         assert connection.execute("SELECT state FROM turns").fetchall() == [("interrupted",)]
     connection.close()
+
+
+def test_a_terminal_that_goes_away_ends_everything_too(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([SLEEP]) as provider:
+        write_config(home, provider.base_url)
+        with ReplTerminal(home, workdir) as terminal:
+            terminal.send("go")
+            command = _pid(workdir, terminal)
+            terminal.hang_up()
+            assert terminal.process.wait(10) == 143
+    assert not is_running(command)
+    assert "Traceback" not in (home / "logs" / "agent.log").read_text()
 
 
 def test_what_is_typed_while_the_agent_works_waits_survives_a_stop_and_is_answered_next(

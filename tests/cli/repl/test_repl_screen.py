@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
 
-from hermes.testing import ScriptedProvider, failure, text, tool_call
-from support import run_hermes, write_config
+from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
+from support import run_hermes, start_hermes, write_config
 from support.configured import write_plugin
 from support.repl_terminal import ALT_ENTER, CTRL_D, CTRL_L, ENTER, TAB, UP, ReplTerminal
 
@@ -24,6 +25,7 @@ def test_a_message_is_answered_above_the_prompt_with_tool_lines_and_rendered_mar
             assert terminal.rows[0].startswith("hermes ") and terminal.rows[0].endswith("· /help")
             terminal.send("Who am I?")
             terminal.wait_for("20 in, 10 out")
+            terminal.wait_until_idle()
             shown = terminal.rows
             terminal.type(CTRL_D)
             assert terminal.end() == 0
@@ -106,7 +108,7 @@ def test_without_colour_there_is_none(home: Path, workdir: Path) -> None:
         with ReplTerminal(home, workdir, env={"NO_COLOR": "1"}) as terminal:
             terminal.send("hi")
             terminal.wait_for("Error: ")
-            terminal.wait_until_gone("working")
+            terminal.wait_until_idle()
             terminal.send("/retry")
             terminal.wait_for("All done.")
             terminal.send("/quit")
@@ -132,7 +134,7 @@ def test_a_failure_is_one_line_and_the_message_can_be_asked_again(home: Path, wo
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("please")
             terminal.wait_for("/retry asks the same again.")
-            terminal.wait_until_gone("working")
+            terminal.wait_until_idle()
             assert "test-key" not in terminal.text
             terminal.send("/retry")
             terminal.wait_for("Second time lucky.")
@@ -164,7 +166,7 @@ def test_plugins_print_above_the_prompt_and_each_session_ends_once(home: Path, w
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("hi")
             terminal.wait_for("Calm.")
-            terminal.wait_until_gone("working")
+            terminal.wait_until_idle()
             assert "printed by a plugin\nand to stderr\n" in terminal.text
             terminal.send("/leave")
             terminal.wait_for("a plugin tried to end the program (sys.exit(3))")
@@ -191,8 +193,14 @@ def test_a_resumed_session_shows_where_it_stands_and_offers_its_open_turn(home: 
             terminal.wait_for("/retry")
             terminal.send("/quit")
             terminal.end()
-        with ReplTerminal(home, workdir, "-c", ready="The last turn is failed and has no answer.") as terminal:
+        with ReplTerminal(home, workdir, "-c", ready="The last turn failed. Go on with it?") as terminal:
             terminal.wait_for("yes?")
+            terminal.send("n")
+            terminal.wait_until_idle()
+            terminal.send("/new")
+            terminal.wait_for("New session")
+            terminal.send(f"/resume {session_id}")
+            terminal.wait_for("yes?\n")
             terminal.send("y")
             terminal.wait_for("After all.")
             terminal.send("/quit")
@@ -210,7 +218,7 @@ def test_the_screen_can_be_cleared(home: Path, workdir: Path) -> None:
             terminal.wait_until_gone("One.")
             terminal.send("second")
             terminal.wait_for("Two.")
-            terminal.wait_until_gone("working")
+            terminal.wait_until_idle()
             terminal.send("/clear")
             terminal.wait_for("Clear the screen and start a new session?")
             terminal.send("y")
@@ -231,3 +239,24 @@ def test_an_image_whose_path_is_typed_goes_along(home: Path, workdir: Path) -> N
             terminal.send("/quit")
             assert terminal.end() == 0
     assert provider.requests[0].messages[-1]["content"][1]["type"] == "image_url"
+
+
+def test_a_message_that_is_not_taken_comes_back_to_the_prompt(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([text("Hello."), hanging(), text("Free now.")]) as provider:
+        write_config(home, provider.base_url)
+        session_id = run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir).stderr.split()[1]
+        busy = start_hermes("chat", "-q", "slow", "-Q", "--resume", session_id, home=home, cwd=workdir)
+        provider.wait_for_request(2)
+        with ReplTerminal(home, workdir, "--resume", session_id, ready="yes?") as terminal:
+            terminal.send("n")
+            terminal.wait_for("\n>")
+            terminal.send("me too")
+            terminal.wait_for(f"in use by process {busy.pid}")
+            terminal.wait_until(lambda: terminal.text.count("> me too") == 2, "the message again")
+            busy.send_signal(signal.SIGINT)
+            busy.wait(20)
+            terminal.type(ENTER)
+            terminal.wait_for("Free now.")
+            terminal.send("/quit")
+            assert terminal.end() == 0
+    assert provider.requests[-1].last_user_text == "me too"

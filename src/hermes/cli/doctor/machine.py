@@ -16,7 +16,7 @@ from hermes.version import __version__
 OLDEST_PYTHON = (3, 11)
 #: Package -> the module it brings. Looked up, not imported: some of them take a while.
 PACKAGES = {
-    "httpcore2": "httpcore2",
+    "h11": "h11",
     "markdown-it-py": "markdown_it",
     "msgspec": "msgspec",
     "prompt_toolkit": "prompt_toolkit",

@@ -26,7 +26,7 @@ class ModelList(ChatCompletions):
         headers = [pair for pair in super().http_request(endpoint, kwargs).headers if pair[0] != "content-type"]
         return HttpRequest("GET", endpoint.url("/models"), headers, b"")
 
-    def parser(self, endpoint: Endpoint, *, streaming: bool) -> ModelListParser:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> ModelListParser:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A parser for one list."""
         return ModelListParser(endpoint)
 

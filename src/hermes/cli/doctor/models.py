@@ -15,7 +15,7 @@ from hermes.config.sections import Fallback, Model, Provider
 from hermes.errors import ConfigError
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.profiles import PROFILES
-from hermes.providers.routing import NOT_CONFIGURED, endpoint_for, endpoints_for
+from hermes.providers.routing import NOT_CONFIGURED, endpoints_for, fallback_for
 
 
 class Choice(NamedTuple):
@@ -79,6 +79,7 @@ def _choices(patient: Patient) -> Iterator[Choice | Finding]:
     """The model and its fallbacks; for one that cannot be used, what is wrong with it."""
     config = patient.settings()
     env = os.environ
+    first: Endpoint | None = None
     try:
         first = endpoints_for(_without_fallbacks(config), env)[0]
         yield _choice("model", first, _why(config, patient, first.provider), config, config.model, patient)
@@ -87,7 +88,7 @@ def _choices(patient: Patient) -> Iterator[Choice | Finding]:
     for number, entry in enumerate(config.fallback_providers, 1):
         own = _settings_of(entry)
         try:
-            endpoint = endpoint_for(config, env, entry.provider, entry.model, own)
+            endpoint = fallback_for(config, env, entry, first)
             why = f"used when those before it fail (fallback_providers[{number - 1}])"
             yield _choice(f"fallback {number}", endpoint, why, config, own, patient)
         except ConfigError as error:

@@ -1,0 +1,183 @@
+"""``hermes auth``: the keys and sign-ins that are stored for providers."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import NamedTuple
+
+import msgspec
+
+from hermes.cli.auth_text import credential_lines, credential_row
+from hermes.cli.terminal_text import plain
+from hermes.config import Config, hermes_home, load_config, load_env_file
+from hermes.config.sections import Model
+from hermes.errors import ConfigError, CredentialError
+from hermes.providers.credentials.auth_file import AuthFile
+from hermes.providers.credentials.credential import Credential
+from hermes.providers.profiles import PROFILES
+from hermes.providers.routing import endpoint_for
+
+#: No key is this long.
+_LONGEST_KEY = 65_536
+
+_EXAMPLES = """
+examples:
+  hermes auth add openrouter                         asks for a key, which is not shown
+  hermes auth add openrouter --profile work --key-stdin < key.txt
+  hermes auth remove openrouter --profile work
+  hermes auth login lab                              with a browser; --device on a machine without one
+"""
+
+
+class Desk(NamedTuple):
+    """What the commands work on."""
+
+    file: AuthFile
+    config: Config
+    env: dict[str, str]
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the sub-commands."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.set_defaults(action=_list, json=False)
+    actions = parser.add_subparsers(metavar="ACTION")
+    adding = actions.add_parser("add", help="store a key")
+    adding.add_argument("--key-stdin", action="store_true", help="read the key from standard input")
+    adding.set_defaults(action=_add)
+    listing = actions.add_parser("list", help="show what is stored, with its state (the default)")
+    listing.add_argument("--json", action="store_true", help="print one JSON document")
+    listing.set_defaults(action=_list)
+    removing = actions.add_parser("remove", help="take a key or a sign-in out")
+    removing.set_defaults(action=_remove)
+    login = actions.add_parser("login", help="sign in at a provider instead of giving a key")
+    login.add_argument("--device", action="store_true", help="sign in on another device, with a code")
+    login.add_argument("--no-browser", action="store_true", help="only print the address to open")
+    login.set_defaults(action=_login)
+    for made in (adding, removing, login):
+        made.add_argument("provider", metavar="PROVIDER")
+    removing.add_argument("id", metavar="ID", nargs="?", default="", help="as 'hermes auth list' shows it")
+    for made in (adding, removing, login):
+        made.add_argument("--profile", metavar="NAME", default="", help="the name it is stored under")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    home = hermes_home()
+    env = {**os.environ, **load_env_file(home)}
+    desk = Desk(AuthFile(home), load_config(home, environ=env).config, env)
+    try:
+        return args.action(args, desk)
+    finally:
+        for notice in desk.file.notices:
+            print(f"Warning: {plain(notice)}", file=sys.stderr)
+
+
+# -- add and remove -------------------------------------------------------------------------------------------------
+
+
+def _add(args: argparse.Namespace, desk: Desk) -> int:
+    from hermes.providers.credentials.keeping import add_key
+
+    provider = _known(args.provider, desk)
+    desk.file.pool()  # a file that cannot be read is said before anybody types a key
+    key = _key_from_stdin() if args.key_stdin else _key_from_terminal(provider)
+    stored = add_key(desk.file, provider, key, args.profile)
+    print(f"{plain(provider)}: key {stored.masked} is stored as {plain(stored.label)!r}")
+    return 0
+
+
+def _remove(args: argparse.Namespace, desk: Desk) -> int:
+    from hermes.providers.credentials.keeping import remove
+
+    if args.id and args.profile:
+        raise CredentialError("give the id or --profile, not both")
+    gone = remove(desk.file, args.provider, args.id or args.profile)
+    print(f"{plain(gone.provider)}: {plain(gone.label)!r} is removed")
+    return 0
+
+
+def _key_from_stdin() -> str:
+    return sys.stdin.read(_LONGEST_KEY).strip()
+
+
+def _key_from_terminal(provider: str) -> str:
+    if not sys.stdin.isatty():
+        raise CredentialError("there is no terminal to ask for the key at; give it on standard input with --key-stdin")
+    import warnings
+    from getpass import GetPassWarning, getpass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            return getpass(f"Key for {plain(provider)} (it is not shown): ").strip()
+        except GetPassWarning:
+            raise CredentialError("this terminal would show the key; use --key-stdin") from None
+        except EOFError:
+            return ""
+
+
+def _known(provider: str, desk: Desk) -> str:
+    """The name, if any provider has it; a key stored under a misspelt name would never be used."""
+    known = sorted({*PROFILES, *desk.config.providers, "custom"})
+    if provider in known or provider in desk.file.providers():
+        return provider
+    from difflib import get_close_matches
+
+    near = get_close_matches(provider, known, n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"known: {', '.join(known)}."
+    raise CredentialError(f"unknown provider {provider!r}; {hint} 'providers.{provider}' in config.yaml adds one")
+
+
+# -- login ----------------------------------------------------------------------------------------------------------
+
+
+def _login(args: argparse.Namespace, desk: Desk) -> int:
+    from hermes.cli.auth_login import sign_in
+    from hermes.providers.credentials.keeping import add_sign_in
+
+    desk.file.edit(lambda _pool: None)  # a home that cannot keep the result is said before anybody signs in
+    tokens = sign_in(args.provider, desk.config, on_device=args.device, open_browser=not args.no_browser)
+    stored = add_sign_in(desk.file, args.provider, tokens, args.profile)
+    until = "" if stored.refresh_token or stored.expires_at is None else "; it cannot be renewed when it ends"
+    print(f"{plain(args.provider)}: signed in, stored as {plain(stored.label)!r}{until}")
+    return 0
+
+
+# -- list -----------------------------------------------------------------------------------------------------------
+
+
+def _list(args: argparse.Namespace, desk: Desk) -> int:
+    found = [one for provider in desk.file.providers() for one in desk.file.credentials(provider)]
+    everything = [*_configured(desk), *found]
+    everything.sort(key=lambda one: one.provider)
+    if args.json:
+        strategies = desk.config.credential_pool_strategies
+        rows = [credential_row(one, strategies.get(one.provider, "fill_first")) for one in everything]
+        document = {"path": str(desk.file.path), "credentials": rows}
+        print(msgspec.json.format(msgspec.json.encode(document)).decode())
+        return 0
+    for line in credential_lines(everything):
+        print(line)
+    return 0
+
+
+def _configured(desk: Desk) -> list[Credential]:
+    """The keys that the configuration and the environment give; they are used before the stored ones."""
+    config = desk.config
+    main = config.model.provider
+    if main in ("", "auto"):
+        main = "custom"  # what an address without a provider belongs to
+    found: list[Credential] = []
+    for provider in sorted({*PROFILES, *config.providers, main}):
+        own = config.model if provider == main else Model()
+        try:
+            key = endpoint_for(config, desk.env, provider, "any", own).api_key
+        except ConfigError:
+            continue  # one that cannot be used has no key in use
+        if key:
+            found.append(Credential(provider, "", "", key, source="configured"))
+    return found

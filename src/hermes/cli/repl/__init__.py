@@ -1,0 +1,1 @@
+"""The interactive chat: its prompt, and what it shows while a turn runs."""

@@ -1,0 +1,89 @@
+"""The interactive chat from its first line to its exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from hermes.agent.session import Session
+from hermes.cli.chat import NOTHING_SAID
+from hermes.cli.presence import is_at_terminal
+from hermes.cli.repl.dialogue import Dialogue
+from hermes.cli.repl.plain import PlainPrompt
+from hermes.cli.terminal_text import one_line, plain, shows_unicode
+from hermes.commands.dispatch import run_command
+from hermes.commands.wording import plural
+from hermes.errors import HermesError
+from hermes.host import Host
+from hermes.version import __version__
+
+#: Terminals that cannot place the cursor.
+_SIMPLE_TERMINALS = ("", "dumb", "unknown")
+
+
+def run_repl(host: Host, opened: Callable[[], Session], *, notices: Sequence[str] = ()) -> int:
+    """Talk until the person leaves or the input ends; returns the exit code."""
+    if not sys.stdin:
+        raise HermesError(NOTHING_SAID)
+    if not _can_draw():
+        return _run_plain(host, opened, notices)
+    from hermes.cli.repl.screen import Screen
+
+    with Screen(host, sys.stdout) as screen:
+        dialogue = Dialogue(host, screen, opened, attended=True)
+        _greet(dialogue, notices)
+        screen.run(dialogue)
+    return _farewell(dialogue)
+
+
+def _can_draw() -> bool:
+    """Whether there is a terminal that a prompt can be drawn on, and that is wanted."""
+    is_simple = os.environ.get("TERM", "").lower() in _SIMPLE_TERMINALS
+    return is_at_terminal() and not is_simple and os.environ.get("HERMES_PLAIN", "") in ("", "0")
+
+
+def _run_plain(host: Host, opened: Callable[[], Session], notices: Sequence[str]) -> int:
+    prompt = PlainPrompt(sys.stdin, sys.stdout, host.redactor)
+    dialogue = Dialogue(host, prompt, opened, attended=prompt.is_interactive)
+    if prompt.is_interactive:
+        _greet(dialogue, notices)
+    else:
+        _warn(notices)
+    prompt.run(dialogue)
+    if prompt.is_interactive:
+        return _farewell(dialogue)
+    if not prompt.any_line and not dialogue.exit_code:
+        raise HermesError(NOTHING_SAID)
+    return dialogue.exit_code or 0
+
+
+def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
+    """One line about where the person is, what they should know, and the end of what was said before."""
+    session = dialogue.conversation.session
+    dot = " · " if shows_unicode(sys.stderr.encoding, os.environ.get("TERM")) else " | "
+    facts = (f"hermes {__version__}", session.models.endpoints[0].model, f"session {session.id}", "/help")
+    print(one_line(dot.join(facts)), file=sys.stderr)
+    _warn(notices)
+    if session.history:
+        print(plain(run_command(dialogue.conversation, "/history 2").text), file=sys.stderr)
+        dialogue.offer_to_finish()
+
+
+def _warn(notices: Sequence[str]) -> None:
+    for notice in notices:
+        print(f"Warning: {plain(notice)}", file=sys.stderr)
+    sys.stderr.flush()
+
+
+def _farewell(dialogue: Dialogue) -> int:
+    session_id = dialogue.conversation.session.id
+    if not sys.stderr.isatty():  # nobody reads it, or not any more
+        return dialogue.exit_code or 0
+    if dialogue.waiting:
+        print(f"{plural(len(dialogue.waiting), 'message')} not sent:", file=sys.stderr)
+        for text in dialogue.waiting:
+            print(f"  {one_line(text)}", file=sys.stderr)
+    if dialogue.host.sessions.turn_count(session_id):
+        print(f"Go on with: hermes chat --resume {session_id}", file=sys.stderr)
+    return dialogue.exit_code or 0

@@ -1,0 +1,132 @@
+"""Completes slash commands, their arguments and paths at the prompt."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+
+#: How many paths are offered, and how much of a folder is looked at to find them: a prompt must not wait.
+_MOST_PATHS = 200
+_MOST_ENTRIES = 20_000
+_MOST_SECONDS = 0.25
+_LONGEST_WORD = 4_096
+
+#: The word before the cursor, with a quote that is still open, and without.
+_QUOTED_WORD = re.compile(r'(?:^|(?<=\s))(@?)"([^"\n]*)$')
+_WORD = re.compile(r'(?:^|(?<=\s))(@?)([^\s"]\S*|)$')
+_PATH_BEGINNING = re.compile(r"~|\.{0,2}/")
+_BLANK = re.compile(r"\s")
+
+
+@dataclass(frozen=True, slots=True)
+class CommandWords:
+    """What a slash command can be completed with. Names go without their slash."""
+
+    name: str
+    help: str = ""
+    aliases: tuple[str, ...] = ()
+    #: Words its argument can be.
+    arguments: tuple[str, ...] = ()
+
+    def names_like(self, typed: str) -> list[str]:
+        """The name and the aliases that begin with what was typed."""
+        return [name for name in (self.name, *self.aliases) if name.lower().startswith(typed.lower())]
+
+
+class PromptCompleter(Completer):
+    """Offers what the word before the cursor can become. The commands are asked for anew each time."""
+
+    def __init__(self, commands: Callable[[], Iterable[CommandWords]], cwd: Path) -> None:
+        self._commands = commands
+        self._cwd = cwd
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Generator[Completion]:
+        """What prompt_toolkit asks for at each key."""
+        before = document.text_before_cursor
+        if before.startswith("/"):
+            name, *rest = _BLANK.split(before[1:], maxsplit=1)
+            yield from self._arguments(name, rest[0].lstrip()) if rest else self._names(name)
+            if not rest and "/" not in name:
+                return
+        yield from _paths(before[-_LONGEST_WORD:], self._cwd)
+
+    def _names(self, typed: str) -> Iterator[Completion]:
+        """One line for each command: its name when that fits, else the alias that was meant."""
+        for command in sorted(self._commands(), key=lambda command: command.name):
+            for name in command.names_like(typed)[:1]:
+                yield Completion(name, -len(typed), display=f"/{name}", display_meta=command.help)
+
+    def _arguments(self, name: str, typed: str) -> Iterator[Completion]:
+        for command in self._commands():
+            if any(len(known) == len(name) for known in command.names_like(name)):
+                words = (word for word in command.arguments if word.lower().startswith(typed.lower()))
+                yield from (Completion(word, -len(typed)) for word in words)
+
+
+def _paths(before: str, cwd: Path) -> Iterator[Completion]:
+    """The paths that the word before the cursor can become: after ``@``, or when it looks like a path."""
+    for pattern in (_QUOTED_WORD, _WORD):
+        match = pattern.search(before)
+        if match and (match[1] or _PATH_BEGINNING.match(match[2])):
+            for path in _paths_like(match[2], cwd):
+                text = match[1] + _quoted(path, is_open=pattern is _QUOTED_WORD)
+                yield Completion(text, -len(match[0]), display=_last_part(path))
+            return
+
+
+def _paths_like(typed: str, cwd: Path) -> Iterator[str]:
+    if typed == "~":
+        yield "~/"
+        return
+    folder, slash, start = typed.rpartition("/")
+    folder += slash
+    for entry in _entries(folder, start, cwd):
+        path = folder + entry.name + ("/" if _is_folder(entry) else "")
+        # A quote within quotes has no spelling that everybody reads alike.
+        if '"' not in path or not _BLANK.search(path):
+            yield path
+
+
+def _entries(folder: str, start: str, cwd: Path) -> list[os.DirEntry[str]]:
+    """What a folder has that begins like this, in order, or some of it when the folder is huge."""
+    found: list[os.DirEntry[str]] = []
+    deadline = time.monotonic() + _MOST_SECONDS
+    ignores_case = start == start.lower()
+    try:
+        with os.scandir(cwd / os.path.expanduser(folder)) as entries:  # noqa: PTH111  (``~nobody`` is a name, too)
+            for looked_at, entry in enumerate(entries):
+                if looked_at >= _MOST_ENTRIES or time.monotonic() > deadline:
+                    break
+                name = entry.name.lower() if ignores_case else entry.name
+                hidden = name.startswith(".") and not start.startswith(".")
+                if name.startswith(start) and not hidden and name.isprintable():
+                    found.append(entry)
+    except (OSError, ValueError):
+        return []
+    return sorted(found, key=lambda entry: entry.name)[:_MOST_PATHS]
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:
+        return False
+
+
+def _quoted(path: str, *, is_open: bool) -> str:
+    """The path in quotes when it needs them; those of a folder stay open for what is in it."""
+    if not is_open and not _BLANK.search(path):
+        return path
+    return f'"{path}' if path.endswith("/") else f'"{path}"'
+
+
+def _last_part(path: str) -> str:
+    """The name at the end of a path; a folder's keeps its slash."""
+    return path[path.rstrip("/").rfind("/") + 1 :]

@@ -1,0 +1,316 @@
+"""What a person types, made into commands, turns and answers: the surface behind every prompt."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+from hermes.agent.attachments import split_images, with_images
+from hermes.agent.events import ReasoningPiece, ToolFinished, TurnEvent, TurnResult, TurnStarted
+from hermes.agent.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.session import Session
+from hermes.cli.chat import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
+from hermes.cli.repl.display import Display
+from hermes.cli.repl.questions import Question, Questions
+from hermes.cli.repl.session_facts import session_facts
+from hermes.cli.repl.statusline import StatusFacts
+from hermes.cli.repl.turn_line import Errand, TurnLine
+from hermes.commands.conversation import Conversation
+from hermes.commands.dispatch import is_command, run_command
+from hermes.commands.surface import UserMessage
+from hermes.commands.wording import plural
+from hermes.errors import HermesError
+from hermes.host import Host
+from hermes.journal.bodies import message_text
+from hermes.scope import Interrupt
+
+log = logging.getLogger("hermes.cli.repl")
+
+#: A second Ctrl-C within this time leaves.
+_AGAIN_SECONDS = 2.0
+#: How long a turn may take to end when the person leaves, before and after it is told to hurry.
+_LEAVE_SECONDS = 1.5
+_HURRY_SECONDS = 1.0
+
+
+class Dialogue:
+    """One person at one prompt.
+
+    What is typed is worked off in order on a thread of its own, so that the prompt never waits; turns have another, so
+    that commands work while the agent does. An answer to a question goes straight to whoever asked.
+    """
+
+    is_live = True
+
+    def __init__(self, host: Host, display: Display, opened: Callable[[], Session], *, attended: bool) -> None:
+        """Without ``attended`` nobody can be asked anything."""
+        self.host = host
+        self.show_reasoning = False
+        self.questions = Questions(display.changed)
+        self.conversation = Conversation(host, opened(), self)
+        self.facts = StatusFacts()
+        #: Set once the person leaves.
+        self.exit_code: int | None = None
+        #: Set once that is done, or took too long.
+        self.over = threading.Event()
+        #: How many messages did not come to an answer.
+        self.unanswered = 0
+        self._display = display
+        self._attended = attended
+        self._turns = TurnLine(host.workers, self._do, self._changed)
+        self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        #: What is in the inbox or was just taken out of it.
+        self._unhandled = 0
+        self._state = threading.Condition()
+        #: Ends the command that runs.
+        self._command: Interrupt | None = None
+        self._last_ctrl_c = -_AGAIN_SECONDS
+        if attended:
+            host.people.attend(self.conversation.session.id, self.questions)
+        self._changed()
+        threading.Thread(target=self._serve, name="hermes-desk", daemon=True).start()
+
+    # -- what the person does; never waits ----------------------------------------------------------------------
+
+    def enter(self, text: str) -> None:
+        """The person typed something and sent it off."""
+        question = self.questions.current
+        if question is not None and not is_command(self.host, text):
+            self._reply(question, text)
+        elif text.strip():
+            self._put(lambda: self._handle(text))
+
+    def ctrl_c(self) -> None:
+        """Stop what is under way; the second time in a row, leave."""
+        now = time.monotonic()
+        is_second = now - self._last_ctrl_c < _AGAIN_SECONDS or self._turns.is_stopping
+        self._last_ctrl_c = now
+        if self.exit_code is not None:
+            self._display.end()
+        elif is_second:
+            self.leave(EXIT_INTERRUPTED, insist=True)
+        elif self.is_idle:
+            self._display.note("Ctrl-C again leaves, and so do /quit and Ctrl-D.")
+        else:
+            self._turns.stop("keyboard interrupt")
+            self._stop_command()
+
+    def leave(self, code: int, reason: str = "keyboard interrupt", *, insist: bool = False) -> None:
+        """End everything in order. The display is told when that is done, or takes too long."""
+        with self._state:
+            is_first = self.exit_code is None
+            if is_first:
+                self.exit_code = code
+        self._turns.close(reason, insist=insist)
+        self._stop_command()
+        if is_first:
+            threading.Thread(target=self._wind_up, name="hermes-leaving", daemon=True).start()
+
+    def offer_to_finish(self) -> None:
+        """Ask whether to go on with the last turn, when it has no answer."""
+        self._put(self._offer_to_finish)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was typed is done."""
+        return not self._turns.is_working and not self._unhandled
+
+    @property
+    def waiting(self) -> list[str]:
+        """The messages that wait for the turn to end."""
+        return self._turns.waiting
+
+    # -- what commands ask of their surface ---------------------------------------------------------------------
+
+    @property
+    def is_working(self) -> bool:
+        return self._turns.is_working
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether the turn under way was told to stop."""
+        return self._turns.is_stopping
+
+    @property
+    def queued(self) -> int:
+        return len(self._turns.waiting)
+
+    def run(self, message: UserMessage) -> None:
+        self._turns.add(self._errand(message))
+
+    def queue(self, text: str) -> None:
+        self._turns.add(self._errand(self._with_images(text)))
+        self._changed()
+
+    def steer(self, text: str) -> bool:
+        return self.is_working and self.conversation.session.steer(text)
+
+    def stop(self, reason: str) -> None:
+        self._turns.stop(reason)
+
+    def interrupt(self) -> Interrupt:
+        return self._command or Interrupt()
+
+    def pending_approval(self) -> ApprovalRequest | None:
+        question = self.questions.current
+        return None if question is None else question.request
+
+    def answer_approval(self, answer: ApprovalAnswer) -> None:
+        question = self.questions.current
+        if question is not None and question.request is not None:
+            question.settle(answer)
+
+    def confirm(self, question: str) -> bool:
+        return not self._attended or self.questions.confirm(question, self.interrupt())
+
+    def clear_screen(self) -> None:
+        self._display.clear()
+
+    def quit(self) -> None:
+        self.leave(0, "the person left")
+
+    # -- the desk thread ----------------------------------------------------------------------------------------
+
+    def _put(self, work: Callable[[], None]) -> None:
+        with self._state:
+            self._unhandled += 1
+        self._inbox.put(work)
+
+    def _serve(self) -> None:
+        while True:
+            work = self._inbox.get()
+            try:
+                if self.exit_code is None:
+                    work()
+            except HermesError as error:
+                self._display.complain(self.host.redactor.redact(str(error)))
+            except BaseException as error:  # the next line must still be read
+                self._report(error)
+            finally:
+                with self._state:
+                    self._unhandled -= 1
+                    self._state.notify_all()
+                self._changed()
+
+    def _handle(self, text: str) -> None:
+        if is_command(self.host, text):
+            self._run_command(text)
+        elif self._turns.add(self._errand(self._with_images(text))):
+            self._display.note(f"Queued ({plural(self.queued, 'message')} waiting); /steer tells the agent now.")
+
+    def _run_command(self, line: str) -> None:
+        before = self.conversation.session
+        self._command = Interrupt()
+        try:
+            answer = run_command(self.conversation, line)
+        finally:
+            self._command = None
+        if answer.text:
+            self._display.say(answer.text)
+        if answer.error:
+            self._display.complain(answer.error)
+        if self.conversation.session is not before:
+            self._offer_to_finish()
+
+    def _reply(self, question: Question[object], text: str) -> None:
+        try:
+            question.reply(text)
+        except HermesError as error:
+            self._display.complain(str(error))
+
+    def _offer_to_finish(self) -> None:
+        session = self.conversation.session
+        last = self.host.sessions.last_turn(session.id)
+        if last is None or last["state"] == "completed" or not self._attended:
+            return
+        how = {"interrupted": "was interrupted", "failed": "failed"}.get(last["state"], "has no answer yet")
+        self._command = Interrupt()
+        try:
+            wanted = self.questions.confirm(f"The last turn {how}. Go on with it?", self._command)
+        finally:
+            self._command = None
+        if wanted:
+            self._turns.add(Errand("", self._finish_open_turn))
+
+    def _with_images(self, text: str) -> UserMessage:
+        words, parts = split_images(text, self.conversation.session.cwd)
+        if parts:
+            self._display.note(f"{plural(len(parts), 'image')} sent along.")
+        return with_images(words, parts)
+
+    # -- the turn's thread --------------------------------------------------------------------------------------
+
+    def _errand(self, message: UserMessage) -> Errand:
+        def run(interrupt: Interrupt) -> TurnResult:
+            return self.conversation.session.run(message, listener=self._listen, interrupt=interrupt)
+
+        return Errand(message_text({"content": message}), run)
+
+    def _finish_open_turn(self, interrupt: Interrupt) -> TurnResult | None:
+        return self.conversation.session.finish_open_turn(listener=self._listen, interrupt=interrupt)
+
+    def _do(self, errand: Errand, interrupt: Interrupt) -> None:
+        completed = False
+        try:
+            result = errand.run(interrupt)
+            if result is not None:
+                completed = result.status == "completed"
+                self._display.turn_over(result)
+        except OSError:
+            self.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
+        except HermesError as error:
+            self._display.complain(self.host.redactor.redact(str(error)))
+            self._display.give_back(errand.text)
+        except BaseException as error:  # whatever it is, the person stays at their prompt
+            self._report(error)
+        self.unanswered += not completed
+
+    def _listen(self, event: TurnEvent) -> None:
+        if isinstance(event, ReasoningPiece) and not self.show_reasoning:
+            return
+        try:
+            self._display.event(event)
+        except OSError:
+            self.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
+        except Exception:  # what cannot be shown still counts
+            log.warning("an event of the turn could not be shown", exc_info=True)
+        if isinstance(event, TurnStarted | ToolFinished):
+            self._refresh()
+
+    # -- either -------------------------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        self._refresh()
+        self._display.changed()
+
+    def _refresh(self) -> None:
+        try:
+            facts = session_facts(self.host, self.conversation.session)
+        except HermesError:  # the journal cannot be read; whoever needs it will say so
+            facts = self.facts
+        self.facts = replace(facts, queued=self.queued)
+
+    def _report(self, error: BaseException) -> None:
+        if isinstance(error, SystemExit):
+            self._display.complain(f"a plugin tried to end the program (sys.exit({error.code!r})); /quit ends it")
+            return
+        log.error("unexpected failure at the prompt", exc_info=error)
+        self._display.complain(self.host.redactor.redact(f"{type(error).__name__}: {error} (details: hermes logs)"))
+
+    def _stop_command(self) -> None:
+        command = self._command
+        if command is not None:
+            command.cancel("keyboard interrupt")
+
+    def _wind_up(self) -> None:
+        if not self._turns.wait_until_idle(_LEAVE_SECONDS):
+            self._turns.close("keyboard interrupt", insist=True)
+            self._turns.wait_until_idle(_HURRY_SECONDS)
+        with self._state:
+            self._state.wait_for(lambda: not self._unhandled, _HURRY_SECONDS)
+        self.over.set()
+        self._display.end()

@@ -1,0 +1,103 @@
+"""``hermes usage``: what models have been used for how much."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import time
+from dataclasses import asdict
+
+import msgspec
+
+from hermes.cli.terminal_text import cells, one_line
+from hermes.config import hermes_home
+from hermes.journal.store import Store
+from hermes.journal.usage import GROUPINGS, Grouping, Used, total, usage_by
+
+_UNITS = {"h": 3_600, "d": 86_400, "w": 604_800}
+_EXAMPLES = """
+examples:
+  hermes usage                            by day, the last 30 days
+  hermes usage --by model --since 7d
+  hermes usage --by session --since 2026-11-01 --json
+"""
+_LONGEST_NAME = 60
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.add_argument("--by", choices=GROUPINGS, default="day", help="what to sum up by (day)")
+    since = "from when on: 12h, 7d, 4w, a date, or 'all' (30d)"
+    parser.add_argument("--since", type=_moment, default=_moment("30d"), metavar="WHEN", help=since)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the sums."""
+    path = hermes_home() / "state.db"
+    rows: list[Used] = []
+    if path.exists():
+        with contextlib.closing(Store(path)) as store:
+            rows = usage_by(store, args.by, args.since)
+    if args.json:
+        document = {
+            "by": args.by,
+            "since": args.since,
+            "rows": [asdict(row) for row in rows],
+            "total": asdict(total(rows)),
+        }
+        print(msgspec.json.format(msgspec.json.encode(document)).decode())
+        return 0
+    for line in _lines(rows, args.by):
+        print(line)
+    return 0
+
+
+def _lines(rows: list[Used], grouping: Grouping) -> list[str]:
+    if not rows:
+        return ["No model was called in that time. '--since all' looks at all of it."]
+    everything = total(rows)
+    table = [(grouping.upper(), "CALLS", "IN", "CACHED", "OUT", "COST"), *map(_row, [*rows, everything])]
+    widths = [max(cells(row[column]) for row in table) for column in range(6)]
+    lines = [_line(row, widths) for row in table]
+    if everything.unpriced:
+        lines += ["", f"The price of {everything.unpriced} of the calls is not known; they are not in the cost."]
+    return lines
+
+
+def _row(used: Used) -> tuple[str, ...]:
+    name = f"{used.name} ({used.detail})" if used.detail else used.name
+    calls = f"{used.calls:,}" if not used.failed else f"{used.calls:,} ({used.failed:,} failed)"
+    counts = (used.prompt_tokens, used.cached_tokens, used.output_tokens)
+    return (one_line(name, _LONGEST_NAME), calls, *(f"{count:,}" for count in counts), _cost(used))
+
+
+def _cost(used: Used) -> str:
+    if used.cost_usd is None:
+        return "-"
+    # Small sums would be nothing with two places.
+    return f"${used.cost_usd:,.2f}" if used.cost_usd >= 1 else f"${used.cost_usd:.4f}"
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    name, *numbers = row
+    padded = name + " " * (widths[0] - cells(name))
+    return "  ".join([padded, *(number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True))])
+
+
+def _moment(text: str) -> float:
+    """When something began: so long ago, on a day, or at the beginning of time."""
+    if text == "all":
+        return 0.0
+    number, unit = text[:-1], text[-1:]
+    if unit in _UNITS and number.isdecimal() and len(number) < 6:
+        return time.time() - int(number) * _UNITS[unit]
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except (ValueError, OverflowError, OSError):
+        allowed = "12h, 7d, 4w, a date such as 2026-11-01, or all"
+        raise argparse.ArgumentTypeError(f"found {text!r}; allowed: {allowed}") from None
