@@ -138,7 +138,7 @@ def test_the_spelling_of_the_file_is_kept(home: Path) -> None:
         ("agent.max_turn", 5, "agent.max_turn is not a known setting; did you mean agent.max_turns?"),
         ("agnt.max_turns", 5, "agnt is not a known setting; did you mean agent?"),
         ("agent.max_turns.deeper", 5, "agent.max_turns: found the number 5; it cannot hold 'deeper'"),
-        ("fallback_providers", [{"provider": "p"}], "fallback_providers[0].model: found nothing"),
+        ("fallback_providers", [{"model": "m"}], "fallback_providers[0].provider: found nothing"),
         ("plugins.enabled.7", "x", "the list has no item 7"),
         ("", 5, "is not a key"),
         ("a..b", 5, "is not a key"),

@@ -36,6 +36,7 @@ from hermes.journal.store import Store
 from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
+from hermes.providers.credentials.home_keys import HomeKeys
 from hermes.providers.driver import Driver
 from hermes.providers.endpoint import Endpoint
 from hermes.sanitize import Redactor
@@ -105,7 +106,10 @@ class Host:
         self.guard = FileGuard(home)
         self.guard.protect(*self.store.files(), *self.search.files())
         self.driver = Driver()
-        self.models = ModelSource(config, self._env, hooks=self.hooks, transport=self.driver, redactor=self.redactor)
+        self.keys = HomeKeys(home, config, self.driver, self.redactor)
+        self.models = ModelSource(
+            config, self._env, hooks=self.hooks, transport=self.driver, redactor=self.redactor, keys=self.keys
+        )
         self.side = SideModel(self.models, self.store)
         #: Who can be asked, by conversation; a surface with a person says so here.
         self.people = People()
@@ -141,6 +145,7 @@ class Host:
         )
         try:
             self.plugins = self._load_plugins()
+            self.models.use_plugins(self.plugins)
             memory_notices = self.memory.use_provider(self.plugins, self.tools, self.hooks.background)
             engine_notices = self.contexts.choose(self.plugins, self.tools, self.hooks)
             shell_notices = self._load_shell_hooks()
@@ -221,7 +226,11 @@ class Host:
             services=self,
             extra=self.options.plugins,
             use_enabled=self.options.use_enabled_plugins,
-            selected=[self.config.memory.provider.strip(), self.contexts.wanted],
+            selected=[
+                self.config.memory.provider.strip(),
+                self.contexts.wanted,
+                *self.models.names_for_plugins(self.options.provider),
+            ],
             cwd=self.cwd,
         )
 
@@ -309,6 +318,7 @@ class Host:
         self.hooks.close()
         self.workers.close()
         self.processes.close()
+        self.keys.close()
         self.driver.close()
         self.store.close()
         self.runner.close()

@@ -21,7 +21,7 @@ class Interrupt:
     Callbacks may be called twice when registration and cancellation race: they must be idempotent.
     """
 
-    __slots__ = ("_callbacks", "_gate", "_ids", "cancelled", "insisted", "reason")
+    __slots__ = ("_callbacks", "_gate", "_ids", "_starts", "cancelled", "insisted", "reason")
 
     def __init__(self) -> None:
         self.cancelled = False
@@ -30,6 +30,7 @@ class Interrupt:
         self.reason = ""
         self._callbacks: dict[int, Callable[[], None]] = {}
         self._ids = itertools.count()
+        self._starts = 0
         self._gate = threading.Lock()
         self._gate.acquire()
 
@@ -48,6 +49,20 @@ class Interrupt:
         self.insisted = True
         for callback in list(self._callbacks.values()):
             _call_quietly(callback)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether something is being started that no callback could stop yet."""
+        return self._starts > 0
+
+    @contextlib.contextmanager
+    def starting(self) -> Generator[None]:
+        """Start something and register its callback in the block: whoever wants to leave by force waits for that."""
+        self._starts += 1
+        try:
+            yield
+        finally:
+            self._starts -= 1
 
     def check(self) -> None:
         """Raise ``Interrupted`` when the work was cancelled."""

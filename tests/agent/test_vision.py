@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from hermes.agent.attachments import image_part
-from hermes.agent.vision import sees_images
 from hermes.config.sections import Auxiliary, AuxiliaryTask
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
@@ -20,47 +19,6 @@ from support import run_hermes, write_config
 from support.configured import configured_host
 
 PNG = b"\x89PNG\r\n\x1a\n picture"
-
-
-@pytest.mark.parametrize(
-    ("model", "sees"),
-    [
-        ("gpt-4o", True),
-        ("openai/gpt-5-mini", True),
-        ("claude-sonnet-4", True),
-        ("gemini-2.5-pro", True),
-        ("meta-llama/llama-3.2-11b-vision-instruct", True),
-        ("meta-llama/Llama-4-Scout", True),
-        ("qwen2.5-vl-72b", True),
-        ("deepseek-vl2", True),
-        ("glm-4.5v", True),
-        ("gemma-3-27b-it", True),
-        ("phi-4-multimodal", True),
-        ("moonshotai/kimi-k2.5", True),
-        ("something-nobody-knows", True),
-        ("gpt-3.5-turbo", False),
-        ("o3-mini", False),
-        ("openai/gpt-oss-120b", False),
-        ("deepseek/deepseek-chat", False),
-        ("deepseek-r1:14b", False),
-        ("deepseek-v3.1", False),
-        ("mixtral-8x7b-instruct", False),
-        ("mistral-7b-instruct", False),
-        ("meta-llama/Llama-3.3-70B-Instruct", False),
-        ("llama3:8b", False),
-        ("llama-2-70b-chat", False),
-        ("qwen2.5-coder:32b", False),
-        ("qwen3-coder-480b", False),
-        ("gemma-2-9b", False),
-        ("gemma2:9b", False),
-        ("moonshotai/kimi-k2-instruct", False),
-        ("z-ai/glm-4.6", False),
-        ("", True),
-    ],
-)
-def test_who_sees_goes_by_the_name(model: str, sees: bool) -> None:
-    assert sees_images(model) is sees
-    assert sees_images(model, True) is True and sees_images(model, False) is False
 
 
 @pytest.fixture

@@ -12,7 +12,20 @@ from .measure import BenchFailed, sync_cost
 from .table import Row, as_json, as_markdown, as_text
 from .workspace import Workspace, open_workspace, source_path
 
-ROWS = ("version", "one_shot", "steps", "reads", "hook_site", "sanitising", "request_size", "concurrency", "compaction", "children")
+ROWS = (
+    "version",
+    "one_shot",
+    "steps",
+    "reads",
+    "hook_site",
+    "sanitising",
+    "request_size",
+    "concurrency",
+    "compaction",
+    "children",
+    "streams",
+    "wires",
+)
 
 
 def main() -> int:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.doctor import reach
-from hermes.cli.doctor.model_list import is_among, nearest_model
 from hermes.cli.doctor.reach import probe
+from hermes.cli.model.names import is_among, nearest_model
 from hermes.providers.endpoint import Endpoint, Timeouts
 from hermes.testing import ScriptedProvider, failure, text
 from hermes.testing.replies import ScriptedReply

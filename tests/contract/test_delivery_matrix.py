@@ -91,10 +91,13 @@ def _interrupt_tool(host: Host, _recorder: EventRecorder) -> None:
     _converse(host, "go", interrupt=interrupt, listener=stop)
 
 
-def _fall_back(host: Host, _recorder: EventRecorder) -> None:
-    url = host.config.model.base_url
-    host.config.fallback_providers.append(Fallback(provider="custom", model="second", base_url=url))
-    _converse(host, "go")
+def _fall_back_with(key: str) -> Scenario:
+    def ask(host: Host, _recorder: EventRecorder) -> None:
+        url = host.config.model.base_url
+        host.config.fallback_providers.append(Fallback(provider="custom", model="second", base_url=url, api_key=key))
+        _converse(host, "go")
+
+    return ask
 
 
 def _resume(host: Host, recorder: EventRecorder) -> None:
@@ -148,7 +151,9 @@ SCENARIOS: dict[str, tuple[Any, Scenario, dict[str, Any]]] = {
     "bad arguments": ([tool_call("read_file", "{"), text("sorry")], _ask, {}),
     "provider error then retry": ([failure(503, headers={"retry-after": "0"}), text("ok")], _ask, {"retries": 1}),
     "provider error final": ([failure(400)], _ask, {}),
-    "fallback": ([failure(401), text("ok")], _fall_back, {}),
+    "fallback after a failure": ([failure(503), text("ok")], _fall_back_with("test-key"), {}),
+    "fallback with a bad key": ([failure(401), text("ok")], _fall_back_with("another-key"), {}),
+    "fallback behind the same bad key": ([failure(401)], _fall_back_with("test-key"), {}),
     "blocked by hook": ([tool_call("terminal", {"command": "true"}), text("ok")], _block, {}),
     "headless denial": ([tool_call("terminal", {"command": "true"}), text("ok")], _want_approval, {}),
     "denied approval": ([tool_call("terminal", {"command": RISKY}), text("ok")], _answer_with("deny"), {}),

@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 from typing import get_args
 
+import msgspec
+
 from hermes.errors import RETRYABLE, FailureReason, ProviderError
 from hermes.providers.endpoint import Endpoint, Timeouts
-from hermes.providers.failures import STATUSES
+from hermes.providers.failure_codes import STATUSES
 from hermes.providers.policy import Failure, Send, attempts
 from hermes.providers.profiles import PROFILES
+from hermes.providers.quirks import Quirks
 
 from .markdown import code, table
 
@@ -24,10 +27,36 @@ _TIMEOUTS = {
 def profiles() -> str:
     """The providers that need no address."""
     rows = [
-        (code(name), code(profile.base_url), " or ".join(map(code, profile.key_env)) or "no key")
+        (
+            ", ".join(map(code, (name, *profile.aliases))),
+            code(profile.base_url),
+            " or ".join(map(code, profile.key_env)) or "no key",
+            code(profile.api_mode),
+            code(profile.default_model),
+        )
         for name, profile in PROFILES.items()
     ]
-    return table(("provider", "address", "key"), rows)
+    return table(("provider", "address", "key", "format", "model when none is named"), rows)
+
+
+def quirks() -> str:
+    """Where each provider departs from the format it speaks."""
+    plain = Quirks()
+    rows: list[tuple[str, str]] = []
+    for name, profile in PROFILES.items():
+        changed = msgspec.structs.asdict(profile.quirks)
+        words = [f"{field}: {_value(value)}" for field, value in changed.items() if value != getattr(plain, field)]
+        for family in profile.families:
+            of_family = [f"{field}: {_value(value)}" for field, value in family.quirks.items()]
+            of_family += [f"extra_body.{field}: {_value(value)}" for field, value in family.extra_body.items()]
+            words.append(f"{' '.join(f'{begin}*' for begin in family.begins)}: {', '.join(of_family)}")
+        if words:
+            rows.append((code(name), "; ".join(map(code, words))))
+    return table(("provider", "differs in"), rows)
+
+
+def _value(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def failures() -> str:
@@ -53,7 +82,7 @@ def timeouts() -> str:
 
 def _goes_on_elsewhere(reason: FailureReason) -> bool:
     """Whether a second endpoint gets a chance: found out by failing at the first."""
-    first, second = (Endpoint("http://127.0.0.1:1/v1", name) for name in ("first", "second"))
+    first, second = (Endpoint(f"http://{name}.example/v1", name) for name in ("first", "second"))
     policy = attempts([first, second], 0)
     next(policy)
     try:

@@ -1,10 +1,10 @@
-"""The rules of the conformance kit and the fixtures of the pytest plugin, as tables."""
+"""The rules of the conformance kit, the faults of the fault server and the fixtures of the pytest plugin, as tables."""
 
 from __future__ import annotations
 
 import inspect
 
-from hermes.testing import pytest_plugin
+from hermes.testing import FAULTS, pytest_plugin
 from hermes.testing.conformance_rules import RULES
 
 from .markdown import code, table
@@ -14,6 +14,12 @@ def conformance_rules() -> str:
     """Every rule with how grave it is."""
     rows = [(code(name), rule.severity, rule.meaning.replace("**kwargs", "`**kwargs`")) for name, rule in RULES.items()]
     return table(("rule", "severity", "broken when"), rows)
+
+
+def faults() -> str:
+    """Every fault with what Hermes makes of it."""
+    rows = [(code(fault.name), fault.what, code(fault.reason or "") or "answered") for fault in FAULTS.values()]
+    return table(("fault", "what the server does", "how the request ends"), rows)
 
 
 def fixtures() -> str:

@@ -10,10 +10,11 @@ from hermes.policy import Verdict, judge_command
 from .cases import Case
 from .dangerous import DANGEROUS
 from .disguised import DISGUISED
+from .everyday import EVERYDAY
 from .harmless import HARMLESS
 
-GROUPS: dict[str, Sequence[Case]] = {"dangerous": DANGEROUS, "disguised": DISGUISED, "harmless": HARMLESS}
-CORPUS: tuple[Case, ...] = (*DANGEROUS, *DISGUISED, *HARMLESS)
+GROUPS: dict[str, Sequence[Case]] = {"dangerous": DANGEROUS, "disguised": DISGUISED, "harmless": (*HARMLESS, *EVERYDAY)}
+CORPUS: tuple[Case, ...] = tuple(case for cases in GROUPS.values() for case in cases)
 
 
 def judge(command: str) -> Verdict:

@@ -1,4 +1,4 @@
-"""Fixtures for the provider tests: a driver that is always closed, and endpoints with short patience."""
+"""Fixtures for the provider tests: both drivers, always closed, and endpoints with short patience."""
 
 from __future__ import annotations
 
@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from hermes.contract.response import Record
+from hermes.providers.certificates import VARIABLES
 from hermes.providers.chat_completions import ChatCompletions
 from hermes.providers.driver import Driver
 from hermes.providers.endpoint import Endpoint, Timeouts
 from hermes.providers.wire import Delta
 from hermes.scope import Interrupt
+from support.drivers import AnyDriver, LoopPerRequest
 
 KEY = "sk-test-0123456789abcdef"
 CERTIFICATE = Path(__file__).parent / "loopback.pem"
@@ -23,23 +25,24 @@ Ask = Callable[..., Record]
 
 
 @pytest.fixture(autouse=True)
-def no_proxies(monkeypatch: pytest.MonkeyPatch) -> None:
+def plain_network(monkeypatch: pytest.MonkeyPatch) -> None:
     import os
 
     for name in list(os.environ):
-        if name.lower().endswith("_proxy"):
+        if name.lower().endswith("_proxy") or name in VARIABLES:
             monkeypatch.delenv(name)
 
 
-@pytest.fixture
-def driver() -> Generator[Driver]:
-    driver = Driver()
+@pytest.fixture(params=[Driver, LoopPerRequest], ids=["sync", "async"])
+def driver(request: pytest.FixtureRequest) -> Generator[AnyDriver]:
+    """Both drivers: what is tested with one holds for the other."""
+    driver: AnyDriver = request.param()
     yield driver
     driver.close()
 
 
 @pytest.fixture
-def ask(driver: Driver) -> Ask:
+def ask(driver: AnyDriver) -> Ask:
     """Sends one question to a base URL and returns the response."""
     wire = ChatCompletions()
 
@@ -52,8 +55,10 @@ def ask(driver: Driver) -> Ask:
         on_delta: Callable[[Delta], object] | None = None,
         extra: Mapping[str, Any] | None = None,
         messages: list[dict[str, Any]] | None = None,
+        ca_bundle: str = "",
     ) -> Record:
-        endpoint = Endpoint(base_url, "scripted", "demo", KEY, timeouts=timeouts or Timeouts(5, 5, 5, 20))
+        timeouts = timeouts or Timeouts(5, 5, 5, 20)
+        endpoint = Endpoint(base_url, "scripted", "demo", KEY, timeouts=timeouts, ca_bundle=ca_bundle)
         question = messages or [{"role": "user", "content": "hello"}]
         kwargs = {**wire.kwargs(endpoint, question, stream=stream), **(extra or {})}
         return driver.send(endpoint, wire, kwargs, interrupt=interrupt or Interrupt(), on_delta=on_delta)

@@ -49,6 +49,92 @@ CASES: list[tuple[int, bytes, FailureReason]] = [
     (418, b"", "bad_request"),
 ]
 
+#: Bodies in the shapes that the providers' documentation describes, with the class each belongs to.
+SHAPES: dict[str, tuple[int, Any, FailureReason]] = {
+    "OpenAI quota": (429, {"error": {"type": "insufficient_quota", "code": "insufficient_quota"}}, "billing"),
+    "OpenAI slow down": (503, {"error": {"type": "server_error", "code": "slow_down"}}, "overloaded"),
+    "OpenAI general type": (400, {"error": {"type": "server_error", "code": None}}, "bad_request"),
+    "Azure deployment": (404, {"error": {"code": "DeploymentNotFound"}}, "model_missing"),
+    "Anthropic key": (401, {"type": "error", "error": {"type": "authentication_error"}}, "auth"),
+    "Anthropic model": (404, {"type": "error", "error": {"type": "not_found_error"}}, "model_missing"),
+    "Anthropic credit": (400, {"type": "error", "error": {"type": "billing_error"}}, "billing"),
+    "Anthropic size": (413, {"type": "error", "error": {"type": "request_too_large"}}, "context_too_long"),
+    "Anthropic overload": (529, {"type": "error", "error": {"type": "overloaded_error"}}, "overloaded"),
+    "OpenRouter type": (
+        400,
+        {"error": {"code": 400, "metadata": {"error_type": "context_length_exceeded"}}},
+        "context_too_long",
+    ),
+    "OpenRouter upstream": (
+        502,
+        {"error": {"code": 502, "metadata": {"raw": '{"error": {"code": "context_length_exceeded"}}'}}},
+        "context_too_long",
+    ),
+    "OpenRouter overload": (
+        503,
+        {"error": {"code": 503, "metadata": {"error_type": "provider_overloaded"}}},
+        "overloaded",
+    ),
+    "OpenRouter credit": (402, {"error": {"code": 402}}, "billing"),
+    "Gemini key": (
+        400,
+        [{"error": {"code": 400, "status": "INVALID_ARGUMENT", "details": [{"reason": "API_KEY_INVALID"}]}}],
+        "auth",
+    ),
+    "Gemini prepaid": (402, {"error": {"code": 402, "status": "RESOURCE_EXHAUSTED"}}, "billing"),
+    "Gemini limit": (429, {"error": {"code": 429, "status": "RESOURCE_EXHAUSTED"}}, "rate_limit"),
+    "Gemini free tier": (400, {"error": {"code": 400, "status": "FAILED_PRECONDITION"}}, "billing"),
+    "Gemini overload": (503, {"error": {"code": 503, "status": "UNAVAILABLE"}}, "overloaded"),
+    "Groq tokens a minute": (413, {"error": {"type": "tokens", "code": "rate_limit_exceeded"}}, "context_too_long"),
+    "Groq capacity": (498, {"error": {"code": "capacity_exceeded"}}, "overloaded"),
+    "Groq tool call": (400, {"error": {"type": "invalid_request_error", "code": "tool_use_failed"}}, "malformed"),
+    "Mistral capacity": (
+        429,
+        {"object": "error", "type": "service_tier_capacity_exceeded", "code": "3505"},
+        "overloaded",
+    ),
+    "Mistral tool id": (400, {"object": "error", "type": "invalid_function_call", "code": "3280"}, "bad_request"),
+    "vLLM length": (
+        400,
+        {"error": {"type": "BadRequestError", "param": "input_tokens", "code": 400}},
+        "context_too_long",
+    ),
+    "vLLM model": (404, {"object": "error", "type": "NotFoundError", "code": 404}, "model_missing"),
+    "llama.cpp length": (400, {"error": {"code": 400, "type": "exceed_context_size_error"}}, "context_too_long"),
+    "llama.cpp loading": (503, {"error": {"code": 503, "type": "unavailable_error"}}, "overloaded"),
+    "Ollama model": (404, {"error": {"type": "not_found_error", "code": None}}, "model_missing"),
+    "DeepSeek balance": (402, {"error": {"type": "unknown_error", "code": "invalid_request_error"}}, "billing"),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_the_shapes_that_providers_document(name: str) -> None:
+    status, document, reason = SHAPES[name]
+    assert error_from_response(ENDPOINT, status, {}, msgspec.json.encode(document)).reason == reason
+
+
+def test_a_wait_that_the_body_asks_for() -> None:
+    details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]
+    limit = body(code=429, status="RESOURCE_EXHAUSTED", details=details)
+    assert error_from_response(ENDPOINT, 429, {}, limit).retry_after == 34.5
+    assert error_from_response(ENDPOINT, 429, {"retry-after": "2"}, limit).retry_after == 2
+    assert error_in_body(ENDPOINT, {"code": "usage_limit_reached", "resets_in_seconds": 90}).retry_after == 90
+    for nonsense in ("soon", "-3s", "s", "1e3s"):
+        broken = body(code=429, details=[{"retryDelay": nonsense}])
+        assert error_from_response(ENDPOINT, 429, {}, broken).retry_after is None
+
+
+def test_money_that_comes_back_by_waiting_is_a_limit() -> None:
+    error = error_from_response(ENDPOINT, 402, {"retry-after": "5"}, body(code=402))
+    assert (error.reason, error.retry_after, error.retryable) == ("rate_limit", 5, True)
+
+
+def test_errors_wrapped_too_deep_are_not_followed() -> None:
+    inner = b'{"error": {"code": "context_length_exceeded"}}'
+    for _ in range(8):
+        inner = msgspec.json.encode({"error": {"code": 400, "metadata": {"raw": inner.decode()}}})
+    assert error_from_response(ENDPOINT, 400, {}, inner).reason == "bad_request"
+
 
 @pytest.mark.parametrize(("status", "content", "reason"), CASES)
 def test_classification(status: int, content: bytes, reason: FailureReason) -> None:

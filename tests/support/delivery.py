@@ -62,7 +62,10 @@ EXPECTED: dict[str, Counts] = {
     "bad arguments": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "provider error then retry": _ANSWERED | _model(ok=1, failed=1),
     "provider error final": _UNANSWERED | _model(failed=1),
-    "fallback": _ANSWERED | _model(ok=1, failed=1),
+    "fallback after a failure": _ANSWERED | _model(ok=1, failed=1),
+    "fallback with a bad key": _ANSWERED | _model(ok=1, failed=1),
+    # Nobody is asked who would be refused for the same reason.
+    "fallback behind the same bad key": _UNANSWERED | _model(failed=1),
     "blocked by hook": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "headless denial": _ANSWERED | _model(ok=2) | _tools(refused=1),
     "denied approval": _ANSWERED | _model(ok=2) | _tools(refused=1) | _ASKED,

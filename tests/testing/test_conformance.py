@@ -57,7 +57,7 @@ BAD: dict[str, tuple[str, int]] = {
     "non-daemon-thread": (
         "import threading\n"
         "def register(ctx):\n"
-        "    threading.Thread(target=threading.Event().wait, args=(1.0,)).start()",
+        "    threading.Thread(target=threading.Event().wait, args=(5.0,)).start()",
         1,
     ),
     "impossible-signature": (

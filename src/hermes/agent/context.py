@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from hermes.agent.compressor import Compressor
 from hermes.agent.model_source import ModelSource
@@ -12,11 +12,12 @@ from hermes.agent.open_sessions import OpenSessions
 from hermes.agent.side_call import SideModel
 from hermes.agent.window import DEFAULT_LENGTH, Window
 from hermes.agent.workers import Workers
-from hermes.config.sections import Config, Provider
+from hermes.config.sections import Config
 from hermes.errors import PluginError
 from hermes.hooks.table import Hooks
 from hermes.journal.turns import Message
 from hermes.plugins.registry import PluginSet
+from hermes.providers.billing import known_model
 from hermes.providers.endpoint import Endpoint
 from hermes.scope import Scope
 from hermes.tools.registry import ToolRegistry
@@ -84,15 +85,11 @@ class Contexts:
         return Window(self, session_id, platform, self._config.compression, self.engine)
 
     def length_for(self, endpoint: Endpoint) -> int:
-        """How many tokens a model takes: what was configured for it, for its provider, or the usual."""
-        own = self._config.model
-        is_configured = own.provider in ("", "auto", endpoint.provider) and own.default in ("", endpoint.model)
-        if own.context_length and is_configured:
-            return own.context_length
-        named = self._config.providers.get(endpoint.provider) or Provider()
-        settings: Any = named.models.get(endpoint.model) if isinstance(named.models, dict) else None
-        length: Any = cast("dict[str, Any]", settings).get("context_length") if isinstance(settings, dict) else None
-        return length if isinstance(length, int) and length > 0 else named.context_length or DEFAULT_LENGTH
+        """How many tokens a model takes: as configured, as the price data has it, or the usual."""
+        if endpoint.context_length:
+            return endpoint.context_length
+        known = known_model(endpoint)
+        return (known.context_window if known is not None else None) or DEFAULT_LENGTH
 
     def asker(self, scope: Scope, endpoints: Sequence[Endpoint]) -> tuple[Ask, int]:
         """What reaches the model that writes summaries, and how much that can read at once."""

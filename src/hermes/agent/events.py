@@ -69,6 +69,19 @@ class ModelFailed:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelSwitched:
+    """Another model goes on in the place of one that failed, or the model of first choice is back."""
+
+    provider: str
+    model: str
+    #: Which one it takes over from; empty when the first choice is back.
+    from_provider: str
+    from_model: str
+    #: What was wrong with that one, in a few words.
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class TurnStarted:
     """A turn begins, or one that was cut off goes on."""
 
@@ -119,6 +132,7 @@ TurnEvent = (
     | ToolFinished
     | ModelAnswered
     | ModelFailed
+    | ModelSwitched
     | ChildStarted
     | ChildFinished
     | ContextCompacted

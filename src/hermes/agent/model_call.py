@@ -11,15 +11,28 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from hermes.agent.events import Listener, ModelAnswered, ModelFailed, ReasoningPiece, TextPiece, ignore_events
+from hermes.agent.events import (
+    Listener,
+    ModelAnswered,
+    ModelFailed,
+    ModelSwitched,
+    ReasoningPiece,
+    TextPiece,
+    ignore_events,
+)
 from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
 from hermes.journal.turns import Message, ModelCallRow, TurnJournal
+from hermes.providers.billing import priced
 from hermes.providers.endpoint import Endpoint
-from hermes.providers.policy import Failure, Send, pursue
+from hermes.providers.failures import in_words
+from hermes.providers.health import Health
+from hermes.providers.keys import KeyRing
+from hermes.providers.policy import Failure, Send, attempts, pursue
 from hermes.providers.reply import Reply, normalise, to_response
+from hermes.providers.vision import able_to_read
 from hermes.providers.wire import Delta, ReasoningDelta, TextDelta, Wire
 from hermes.sanitize import Memo, Redactor, sanitise
 from hermes.scope import Interrupt, Scope
@@ -27,6 +40,9 @@ from hermes.scope import Interrupt, Scope
 log = logging.getLogger("hermes.model")
 
 ToolDefinition = dict[str, Any]
+
+#: What the limit of an answer is called on one wire or another.
+_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 class Transport(Protocol):
@@ -57,6 +73,10 @@ class ModelRuntime:
     temperature: float | None = None
     #: How hard the model should think, as its provider names it; empty leaves it to the model.
     reasoning_effort: str = ""
+    #: Where keys come from when a provider may have several.
+    keys: KeyRing | None = None
+    #: Which endpoints failed lately.
+    health: Health | None = None
 
     @property
     def model(self) -> str:
@@ -91,16 +111,31 @@ class ModelCall:
 
     def run(self) -> Answered:
         """The reply, recorded but not yet committed. Raises ``ProviderError`` when every attempt failed."""
-        return pursue(self.runtime.endpoints, self.runtime.max_retries, self.scope.interrupt, self._attempt)
+        runtime = self.runtime
+        endpoints = able_to_read(runtime.endpoints, self.messages)
+        policy = attempts(endpoints, runtime.max_retries, keys=runtime.keys, health=runtime.health)
+        return pursue(policy, self.scope.interrupt, self._attempt)
 
     def _attempt(self, send: Send) -> Answered | Failure:
-        attempt = Attempt(self, send.endpoint, retry_count=send.attempt - 1)
+        endpoint = send.endpoint
+        if send.instead_of is not None and send.after is not None:
+            self._tell_of_switch(endpoint, send.instead_of, in_words(send.after.reason, send.instead_of.model))
+        attempt = Attempt(self, endpoint, retry_count=send.attempt - 1)
         try:
             reply = attempt.run()
         except ProviderError as error:
-            self.listener(ModelFailed(send.endpoint.provider, send.endpoint.model, str(error)))
+            self.listener(ModelFailed(endpoint.provider, endpoint.model, str(error)))
             return Failure(error, text_was_shown=attempt.text_was_shown)
-        return Answered(reply, attempt.scope.api_request_id, send.endpoint.provider)
+        if send.is_return:
+            self._tell_of_switch(endpoint, None, "")
+        return Answered(reply, attempt.scope.api_request_id, endpoint.provider)
+
+    def _tell_of_switch(self, endpoint: Endpoint, before: Endpoint | None, reason: str) -> None:
+        log.warning(
+            "%s goes on with %s at %s (%s)", self.key, endpoint.model, endpoint.provider, reason or "it is back"
+        )
+        old = (before.provider, before.model) if before is not None else ("", "")
+        self.listener(ModelSwitched(endpoint.provider, endpoint.model, *old, reason))
 
 
 class Attempt:
@@ -126,7 +161,7 @@ class Attempt:
         try:
             self._emit_start()
             crash_point()
-            reply = normalise(self._execute(original))
+            reply = priced(normalise(self._execute(original)), self.endpoint, self.started_at)
         except BaseException as error:
             self._close_failed(error)
             raise
@@ -213,7 +248,7 @@ class Attempt:
             tool_count=len(self.request.get("tools") or ()),
             approx_input_tokens=size // 4,
             request_char_count=size,
-            max_tokens=self.request.get("max_tokens") or self.request.get("max_completion_tokens"),
+            max_tokens=next((self.request[name] for name in _LIMITS if self.request.get(name)), None),
             started_at=self.started_at,
             middleware_trace=self.trace,
             request=self._sanitised_request() if emit.wants("request") else None,

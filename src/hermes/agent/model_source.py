@@ -2,32 +2,93 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import msgspec
+
 from hermes.agent.model_call import ModelRuntime, Transport
-from hermes.config.sections import Config, Model
+from hermes.config.sections import AuxiliaryTask, Config, Model
 from hermes.hooks.table import Hooks
-from hermes.providers.chat_completions import ChatCompletions
+from hermes.plugins.registry import PluginSet
 from hermes.providers.endpoint import Endpoint
-from hermes.providers.routing import endpoint_for, endpoints_for
+from hermes.providers.health import Health
+from hermes.providers.keys import StoredKeys
+from hermes.providers.policy import Attempts, attempts
+from hermes.providers.profiles import CUSTOM, PROFILES, Profile
+from hermes.providers.routing import another_model, endpoint_for, endpoints_for, name_of
 from hermes.providers.wire import Wire
+from hermes.providers.wires import wire_for
 from hermes.sanitize import Redactor, is_secret_key
 
-_CHAT_COMPLETIONS = ChatCompletions()
+log = logging.getLogger("hermes.model")
 
 
 class ModelSource:
     """Turns the configuration into endpoints, and keeps their keys secret."""
 
     def __init__(
-        self, config: Config, env: Mapping[str, str], *, hooks: Hooks, transport: Transport, redactor: Redactor
+        self,
+        config: Config,
+        env: Mapping[str, str],
+        *,
+        hooks: Hooks,
+        transport: Transport,
+        redactor: Redactor,
+        keys: StoredKeys | None = None,
     ) -> None:
         self.config = config
         self.transport = transport
         self.redactor = redactor
+        self.keys = keys
+        #: Which endpoints failed lately, for all conversations of the process.
+        self.health = Health()
+        #: The providers that are known by name; plugins may add some.
+        self.profiles: dict[str, Profile] = dict(PROFILES)
+        #: What plugins want for their own side jobs.
+        self._task_defaults: dict[str, AuxiliaryTask] = {}
         self._env = env
         self._hooks = hooks
+
+    def names_for_plugins(self, provider: str = "") -> list[str]:
+        """The providers that the configuration names, or one run asks for, and that only a plugin can know."""
+        config = self.config
+        named = [provider, config.model.provider, config.delegation.provider]
+        named += [entry.provider for entry in (*config.fallback_providers, *config.auxiliary.tasks.values())]
+        named += [agent.provider for agent in config.agents.values()]
+        known = {"", "auto", "main", CUSTOM, *self.profiles, *config.providers}
+        return sorted({name for name in named if name_of(config, name, self.profiles) not in known})
+
+    def use_plugins(self, plugins: PluginSet) -> None:
+        """Take the providers and the side jobs of plugins. A provider that is known already stays what it is."""
+        for entry in plugins.waiting("model_provider"):
+            if entry.name in self.profiles or entry.name == CUSTOM:
+                log.warning("model provider %r of a plugin is not used: the runtime has one of that name", entry.name)
+                continue
+            plugins.take("model_provider", entry.name)
+            self.profiles[entry.name] = entry.value
+        for task in plugins.auxiliary_tasks.values():
+            try:
+                self._task_defaults[task.key] = msgspec.convert(dict(task.defaults), AuxiliaryTask)
+            except msgspec.ValidationError as error:
+                log.warning("plugin %r: the defaults of side job %r are not used: %s", task.plugin, task.key, error)
+
+    def task(self, name: str) -> AuxiliaryTask:
+        """The settings of a side job: what is configured, over what the plugin that has it wants."""
+        configured, default = self.config.auxiliary.task(name), self._task_defaults.get(name)
+        if default is None:
+            return configured
+        plain = msgspec.structs.asdict(AuxiliaryTask())
+        changed = {field: value for field, value in msgspec.structs.asdict(configured).items() if value != plain[field]}
+        return msgspec.structs.replace(default, **changed)
+
+    def task_timeout(self, name: str) -> float:
+        """Seconds that a side job may take."""
+        section, default = self.config.auxiliary, self._task_defaults.get(name)
+        if default is None or not default.timeout or section.task(name).timeout or section.timeout:
+            return section.task_timeout(name)
+        return default.timeout
 
     def conversation(self, *, provider: str = "", model: str = "") -> ModelRuntime:
         """The models of a conversation: the one asked for, or the configured one, then the fallbacks."""
@@ -36,8 +97,10 @@ class ModelSource:
             hooks=self._hooks,
             transport=self.transport,
             wire_for=self.wire_for,
-            endpoints=self._guarded(endpoints_for(config, self._env, provider=provider, model=model)),
+            endpoints=self._guarded(self._chain(provider, model)),
             redactor=self.redactor,
+            keys=self.keys,
+            health=self.health,
             max_retries=config.agent.api_max_retries,
             max_tokens=config.model.max_tokens,
             temperature=config.model.temperature,
@@ -52,26 +115,28 @@ class ModelSource:
         if not (wanted.model or wanted.provider or wanted.base_url):
             return parent
         first = parent.endpoints[0]
-        provider = wanted.provider or ("custom" if wanted.base_url else first.provider)
+        named = name_of(self.config, wanted.provider, self.profiles)
+        provider = named or (CUSTOM if wanted.base_url else first.provider)
         # Another provider has other model names; only the same one may inherit the name.
         model = wanted.model or (first.model if provider == first.provider else "")
         own = Model(base_url=wanted.base_url, api_key=wanted.api_key, api_mode=wanted.api_mode)
         if provider == first.provider and not wanted.base_url:
-            endpoint = replace(first, model=model)
+            endpoint = another_model(self.config, first, model, self.profiles)
         else:
-            endpoint = endpoint_for(self.config, self._env, provider, model, own)
+            endpoint = endpoint_for(self.config, self._env, provider, model, own, self.profiles)
         return replace(parent, endpoints=self._guarded([endpoint, *parent.endpoints[1:]]))
 
     def side_job(self, task: str, main: Sequence[Endpoint]) -> Sequence[Endpoint]:
         """Where a side job such as ``compression`` is done: at the endpoint it names, else at the conversation's."""
-        wanted = self.config.auxiliary.task(task)
+        wanted = self.task(task)
         named = wanted.provider if wanted.provider not in ("", "auto", "main") else ""
+        named = name_of(self.config, named, self.profiles)
         if not (wanted.model or named or wanted.base_url):
             return main
         first = main[0]
         if not named and not wanted.base_url:
-            return [replace(first, model=wanted.model), *main]
-        provider = named or "custom"
+            return [another_model(self.config, first, wanted.model, self.profiles), *main]
+        provider = named or CUSTOM
         model = wanted.model or (first.model if provider == first.provider else "")
         own = Model(
             base_url=wanted.base_url,
@@ -80,11 +145,21 @@ class ModelSource:
             api_mode=wanted.api_mode,
             extra_body=wanted.extra_body,
         )
-        return self._guarded([endpoint_for(self.config, self._env, provider, model, own), *main])
+        return self._guarded([endpoint_for(self.config, self._env, provider, model, own, self.profiles), *main])
 
-    def wire_for(self, _endpoint: Endpoint) -> Wire:
+    def attempts(self, endpoints: Sequence[Endpoint], max_retries: int) -> Attempts:
+        """The attempts of one model call beside the conversation."""
+        return attempts(endpoints, max_retries, keys=self.keys, health=self.health)
+
+    def wire_for(self, endpoint: Endpoint) -> Wire:
         """The request format of an endpoint."""
-        return _CHAT_COMPLETIONS
+        return wire_for(endpoint)
+
+    def _chain(self, provider: str, model: str) -> list[Endpoint]:
+        has_key = None if self.keys is None else self.keys.has
+        return endpoints_for(
+            self.config, self._env, provider=provider, model=model, profiles=self.profiles, has_key=has_key
+        )
 
     def _guarded(self, endpoints: list[Endpoint]) -> list[Endpoint]:
         for endpoint in endpoints:

@@ -11,6 +11,7 @@ from hermes.agent.model_source import ModelSource
 from hermes.errors import Interrupted, ProviderError
 from hermes.journal.steps import ModelCallRow, record_model_call
 from hermes.journal.store import Store
+from hermes.providers.billing import priced
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.policy import Failure, Send, pursue
 from hermes.providers.reply import Reply, normalise
@@ -43,8 +44,8 @@ class SideModel:
 
         Raises ``ProviderError`` when every attempt failed and ``Interrupted`` when the work in hand was cancelled.
         """
-        settings = self._source.config.auxiliary
-        limit = max_tokens or settings.task(task).max_tokens
+        settings = self._source.task(task)
+        limit = max_tokens or settings.max_tokens
 
         def attempt(send: Send) -> Reply | Failure:
             request = self._source.wire_for(send.endpoint).kwargs(
@@ -54,9 +55,9 @@ class SideModel:
                 stream=True,
                 max_tokens=limit,
                 temperature=temperature,
-                reasoning_effort=settings.task(task).reasoning_effort,
+                reasoning_effort=settings.reasoning_effort,
             )
-            request["timeout"] = settings.task_timeout(task)
+            request["timeout"] = self._source.task_timeout(task)
             try:
                 return self._attempt(task, send.endpoint, request, scope)
             except ProviderError as error:
@@ -65,16 +66,16 @@ class SideModel:
         endpoints = self._source.side_job(task, main)
         if not fall_back:
             endpoints = endpoints[:1]
-        return pursue(endpoints, settings.transient_retries, scope.interrupt, attempt)
+        retries = self._source.config.auxiliary.transient_retries
+        return pursue(self._source.attempts(endpoints, retries), scope.interrupt, attempt)
 
     def _attempt(self, task: str, endpoint: Endpoint, request: dict[str, Any], scope: Scope) -> Reply:
         started_at, wire = time.time(), self._source.wire_for(endpoint)
         reply: Reply | None = None
         failure: BaseException | None = None
         try:
-            reply = normalise(
-                self._source.transport.send(endpoint, wire, request, interrupt=scope.interrupt, on_delta=None)
-            )
+            answer = self._source.transport.send(endpoint, wire, request, interrupt=scope.interrupt, on_delta=None)
+            reply = priced(normalise(answer), endpoint, started_at)
             return reply
         except BaseException as error:
             failure = error

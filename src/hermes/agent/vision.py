@@ -12,22 +12,10 @@ from hermes.errors import HermesError, ProviderError
 from hermes.journal.bodies import message_text, unpack
 from hermes.journal.store import Store
 from hermes.providers.endpoint import Endpoint
+from hermes.providers.vision import sees_images
 from hermes.scope import Scope
 
 Message = dict[str, Any]
-
-#: Names that say a model sees, whatever family it belongs to.
-_SEES = r"vision|multimodal|omni|llava|pixtral|\bvlm?\b|\d-?v(?:l)?\b|[-_]v(?:l|lm)[-_:]"
-#: Families that take text alone. What is on neither list gets the image: a model that minds says so itself.
-_BLIND = r"""(?x)^(?:
-        gpt-3 | gpt-oss | o1-mini | o1-preview | o3-mini | davinci | babbage
-      | deepseek-(?:chat|reasoner|coder|v[23]|r1)
-      | (?:open-)?mi[sx]tral-(?:7b|8x) | mixtral | codestral | mistral-nemo
-      | llama-?[12](?:\b|-|:) | (?:meta-)?llama-?3(?:\.[013])?(?:-|:|$) | codellama
-      | qwq | qwen[\d.]*-?coder | gemma-?2(?:-|:|$) | gemma-[27]b | command-r | starcoder
-      | phi-?[23](?:\.5)?(?:-mini|:|$)
-      | kimi-k2(?!\.) | glm-4\.[56](?!v) | minimax-m2
-    )"""
 
 _QUESTION = (
     "Describe this image for somebody who cannot see it and has to answer the message below. Say what it shows, give "
@@ -36,16 +24,6 @@ _QUESTION = (
 )
 _MAX_QUESTION_CHARS = 4_000
 _MAX_DESCRIPTION_CHARS = 12_000
-
-
-def sees_images(model: str, configured: bool | None = None) -> bool:
-    """Whether a model takes images: as configured, else by its name; one that is not known is trusted to."""
-    if configured is not None:
-        return configured
-    import re  # few messages have images
-
-    name = model.lower().rpartition("/")[2]
-    return bool(re.search(_SEES, name)) or not re.match(_BLIND, name)
 
 
 def show(messages: list[Message], stand_ins: dict[str, str]) -> list[Message]:
@@ -62,8 +40,6 @@ class Vision:
         self._source = source
         self._side = side
         self._store = store
-        self._main = source.config.model.default
-        self._main_sees = source.config.model.supports_vision
 
     def stand_ins(
         self, endpoints: Sequence[Endpoint], history: list[Message], message: Message, scope: Scope
@@ -74,7 +50,8 @@ class Vision:
         """
         fresh = {_digest(part): part for part in _images(message)}
         past = {_digest(part): part for old in history for part in _images(old)}
-        if not (fresh or past) or self._sees(endpoints[0]):
+        # A model that nothing is known about gets the image: one that minds says so itself.
+        if not (fresh or past) or sees_images(endpoints[0]) is not False:
             return {}
         describes = self._source.side_job("vision", endpoints) is not endpoints
         if fresh and not describes:
@@ -89,11 +66,6 @@ class Vision:
                 told[digest] = self._described(part, "", endpoints, scope) if describes else _NOT_SEEN
         told |= {digest: self._described(part, question, endpoints, scope) for digest, part in fresh.items()}
         return {digest: told[digest] for digest in (*past, *fresh)}
-
-    def _sees(self, endpoint: Endpoint) -> bool:
-        # What is configured is about the configured model; another one goes by its name.
-        configured = self._main_sees if self._main in ("", endpoint.model) else None
-        return sees_images(endpoint.model, configured)
 
     def _described(self, part: Message, question: str, endpoints: Sequence[Endpoint], scope: Scope) -> str:
         words = {"type": "text", "text": _QUESTION + (question[:_MAX_QUESTION_CHARS] or "(none)")}

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import msgspec
 
 from hermes.cli.auth_text import credential_lines, credential_row
+from hermes.cli.key_input import key_from_stdin, key_from_terminal
 from hermes.cli.terminal_text import plain
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.sections import Model
@@ -17,10 +18,7 @@ from hermes.errors import ConfigError, CredentialError
 from hermes.providers.credentials.auth_file import AuthFile
 from hermes.providers.credentials.credential import Credential
 from hermes.providers.profiles import PROFILES
-from hermes.providers.routing import endpoint_for
-
-#: No key is this long.
-_LONGEST_KEY = 65_536
+from hermes.providers.routing import endpoint_for, name_of
 
 _EXAMPLES = """
 examples:
@@ -84,7 +82,7 @@ def _add(args: argparse.Namespace, desk: Desk) -> int:
 
     provider = _known(args.provider, desk)
     desk.file.pool()  # a file that cannot be read is said before anybody types a key
-    key = _key_from_stdin() if args.key_stdin else _key_from_terminal(provider)
+    key = key_from_stdin() if args.key_stdin else key_from_terminal(provider)
     stored = add_key(desk.file, provider, key, args.profile)
     print(f"{plain(provider)}: key {stored.masked} is stored as {plain(stored.label)!r}")
     return 0
@@ -100,29 +98,10 @@ def _remove(args: argparse.Namespace, desk: Desk) -> int:
     return 0
 
 
-def _key_from_stdin() -> str:
-    return sys.stdin.read(_LONGEST_KEY).strip()
-
-
-def _key_from_terminal(provider: str) -> str:
-    if not sys.stdin.isatty():
-        raise CredentialError("there is no terminal to ask for the key at; give it on standard input with --key-stdin")
-    import warnings
-    from getpass import GetPassWarning, getpass
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", GetPassWarning)
-        try:
-            return getpass(f"Key for {plain(provider)} (it is not shown): ").strip()
-        except GetPassWarning:
-            raise CredentialError("this terminal would show the key; use --key-stdin") from None
-        except EOFError:
-            return ""
-
-
 def _known(provider: str, desk: Desk) -> str:
     """The name, if any provider has it; a key stored under a misspelt name would never be used."""
     known = sorted({*PROFILES, *desk.config.providers, "custom"})
+    provider = name_of(desk.config, provider)
     if provider in known or provider in desk.file.providers():
         return provider
     from difflib import get_close_matches

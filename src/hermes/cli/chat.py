@@ -16,7 +16,7 @@ from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
 from hermes.cli.chat_output import JsonOutput, Output, PersonOutput, QuietOutput, StreamJsonOutput
 from hermes.cli.presence import can_be_asked, is_at_terminal
 from hermes.cli.terminal_text import one_line, plain
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.config import LoadedConfig, apply_env, hermes_home, load_config, load_env_file
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
 from hermes.log import setup_logging
@@ -87,6 +87,8 @@ def run(args: argparse.Namespace) -> int:
     if not (args.quiet or args.json or args.stream_json):
         for warning in (*warnings, *loaded.warnings):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        if not args.ignore_user_config and can_be_asked():
+            loaded = _with_a_model(home, loaded, args.provider)
     with (
         _own_stdout(args, redactor) as output,
         Host(home, loaded.config, _options(args), redactor=redactor) as host,
@@ -95,6 +97,16 @@ def run(args: argparse.Namespace) -> int:
             return _talk(host, args) if at_prompt else _answer(host, args, message, output)
         except SystemExit as end:
             raise HermesError(f"a plugin ended the program (sys.exit({end.code!r}))") from end
+
+
+def _with_a_model(home: Path, loaded: LoadedConfig, provider: str) -> LoadedConfig:
+    """The configuration; somebody who has no model yet is offered some to choose from."""
+    from hermes.cli.first_run import has_model, set_up
+
+    if has_model(home, loaded.config, provider) or not set_up(home):
+        return loaded
+    apply_env(load_env_file(home))
+    return load_config(home)
 
 
 def _wants_prompt(args: argparse.Namespace) -> bool:

@@ -18,6 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "hooks": ("hermes.cli.hooks", "List, test, accept and revoke hook commands; print the hook contract."),
     "approvals": ("hermes.cli.approvals", "Show, explain and take back what may run without asking."),
     "usage": ("hermes.cli.usage", "Show what models have been used for how much."),
+    "model": ("hermes.cli.model", "Show, list, set and test the model that answers."),
     "auth": ("hermes.cli.auth", "Store, show and remove the keys and sign-ins of providers."),
     "config": ("hermes.cli.config", "Show and change the configuration."),
     "logs": ("hermes.cli.logs", "Show the log, or follow it."),

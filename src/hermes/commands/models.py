@@ -8,7 +8,7 @@ from dataclasses import replace
 from hermes.commands.conversation import Conversation
 from hermes.config.sections import Config
 from hermes.errors import HermesError
-from hermes.providers.profiles import PROFILES
+from hermes.providers.profiles import CUSTOM, canonical
 
 #: What is asked of the model; ``default`` asks for nothing, and what it then does is its own choice.
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "default")
@@ -20,7 +20,8 @@ def model(conversation: Conversation, arguments: str) -> str:
         return _overview(conversation)
     conversation.need_prompt("changing the model for a conversation (--model is for one run)")
     host, session = conversation.host, conversation.session
-    provider, name = _read(arguments, session.models.endpoints[0].provider, host.config)
+    known = {*host.models.profiles, *host.config.providers, CUSTOM}
+    provider, name = _read(arguments, session.models.endpoints[0].provider, host.config, known)
     models = host.models.conversation(provider=provider, model=name)
     session.models = replace(models, reasoning_effort=session.models.reasoning_effort)
     first = models.endpoints[0]
@@ -29,16 +30,15 @@ def model(conversation: Conversation, arguments: str) -> str:
     return f"From the next message on: {first.model} ({first.provider})"
 
 
-def _read(arguments: str, current: str, config: Config) -> tuple[str, str]:
+def _read(arguments: str, current: str, config: Config, known: set[str]) -> tuple[str, str]:
     """Provider and model, from ``MODEL``, ``PROVIDER:MODEL`` or ``PROVIDER MODEL``. Model names may have colons too."""
     words = arguments.split()
     if len(words) > 2:
         raise HermesError("/model takes a model, PROVIDER:MODEL, or a provider and a model")
-    known = {*PROFILES, *config.providers, "custom"}
     if len(words) == 2:
         return words[0], words[1]
     provider, colon, name = words[0].partition(":")
-    if colon and provider in known and name:
+    if colon and name and (provider in known or canonical(provider) in known):
         return provider, name
     if words[0] in config.providers and config.providers[words[0]].model:
         return words[0], config.providers[words[0]].model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,34 +35,32 @@ _SPELLINGS: dict[KeyPath, tuple[str, ...]] = {
 
 def edit_config(home: Path, dotted_key: str, value: Any) -> None:
     """Set one value. Raises ``ConfigError``, with the file untouched, when it would not be allowed there."""
-    path = split_key(dotted_key)
-    if path == ("model",) and isinstance(value, str):
-        path = ("model", "default")  # what a plain name means there; the rest of the section stays
-
-    def change(document: CommentedMap) -> None:
-        parent = _parent(document, path)
-        _put(parent, _existing_name(parent, path), value)
-
-    _change(home, change)
+    edit_together(home, {dotted_key: value})
 
 
 def unset_config(home: Path, dotted_key: str) -> bool:
     """Remove one value from the file, so that its default applies. False when the file does not have it."""
     path = split_key(dotted_key)
     removed: list[bool] = []
+    _change(home, lambda document: removed.append(_take_out(document, path)))
+    return removed[0]
+
+
+def edit_together(home: Path, put: Mapping[str, Any], *, remove: Iterable[str] = ()) -> None:
+    """Remove some values and set others in one step: all of it is written, or nothing is."""
+    gone = [split_key(dotted_key) for dotted_key in remove]
+    new = [(split_key(dotted_key), value) for dotted_key, value in put.items()]
 
     def change(document: CommentedMap) -> None:
-        node: Any = document
-        for part in path[:-1]:
-            node = _child(node, part)
-        if isinstance(node, (dict, list)):
-            name = _existing_name(node, path)
-            if _child(node, name) is not None or (isinstance(node, dict) and name in node):
-                del node[name]
-                removed.append(True)
+        for path in gone:
+            _take_out(document, path)
+        for path, value in new:
+            if path == ("model",) and isinstance(value, str):
+                path = ("model", "default")  # what a plain name means there; the rest of the section stays
+            parent = _parent(document, path)
+            _put(parent, _existing_name(parent, path), value)
 
     _change(home, change)
-    return bool(removed)
 
 
 def edit_list(home: Path, dotted_key: str, *, add: Iterable[str] = (), remove: Iterable[str] = ()) -> list[str]:
@@ -176,6 +174,20 @@ def _parent(document: CommentedMap, path: KeyPath) -> Any:
             raise ConfigError(f"{dotted(here)}: found {describe(child, here)}; it cannot hold {path[index + 1]!r}")
         node = cast("Any", child)
     return node
+
+
+def _take_out(document: CommentedMap, path: KeyPath) -> bool:
+    """Remove what stands at a path; whether anything did."""
+    node: Any = document
+    for part in path[:-1]:
+        node = _child(node, part)
+    if not isinstance(node, (dict, list)):
+        return False
+    name = _existing_name(node, path)
+    if _child(node, name) is None and not (isinstance(node, dict) and name in node):
+        return False
+    del node[name]
+    return True
 
 
 def _put(parent: Any, name: Any, value: Any) -> None:

@@ -23,6 +23,15 @@ Seconds = Annotated[float, Meta(gt=0)]
 HookSeconds = Annotated[float, Meta(gt=0, le=300)]
 
 
+class PhaseTimeouts(Struct, kw_only=True):
+    """How long each phase of a request may take. What is unset is the usual time."""
+
+    connect: Seconds | None = None  #: Seconds to open a connection.
+    first_byte: Seconds | None = None  #: Seconds from the request to the first byte of the answer.
+    between_chunks: Seconds | None = None  #: Seconds between two pieces of an answer.
+    total: Seconds | None = None  #: Seconds for the whole request.
+
+
 class Model(Struct, kw_only=True):
     """The model that answers, and where it is reached."""
 
@@ -32,14 +41,17 @@ class Model(Struct, kw_only=True):
     api_key: str = ""  #: Key for the endpoint; better kept in .env as ${NAME}.
     key_env: str = ""  #: Name of the environment variable that holds the key.
     api_mode: ApiMode = ""  #: How the endpoint is spoken to; empty guesses.
-    context_length: Positive | None = None  #: Context window in tokens; unset is the provider's, else 128,000.
+    context_length: Positive | None = (
+        None  #: Context window in tokens; unset is what is known of the model, else 128,000.
+    )
     max_tokens: Positive | None = None  #: Most tokens one answer may have.
     temperature: NotNegative | None = None  #: Sampling temperature; unset is the provider's.
     extra_body: FreeForm = {}  #: Fields merged into every request body.
     extra_headers: dict[str, str] = {}  #: Headers added to every request.
     timeout: Seconds | None = None  #: Seconds without a byte before a request fails.
+    timeouts: PhaseTimeouts | None = None  #: Seconds for each phase of a request; wins over timeout.
     ca_bundle: str = ""  #: File of certificate authorities to trust instead of the system's.
-    supports_vision: bool | None = None  #: Whether the model sees images; unset goes by its name.
+    supports_vision: bool | None = None  #: Whether the model sees images; unset goes by what is known of it.
 
 
 class OAuth(Struct, kw_only=True):
@@ -52,6 +64,20 @@ class OAuth(Struct, kw_only=True):
     scopes: list[str] = []  #: What to ask access to.
 
 
+class ProviderQuirks(Struct, kw_only=True):
+    """Where a server departs from the format it speaks. What is unset is what is known of the provider."""
+
+    merge_system: bool | None = None  #: Send one system message, at the start.
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens", ""] | None = None  #: Name of the answer's limit.
+    stream_options: bool | None = None  #: Ask for the usage of streams.
+    temperature: bool | None = None  #: Send a temperature.
+    parallel_tools: bool | None = None  #: Let one answer call several tools.
+    reasoning: Literal["effort", "object", "enabled", ""] | None = None  #: How the reasoning effort is sent.
+    echo_reasoning: bool | None = None  #: Send reasoning back with the tool calls it led to.
+    tool_id_length: Natural | None = None  #: Exact length of tool call ids; 0 is any.
+    prompt_caching: bool | None = None  #: Mark what is worth caching.
+
+
 class Provider(Struct, kw_only=True):
     """A named endpoint."""
 
@@ -61,11 +87,15 @@ class Provider(Struct, kw_only=True):
     api_mode: ApiMode = ""  #: How the endpoint is spoken to; empty guesses.
     model: str = ""  #: Model used when none is named.
     models: list[str] | FreeForm = []  #: Models it offers, as names or name: settings.
+    model_map: dict[str, str] = {}  #: What models are called here, by the name used elsewhere.
+    supports_vision: bool | None = None  #: Whether its models see images; unset goes by what is known of each.
+    quirks: ProviderQuirks | None = None  #: Where it departs from the format it speaks.
     context_length: Positive | None = None  #: Context window in tokens.
     max_tokens: Positive | None = None  #: Most tokens one answer may have.
     extra_body: FreeForm = {}  #: Fields merged into every request body.
     extra_headers: dict[str, str] = {}  #: Headers added to every request.
     timeout: Seconds | None = None  #: Seconds without a byte before a request fails.
+    timeouts: PhaseTimeouts | None = None  #: Seconds for each phase of a request; wins over timeout.
     ca_bundle: str = ""  #: File of certificate authorities to trust instead of the system's.
     enabled: bool = True  #: False keeps the settings but never uses the endpoint.
     oauth: OAuth | None = None  #: How to sign in with hermes auth login.
@@ -75,7 +105,7 @@ class Fallback(Struct, kw_only=True):
     """A model to turn to when the one before it fails."""
 
     provider: Name  #: Provider name.
-    model: Name  #: Model name.
+    model: str = ""  #: Model name; empty is the first choice, as model_map of the provider calls it.
     base_url: str = ""  #: Address, when it differs from the provider's.
     api_key: str = ""  #: Key, when it differs from the provider's.
     key_env: str = ""  #: Name of the environment variable that holds the key.
@@ -215,9 +245,9 @@ class Local(Struct, kw_only=True):
     """The embedded model."""
 
     enabled: bool = True  #: Use it when no model is configured.
-    model: str = ""  #: Weights to run: a known name or a file; empty is the default.
-    context_length: Positive = 8_192  #: Context window in tokens.
-    threads: Positive | None = None  #: Processor threads; unset is the machine's cores.
+    model_path: str = ""  #: GGUF file to run instead of the model that hermes local install gets.
+    context_length: Positive | None = None  #: Context window of that file, in tokens; unset is its own, at most 8,192.
+    threads: Positive | None = None  #: Processor threads; unset is the machine's cores, at most 4.
 
 
 class AgentProfile(Struct, kw_only=True):

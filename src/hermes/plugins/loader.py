@@ -94,16 +94,16 @@ def decide(manifest: PluginManifest, enabled: set[str], disabled: Sequence[str],
     if explicit:
         return "load"
     bundled = manifest.source == "bundled"
-    if manifest.kind in ("exclusive", "model-provider") or (bundled and manifest.kind == "platform"):
+    if manifest.kind == "exclusive" or (bundled and manifest.kind == "platform"):
         return "waiting"
     if (bundled and manifest.kind == "backend") or any(manifest.answers_to(name) for name in enabled):
         return "load"
-    return "not enabled"
+    return "waiting" if manifest.kind == "model-provider" else "not enabled"
 
 
 def _is_selected(manifest: PluginManifest, names: Sequence[str]) -> bool:
-    """Whether a setting names this one of several plugins of which only one can be in use, such as memories."""
-    if manifest.kind != "exclusive":
+    """Whether a setting names this one of several plugins of a kind that is loaded for what it offers alone."""
+    if manifest.kind not in ("exclusive", "model-provider"):
         return False
     return any(manifest.answers_to(name) or manifest.key.rpartition("/")[2] == name for name in names)
 

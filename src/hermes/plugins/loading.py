@@ -47,6 +47,12 @@ def _import_register(manifest: PluginManifest, parts: Parts) -> Callable[[Any], 
     if manifest.problem:
         raise PluginError(manifest.problem)
     register = getattr(import_plugin(manifest, parts), "register", None)
+    if register is None and manifest.kind == "model-provider":
+        return _registered_already
     if not callable(register):
         raise PluginError("it has no register(ctx) function")
     return register
+
+
+def _registered_already(_context: PluginContext) -> None:
+    """For model providers that register while they are imported."""

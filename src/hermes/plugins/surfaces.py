@@ -6,6 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hermes.errors import PluginError
 from hermes.plugins.records import Waiting
 from hermes.plugins.registry import LoadedPlugin
 
@@ -31,6 +32,17 @@ class Surfaces:
             self._problem("a second context engine was registered; the first one stays")
             return
         self._wait("context_engine", engine)
+
+    def register_model_provider(self, profile: Any) -> None:
+        """Offer a model provider, selected by its name wherever the configuration names a provider."""
+        from hermes.plugins.model_provider import read_profile
+
+        try:
+            name, made = read_profile(profile)
+        except PluginError as error:
+            self._problem(f"{error}; it is ignored")
+            return
+        self._record.waiting.append(Waiting("model_provider", name, made))
 
     def register_cron_scheduler(self, scheduler: Any) -> None:
         """Offer a scheduler for timed runs."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, read_options
-from hermes.policy.flow import DOWNLOAD, NOTHING, PROGRAM, Flow, joined
+from hermes.policy.flow import DOWNLOAD, NOTHING, Flow, joined
 from hermes.policy.launchers import run_file, run_here, run_text
 from hermes.policy.marks import UNKNOWN, is_known
 from hermes.policy.outputs import formatted, output
@@ -50,6 +50,13 @@ def _alias(shell: Shell, call: Call) -> Flow:
         name, equals, value = word.partition("=")
         if equals:
             shell.state.aliases[name] = value
+    return NOTHING
+
+
+def _hash(shell: Shell, call: Call) -> Flow:
+    """``hash -p PATH NAME`` gives a program another name."""
+    if call.args[:1] == ["-p"] and len(call.args) > 2:
+        shell.state.aliases[call.args[2]] = call.args[1]
     return NOTHING
 
 
@@ -110,6 +117,8 @@ def _copy(shell: Shell, call: Call) -> Flow:
                 state.files[place] = state.files[source]
             if source in state.executable:
                 state.executable.add(place)
+            if "/bin/" in source or "/sbin/" in source:
+                state.copies[place] = source
     return NOTHING
 
 
@@ -121,7 +130,7 @@ def _chmod(shell: Shell, call: Call) -> Flow:
 
 
 def _makes_executable(mode: str) -> bool:
-    if mode.isdigit():
+    if mode.isdecimal():
         return any(int(digit, 8) & 1 for digit in mode[-3:] if digit in "01234567")
     return "x" in mode and ("+" in mode or "=" in mode)
 
@@ -146,6 +155,7 @@ BUILTINS: dict[str, Callable[[Shell, Call], Flow]] = {
     "source": _source,
     ".": _source,
     "alias": _alias,
+    "hash": _hash,
     "read": _read,
     "set": _set,
     "printf": _printf,
@@ -169,5 +179,4 @@ BUILTINS: dict[str, Callable[[Shell, Call], Flow]] = {
     "mapfile": _read,
     "readarray": _read,
     "exit": lambda _shell, _call: NOTHING,
-    "ssh-keygen": lambda _shell, _call: PROGRAM,
 }

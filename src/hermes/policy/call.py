@@ -40,12 +40,12 @@ class Call:
     stdin: Flow = TERMINAL
     #: The files its output is redirected to.
     writes: list[str] = field(default_factory=list[str])
+    #: The program's name alone, in lower case: some file systems do not care about case.
+    program: str = field(init=False)
     _options: Options | None = None
 
-    @property
-    def program(self) -> str:
-        """The program's name alone, in lower case: some file systems do not care about case."""
-        return base_name(self.words[0]) if self.words else ""
+    def __post_init__(self) -> None:
+        self.program = base_name(self.words[0]) if self.words else ""
 
     @property
     def args(self) -> list[str]:

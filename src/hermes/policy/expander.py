@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from hermes.policy import parameters
+from hermes.policy.ascii import from_parser
 from hermes.policy.marks import SPLIT, UNKNOWN, plain
 from hermes.policy.words import double_quoted, escapes, fields, quoted, split_unquoted, unquoted
 
@@ -66,7 +67,10 @@ class Expander:
             return text
         if "`" in text.replace("\\`", ""):
             self._shell.report("unreadable", text)
-        return unquoted(text, lambda name: split_unquoted(self._shell.state.value(name)))
+        return unquoted(text, lambda name: self._split(self._shell.state.value(name)))
+
+    def _split(self, value: str) -> str:
+        return split_unquoted(value, self._shell.state.value("IFS"))
 
     def _string(self, node: Node) -> str:
         return quoted(self._double(node, node.start_byte + 1, node.end_byte - (text_of(node)[-1:] == '"')))
@@ -89,7 +93,7 @@ class Expander:
         return "".join(done)
 
     def _double_text(self, raw: bytes) -> str:
-        text = raw.decode("utf-8", "replace")
+        text = from_parser(raw)
         if _SPECIAL.isdisjoint(text):
             return text
         return double_quoted(text, self._shell.state.value, self._shell.output_of_text)
@@ -106,15 +110,15 @@ class Expander:
     def _variable(self, node: Node) -> str:
         name = text_of(node)[1:]
         if name in ("@", "*"):
-            return SPLIT.join(map(split_unquoted, self._shell.state.items(name)))
-        return split_unquoted(self._shell.state.value(name))
+            return SPLIT.join(map(self._split, self._shell.state.items(name)))
+        return self._split(self._shell.state.value(name))
 
     def _quoted_variable(self, node: Node) -> str:
         name = text_of(node)[1:]
         return SPLIT.join(self._shell.state.items("@")) if name == "@" else self._shell.state.value(name)
 
     def _parameter(self, node: Node) -> str:
-        return SPLIT.join(map(split_unquoted, self._parameter_items(node)))
+        return SPLIT.join(map(self._split, self._parameter_items(node)))
 
     def _quoted_parameter(self, node: Node) -> str:
         return SPLIT.join(self._parameter_items(node))
@@ -150,7 +154,7 @@ class Expander:
         return (text_of(name) if name else ""), (self.value(index) if index else "")
 
     def _substitution(self, node: Node) -> str:
-        return split_unquoted(self._shell.output_of(node))
+        return self._split(self._shell.output_of(node))
 
     def _quoted_substitution(self, node: Node) -> str:
         return self._shell.output_of(node)
@@ -184,17 +188,17 @@ class Expander:
 
 def text_of(node: Node) -> str:
     """The source text of a node."""
-    return (node.text or b"").decode("utf-8", "replace")
+    return from_parser(node.text)
 
 
 def same_line(command: Node) -> tuple[list[Node], list[Node]]:
     """The parts of a command on its first line, and the rest: the parser sometimes overlooks that a line has ended."""
-    children = command.children
-    if command.start_point.row == command.end_point.row:
-        return children, []
-    for at in range(1, len(children)):
-        if children[at - 1].end_point.row != children[at].start_point.row:
-            return children[:at], [child for child in children[at:] if not child.type.endswith("_redirect")]
+    # By bytes: asking the nodes for their rows corrupts the parser's memory (tree-sitter 0.26).
+    children, text, start = command.children, command.text or b"", command.start_byte
+    if b"\n" in text:
+        for at in range(1, len(children)):
+            if b"\n" in text[children[at - 1].end_byte - start : children[at].start_byte - start]:
+                return children[:at], [child for child in children[at:] if not child.type.endswith("_redirect")]
     return children, []
 
 

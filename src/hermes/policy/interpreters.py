@@ -41,6 +41,7 @@ INLINE: dict[str, tuple[str, frozenset[str]]] = {
     "swift": ("e", frozenset()),
     "crystal": ("", frozenset({"eval"})),
     "guile": ("c", frozenset()),
+    "m4": ("", frozenset()),
     "emacs": ("", frozenset({"eval", "execute"})),
     "gdb": ("", frozenset({"ex", "eval-command"})),
 }
@@ -53,7 +54,7 @@ _AWK_RUNS = re.compile(r"\bsystem\s*\(|\|\s*getline|\bprintf?\b[^;}\n]*\|\s*\"|\
 
 def interpret(shell: Shell, call: Call) -> Flow | None:
     """Look at what an interpreter would run; None when the program is none."""
-    language = without_version(call.program)
+    language = call.program if call.program in INLINE else without_version(call.program)
     if language in ("awk", "gawk", "mawk", "nawk"):
         return _awk(shell, call)
     if language not in INLINE:
@@ -89,7 +90,8 @@ def _code_and_operands(language: str, args: list[str]) -> tuple[str | None, list
                 if letter in letters:
                     return "\n".join([word[position:], *args[at + 1 :]]), []
                 if language == "python" and letter == "m":
-                    return None, ["-m"]
+                    timed = args[at + 1 : at + 2] == ["timeit"]
+                    return ("\n".join(args[at + 2 :]) if timed else None), ["-m"]
                 if letter in values or letter in attached:
                     at += position == len(word) and letter in values
                     break
@@ -136,7 +138,8 @@ def _look(shell: Shell, call: Call, code: str) -> None:
 
 def _awk(shell: Shell, call: Call) -> Flow:
     """An awk program is a filter like any other until it runs commands."""
-    program = " ".join(call.args)
+    files = [shell.content_of(path).text or "" for path in call.values("f", "file")]
+    program = " ".join([*call.args, *files])
     if _AWK_RUNS.search(program):
         _inline(shell, call, program)
     return call.stdin.made_into(None, "program")

@@ -30,13 +30,19 @@ def judge_command(
     if is_deceptive(command):
         findings.add("hidden-text", command)
     for text in readings(command):
-        place = _place(cwd, home, hermes_home)
-        shell = Shell(State(place, starting_variables(place)), findings)
         try:
-            shell.read(text[: 4 * LONGEST])
-        except (TooMuch, RecursionError):
+            examine(text[: 4 * LONGEST], _place(cwd, home, hermes_home), findings)
+        except Exception:  # a mistake in here must neither let a command through nor end a turn
             findings.add("unreadable", text)
     return findings.verdict()
+
+
+def examine(text: str, place: Place, findings: Findings) -> None:
+    """Take in what is found in one reading of a command."""
+    try:
+        Shell(State(place, starting_variables(place)), findings).read(text)
+    except (TooMuch, RecursionError):
+        findings.add("unreadable", text)
 
 
 def _place(cwd: Path | str | None, home: Path | str | None, hermes_home: Path | str | None) -> Place:

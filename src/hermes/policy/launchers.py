@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
 from hermes.policy.flow import PROGRAM, TERMINAL, Flow
-from hermes.policy.marks import DECODED, REMOTE, UNKNOWN, is_known, known_part
+from hermes.policy.marks import DECODED, REMOTE, UNKNOWN, known_part
 from hermes.policy.names import names
 
 if TYPE_CHECKING:
@@ -32,7 +32,9 @@ def shell_program(shell: Shell, call: Call) -> Flow:
             command = command or word in ("--command", "--init-command")
             if word.startswith("--command="):
                 return run_text(shell, call, word.partition("=")[2], args[at:])
-            at += word[2:] in _SHELL_NAMES
+            if word[2:] in _SHELL_NAMES:
+                run_file(shell, call, "".join(args[at : at + 1]), [], here=True)
+                at += 1
             continue
         command = command or "c" in word[1:] or "C" in word[1:]
         reads_input = reads_input or "s" in word[1:]
@@ -94,6 +96,8 @@ def run_file(shell: Shell, call: Call, path: str, arguments: list[str], *, here:
 def run_path(shell: Shell, call: Call) -> Flow | None:
     """``./file``: a program that this command line made or made executable; None when it is neither."""
     path = shell.state.place.resolve(call.words[0])
+    if path in shell.state.copies:
+        return shell.run([shell.state.copies[path], *call.args], call)
     if path in shell.state.executable:
         shell.report("made-executable", call.source)
     flow = shell.state.files.get(path)
@@ -112,11 +116,6 @@ def ssh(shell: Shell, call: Call) -> Flow:
     at, args = 0, call.args
     while at < len(args) and args[at].startswith("-"):
         word = args[at]
-        value = args[at + 1] if at + 1 < len(args) else ""
-        option = value if word == "-o" else word[2:] if word.startswith("-o") else ""
-        name, _, text = option.replace(" ", "=", 1).partition("=")
-        if name.lower() in ("proxycommand", "localcommand", "knownhostscommand"):
-            run_text(shell, call, text)
         at += 2 if len(word) == 2 and word[1] in _SSH_VALUES else 1
     text = " ".join(args[at + 1 :])
     if text:
@@ -200,134 +199,3 @@ def _after_options(args: list[str], values: str) -> list[str]:
     while at < len(args) and args[at].startswith("-") and len(args[at]) > 1:
         at += 2 if len(args[at]) == 2 and args[at][1] in values else 1
     return args[at:]
-
-
-#: Options whose value is a command line.
-_TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
-    "su": ("-c", "--command"),
-    "runuser": ("-c", "--command"),
-    "script": ("-c", "--command"),
-    "flock": ("-c", "--command"),
-    "sg": ("-c",),
-    "nix-shell": ("--run", "--command"),
-    "nix": ("-c", "--command"),
-    "vagrant": ("-c", "--command"),
-    "npm": ("-c", "--call"),
-    "npx": ("-c", "--call"),
-    "env": ("-S", "--split-string"),
-    "rsync": ("-e", "--rsh", "--rsync-path"),
-    "scp": ("-S",),
-    "tar": ("-I", "--use-compress-program", "--to-command", "--rsh-command", "--info-script", "--new-volume-script"),
-    "bsdtar": ("--use-compress-program",),
-    "man": ("-P", "--pager", "-H"),
-    "zip": ("-TT", "--unzip-command"),
-    "split": ("--filter",),
-    "sort": ("--compress-program",),
-    "nodemon": ("-x", "--exec"),
-    "watchexec": ("--",),
-    "xterm": ("-e",),
-    "konsole": ("-e",),
-    "gnome-terminal": ("-e", "--command"),
-    "ncat": ("-c", "--sh-exec", "-e", "--exec"),
-    "nc": ("-c", "-e"),
-    "capsh": ("-c",),
-    "hyperfine": ("-p", "--prepare", "-s", "--setup", "-c", "--cleanup"),
-    "git": (
-        "--exec",
-        "-x",
-        "--upload-pack",
-        "--receive-pack",
-        "--extcmd",
-        "--tree-filter",
-        "--index-filter",
-        "--msg-filter",
-    ),
-    "parted": (),
-    "find": (),
-    "make": ("--eval",),
-    "gmake": ("--eval",),
-    "pdsh": (),
-    "at": (),
-}
-_GIT_COMMANDS = re.compile(
-    r"(?:alias\.[^=]+=!|core\.(?:sshcommand|pager|editor|fsmonitor|gitproxy|askpass)=|credential\.[^=]*helper=!?|diff\.external=|pager\.\w+="
-    r"|sequence\.editor=|(?:filter|diff|merge)tool?\.[^=]*(?:clean|smudge|cmd|textconv)=|gpg\.program=|protocol\.ext)(.*)",
-    re.IGNORECASE | re.DOTALL,
-)
-_EDITORS = names("vi vim nvim ex view gvim rvim vimdiff ed less more")
-_EDITOR_SHELL = re.compile(r"^[+:\s]*(?:!|(?:silent|execute|exe)\s*!?\s*['\"]?!|call system\()(.*)", re.DOTALL)
-
-
-def texts_among(call: Call) -> list[str]:
-    """The values of options that are command lines."""
-    names, args = _TEXT_OPTIONS.get(call.program, ()), call.args
-    found: list[str] = []
-    for at, word in enumerate(args):
-        following = args[at + 1] if at + 1 < len(args) else ""
-        name, equals, value = word.partition("=")
-        if name in names:
-            found.append(value if equals else following)
-        else:
-            found += [word[2:] for short in names if len(short) == 2 and word.startswith(short) and not equals]
-            found += [following for short in names if _is_cluster(word, short)]
-        if call.program == "git" and (match := _GIT_COMMANDS.match(word)):
-            found.append(match.group(1))
-        if name == "--checkpoint-action" and value.startswith("exec="):
-            found.append(value[5:])
-        if call.program in _EDITORS and (match := _EDITOR_SHELL.match(word)):
-            found.append(match.group(1))
-    return [text for text in found if text and is_known(text[:1])]
-
-
-def _is_cluster(word: str, short: str) -> bool:
-    """``-qc`` ends in ``-c``."""
-    return (
-        len(short) == 2 and len(word) > 2 and word[0] == "-" != word[1] and word[1:].isalpha() and word[-1] == short[1]
-    )
-
-
-def run_options(shell: Shell, call: Call) -> None:
-    """Judge every command line among the options."""
-    for text in texts_among(call):
-        run_text(shell, call, text)
-    if call.program in ("at", "batch") and call.stdin.text:
-        run_flow(shell, call, call.stdin)
-    if call.program in ("tmux", "screen", "hyperfine", "concurrently", "entr", "xdotool"):
-        for word in call.args:
-            if " " in word:
-                run_text(shell, call, word)
-
-
-# Containers: what runs inside cannot reach the machine, as far as hardline rules go
-
-_CONTAINER_VALUES = "evwupmclhaeE"
-_ENGINES = names("docker podman nerdctl kubectl oc docker-compose crictl lxc buildah")
-
-
-def container(shell: Shell, call: Call) -> None:
-    """``docker exec NAME COMMAND`` and the like: the inner command, judged as far as asking."""
-    words = [word for word in call.args if word not in ("compose", "container")]
-    verb = next((word for word in words if word in ("exec", "run")), "")
-    if call.program not in _ENGINES or not verb:
-        return
-    rest = words[words.index(verb) + 1 :]
-    inner = rest[rest.index("--") + 1 :] if "--" in rest else _after_image(rest)
-    outer = shell.state
-    shell.state = outer.inner(contained=True)
-    try:
-        shell.run(inner, call)
-    finally:
-        shell.state = outer
-
-
-def _after_image(args: list[str]) -> list[str]:
-    at = 0
-    while at < len(args) and args[at].startswith("-"):
-        word = args[at]
-        lone = (
-            word.startswith("--")
-            and "=" not in word
-            and word[2:] not in ("rm", "privileged", "detach", "tty", "interactive", "init")
-        )
-        at += 2 if lone or (len(word) == 2 and word[1] in _CONTAINER_VALUES) else 1
-    return args[at + 1 :]

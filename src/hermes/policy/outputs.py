@@ -107,7 +107,7 @@ def formatted(form: str, values: list[str]) -> str:
             return escapes(value)
         if kind == "c":
             return value[:1]
-        if kind in "xXo" and value.lstrip("-").isdigit():
+        if kind in "xXo" and re.fullmatch(r"-?[0-9]{1,18}", value):
             return format(int(value), kind)
         return value
 

@@ -121,7 +121,7 @@ class Place:
             inside = whole[len(self.hermes_home) + 1 :]
             if _HERMES_FILE.fullmatch(inside.lower()):
                 return "write-hermes-config"
-        if _SYSTEM_FILE.match(lowered):
+        if whole == "/" or _SYSTEM_FILE.match(lowered):
             return "write-system-config"
         if _SSH.search(whole):
             return "write-ssh"

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from hermes.policy.marks import INLINE
 
-_WEAK_SPOT = re.compile(r"`|<<|#|(?:^|[\s;&|()])\\|\\[\n \t]")
+_WEAK_SPOT = re.compile(r"`|<<|#|esac|\(\(|(?:^|[\s;&|()])\\|\\[\n \t]")
 _IN_COMMAND = re.compile(
     r"\\\n|\\.|\$?'|\$?\"|`|\$?\(\(|\$\(|\$\{|<<<[ \t]*|<<-?|[()#\n]|(?<![\w./$-])(?:case(?=\s)|esac(?!\w))", re.DOTALL
 )
@@ -96,8 +96,9 @@ class _Scribe:
                 cases += self._starts_command()
                 self._out.append(token)
             elif token == "esac":
-                cases -= cases > 0 and self._starts_command()
-                self._out.append(token)
+                closes = self._starts_command()
+                cases -= cases > 0 and closes
+                self._out.append(token if closes else "'esac'")
             elif token == "#":
                 self._hash()
             elif token == "\n":
@@ -197,7 +198,7 @@ class _Scribe:
             self._out.append(token + self._text[self._at : end])
             self._at = end
         else:
-            self._out.append(token[:-1])
+            self._out.append(token[:-1] + " ")
             self._at -= 1
             self._command(nested=True)
         if token == "$((":

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 from hermes.policy.builtins import BUILTINS
 from hermes.policy.call import Call, base_name, without_version
+from hermes.policy.contained import container
+from hermes.policy.embedded import run_options
 from hermes.policy.flow import PROGRAM, Flow
 from hermes.policy.interpreters import INLINE, interpret
 from hermes.policy.launchers import (
     SHELLS,
-    container,
     find,
     joined_words,
     parallel,
     run_flow,
-    run_options,
     run_path,
     run_text,
     shell_program,
@@ -35,6 +35,8 @@ from hermes.policy.wrappers import LOOSE, WRAPPERS, loose_commands, unwrap
 if TYPE_CHECKING:
     from hermes.policy.shell import Shell
 
+#: Wrappers that start a shell when they are given nothing to run.
+_OPEN_SHELLS = names("su sudo doas chroot unshare nsenter script runuser")
 _LAUNCHERS: dict[str, Callable[[Shell, Call], Flow]] = {
     **dict.fromkeys(SHELLS, shell_program),
     "ssh": ssh,
@@ -51,6 +53,7 @@ _LAUNCHERS: dict[str, Callable[[Shell, Call], Flow]] = {
 }
 #: What a program that nobody knows must not be handed as its own words, and what a pattern for a name may hide.
 _DESTROYERS = ("rm", "dd", "mkfs", "shred", "wipefs")
+_NOTABLE = names("rimraf del-cli chmod chown git kill killall pkill shutdown reboot systemctl eval")
 _GUESSES = ("rm", "dd", "shutdown", "reboot", "mkfs.ext4", "mkfs", "bash", "sh", "sudo", "chmod", "kill")
 #: Programs that only show or store their words.
 _QUOTES_ITS_WORDS = frozenset(
@@ -104,12 +107,6 @@ _QUOTES_ITS_WORDS = frozenset(
         "gem",
     ]
 )
-#: Variables whose value other programs run as a command.
-_RUN_VARIABLES = names(
-    "GIT_SSH_COMMAND GIT_SSH GIT_EDITOR GIT_PAGER GIT_SEQUENCE_EDITOR GIT_EXTERNAL_DIFF GIT_ASKPASS SSH_ASKPASS "
-    "SUDO_ASKPASS EDITOR VISUAL PAGER MANPAGER BROWSER PROMPT_COMMAND LESSOPEN LESSCLOSE RSYNC_RSH CVS_RSH FCEDIT PS0 "
-    "PS1 PS4 ENV BASH_ENV"
-)
 
 
 def run(shell: Shell, call: Call) -> Flow:
@@ -132,21 +129,26 @@ def run(shell: Shell, call: Call) -> Flow:
 
 def _started(shell: Shell, call: Call) -> Flow:
     program = call.program
-    handler = BUILTINS.get(program) or _LAUNCHERS.get(program)
-    if handler is not None:
-        return handler(shell, call)
+    builtin = BUILTINS.get(program)
+    if builtin is not None:
+        return builtin(shell, call)
+    run_options(shell, call)
+    launcher = _LAUNCHERS.get(program)
+    if launcher is not None:
+        return launcher(shell, call)
     if "/init.d/" in call.words[0]:
         return shell.run(["service", program, *call.args], call)
     if "/" in call.words[0]:
         flow = run_path(shell, call)
         if flow is not None:
             return flow
-    run_options(shell, call)
     if program in WINDOWS:
         windows(shell, call)
     inner = unwrap(program, call.args)
     if inner:
         return shell.run(inner, call)
+    if program in _OPEN_SHELLS and call.stdin.origin != "terminal":
+        return run_flow(shell, call, call.stdin)
     if program in LOOSE:
         shell.run(loose_commands(call.args, _is_notable), call)
         return PROGRAM
@@ -185,13 +187,8 @@ def _guess(shell: Shell, call: Call) -> None:
 
 
 def _is_notable(program: str) -> bool:
-    return (
-        program in _LAUNCHERS
-        or program in WRAPPERS
-        or without_version(program) in INLINE
-        or program.partition(".")[0] in _DESTROYERS
-        or program in ("chmod", "chown", "git", "kill", "killall", "pkill", "shutdown", "reboot", "systemctl", "eval")
-    )
+    known = program in _LAUNCHERS or program in WRAPPERS or program in _NOTABLE
+    return known or without_version(program) in INLINE or program.partition(".")[0] in _DESTROYERS
 
 
 def _look_for_destroyers(shell: Shell, call: Call) -> None:
@@ -210,14 +207,3 @@ def _socat(shell: Shell, call: Call) -> None:
         kind, _, text = word.partition(":")
         if kind.lower() in ("exec", "system", "shell"):
             run_text(shell, call, text.partition(",")[0])
-
-
-def run_assigned(shell: Shell, name: str, value: str, source: str) -> None:
-    """A variable that other programs run, or that would switch this runtime's own guard off."""
-    if name == "HERMES_YOLO_MODE" and value not in ("", "0", "false"):
-        shell.report("own-runtime", source)
-    if name in _RUN_VARIABLES and is_known(value) and (" " in value or value.startswith("$(")):
-        shell.read_apart(value)
-
-
-__all__ = ["run", "run_assigned", "run_flow"]

@@ -56,7 +56,7 @@ def add_redirect(shell: Shell, node: Node, result: Redirects) -> None:
             result.stdin = text_flow(path[1:] + "\n")
         elif operator == "<":
             result.stdin = shell.content_of(path)
-        elif operator in (">&", "<&") and path.rstrip("-").isdigit():
+        elif operator in (">&", "<&") and path.rstrip("-").isdecimal():
             result.silent = result.silent or (operator == ">&" and node.child_by_field_name("descriptor") is None)
         elif path and path != "-":
             _write(node, path, operator, result)

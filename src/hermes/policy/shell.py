@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from hermes.policy.assignments import assign, assign_for_now, declare, restore, unset
 from hermes.policy.call import Call
 from hermes.policy.expander import Expander, same_line, text_of
 from hermes.policy.findings import Findings
@@ -11,10 +13,10 @@ from hermes.policy.flow import A_FILE, NOTHING, PROGRAM, TERMINAL, Flow, joined
 from hermes.policy.forks import multiplies
 from hermes.policy.marks import UNKNOWN
 from hermes.policy.names import names
-from hermes.policy.programs import run, run_assigned
+from hermes.policy.programs import run
 from hermes.policy.redirection import WORDS, Redirects, add_redirect, read_redirects
 from hermes.policy.rules import broken_rules
-from hermes.policy.state import State, Value
+from hermes.policy.state import State, Value, merged
 from hermes.policy.syntax import parse
 
 if TYPE_CHECKING:
@@ -24,11 +26,12 @@ if TYPE_CHECKING:
 _DEEPEST_SCRIPT = 12
 _DEEPEST_CALL = 40
 _MOST_CALLS = 4_000
-_MOST_TEXT = 1_000_000
+_MOST_TEXT = 400_000
 #: A loop over more words than this is read once, with a word that is not known.
 _MOST_ROUNDS = 8
 
-_MAYBE = names("if_statement elif_clause else_clause while_statement case_statement case_item c_style_for_statement")
+_MAYBE = names("if_statement while_statement case_statement c_style_for_statement")
+_BRANCHES = names("elif_clause else_clause case_item")
 
 
 class TooMuch(Exception):
@@ -47,6 +50,8 @@ class Shell:
         self._calls = 0
         self._text = 0
         self._pipes = 0
+        #: What was known about variables where the ways of each statement around part.
+        self._forks: list[dict[str, Value]] = []
 
     # Findings
 
@@ -123,13 +128,28 @@ class Shell:
         statement = self._STATEMENTS.get(node.type)
         if statement is not None:
             return statement(self, node, stdin)
-        if node.type not in _MAYBE:
-            return self._all(node, stdin)
-        self.state.uncertain += 1
-        try:
-            return self._all(node, stdin)
-        finally:
-            self.state.uncertain -= 1
+        if node.type in _BRANCHES:
+            return self._branch(node, stdin)
+        if node.type in _MAYBE:
+            return self._perhaps(lambda: self._all(node, stdin))
+        return self._all(node, stdin)
+
+    def _perhaps(self, parts: Callable[[], Flow]) -> Flow:
+        """Parts that may not run, or more than once: afterwards, variables may have their values from before."""
+        before = dict(self.state.variables)
+        self._forks.append(before)
+        flow = parts()
+        self._forks.pop()
+        self.state.variables = merged(before, self.state.variables)
+        return flow
+
+    def _branch(self, node: Node, stdin: Flow) -> Flow:
+        """One of several ways: it starts with what was known where they parted."""
+        others = self.state.variables
+        self.state.variables = dict(self._forks[-1] if self._forks else others)
+        flow = self._all(node, stdin)
+        self.state.variables = merged(others, self.state.variables)
+        return flow
 
     def _all(self, node: Node, stdin: Flow) -> Flow:
         """One part after the other; what runs in the background runs in a shell of its own."""
@@ -163,13 +183,8 @@ class Shell:
 
     def _list(self, node: Node, stdin: Flow) -> Flow:
         first, *rest = node.named_children
-        flows = [self.walk(first, stdin)]
-        self.state.uncertain += 1
-        try:
-            flows += [self.walk(part, stdin) for part in rest]
-        finally:
-            self.state.uncertain -= 1
-        return joined(flows)
+        start = self.walk(first, stdin)
+        return joined([start, self._perhaps(lambda: joined([self.walk(part, stdin) for part in rest]))])
 
     def _pipeline(self, node: Node, stdin: Flow) -> Flow:
         stages = node.named_children
@@ -180,28 +195,29 @@ class Shell:
         return stdin
 
     def _redirected(self, node: Node, stdin: Flow) -> Flow:
-        redirects = read_redirects(self, node.children_by_field_name("redirect"))
-        body = node.child_by_field_name("body")
+        redirects = node.children_by_field_name("redirect")
+        return self._redirect(node.child_by_field_name("body"), redirects, stdin, text_of(node))
+
+    def _redirect(self, body: Node | None, nodes: list[Node], stdin: Flow, source: str) -> Flow:
+        """Redirections belong to the last command of a list or pipeline; the parser gives them to all of it."""
+        if body is not None and body.type == "list":
+            *first, last = body.named_children
+            flows = [self.walk(part, stdin) for part in first]
+            return joined([*flows, self._redirect(last, nodes, stdin, source)])
+        if body is not None and body.type == "pipeline":
+            *first, last = body.named_children
+            for stage in first:
+                stdin = self._apart(stage, stdin)
+            return self._redirect(last, nodes, stdin, source)
+        redirects = read_redirects(self, nodes)
         feed = stdin if redirects.stdin is None else redirects.stdin
         if body is not None and body.type == "command":
-            flow = self._command(body, feed, redirects, text_of(node))
-        else:
-            flow = self.walk(body, feed) if body is not None else feed
-            self._wrote(redirects, flow, text_of(node))
-            if redirects.arguments:
-                self._late_arguments(body, feed, redirects, text_of(node))
+            return self._command(body, feed, redirects, source)
+        flow = self.walk(body, feed) if body is not None else feed
+        self._wrote(redirects, flow, source)
+        if words := self.expander.words(redirects.arguments):  # a | b=1 > c d
+            self._run(Call(words, source, self.state.place, feed))
         return NOTHING if redirects.silent else flow
-
-    def _late_arguments(self, body: Node | None, stdin: Flow, redirects: Redirects, source: str) -> None:
-        """``a | b > c d``: the words behind the target belong to the last command before it."""
-        last = body
-        while last is not None and last.type not in ("command", "variable_assignment") and last.named_children:
-            last = last.named_children[-1]
-        late = Redirects(arguments=redirects.arguments)
-        if last is not None and last.type == "command":
-            self._command(last, stdin, late, source)
-        elif words := self.expander.words(late.arguments):
-            self._run(Call(words, source, self.state.place, stdin))
 
     def content_of(self, path: str) -> Flow:
         """What a file holds, as far as this command line tells."""
@@ -219,7 +235,7 @@ class Shell:
             before = self.state.files.get(place) if path in redirects.appended else None
             self.state.files[place] = flow if before is None else joined([before, flow])
 
-    # Commands and variables
+    # Commands
 
     def _simple(self, node: Node, stdin: Flow) -> Flow:
         return self._command(node, stdin, Redirects(), text_of(node))
@@ -236,9 +252,8 @@ class Shell:
             else:
                 nodes.append(child)
         words = self.expander.words(nodes) + self.expander.words(redirects.arguments)
-        hidden: dict[str, Value | None] = {}
-        for assignment in assignments:  # after the words: those still see the values from before
-            hidden |= self._assign_for_now(assignment)
+        # After the words: those still see the values from before.
+        hidden = [assign_for_now(self, assignment) for assignment in assignments]
         feed = stdin if redirects.stdin is None else redirects.stdin
         call = Call(words, source, self.state.place, feed, redirects.writes)
         if words:
@@ -247,63 +262,11 @@ class Shell:
             flow = NOTHING
             self.check(call)
         self._remember(redirects, flow)
-        for name, value in hidden.items():
-            if value is None:
-                self.state.variables.pop(name, None)
-            else:
-                self.state.variables[name] = value
+        for name, value in hidden:
+            restore(self, name, value)
         if rest and (more := self.expander.words(rest)):
             self._run(Call(more, source, self.state.place, stdin))
         return NOTHING if redirects.silent else flow
-
-    def _assign_for_now(self, node: Node) -> dict[str, Value | None]:
-        """An assignment in front of a command holds for that command only; the result is what it hides."""
-        name = node.child_by_field_name("name")
-        key = text_of(name) if name is not None else ""
-        hidden = {key: self.state.variables.pop(key, None)}
-        self._assignment(node, NOTHING)
-        return hidden
-
-    def _assignment(self, node: Node, _stdin: Flow) -> Flow:
-        name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        known: Value = ""
-        if value is not None:
-            is_array = value.type == "array"
-            known = self.expander.words(value.named_children) if is_array else self.expander.value(value)
-        if name is None or name.type == "subscript":
-            # One member of an array: the array is not followed any further.
-            for child in name.named_children if name is not None else ():
-                self.walk(child)
-                self.state.variables[text_of(child)] = UNKNOWN
-            return NOTHING
-        append = any(child.type == "+=" for child in node.children)
-        self.state.assign(text_of(name), known, append=append)
-        if isinstance(known, str):
-            run_assigned(self, text_of(name), known, text_of(node))
-        return NOTHING
-
-    def _declaration(self, node: Node, stdin: Flow) -> Flow:
-        """``export``, ``declare`` and their kin."""
-        reference = False
-        for child in node.named_children:
-            if child.type == "variable_assignment":
-                self._assignment(child, stdin)
-                name = child.child_by_field_name("name")
-                if reference and name is not None:
-                    self.state.variables[text_of(name)] = UNKNOWN
-                continue
-            word = self.expander.value(child)
-            reference = reference or (word.startswith("-") and "n" in word)
-            name_text, equals, value = word.partition("=")
-            if equals:
-                self.state.assign(name_text, value)
-                run_assigned(self, name_text, value, text_of(node))
-        return NOTHING
-
-    def _unset(self, node: Node, _stdin: Flow) -> Flow:
-        for child in node.named_children:
-            self.state.variables[text_of(child)] = UNKNOWN if self.state.uncertain else ""
-        return NOTHING
 
     # Loops and functions
 
@@ -316,14 +279,11 @@ class Shell:
         thrifty = len(words) > _MOST_ROUNDS or self._calls > _MOST_CALLS // 2
         flows: list[Flow] = []
         name = text_of(variable)
-        before = self.state.variables.get(name)
-        self.state.uncertain += 1
+        before = dict(self.state.variables)
         for word in [UNKNOWN] if thrifty or not words else words:
             self.state.variables[name] = word
             flows.append(self.walk(body, stdin))
-        self.state.uncertain -= 1
-        if before is not None and self.state.uncertain:
-            self.state.variables[name] = UNKNOWN
+        self.state.variables = merged(before, self.state.variables)
         return joined(flows)
 
     def _function(self, node: Node, _stdin: Flow) -> Flow:
@@ -341,7 +301,7 @@ class Shell:
     def call_function(self, name: str, arguments: list[str] | None, stdin: Flow) -> Flow:
         """Run the body of a function that this command line defined."""
         outer = self.state
-        self.state = outer.inner(positional=arguments, uncertain=1)
+        self.state = outer.inner(positional=arguments)
         body = self.state.functions.pop(name)  # one level of a recursive function tells what it does
         try:
             return self.walk(body, stdin)
@@ -394,9 +354,9 @@ class Shell:
         "pipeline": _pipeline,
         "list": _list,
         "subshell": _inside,
-        "variable_assignment": _assignment,
-        "declaration_command": _declaration,
-        "unset_command": _unset,
+        "variable_assignment": assign,
+        "declaration_command": declare,
+        "unset_command": unset,
         "for_statement": _for,
         "function_definition": _function,
         **dict.fromkeys(("command_substitution", "process_substitution", "string", "expansion"), _embedded),

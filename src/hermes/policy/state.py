@@ -29,28 +29,25 @@ class State:
     #: By resolved path: what was written there, or that it was downloaded.
     files: dict[str, Flow] = field(default_factory=dict[str, Flow])
     executable: set[str] = field(default_factory=set[str])
-    #: Above zero where a part may not run at all, or runs in a shell of its own.
-    uncertain: int = 0
+    #: Programs under another name: the path of a copy or link, and what it was made from.
+    copies: dict[str, str] = field(default_factory=dict[str, str])
     #: Inside a container: the machine itself is out of reach.
     contained: bool = False
     #: Inside text that may never run: only what must never run counts.
     only_hardline: bool = False
 
     def assign(self, name: str, value: Value, *, append: bool = False) -> None:
-        """Remember a variable. Where the assignment may not happen, another value than before means: unknown."""
-        before = self.variables.get(name)
+        """Remember a variable."""
         if append:
-            value = _appended(before if before is not None else UNKNOWN, value)
-        if self.uncertain and before is not None and before != value:
-            value = UNKNOWN
+            value = _appended(self.variables.get(name, UNKNOWN), value)
         self.variables[name] = value if len(value) <= _LONGEST_VALUE else UNKNOWN
 
     def value(self, name: str) -> str:
         """The variable as one text, as ``$name`` gives it."""
         if name == "PWD":
             return self.place.cwd or UNKNOWN
-        if name.isdigit():
-            return self._argument(int(name))
+        if name.isascii() and name.isdigit():
+            return self._argument(int(name[:9]))
         if name in ("@", "*"):
             return UNKNOWN if self.positional is None else " ".join(self.positional)
         value = self.variables.get(name, UNKNOWN)
@@ -87,6 +84,17 @@ class State:
         return copy
 
 
+def merged(one: dict[str, Value], other: dict[str, Value]) -> dict[str, Value]:
+    """The variables where two ways meet: what they disagree about is unknown."""
+    if one == other:
+        return other
+    result = {**one, **other}
+    for name in one.keys() & other.keys():
+        if one[name] != other[name]:
+            result[name] = UNKNOWN
+    return result
+
+
 def _appended(before: Value, more: Value) -> Value:
     if isinstance(before, list):
         return [*before, *(more if isinstance(more, list) else [more])]
@@ -98,6 +106,7 @@ def starting_variables(place: Place) -> dict[str, Value]:
     return {
         "0": "bash",
         "HOME": place.home,
+        "HERMES_HOME": place.hermes_home,
         "IFS": " ",
         "SHELL": "/bin/bash",
         "BASH": "/bin/bash",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from threading import local
 from typing import TYPE_CHECKING
 
+from hermes.policy.ascii import to_parser
 from hermes.policy.marks import ALL
 from hermes.policy.preparation import prepare
 
@@ -73,7 +74,7 @@ def parse(text: str) -> tuple[list[Node], bool]:
     parser = _parser()
 
     def tree(text: str) -> Node:
-        return parser.parse(text.encode("utf-8", "replace")).root_node
+        return parser.parse(to_parser(text)).root_node
 
     prepared = prepare(text, lambda inner: not tree(inner).has_error)
     roots = [tree(prepared.text), *map(tree, prepared.broken)]

@@ -27,7 +27,7 @@ _ANSI_C_LETTERS = {
     "E": "\x1b",
 }
 _BRACED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
-_RANGE = re.compile(r"(-?\d+|[A-Za-z])\.\.(-?\d+|[A-Za-z])(?:\.\.-?\d+)?")
+_RANGE = re.compile(r"(-?[0-9]{1,9}|[A-Za-z])\.\.(-?[0-9]{1,9}|[A-Za-z])(?:\.\.-?[0-9]+)?")
 _BLANKS = re.compile(r"[ \t\n]+")
 _MARKS = {"{": OPEN, ",": COMMA, "}": CLOSE}
 
@@ -120,8 +120,10 @@ def _members(first: int, last: int, spell: Callable[[int], str]) -> list[str]:
     return [spell(number) for number in range(first, last + step, step)]
 
 
-def split_unquoted(value: str) -> str:
-    """A variable's value where nothing protects its blanks: they separate words."""
+def split_unquoted(value: str, separators: str) -> str:
+    """A variable's value where nothing protects its blanks, or what ``IFS`` names instead: they separate words."""
+    if separators.strip():
+        value = value.translate(dict.fromkeys(map(ord, separators), SPLIT))
     return _BLANKS.sub(SPLIT, value)
 
 

@@ -111,7 +111,7 @@ LOOSE = names(
     "npx pnpm yarn bun bunx npm poetry uv pipenv pdm hatch rye conda mamba micromamba bundle mise asdf direnv op "
     "aws-vault doppler dotenv envchain infisical chamber nix nix-shell distrobox toolbox flatpak-spawn host-spawn wsl "
     "entr watchexec nodemon reflex xterm gnome-terminal konsole screen tmux ccache sccache with-contenv s6-setuidgid "
-    "circusd honcho foreman sem lxc machinectl capsh cgexec numad softlimit start-stop-daemon daemonize daemon "
+    "script circusd honcho foreman sem lxc machinectl capsh cgexec numad softlimit start-stop-daemon daemonize daemon "
     "setlock lockf shtool pexec rush run0 sg apptainer singularity"
 )
 
@@ -131,7 +131,7 @@ def unwrap(program: str, args: list[str]) -> list[str] | None:
             if wrapper.inert and not word.startswith("--") and not set(wrapper.inert).isdisjoint(word[1:]):
                 return []
             at += 2 if _takes_next(wrapper, word) else 1
-        elif wrapper.assignments and is_assignment(word):
+        elif wrapper.assignments and (word == "-" or is_assignment(word)):
             at += 1
         else:
             break

@@ -1,1 +1,1 @@
-"""How a conversation reaches a model: wires that do no I/O, the driver that does it, and the retry policy."""
+"""How a conversation reaches a model: wires that do no I/O, the drivers that do it, and the retry policy."""

@@ -1,75 +1,80 @@
-"""The open HTTP connections of a process, each lent to one request at a time."""
+"""The open connections of a process, each lent to one request at a time."""
 
 from __future__ import annotations
 
-import ssl
 import threading
 import time
-from functools import lru_cache
-from urllib.parse import quote, unquote, urlsplit
+from typing import Generic, Protocol, TypeVar
 
-import httpcore2
-
-from hermes.errors import ConfigError
-from hermes.providers.network import InterruptibleBackend
-from hermes.providers.proxies import proxy_for
-
-_PROXY_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+from hermes.providers.http11 import Conversation
+from hermes.providers.proxies import Proxy
 
 
-class Connection:
-    """One connection to one origin, with the network backend that knows which request uses it."""
+class Closable(Protocol):
+    """What a connection needs of the stream under it when no request is using it."""
 
-    __slots__ = ("backend", "http", "idle_since", "origin")
+    def is_stale(self) -> bool: ...
 
-    def __init__(self, origin: str, http: httpcore2.ConnectionInterface, backend: InterruptibleBackend) -> None:
-        self.origin = origin
-        self.http = http
-        self.backend = backend
+    def close(self) -> None: ...
+
+
+S = TypeVar("S", bound=Closable)
+
+
+class Connection(Generic[S]):
+    """One connection to one server: the stream, and the HTTP that is spoken on it."""
+
+    __slots__ = ("http", "idle_since", "key", "proxy", "stream")
+
+    def __init__(self, key: str, stream: S, proxy: Proxy | None = None) -> None:
+        #: The server and whose certificates are trusted: who asks for the same may use the connection.
+        self.key = key
+        self.stream = stream
+        self.http = Conversation()
+        #: The proxy that is told with every request where it goes; ``None`` when the server itself listens.
+        self.proxy = proxy
         self.idle_since = 0.0
 
 
-class Connections:
-    """Idle connections by origin, the last one used first.
+class Connections(Generic[S]):
+    """Idle connections by server, the last one used first.
 
     A request has its connection to itself, so there is no shared pool for a thousand threads to queue at:
     taking one is a list operation under a short lock. The warmest connection serves the next request,
-    whichever thread, child or plugin sends it.
+    whichever thread, event loop, child or plugin sends it.
     """
 
     def __init__(self, *, max_idle: int = 1024, keep_alive: float = 60.0) -> None:
         self._max_idle = max_idle
         self._keep_alive = keep_alive
-        self._idle: dict[str, list[Connection]] = {}
+        self._idle: dict[str, list[Connection[S]]] = {}
         self._lock = threading.Lock()
         self._closed = False
-        self._tls: ssl.SSLContext | None = None
 
-    def take(self, url: httpcore2.URL) -> Connection:
-        """A connection for the URL's origin: an idle one that is still good, or a new one."""
-        origin = str(url.origin)
+    def take(self, key: str) -> Connection[S] | None:
+        """An idle connection that is still good, if there is one."""
         while True:
             with self._lock:
-                idle = self._idle.get(origin)
+                idle = self._idle.get(key)
                 connection = idle.pop() if idle else None
             if connection is None:
-                return self._open(origin, url)
-            if not connection.http.has_expired():
+                return None
+            if time.monotonic() - connection.idle_since <= self._keep_alive and not connection.stream.is_stale():
                 return connection
-            connection.http.close()
+            connection.stream.close()
 
-    def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: Connection[S]) -> None:
         """Keep the connection for the next request, or close it when it cannot serve one."""
-        connection.backend.exchange = None
         surplus = [connection]
-        if connection.http.is_available() and not self._closed:
+        if connection.http.start_over():
             connection.idle_since = now = time.monotonic()
             with self._lock:
-                idle = self._idle.setdefault(connection.origin, [])
-                idle.append(connection)
-                surplus = self._take_surplus(idle, now)
+                if not self._closed:
+                    idle = self._idle.setdefault(connection.key, [])
+                    idle.append(connection)
+                    surplus = self._take_surplus(idle, now)
         for old in surplus:
-            old.http.close()
+            old.stream.close()
 
     def close(self) -> None:
         """Close what is idle; connections in use are closed when they come back."""
@@ -78,9 +83,9 @@ class Connections:
             connections = [connection for idle in self._idle.values() for connection in idle]
             self._idle.clear()
         for connection in connections:
-            connection.http.close()
+            connection.stream.close()
 
-    def _take_surplus(self, idle: list[Connection], now: float) -> list[Connection]:
+    def _take_surplus(self, idle: list[Connection[S]], now: float) -> list[Connection[S]]:
         """Connections at the cold end that nobody has used for long, or that are too many."""
         cut = max(len(idle) - self._max_idle, 0)
         while cut < len(idle) and now - idle[cut].idle_since > self._keep_alive:
@@ -88,63 +93,3 @@ class Connections:
         surplus = idle[:cut]
         del idle[:cut]
         return surplus
-
-    def _open(self, origin: str, url: httpcore2.URL) -> Connection:
-        backend = InterruptibleBackend()
-        secure = url.scheme == b"https"
-        tls = self._shared_tls() if secure else None
-        proxy = proxy_for(url.scheme.decode(), url.host.decode())
-        if proxy is None:
-            http: httpcore2.ConnectionInterface = httpcore2.HTTPConnection(
-                url.origin, ssl_context=tls, keepalive_expiry=self._keep_alive, network_backend=backend
-            )
-        else:
-            pool = self._proxy_pool(proxy, tls, backend)
-            http = pool.create_connection(url.origin)
-        return Connection(origin, http, backend)
-
-    def _proxy_pool(
-        self, proxy: str, tls: ssl.SSLContext | None, backend: InterruptibleBackend
-    ) -> httpcore2.ConnectionPool:
-        """A pool used as a factory only: it knows how to open a connection through its proxy."""
-        parts = urlsplit(proxy)
-        if parts.scheme not in _PROXY_PORTS:
-            known = ", ".join(f"{scheme}://" for scheme in _PROXY_PORTS)
-            raise ConfigError(f"proxy URLs start with one of {known}; the environment has {parts.scheme}://")
-        address = httpcore2.URL(
-            scheme=parts.scheme, host=parts.hostname or "", port=parts.port or _PROXY_PORTS[parts.scheme], target="/"
-        )
-        auth = (unquote(parts.username).encode(), unquote(parts.password or "").encode()) if parts.username else None
-        if not parts.scheme.startswith("socks"):
-            return httpcore2.HTTPProxy(
-                address, auth, ssl_context=tls, keepalive_expiry=self._keep_alive, network_backend=backend
-            )
-        try:
-            return httpcore2.SOCKSProxy(
-                address, auth, ssl_context=tls, keepalive_expiry=self._keep_alive, network_backend=backend
-            )
-        except (ImportError, RuntimeError):
-            raise ConfigError("the environment names a SOCKS proxy; install the socksio package to use it") from None
-
-    def _shared_tls(self) -> ssl.SSLContext:
-        """One context for all connections: loading the certificates takes tens of milliseconds."""
-        with self._lock:
-            if self._tls is None:
-                self._tls = httpcore2.default_ssl_context()
-            return self._tls
-
-
-@lru_cache(maxsize=256)
-def parse_url(url: str) -> httpcore2.URL:
-    """A URL in the form the HTTP library takes, with an international host name in its ASCII form."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    target = quote(parts.path or "/", safe="/%:@!$&'()*+,;=~")
-    if parts.query:
-        target += "?" + quote(parts.query, safe="/%:@!$&'()*+,;=~?")
-    return httpcore2.URL(
-        scheme=parts.scheme,
-        host=host if host.isascii() else host.encode("idna"),
-        port=parts.port or (443 if parts.scheme == "https" else 80),
-        target=target,
-    )

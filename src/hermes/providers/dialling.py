@@ -1,4 +1,4 @@
-"""From a host name to a connected socket, in steps short enough for an interrupt to end."""
+"""From an address to a connected socket, in steps short enough for an interrupt to end."""
 
 from __future__ import annotations
 
@@ -10,53 +10,107 @@ import threading
 import time
 from typing import Any
 
+from hermes.providers.address import Address
 from hermes.providers.exchange import Exchange
 
 #: How often a wait that no socket can end (a name look-up, a connect) looks at the interrupt.
-_TICK = 0.05
+TICK = 0.05
 
-_Address = tuple[Any, ...]
+Resolved = tuple[Any, ...]
 
-
-def dial(host: str, port: int, exchange: Exchange, until: float | None) -> socket.socket:
-    """A socket connected to the host before ``until``, a moment of the monotonic clock."""
-    return _connect_first(_resolve(host, port, exchange, until), exchange, until)
+_UNDER_WAY = (errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN)
 
 
-def _resolve(host: str, port: int, exchange: Exchange, until: float | None) -> list[_Address]:
-    """The addresses of a host. A look-up that may block runs in a thread, so that it can be left behind."""
-    if host == "localhost" or ":" in host or host.replace(".", "").isdigit():
+def dial(address: Address, exchange: Exchange) -> socket.socket:
+    """A socket connected to the address within the connect limit."""
+    if address.socket_path:
+        return _dial_file(address.socket_path, exchange)
+    sock = _connect_first(_resolve(address.host, address.port, exchange), exchange)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return sock
+
+
+def is_quick(host: str) -> bool:
+    """Whether the address of a host is known without asking anybody else."""
+    return host == "localhost" or ":" in host or host.replace(".", "").isdigit()
+
+
+def look_up(host: str, port: int) -> list[Resolved]:
+    """The addresses of a host, which may take long."""
+    try:
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-    found: list[_Address] = []
-    failed: list[Exception] = []
+    except UnicodeError as error:  # a label of more than 63 characters
+        raise OSError(str(error)) from None
+
+
+def connect_file(sock: socket.socket, path: str) -> bool:
+    """Try to connect to a socket file; false when the server has too many callers waiting just now."""
+    try:
+        code = sock.connect_ex(path)
+    except OSError as error:  # a path that is too long
+        raise OSError(f"{path}: {error}") from None
+    if code in _UNDER_WAY:
+        return False
+    if code:
+        raise OSError(code, os.strerror(code))
+    return True
+
+
+def ready(sock: socket.socket, event: int, seconds: float) -> bool:
+    """Whether the socket has reached the event within the time given."""
+    poll = select.poll()
+    poll.register(sock, event)
+    return bool(poll.poll(seconds * 1000))
+
+
+def _dial_file(path: str, exchange: Exchange) -> socket.socket:
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    sock.setblocking(False)
+    try:
+        while not connect_file(sock, path):
+            exchange.left()
+            exchange.interrupt.wait(TICK)
+            exchange.interrupt.check()
+    except BaseException:
+        sock.close()
+        raise
+    return sock
+
+
+def _resolve(host: str, port: int, exchange: Exchange) -> list[Resolved]:
+    """The addresses of a host. A look-up that may block runs in a thread, so that it can be left behind."""
+    if is_quick(host):
+        return look_up(host, port)
+    found: list[Resolved] = []
+    failed: list[OSError] = []
     finished = threading.Event()
 
-    def look_up() -> None:
+    def work() -> None:
         try:
-            found.extend(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except (OSError, UnicodeError) as error:  # a label of more than 63 characters is the latter
+            found.extend(look_up(host, port))
+        except OSError as error:
             failed.append(error)
         finally:
             finished.set()
 
-    threading.Thread(target=look_up, name="hermes-resolve", daemon=True).start()
-    while not finished.wait(_TICK):
+    threading.Thread(target=work, name="hermes-resolve", daemon=True).start()
+    while not finished.wait(TICK):
         exchange.interrupt.check()
-        exchange.left(until)
+        exchange.left()
     if failed:
-        raise OSError(str(failed[0])) if isinstance(failed[0], UnicodeError) else failed[0]
+        raise failed[0]
     return found
 
 
-def _connect_first(addresses: list[_Address], exchange: Exchange, until: float | None) -> socket.socket:
+def _connect_first(addresses: list[Resolved], exchange: Exchange) -> socket.socket:
     """A socket connected to the first address that answers; each gets its share of the time left."""
     last: OSError = OSError("the host has no address")
     for position, (family, kind, protocol, _, address) in enumerate(addresses):
-        left = exchange.left(until)
-        share = None if left is None else time.monotonic() + left / (len(addresses) - position)
+        left = exchange.left()
+        until = None if left is None else time.monotonic() + left / (len(addresses) - position)
         sock = socket.socket(family, kind, protocol)
         try:
-            _connect(sock, address, exchange, share)
+            _connect(sock, address, exchange, until)
             return sock
         except OSError as error:
             sock.close()
@@ -72,18 +126,11 @@ def _connect_first(addresses: list[_Address], exchange: Exchange, until: float |
 def _connect(sock: socket.socket, address: Any, exchange: Exchange, until: float | None) -> None:
     sock.setblocking(False)
     code = sock.connect_ex(address)
-    if code in (errno.EINPROGRESS, errno.EWOULDBLOCK):
-        while not ready(sock, select.POLLOUT, _TICK):
+    if code in _UNDER_WAY:
+        while not ready(sock, select.POLLOUT, TICK):
             exchange.interrupt.check()
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError(errno.ETIMEDOUT, "no answer to the connect")
         code = sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
     if code:
         raise OSError(code, os.strerror(code))
-
-
-def ready(sock: socket.socket, event: int, seconds: float) -> bool:
-    """Whether the socket has reached the event within the time given."""
-    poll = select.poll()
-    poll.register(sock, event)
-    return bool(poll.poll(seconds * 1000))

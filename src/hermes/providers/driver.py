@@ -16,7 +16,7 @@ from hermes.providers.wire import Wire
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
-    from hermes.providers.connections import Connections
+    from hermes.providers.carrier import Carrier
     from hermes.providers.transfer import OnDelta
 
 
@@ -27,7 +27,7 @@ class Driver:
     """
 
     def __init__(self) -> None:
-        self._connections: Connections | None = None
+        self._carrier: Carrier | None = None
         self._lock = threading.Lock()
 
     def send(
@@ -48,11 +48,13 @@ class Driver:
 
         interrupt.check()
         request = wire.http_request(endpoint, kwargs)
-        parser = wire.parser(endpoint, streaming=bool(kwargs.get("stream")))
-        exchange = Exchange(interrupt, _timeouts(endpoint, kwargs))
+        parser = wire.parser(endpoint, streaming=bool(kwargs.get("stream")), tools=bool(kwargs.get("tools")))
+        transfer = Transfer(endpoint, wire, request, parser, on_delta)
+        exchange = Exchange(interrupt, timeouts_of(endpoint, kwargs))
         forget = interrupt.add_callback(exchange.shut_down)
         try:
-            return Transfer(endpoint, wire, parser, exchange, on_delta).run(self._pool(), request)
+            self._ready_carrier().carry(transfer, exchange)
+            return transfer.result()
         except Interrupted as stop:
             raise InterruptedReply(stop.reason, parser.partial()) from None
         finally:
@@ -60,19 +62,20 @@ class Driver:
 
     def close(self) -> None:
         """Close the connections that are idle. One that is in use is closed by its own request."""
-        if self._connections is not None:
-            self._connections.close()
+        if self._carrier is not None:
+            self._carrier.close()
 
-    def _pool(self) -> Connections:
-        if self._connections is None:
-            from hermes.providers.connections import Connections
+    def _ready_carrier(self) -> Carrier:
+        if self._carrier is None:
+            from hermes.providers.carrier import Carrier
 
             with self._lock:
-                self._connections = self._connections or Connections()
-        return self._connections
+                self._carrier = self._carrier or Carrier()
+        return self._carrier
 
 
-def _timeouts(endpoint: Endpoint, kwargs: Mapping[str, Any]) -> Timeouts:
+def timeouts_of(endpoint: Endpoint, kwargs: Mapping[str, Any]) -> Timeouts:
+    """The endpoint's limits; a numeric ``timeout`` of the request is the limit for the whole of it."""
     total = kwargs.get("timeout")
     if isinstance(total, int | float) and total > 0:
         return replace(endpoint.timeouts, total=float(total))

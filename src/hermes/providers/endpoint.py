@@ -8,6 +8,8 @@ from typing import Any, Literal
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from hermes.errors import ConfigError
+from hermes.providers.address import SOCKET_SCHEMES, split_socket_path
+from hermes.providers.quirks import Quirks
 
 #: The request format of an endpoint, as hooks report it.
 ApiMode = Literal["chat_completions", "anthropic_messages", "codex_responses"]
@@ -37,6 +39,13 @@ class Endpoint:
     extra_headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     timeouts: Timeouts = field(default_factory=Timeouts)
+    #: A file of certificate authorities to trust for this endpoint; empty leaves it to the environment and the system.
+    ca_bundle: str = ""
+    quirks: Quirks = field(default_factory=Quirks)
+    #: Whether the model takes images; ``None`` when nobody knows.
+    sees_images: bool | None = None
+    #: The tokens that fit into the model's window; ``None`` when nobody knows.
+    context_length: int | None = None
 
     def __post_init__(self) -> None:
         _check_url(self.base_url)
@@ -54,6 +63,9 @@ class Endpoint:
 
 def _check_url(url: str) -> None:
     parts = _split(url)
+    if parts.scheme in SOCKET_SCHEMES:
+        split_socket_path(url)
+        return
     if parts.username is not None or parts.password is not None:
         raise ConfigError(
             f"base_url for host {parts.hostname} contains a user name or password; "

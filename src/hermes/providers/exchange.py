@@ -1,4 +1,4 @@
-"""One request in hand: its interrupt, its time limits, and the socket it is waiting on."""
+"""One request in hand: its time limits, its interrupt, and the socket it is waiting on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from hermes.providers.endpoint import Timeouts
 from hermes.scope import Interrupt
 
-Phase = Literal["connect", "first byte", "next chunk", "total"]
+Phase = Literal["connect", "sending", "first byte", "next chunk", "total"]
 
 
 class TimedOut(Exception):
@@ -22,20 +22,62 @@ class TimedOut(Exception):
         self.seconds = seconds
 
 
-class Exchange:
-    """What may end a request early.
+class Patience:
+    """How long a request still waits: for its phase, and in all."""
+
+    __slots__ = ("_connect_until", "_deadline", "phase", "timeouts")
+
+    def __init__(self, timeouts: Timeouts) -> None:
+        now = time.monotonic()
+        self.timeouts = timeouts
+        self.phase: Phase = "connect"
+        self._connect_until = None if timeouts.connect is None else now + timeouts.connect
+        self._deadline = None if timeouts.total is None else now + timeouts.total
+
+    def left(self) -> float | None:
+        """Seconds the next wait may take; ``None`` is for ever. Raises ``TimedOut`` when nothing is left."""
+        phase = self.phase
+        if phase == "connect":
+            seconds = None if self._connect_until is None else self._connect_until - time.monotonic()
+        else:
+            seconds = self._phase_limit()
+        if self._deadline is not None:
+            left = self._deadline - time.monotonic()
+            seconds = left if seconds is None or left < seconds else seconds
+        if seconds is not None and seconds <= 0:
+            raise self.timed_out()
+        return seconds
+
+    def timed_out(self) -> TimedOut:
+        """The error for a wait that ran out now."""
+        total = self.timeouts.total
+        if total is not None and self._deadline is not None and time.monotonic() >= self._deadline:
+            return TimedOut("total", total)
+        return TimedOut(self.phase, self._phase_limit() or 0.0)
+
+    def settle_for(self, seconds: float) -> None:
+        """The answer is complete: wait only a moment for the body's formal end."""
+        self.phase = "next chunk"
+        self.timeouts = Timeouts(between_chunks=seconds, total=self.timeouts.total)
+
+    def _phase_limit(self) -> float | None:
+        if self.phase == "connect":
+            return self.timeouts.connect
+        return self.timeouts.first_byte if self.phase == "first byte" else self.timeouts.between_chunks
+
+
+class Exchange(Patience):
+    """A request that waits in a thread of its own, where only the socket can be woken.
 
     A cancelled socket looks like one the server closed, so whoever sees an end or an error asks the
     interrupt first. The order in ``hold`` (store the socket, then look) leaves no gap for a lost wake-up.
     """
 
-    __slots__ = ("_deadline", "_socket", "interrupt", "phase", "timeouts")
+    __slots__ = ("_socket", "interrupt")
 
     def __init__(self, interrupt: Interrupt, timeouts: Timeouts) -> None:
+        super().__init__(timeouts)
         self.interrupt = interrupt
-        self.timeouts = timeouts
-        self.phase: Phase = "connect"
-        self._deadline = None if timeouts.total is None else time.monotonic() + timeouts.total
         self._socket: socket.socket | None = None
 
     def hold(self, sock: socket.socket) -> None:
@@ -55,42 +97,3 @@ class Exchange:
     def release(self) -> None:
         """Forget the socket: the request is over and the next one may be using it."""
         self._socket = None
-
-    def limit(self, seconds: float | None) -> float | None:
-        """How long the next wait may take: ``seconds``, or less when the total runs out before."""
-        if self._deadline is None:
-            return seconds
-        left = self._deadline - time.monotonic()
-        if left <= 0:
-            raise self.timed_out()
-        return left if seconds is None or left < seconds else seconds
-
-    def timed_out(self) -> TimedOut:
-        """The error for a wait that ran out now."""
-        total = self.timeouts.total
-        if total is not None and self._deadline is not None and time.monotonic() >= self._deadline:
-            return TimedOut("total", total)
-        return TimedOut(self.phase, self._phase_limit() or 0.0)
-
-    def read_limit(self) -> float | None:
-        """How long the next read may take."""
-        return self.limit(self._phase_limit())
-
-    def settle_for(self, seconds: float) -> None:
-        """The answer is complete: wait only a moment for the body's formal end."""
-        self.phase = "next chunk"
-        self.timeouts = Timeouts(first_byte=seconds, between_chunks=seconds, total=self.timeouts.total)
-
-    def left(self, until: float | None) -> float | None:
-        """Seconds until a moment of the monotonic clock; raises when it has passed."""
-        if until is None:
-            return None
-        seconds = until - time.monotonic()
-        if seconds <= 0:
-            raise self.timed_out()
-        return seconds
-
-    def _phase_limit(self) -> float | None:
-        if self.phase == "connect":
-            return self.timeouts.connect
-        return self.timeouts.first_byte if self.phase == "first byte" else self.timeouts.between_chunks

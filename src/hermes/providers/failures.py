@@ -1,4 +1,4 @@
-"""What went wrong with a request: one table from status and structured codes to a class, a message and advice."""
+"""What went wrong with a request, as an error with a class, a message and advice."""
 
 from __future__ import annotations
 
@@ -7,66 +7,9 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-import msgspec
-
 from hermes.errors import FailureReason, ProviderError
 from hermes.providers.endpoint import Endpoint
-
-#: Codes and types that servers put in the error object. They say more than the status, so they win over it.
-CODES: dict[str, FailureReason] = {
-    "context_length_exceeded": "context_too_long",
-    "context_window_exceeded": "context_too_long",
-    "exceed_context_size_error": "context_too_long",
-    "string_above_max_length": "context_too_long",
-    "request_too_large": "context_too_long",
-    "content_filter": "content_policy",
-    "content_policy_violation": "content_policy",
-    "moderation_blocked": "content_policy",
-    "responsibleaipolicyviolation": "content_policy",
-    "data_inspection_failed": "content_policy",
-    "insufficient_quota": "billing",
-    "insufficient_credits": "billing",
-    "insufficient_balance": "billing",
-    "billing_error": "billing",
-    "billing_hard_limit_reached": "billing",
-    "payment_required": "billing",
-    "invalid_api_key": "auth",
-    "authentication_error": "auth",
-    "permission_error": "auth",
-    "permission_denied": "auth",
-    "unauthenticated": "auth",
-    "model_not_found": "model_missing",
-    "model_not_available": "model_missing",
-    "model_decommissioned": "model_missing",
-    "rate_limit_exceeded": "rate_limit",
-    "rate_limit_error": "rate_limit",
-    "resource_exhausted": "rate_limit",
-    "overloaded_error": "overloaded",
-    "overloaded": "overloaded",
-    "engine_overloaded": "overloaded",
-    "unavailable": "overloaded",
-    "deadline_exceeded": "timeout",
-    "timeout_error": "timeout",
-    "server_error": "server_error",
-    "internal_server_error": "server_error",
-    "api_error": "server_error",
-    "internal": "server_error",
-}
-
-STATUSES: dict[int, FailureReason] = {
-    401: "auth",
-    402: "billing",
-    403: "auth",
-    404: "model_missing",
-    408: "timeout",
-    410: "model_missing",
-    413: "context_too_long",
-    429: "rate_limit",
-    503: "overloaded",
-    504: "timeout",
-    524: "timeout",
-    529: "overloaded",
-}
+from hermes.providers.failure_codes import classify, codes_in, error_object, status_in, wait_in
 
 _WHAT: dict[FailureReason, str] = {
     "rate_limit": "the rate limit is reached",
@@ -98,37 +41,31 @@ _EXCERPT = 300
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
 
 
-def classify(status: int | None, codes: Iterator[str] | tuple[str, ...] = ()) -> FailureReason:
-    """The class of a failure. A known code decides; without one the status does."""
-    for code in codes:
-        reason = CODES.get(code.lower())
-        if reason is not None:
-            return reason
-    if status is None:
-        return "server_error"
-    return STATUSES.get(status) or ("server_error" if status >= 500 else "bad_request")
-
-
 def error_from_response(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
     """The error for an HTTP response that is not a success. Header names are lower case."""
     if 300 <= status < 400:
         return _redirect(endpoint, status, headers.get("location", ""))
-    error = _error_object(body)
-    reason = classify(status, codes_in(error) if error is not None else ())
+    error = error_object(body)
+    reason = classify(status, codes_in(error))
     detail = _detail(error) if error is not None else excerpt(body)
+    wait = retry_after(headers)
+    if status == 402 and wait is not None:
+        reason = "rate_limit"  # what comes back by waiting is a budget for the moment, not an empty account
     return ProviderError(
         message(endpoint, reason, detail, status),
         reason=reason,
         status_code=status,
-        retry_after=retry_after(headers),
+        retry_after=wait_in(error) if wait is None else wait,
     )
 
 
 def error_in_body(endpoint: Endpoint, error: object) -> ProviderError:
     """The error for an ``error`` object inside a body or a stream whose status promised success."""
-    status = next((int(code) for code in codes_in(error) if code.isdigit() and len(code) == 3), None)
+    status = status_in(error)
     reason = classify(status, codes_in(error))
-    return ProviderError(message(endpoint, reason, _detail(error), status), reason=reason, status_code=status)
+    return ProviderError(
+        message(endpoint, reason, _detail(error), status), reason=reason, status_code=status, retry_after=wait_in(error)
+    )
 
 
 def malformed(endpoint: Endpoint, found: str, body: bytes = b"") -> ProviderError:
@@ -139,8 +76,7 @@ def malformed(endpoint: Endpoint, found: str, body: bytes = b"") -> ProviderErro
 
 def message(endpoint: Endpoint, reason: FailureReason, detail: str, status: int | None) -> str:
     """One line: who, what happened, what the server said, what to do. The key never appears in it."""
-    what = _WHAT[reason].format(model=endpoint.model)
-    line = f"{endpoint.provider}: {what}"
+    line = f"{endpoint.provider}: {in_words(reason, endpoint.model)}"
     if status is not None:
         line += f" (HTTP {status})"
     if detail:
@@ -148,6 +84,11 @@ def message(endpoint: Endpoint, reason: FailureReason, detail: str, status: int 
     if reason in _ADVICE:
         line += f"; {_ADVICE[reason]}"
     return scrub(endpoint, line)
+
+
+def in_words(reason: FailureReason, model: str) -> str:
+    """What a class of failure means, in a few words."""
+    return _WHAT[reason].format(model=model)
 
 
 def scrub(endpoint: Endpoint, text: str) -> str:
@@ -195,37 +136,6 @@ def excerpt(body: bytes) -> str:
         named = f" titled {_one_line(title[1])!r}" if title and title[1].strip() else ""
         return f"an HTML page{named} instead of JSON"
     return _one_line(head)
-
-
-def codes_in(error: object) -> Iterator[str]:
-    """Every code, type and status in an error object, the most specific first."""
-    if not isinstance(error, dict):
-        return
-    fields = cast("dict[str, Any]", error)
-    inner = fields.get("innererror")
-    if isinstance(inner, dict):
-        yield from codes_in(cast("object", inner))
-    metadata = fields.get("metadata")
-    if isinstance(metadata, dict) and "flagged_input" in metadata:  # OpenRouter's moderation, status 403
-        yield "content_policy_violation"
-    for name in ("code", "type", "status"):
-        value = fields.get(name)
-        if isinstance(value, str | int) and not isinstance(value, bool):
-            yield str(value)
-
-
-def _error_object(body: bytes) -> object:
-    """The error in a JSON body of any of the usual shapes; ``None`` when there is none."""
-    try:
-        document = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    if isinstance(document, list) and document:
-        document = cast("list[Any]", document)[0]
-    if not isinstance(document, dict):
-        return None
-    fields = cast("dict[str, Any]", document)
-    return fields.get("error") or fields
 
 
 def _detail(error: object) -> str:

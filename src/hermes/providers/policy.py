@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+from urllib.parse import urlsplit
+
+from msgspec import Struct
 
 from hermes.errors import FailureReason, ProviderError
 from hermes.providers.endpoint import Endpoint
+from hermes.providers.health import Health
+from hermes.providers.keys import KeyRing
 from hermes.scope import Interrupt
 
 T = TypeVar("T")
@@ -21,10 +25,15 @@ MAX_RETRY_AFTER = 120.0
 
 #: Failures that belong to the conversation, not to the endpoint: another one would give the same answer.
 _SAME_EVERYWHERE: frozenset[FailureReason] = frozenset({"bad_request", "context_too_long", "content_policy"})
+#: Failures that belong to the key: another key of the same provider may do better.
+_OF_THE_KEY: frozenset[FailureReason] = frozenset({"auth", "billing", "rate_limit"})
+#: Failures of an account, which every model behind the same key shares.
+_OF_THE_ACCOUNT: frozenset[FailureReason] = frozenset({"auth", "billing"})
+#: Told to a key ring when the attempt ended in some other way; no key rests for it.
+_GIVEN_UP = ProviderError("the request was given up", reason="connection")
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Try this endpoint now. ``attempt`` counts from 1 for each endpoint, ``number`` over all of them."""
 
     endpoint: Endpoint
@@ -32,18 +41,20 @@ class Send:
     number: int
     #: Why the attempt before this one failed; ``None`` for the first.
     after: ProviderError | None = None
+    #: The endpoint this one takes over from; ``None`` while it is the same.
+    instead_of: Endpoint | None = None
+    #: Whether the endpoint of first choice is asked again after it had failed in an earlier call.
+    is_return: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Sleep:
+class Sleep(Struct, frozen=True):
     """Wait before the next attempt; the caller does it, so that an interrupt can end it."""
 
     seconds: float
     after: ProviderError
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
+class Failure(Struct, frozen=True):
     """How an attempt went wrong.
 
     Text the user has seen cannot be taken back, so nothing is tried again after it, unless
@@ -59,55 +70,177 @@ Attempts = Generator[Send | Sleep, Failure | None, None]
 
 
 def attempts(
-    endpoints: Sequence[Endpoint], max_retries: int, *, jitter: Callable[[], float] = random.random
+    endpoints: Sequence[Endpoint],
+    max_retries: int,
+    *,
+    keys: KeyRing | None = None,
+    health: Health | None = None,
+    jitter: Callable[[], float] = random.random,
 ) -> Attempts:
     """The attempts of one model call, as a generator that does no I/O itself.
 
-    It yields ``Send`` and ``Sleep``. Answer a ``Send`` with ``send(Failure(...))``, or with ``send(None)``
-    (or by dropping the generator) when it succeeded; after a ``Sleep`` call ``next``. Each endpoint gets its
-    first attempt and ``max_retries`` more, as long as its failures are of a kind that may pass. Then the next
-    endpoint takes over. When none is left, or the failure would be the same everywhere, the last error is
-    raised out of the generator.
+    It yields ``Send`` and ``Sleep``. Answer a ``Send`` with ``send(Failure(...))``, or with ``send(None)`` when it
+    succeeded; after a ``Sleep`` call ``next``. Close it when an attempt ends in any other way. Each endpoint gets its
+    first attempt and ``max_retries`` more, as long as its failures are of a kind that may pass. A failure that
+    belongs to the key is tried with the next key of the ring at once. Then the next endpoint takes over; those that
+    failed in an earlier call, as ``health`` remembers, come last, and those behind a server or an account that failed
+    as a whole are left out. When none is left, or the failure would be the same everywhere, the last error is raised
+    out of the generator.
     """
-    number = 0
-    last: ProviderError | None = None
-    for endpoint in endpoints:
-        for attempt in range(1, max_retries + 2):
-            number += 1
-            failure = yield Send(endpoint, attempt, number, last)
-            if failure is None:
-                return
-            last = failure.error
-            if last.reason in _SAME_EVERYWHERE or (failure.text_was_shown and not failure.safe_to_repeat):
-                raise last
-            delay = _delay(last, attempt, jitter)
-            if delay is None or attempt > max_retries:
-                break
-            yield Sleep(delay, last)
-    if last is None:
+    if not endpoints:
         raise ValueError("no endpoint to try")
-    raise last
+    return _Pursuit(endpoints, max_retries, keys, health or Health(), jitter).run()
 
 
-def pursue(
-    endpoints: Sequence[Endpoint], max_retries: int, interrupt: Interrupt, attempt: Callable[[Send], T | Failure]
-) -> T:
-    """Make the attempts in the caller's thread, with ``attempt``, until one of them succeeds.
+class _Pursuit:
+    """One model call under way."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        max_retries: int,
+        keys: KeyRing | None,
+        health: Health,
+        jitter: Callable[[], float],
+    ) -> None:
+        self.endpoints = endpoints
+        self.max_retries = max_retries
+        self.keys = keys
+        self.health = health
+        self.jitter = jitter
+        self.number = 0
+        self.last: ProviderError | None = None
+        #: The endpoint of the attempt before.
+        self.before: Endpoint | None = None
+
+    def run(self) -> Attempts:
+        order = self.health.order(self.endpoints)
+        given_up: list[tuple[Endpoint, FailureReason]] = []
+        for endpoint in order:
+            if any(_shares_failure(endpoint, failed, reason) for failed, reason in given_up):
+                continue
+            error = yield from self._pursue(endpoint, is_last=endpoint is order[-1])
+            if error is None:
+                self.health.worked(endpoint)
+                return
+            given_up.append((endpoint, error.reason))
+            self.last = error
+        assert self.last is not None
+        raise self.last
+
+    def _pursue(
+        self, endpoint: Endpoint, *, is_last: bool
+    ) -> Generator[Send | Sleep, Failure | None, ProviderError | None]:
+        """Ask one endpoint until it answers; the error when there is no point in asking it again."""
+        tried: set[str] = set()
+        sent = retries = 0
+        error: ProviderError | None = None
+        lent = self._take(endpoint)
+        try:
+            while lent is not None:
+                tried.add(lent.api_key)
+                sent += 1
+                using, lent = lent, None
+                error = yield from self._send(endpoint, using, sent)
+                if error is None:
+                    return None
+                if self.keys is not None and error.reason in _OF_THE_KEY:
+                    lent = self._take(endpoint)
+                    if lent is not None and lent.api_key not in tried:
+                        continue
+                    if lent is None and not is_last:
+                        break  # waiting for a key makes sense only where nobody else can be asked
+                delay = _delay(error, retries + 1, self.jitter)
+                if delay is None or retries == self.max_retries:
+                    break
+                yield Sleep(delay, error)
+                retries += 1
+                lent = lent or self._take(endpoint)
+        finally:
+            self._give_back(lent, _GIVEN_UP)
+        if error is None:
+            return self._no_key(endpoint)
+        self.health.failed(endpoint)
+        return error
+
+    def _send(
+        self, endpoint: Endpoint, lent: Endpoint, attempt: int
+    ) -> Generator[Send, Failure | None, ProviderError | None]:
+        """One attempt; the key goes back whatever comes of it. Raises what would be the same everywhere."""
+        self.number += 1
+        outcome: ProviderError | None = _GIVEN_UP
+        # Where there is nobody else to ask, coming back is no news.
+        is_return = len(self.endpoints) > 1 and self.number == 1 and endpoint is self.endpoints[0]
+        is_return = is_return and self.health.has_failed(endpoint)
+        before, self.before = self.before, endpoint
+        instead_of = None if before is endpoint else before
+        try:
+            failure = yield Send(lent, attempt, self.number, self.last, instead_of, is_return)
+            outcome = None if failure is None else failure.error
+        finally:
+            self._give_back(lent, outcome)
+        if failure is None:
+            return None
+        error = self.last = failure.error
+        if error.reason in _SAME_EVERYWHERE or (failure.text_was_shown and not failure.safe_to_repeat):
+            raise error
+        return error
+
+    def _take(self, endpoint: Endpoint) -> Endpoint | None:
+        return endpoint if self.keys is None else self.keys.take(endpoint)
+
+    def _give_back(self, lent: Endpoint | None, outcome: ProviderError | None) -> None:
+        if self.keys is not None and lent is not None:
+            self.keys.report(lent, outcome)
+
+    def _no_key(self, endpoint: Endpoint) -> ProviderError:
+        why = "no key" if self.keys is None else self.keys.explain(endpoint)
+        return ProviderError(why, reason="rate_limit")
+
+
+def pursue(policy: Attempts, interrupt: Interrupt, attempt: Callable[[Send], T | Failure]) -> T:
+    """Make the attempts of a policy in the caller's thread, with ``attempt``, until one of them succeeds.
 
     Raises the last ``ProviderError`` when none does, and ``Interrupted`` when a wait between two is cancelled.
     """
-    policy = attempts(endpoints, max_retries)
-    action = next(policy)
-    while True:
-        if isinstance(action, Sleep):
-            interrupt.wait(action.seconds)
-            interrupt.check()
-            action = next(policy)
-            continue
-        outcome = attempt(action)
-        if not isinstance(outcome, Failure):
-            return outcome
-        action = policy.send(outcome)
+    try:
+        action = next(policy)
+        while True:
+            if isinstance(action, Sleep):
+                interrupt.wait(action.seconds)
+                interrupt.check()
+                action = next(policy)
+                continue
+            outcome = attempt(action)
+            if not isinstance(outcome, Failure):
+                succeed(policy)
+                return outcome
+            action = policy.send(outcome)
+    finally:
+        policy.close()
+
+
+def succeed(policy: Attempts) -> None:
+    """Tell a policy that its last attempt was answered."""
+    try:
+        policy.send(None)
+    except StopIteration:
+        return
+    raise RuntimeError("the attempts went on after one of them had succeeded")
+
+
+def _shares_failure(endpoint: Endpoint, failed: Endpoint, reason: FailureReason) -> bool:
+    """Whether what was wrong with ``failed`` is wrong with this one too: the same server, or the same account there."""
+    if _server(endpoint) != _server(failed):
+        return False
+    if reason in _OF_THE_ACCOUNT:
+        return (endpoint.provider, endpoint.api_key) == (failed.provider, failed.api_key)
+    return reason == "connection"
+
+
+def _server(endpoint: Endpoint) -> str:
+    parts = urlsplit(endpoint.base_url)
+    return parts.netloc.lower() or parts.path
 
 
 def _delay(error: ProviderError, attempt: int, jitter: Callable[[], float]) -> float | None:

@@ -4,6 +4,58 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from hermes.errors import ConfigError
+
+_PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """A proxy and how to log in there."""
+
+    scheme: str
+    host: str
+    port: int
+    username: str = field(default="", repr=False)
+    password: str = field(default="", repr=False)
+
+    @property
+    def is_socks(self) -> bool:
+        return self.scheme.startswith("socks")
+
+    def login(self) -> list[tuple[str, str]]:
+        """The header that logs in at an HTTP proxy, when it wants one."""
+        if not self.username:
+            return []
+        from base64 import b64encode
+
+        token = b64encode(f"{self.username}:{self.password}".encode()).decode()
+        return [("proxy-authorization", f"Basic {token}")]
+
+
+def parse_proxy(url: str) -> Proxy:
+    """A proxy URL in its parts."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError as error:
+        # The text of the URL stays out: it may hold a password.
+        raise ConfigError(f"the proxy URL in the environment cannot be parsed: {error}") from None
+    if parts.scheme not in _PORTS or not parts.hostname:
+        known = ", ".join(f"{scheme}://" for scheme in _PORTS)
+        raise ConfigError(
+            f"proxy URLs start with one of {known} and name a host; the environment has {parts.scheme}://"
+        )
+    return Proxy(
+        parts.scheme,
+        parts.hostname,
+        port or _PORTS[parts.scheme],
+        unquote(parts.username or ""),
+        unquote(parts.password or ""),
+    )
 
 
 def proxy_for(scheme: str, host: str) -> str | None:

@@ -29,6 +29,8 @@ class Reply(msgspec.Struct):
     model: str = ""
     usage: Usage | None = None
     response_id: str = ""
+    #: What the provider wants back with the next request; only its own wire reads it.
+    carry: dict[str, Any] | None = None
 
 
 class IncompleteReply(ProviderError):
@@ -79,6 +81,7 @@ def normalise(response: object) -> Reply:
         model=_string(fields.get("model")),
         usage=usage_from(fields.get("usage")),
         response_id=_string(fields.get("id")),
+        carry=_carry(message.get("carry")),
     )
     refuse_empty(reply)
     return reply
@@ -189,6 +192,10 @@ def _argument_text(arguments: object) -> str:
         return msgspec.json.encode(arguments).decode()
     except (TypeError, ValueError) as error:
         raise _malformed(f"the arguments of a tool call are no data: {error}") from error
+
+
+def _carry(value: object) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) and value else None
 
 
 def _string(value: object) -> str:

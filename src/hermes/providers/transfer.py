@@ -1,19 +1,26 @@
-"""One request on its way out and its answer on its way in."""
+"""One request and its answer, without the waiting: what is sent, what arrives, and what it comes to in the end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import cast
-
-import httpcore2
+from collections.abc import Callable
 
 from hermes.contract.response import Record
 from hermes.errors import FailureReason, ProviderError
-from hermes.providers.connections import Connection, Connections, parse_url
+from hermes.providers.address import Address, locate
+from hermes.providers.connections import Connection, S
 from hermes.providers.decoding import BodyDecoder
 from hermes.providers.endpoint import Endpoint
-from hermes.providers.exchange import Exchange, TimedOut
+from hermes.providers.exchange import Patience, TimedOut
 from hermes.providers.failures import malformed, scrub
+from hermes.providers.http11 import Conversation, Head
+from hermes.providers.network_errors import (
+    ConnectError,
+    NetworkError,
+    NotHttp,
+    ProxyError,
+    ProxyUnreachable,
+    UnsendableHeader,
+)
 from hermes.providers.reply import IncompleteReply
 from hermes.providers.wire import Delta, HttpRequest, Parser, ReasoningDelta, TextDelta, Wire
 
@@ -23,134 +30,160 @@ _MAX_ERROR_BODY = 64 * 1024
 #: How long to wait for the formal end of a body whose answer is complete, to keep the connection.
 _TAIL_SECONDS = 0.25
 
-_FAILURES = (
-    httpcore2.NetworkError,
-    httpcore2.ProtocolError,
-    httpcore2.ProxyError,
-    httpcore2.UnsupportedProtocol,
-)
-
 
 class Transfer:
-    """Drives one exchange; whatever goes wrong on the way comes out as a ``ProviderError``."""
+    """What both drivers do between their reads and writes. What goes wrong comes out as a ``ProviderError``."""
 
     def __init__(
-        self, endpoint: Endpoint, wire: Wire, parser: Parser, exchange: Exchange, on_delta: OnDelta | None
+        self, endpoint: Endpoint, wire: Wire, request: HttpRequest, parser: Parser, on_delta: OnDelta | None
     ) -> None:
+        self.address, self._target = locate(request.url)
+        self.parser = parser
         self._endpoint = endpoint
         self._wire = wire
-        self._parser = parser
-        self._exchange = exchange
+        self._request = request
         self._on_delta = on_delta
-        self._answered = False
         self._shown = False
+        self._head: Head | None = None
+        self._decoder: BodyDecoder | None = None
+        self._error_body = bytearray()
+        self._broken: NetworkError | TimedOut | None = None
 
-    def run(self, connections: Connections, request: HttpRequest) -> Record:
-        """Send the request, read the answer to its end and return it."""
-        outgoing = self._prepare(request)
-        connection = connections.take(outgoing.url)
-        connection.backend.exchange = self._exchange
+    @property
+    def ca_bundle(self) -> str:
+        """Whose certificates the endpoint trusts."""
+        return self._endpoint.ca_bundle
+
+    @property
+    def key(self) -> str:
+        """Which idle connections will do for this request."""
+        return f"{self.address.origin} {self.ca_bundle}"
+
+    def outgoing(self, connection: Connection[S]) -> list[bytes]:
+        """The request as bytes for that connection."""
+        request, target, extra = self._request, self._target, list[tuple[str, str]]()
+        if connection.proxy is not None:
+            target, extra = self.address.origin + target, connection.proxy.login()
+        headers = [("host", self.address.authority), *request.headers, *extra]
+        headers.append(("content-length", str(len(request.body))))
+        return connection.http.ask(request.method, target, headers, request.body)
+
+    def receive(self, data: bytes, http: Conversation, patience: Patience) -> bool:
+        """Take what arrived; false when the answer is over."""
+        http.receive(data)
+        patience.phase = "next chunk"
+        while True:
+            part = http.next()
+            if isinstance(part, bytes):
+                if not self._body(part, patience):
+                    return False
+            elif isinstance(part, Head):
+                self._begin(part)
+            else:
+                return part == "more"
+
+    def break_off(self, error: NetworkError | TimedOut, phase: str) -> None:
+        """The connection ended before the answer did. Raises unless something of the answer had arrived."""
+        if isinstance(error, TimedOut):
+            if not self.parser.done and (self._head is None or self._head.status < 300):
+                raise self._timed_out(error) from None
+        elif self._head is None:
+            raise self._failed(error, phase) from None
+        self._broken = error
+
+    def result(self) -> Record:
+        """The whole response, once it is over."""
+        head = self._head
+        if head is not None and not 200 <= head.status < 300:
+            raise self._wire.error_from(self._endpoint, head.status, head.headers, bytes(self._error_body))
         try:
-            self._converse(connection, outgoing)
-        except TimedOut as error:
-            if not self._parser.done:
-                raise self._timed_out(error, outgoing.url) from None
-        except _FAILURES as error:
-            # Once the answer has begun, the parser knows best whether what arrived is all of it.
-            if not self._answered:
-                raise self._failed(error, outgoing.url) from None
-        finally:
-            self._exchange.release()
-            connections.give_back(connection)
-        response = self._parser.finish()
+            response = self.parser.finish()
+        except IncompleteReply as error:
+            raise self._with_cause(error) from None
         if self._on_delta is not None and not self._shown:
             _show_whole(response, self._on_delta)
         return response
 
-    def _prepare(self, request: HttpRequest) -> httpcore2.Request:
-        url = parse_url(request.url)
-        headers = [("host", _host_header(url)), *request.headers, ("content-length", str(len(request.body)))]
+    # -- the answer ---------------------------------------------------------------------------------------------
+
+    def _begin(self, head: Head) -> None:
+        self._head = head
+        encoding = head.headers.get("content-encoding", "").strip().lower()
         try:
-            return httpcore2.Request(request.method, url, headers=headers, content=request.body)
-        except TypeError:
-            raise self._bad_header() from None
+            self._decoder = BodyDecoder(self._endpoint, encoding)
+        except ProviderError:
+            if head.status < 300:
+                raise
 
-    def _converse(self, connection: Connection, outgoing: httpcore2.Request) -> None:
-        response = connection.http.handle_request(outgoing)
-        try:
-            self._answered = True
-            headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-            encoding = headers.get("content-encoding", "").strip().lower()
-            stream = cast("Iterable[bytes]", response.stream)
-            if 200 <= response.status < 300:
-                self._receive(stream, BodyDecoder(self._endpoint, encoding))
-            else:
-                body = self._error_body(stream, encoding)
-                raise self._wire.error_from(self._endpoint, response.status, headers, body)
-        finally:
-            response.close()
+    def _body(self, data: bytes, patience: Patience) -> bool:
+        head, decoder = self._head, self._decoder
+        assert head is not None
+        if not 200 <= head.status < 300:
+            return self._error_piece(data)
+        assert decoder is not None
+        parser, on_delta = self.parser, self._on_delta
+        deltas = parser.feed(decoder.decode(data))
+        if deltas and on_delta is not None:
+            self._shown = True
+            for delta in deltas:
+                on_delta(delta)
+        if parser.done:
+            patience.settle_for(_TAIL_SECONDS)
+        return True
 
-    def _receive(self, stream: Iterable[bytes], decoder: BodyDecoder) -> None:
-        parser, on_delta, decode = self._parser, self._on_delta, decoder.decode
-        for data in stream:
-            deltas = parser.feed(decode(data))
-            if deltas and on_delta is not None:
-                self._shown = True
-                for delta in deltas:
-                    on_delta(delta)
-            if parser.done:
-                self._exchange.settle_for(_TAIL_SECONDS)
-
-    def _error_body(self, stream: Iterable[bytes], encoding: str) -> bytes:
+    def _error_piece(self, data: bytes) -> bool:
         """The beginning of an error body. One that cannot be read to its end says enough by its status."""
-        body = bytearray()
+        if self._decoder is None:
+            return False
         try:
-            decoder = BodyDecoder(self._endpoint, encoding)
-            for data in stream:
-                body += decoder.decode(data)
-                if len(body) >= _MAX_ERROR_BODY:
-                    break
-        except (*_FAILURES, TimedOut, ProviderError):
-            pass
-        return bytes(body[:_MAX_ERROR_BODY])
+            self._error_body += self._decoder.decode(data)
+        except ProviderError:
+            return False
+        del self._error_body[_MAX_ERROR_BODY:]
+        return len(self._error_body) < _MAX_ERROR_BODY
 
-    def _timed_out(self, error: TimedOut, url: httpcore2.URL) -> ProviderError:
+    # -- what went wrong ----------------------------------------------------------------------------------------
+
+    def _timed_out(self, error: TimedOut) -> ProviderError:
         seconds = f"{error.seconds:g} s"
         what = {
-            "connect": f"no connection to {url.origin} within {seconds}",
+            "connect": f"no connection to {self.address.origin} within {seconds}",
+            "sending": f"the server took nothing of the request for {seconds}",
             "first byte": f"no answer within {seconds}",
             "next chunk": f"the answer stalled for {seconds}",
             "total": f"the request took longer than {seconds} in all",
         }[error.phase]
         return self._error("timeout", f"{what} (timeout: {error.phase})")
 
-    def _failed(self, error: Exception, url: httpcore2.URL) -> ProviderError:
-        if isinstance(error, httpcore2.LocalProtocolError):
-            return self._bad_header()
-        if isinstance(error, httpcore2.ProxyError):
-            return self._error("connection", f"the proxy refused to connect to {url.origin}: {error}")
-        if isinstance(error, httpcore2.ConnectError):
-            return self._error("connection", f"cannot connect to {url.origin}: {error}; {_connect_advice(str(error))}")
-        if self._exchange.phase == "next chunk" and isinstance(error, httpcore2.RemoteProtocolError):
-            return malformed(self._endpoint, f"{url.origin} does not answer in HTTP ({error})")
-        return self._error("connection", f"{url.origin} closed the connection without an answer ({error})")
-
-    def _bad_header(self) -> ProviderError:
-        # The library's own message would show the header, which may be the key.
-        return self._error("bad_request", "a header has characters that cannot be sent; check extra_headers")
+    def _failed(self, error: NetworkError, phase: str) -> ProviderError:
+        origin = self.address.origin
+        if isinstance(error, UnsendableHeader):
+            return self._error("bad_request", "a header has characters that cannot be sent; check extra_headers")
+        if isinstance(error, ProxyError):
+            return self._error("connection", f"the proxy did not connect to {origin}: {error}")
+        if isinstance(error, ConnectError):
+            return self._error(
+                "connection", f"cannot connect to {origin}: {error}; {_connect_advice(error, self.address)}"
+            )
+        if isinstance(error, NotHttp):
+            return malformed(self._endpoint, f"{origin} does not answer in HTTP ({error})")
+        if phase == "next chunk":
+            return self._error("connection", f"{origin} closed the connection in the middle of the headers")
+        return self._error("connection", f"{origin} closed the connection without an answer ({error})")
 
     def _error(self, reason: FailureReason, what: str) -> ProviderError:
         line = scrub(self._endpoint, f"{self._endpoint.provider}: {what}")
-        partial = self._parser.partial()
+        partial = self.parser.partial()
         if partial.content or partial.reasoning or partial.tool_calls:
             return IncompleteReply(line, partial=partial, reason=reason)
         return ProviderError(line, reason=reason)
 
-
-def _host_header(url: httpcore2.URL) -> bytes:
-    host = b"[%b]" % url.host if b":" in url.host else url.host
-    default = {b"http": 80, b"https": 443}[url.scheme]
-    return host if url.port == default else b"%b:%d" % (host, url.port or default)
+    def _with_cause(self, error: IncompleteReply) -> IncompleteReply:
+        """The parser sees only that the answer is not whole; the connection may know why."""
+        if self._broken is None or isinstance(self._broken, TimedOut):
+            return error
+        line = scrub(self._endpoint, f"{error} ({self._broken})")
+        return IncompleteReply(line, partial=error.partial, reason=error.reason, status_code=error.status_code)
 
 
 def _show_whole(response: Record, on_delta: OnDelta) -> None:
@@ -162,9 +195,16 @@ def _show_whole(response: Record, on_delta: OnDelta) -> None:
         on_delta(TextDelta(message.content))
 
 
-def _connect_advice(detail: str) -> str:
+def _connect_advice(error: ConnectError, address: Address) -> str:
+    detail = str(error)
+    if isinstance(error, ProxyUnreachable):
+        return "check the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
+    if "Hostname mismatch" in detail or "IP address mismatch" in detail:
+        return "the certificate is for another host, check model.base_url"
     if "CERTIFICATE_VERIFY_FAILED" in detail:
-        return "if the certificate is your own, name its authority in SSL_CERT_FILE"
+        return "if the certificate is your own, name its authority in SSL_CERT_FILE or model.ca_bundle"
     if "WRONG_VERSION_NUMBER" in detail or "record layer failure" in detail:
         return "the port does not speak TLS, use http:// in model.base_url"
+    if address.socket_path:
+        return "check the socket file in model.base_url and that the server is running"
     return "check model.base_url and that the server is running"

@@ -82,16 +82,22 @@ class Wire(Protocol):
         stream: bool = True,
         max_tokens: int | None = None,
         temperature: float | None = None,
+        reasoning_effort: str = "",
+        response_format: dict[str, Any] | None = None,
     ) -> dict[str, Any]:
-        """The request as plain data that middleware may rewrite. ``messages`` is passed on, not copied."""
+        """The request as plain data that middleware may rewrite.
+
+        ``messages`` and ``tools`` are in the chat format, and so is ``response_format`` (``json_object`` or
+        ``json_schema``); they are never changed, and passed on as they are where the wire takes them so.
+        """
         ...
 
     def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
         """The bytes to send for ``kwargs``: ``extra_body`` and ``extra_headers`` merged, ``timeout`` left out."""
         ...
 
-    def parser(self, endpoint: Endpoint, *, streaming: bool) -> Parser:
-        """A fresh parser for one response."""
+    def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> Parser:
+        """A fresh parser for one response. ``tools`` says whether any were offered."""
         ...
 
     def error_from(self, endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:

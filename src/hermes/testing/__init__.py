@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from hermes.testing.fault_catalogue import FAULTS, recorded
+    from hermes.testing.faults import Fault, FaultServer, cuts
     from hermes.testing.harness import PluginHarness
     from hermes.testing.recorder import Event, EventRecorder
     from hermes.testing.replies import (
@@ -23,19 +25,24 @@ if TYPE_CHECKING:
     from hermes.testing.scripts import RecordedRequest, by_step
 
 __all__ = [
+    "FAULTS",
     "Call",
     "Event",
     "EventRecorder",
+    "Fault",
+    "FaultServer",
     "PluginHarness",
     "RecordedRequest",
     "ScriptedProvider",
     "ScriptedReply",
     "by_step",
+    "cuts",
     "dropped",
     "failure",
     "hanging",
     "raw",
     "reasoning",
+    "recorded",
     "text",
     "tool_call",
     "tool_calls",
@@ -45,6 +52,11 @@ __all__ = [
 _HOMES = {
     "Event": "recorder",
     "EventRecorder": "recorder",
+    "FAULTS": "fault_catalogue",
+    "recorded": "fault_catalogue",
+    "Fault": "faults",
+    "FaultServer": "faults",
+    "cuts": "faults",
     "PluginHarness": "harness",
     "ScriptedProvider": "scripted",
     "RecordedRequest": "scripts",

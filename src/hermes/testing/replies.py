@@ -172,9 +172,9 @@ def completion(reply: ScriptedReply, number: int, model: str) -> bytes:
 def events(reply: ScriptedReply, number: int, model: str, *, include_usage: bool) -> list[bytes]:
     """The reply as server-sent events, one per piece."""
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
-    deltas += [{"reasoning": piece} for piece in _cut(reply.thoughts, None)]
+    deltas += [{"reasoning": piece} for piece in in_pieces(reply.thoughts, None)]
     cut = reply.options.get("chunks")
-    deltas += [{"content": piece} for piece in _cut(reply.content or "", cut)]
+    deltas += [{"content": piece} for piece in in_pieces(reply.content or "", cut)]
     for at, call in enumerate(reply.calls):
         deltas += _call_deltas(call, at, number, cut if isinstance(cut, int) else None)
     envelope = {**_envelope(reply, number, model), "object": "chat.completion.chunk"}
@@ -196,31 +196,35 @@ def _finish_reason(reply: ScriptedReply) -> str:
     return reply.options.get("finish_reason", "tool_calls" if reply.calls else "stop")
 
 
-def _call_id(call: Call, at: int, number: int) -> dict[str, str]:
-    if call.id == "":
-        return {}
-    return {"id": call.id or f"call_{number}_{at}"}
+def call_id(call: Call, at: int, number: int) -> str:
+    """The id of a scripted call: its own, or one made from its place; empty when it is to have none."""
+    return f"call_{number}_{at}" if call.id is None else call.id
+
+
+def _identity(call: Call, at: int, number: int) -> dict[str, str]:
+    own = call_id(call, at, number)
+    return {"id": own} if own else {}
 
 
 def _whole_call(call: Call, at: int, number: int) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.argument_text}
-    return {**_call_id(call, at, number), "type": "function", "function": function}
+    return {**_identity(call, at, number), "type": "function", "function": function}
 
 
 def _call_deltas(call: Call, at: int, number: int, cut: int | None) -> list[dict[str, Any]]:
     opening = {
-        **_call_id(call, at, number),
+        **_identity(call, at, number),
         "index": at,
         "type": "function",
         "function": {"name": call.name, "arguments": ""},
     }
-    pieces = _cut(call.argument_text, cut or 2)
+    pieces = in_pieces(call.argument_text, cut or 2)
     return [{"tool_calls": [opening]}] + [
         {"tool_calls": [{"index": at, "function": {"arguments": piece}}]} for piece in pieces
     ]
 
 
-def _cut(content: str, chunks: int | Sequence[str] | None) -> list[str]:
+def in_pieces(content: str, chunks: int | Sequence[str] | None) -> list[str]:
     """Text in pieces: those given, that many, or one per word."""
     if not content:
         return []

@@ -1,4 +1,4 @@
-"""A real OpenAI-compatible HTTP server on loopback that answers from a script."""
+"""A real HTTP server on loopback that answers from a script, in any of the request formats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hermes.testing.replies import ScriptedReply, completion, events, failure, text
+from hermes.testing.formats import FORMATS
+from hermes.testing.replies import ScriptedReply, failure, text
 from hermes.testing.scripts import RecordedRequest, Script, chooser, script_from_file
 
 if TYPE_CHECKING:
@@ -140,7 +141,7 @@ class ScriptedProvider:
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while (request := await self._read_request(reader)) is not None:
             operation = (request.method, urlsplit(request.path).path)
-            if operation == ("POST", "/v1/chat/completions"):
+            if operation[0] == "POST" and operation[1] in FORMATS:
                 reply = self._next_reply(request)
             elif operation == ("GET", "/v1/models"):
                 models = {"object": "list", "data": [{"id": self.model, "object": "model"}]}
@@ -213,12 +214,12 @@ class _Body:
         content_type = reply.content_type or ("text/event-stream" if streaming else "application/json")
         if reply.pieces is not None:
             self._pieces = list(reply.pieces)
-        elif streaming:
-            stream_options: dict[str, Any] = request.body.get("stream_options") or {}
-            include_usage = bool(stream_options.get("include_usage"))
-            self._pieces = events(reply, request.number, model, include_usage=include_usage)
         else:
-            self._pieces = [completion(reply, request.number, model)]
+            form = FORMATS[urlsplit(request.path).path]
+            number, body = request.number, request.body
+            self._pieces = (
+                form.stream(reply, number, model, body) if streaming else [form.document(reply, number, model)]
+            )
         framing = f"content-length: {len(self._pieces[0])}" if len(self._pieces) == 1 else "transfer-encoding: chunked"
         self._chunked = len(self._pieces) != 1 and not reply.until_close
         headers = {"content-type": content_type, **reply.options.get("headers", {})}

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
+from hermes.testing.formats import chat_messages
 from hermes.testing.replies import ScriptedReply, failure, reply_from_json
 
 
@@ -28,7 +30,8 @@ class RecordedRequest:
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        return self.body.get("messages", [])
+        """The conversation in the chat format, whatever format the request has."""
+        return chat_messages(urlsplit(self.path).path, self.body)
 
     @property
     def last_user_text(self) -> str:

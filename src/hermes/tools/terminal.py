@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 from hermes.scope import Interrupt
 from hermes.tools.child import Child
@@ -62,19 +63,26 @@ def run_terminal(args: Args, context: ToolContext) -> str:
             f"timeout {timeout:g} s is more than the {longest} s a foreground command "
             f"may take; start it with background=true and wait for it with the process tool"
         )
+    interrupt = context.scope.interrupt
     try:
-        child = start_command(command, cwd, pty=bool(args.get("pty")))
+        with interrupt.starting():
+            child = start_command(command, cwd, pty=bool(args.get("pty")))
+            forget = interrupt.add_callback(lambda: _make_stop(child, by_force=interrupt.insisted))
     except (OSError, ValueError) as error:
         return _failed(f"the command could not be started: {_cause(error)}")
-    return _run_in_foreground(child, command, timeout, context)
+    return _run_in_foreground(child, forget, command, timeout, context)
 
 
-def _run_in_foreground(child: Child, command: str, timeout: float, context: ToolContext) -> str:
+def _run_in_foreground(
+    child: Child, forget: Callable[[], None], command: str, timeout: float, context: ToolContext
+) -> str:
     output = BoundedOutput(context.limits.max_output_chars)
     interrupt = context.scope.interrupt
     try:
-        with interrupt.on_cancel(lambda: _make_stop(child, by_force=interrupt.insisted)):
+        try:
             finished = _collect(child, output, time.monotonic() + timeout, interrupt)
+        finally:
+            forget()
         if not finished or interrupt.cancelled:
             child.stop()
         _drain(child, output)

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal
 
 from msgspec import Struct
 
 Status = Literal["ok", "warning", "broken", "skipped"]
-
-#: Where the sentences of this program turn from what was found to what to do about it.
-_ADVICE = re.compile(r"; |: (?=run |move )")
 
 
 class Finding(Struct, frozen=True):
@@ -48,12 +44,6 @@ def broken(what: str, detail: str, fix: str = "", *, command: str = "", fixable:
 def skipped(what: str, detail: str) -> Finding:
     """Something that was not looked at, and why."""
     return Finding("skipped", what, detail)
-
-
-def told(error: Exception) -> tuple[str, str]:
-    """An error of ours as what was found and what to do; the latter is empty when it does not say."""
-    detail, *advice = _ADVICE.split(str(error), maxsplit=1)
-    return detail, advice[0] if advice else ""
 
 
 def plural(count: int, noun: str) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Iterator
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
-from hermes.cli.doctor.finding import Finding, broken, ok, skipped, told, warning
+from hermes.cli.doctor.finding import Finding, broken, ok, skipped, warning
 from hermes.cli.doctor.patient import Patient
 from hermes.cli.doctor.reach import probe
+from hermes.cli.model.origin import Origins
+from hermes.cli.model.problems import told
 from hermes.config import Config, env_path
-from hermes.config.sections import Fallback, Model, Provider
+from hermes.config.sections import Fallback, Model
 from hermes.errors import ConfigError
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.profiles import PROFILES
@@ -79,10 +81,12 @@ def _choices(patient: Patient) -> Iterator[Choice | Finding]:
     """The model and its fallbacks; for one that cannot be used, what is wrong with it."""
     config = patient.settings()
     env = os.environ
+    raw = patient.loaded.raw if patient.loaded else {}
+    origins = Origins(patient.home, config, raw, patient.env_file, env)
     first: Endpoint | None = None
     try:
         first = endpoints_for(_without_fallbacks(config), env)[0]
-        yield _choice("model", first, _why(config, patient, first.provider), config, config.model, patient)
+        yield _choice("model", first, origins.of_choice(first.provider), origins, config.model, patient)
     except ConfigError as error:
         yield _not_usable(error, patient)
     for number, entry in enumerate(config.fallback_providers, 1):
@@ -90,54 +94,15 @@ def _choices(patient: Patient) -> Iterator[Choice | Finding]:
         try:
             endpoint = fallback_for(config, env, entry, first)
             why = f"used when those before it fail (fallback_providers[{number - 1}])"
-            yield _choice(f"fallback {number}", endpoint, why, config, own, patient)
+            yield _choice(f"fallback {number}", endpoint, why, origins, own, patient)
         except ConfigError as error:
             yield warning(f"fallback {number}", *told(error))
 
 
-def _choice(role: str, endpoint: Endpoint, why: str, config: Config, own: Model, patient: Patient) -> Choice:
+def _choice(role: str, endpoint: Endpoint, why: str, origins: Origins, own: Model, patient: Patient) -> Choice:
     patient.redactor.add_secret(endpoint.api_key)
-    profile = PROFILES.get(endpoint.provider)
-    named = config.providers.get(endpoint.provider) or Provider()
-    names = [name for name in (own.key_env, named.key_env, *(profile.key_env if profile else ())) if name]
-    key_from = _key_source(endpoint, own, named, names, patient) if endpoint.api_key else ""
-    return Choice(role, endpoint, why, key_from, names[0] if names else "")
-
-
-def _key_source(endpoint: Endpoint, own: Model, named: Provider, names: list[str], patient: Patient) -> str:
-    """The setting or variable whose value the key is."""
-    document = patient.loaded.raw if patient.loaded else {}
-    if endpoint.api_key == own.api_key:
-        return _written_as("api_key", document.get("model"), "config.yaml")
-    if endpoint.api_key == named.api_key:
-        return f"providers.{endpoint.provider}.api_key in config.yaml"
-    return next((_variable(name, patient) for name in names if os.environ.get(name) == endpoint.api_key), "config.yaml")
-
-
-def _written_as(setting: str, section: object, file: str) -> str:
-    """A setting of the file, with the variable it refers to when it does."""
-    value: Any = cast("dict[str, Any]", section).get(setting) if isinstance(section, dict) else None
-    if isinstance(value, str) and value.startswith("${"):
-        return f"{value[2:].partition('}')[0]}, which {setting} in {file} names"
-    return f"{setting} in {file}"
-
-
-def _variable(name: str, patient: Patient) -> str:
-    return f"{name} in {env_path(patient.home)}" if name in patient.env_file else f"{name} in the environment"
-
-
-def _why(config: Config, patient: Patient, provider: str) -> str:
-    """Why this provider is the one, in the order in which the choice is made."""
-    own = config.model
-    if own.provider not in ("", "auto"):
-        return "chosen by model.provider in config.yaml"
-    if own.base_url:
-        return "chosen by model.base_url in config.yaml"
-    if os.environ.get("CUSTOM_BASE_URL"):
-        return f"chosen by {_variable('CUSTOM_BASE_URL', patient)}"
-    names = PROFILES[provider].key_env if provider in PROFILES else ()
-    variable = next((name for name in names if os.environ.get(name)), "")
-    return f"chosen by its key, {_variable(variable, patient)}"
+    names = origins.key_names(endpoint.provider, own)
+    return Choice(role, endpoint, why, origins.of_key(endpoint, own), names[0] if names else "")
 
 
 def _not_usable(error: ConfigError, patient: Patient) -> Finding:

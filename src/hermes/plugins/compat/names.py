@@ -29,6 +29,8 @@ NAMES = {
     "hermes_cli.plugins": "manager:names",
     "hermes_constants": "constants:names",
     "plugins.memory": "engines:memory_plugins",
+    "providers": "model_providers:names",
+    "providers.base": "model_providers:base",
     "tools.registry": "tool_registry:names",
     "utils": "helpers:names",
 }
@@ -40,7 +42,7 @@ PACKAGES = frozenset(
 ROOTS = frozenset(name.partition(".")[0] for name in NAMES)
 
 #: Names so common that a plugin may also mean a module of its own: what ours lacks is looked for in the installed one.
-_COMMON = frozenset({"agent", "plugins", "tools", "utils"})
+_COMMON = frozenset({"agent", "plugins", "providers", "tools", "utils"})
 
 _building = RLock()
 

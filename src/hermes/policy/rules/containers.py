@@ -8,7 +8,7 @@ from hermes.policy.rules.rule import Rule
 
 _ENGINES = names("docker podman nerdctl docker-compose podman-compose")
 _STOPS = names("stop kill down restart prune")
-_GROUPS = names("container compose image volume network system builder buildx stack service node swarm")
+_GROUPS = names("container compose pod image volume network system builder buildx stack service node swarm")
 _VALUES = names("-f --file -p --project-name -H --host --context -c --env-file --profile -l --log-level --config")
 
 
@@ -20,7 +20,7 @@ def _operands(call: Call) -> list[str]:
         if skip:
             skip = False
         elif word.startswith("-"):
-            skip = word in _VALUES and not words
+            skip = word in _VALUES and words in ([], ["compose"])
         else:
             words.append(word)
     return words
@@ -69,7 +69,7 @@ def _mounts_vital(call: Call, value: str) -> bool:
 
 def _deletes_in_cluster(call: Call) -> bool:
     words = _operands(call)
-    verbs = _CLUSTER[call.program]
+    verbs = _CLUSTER.get(call.program, ())
     return any(word in verbs for word in words[:2])
 
 

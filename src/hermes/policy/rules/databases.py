@@ -28,7 +28,8 @@ _TASKS = re.compile(
 
 
 def _statements(call: Call) -> str:
-    return ";\n".join([*call.args, call.stdin.text or ""])
+    words = [word.partition("=")[2] if word.startswith("--") else word for word in call.args]
+    return ";\n".join([*words, call.stdin.text or ""])
 
 
 def _drops(call: Call) -> bool:

@@ -41,7 +41,8 @@ def _wipes_device(call: Call) -> bool:
 
 def _changes_disk(call: Call) -> bool:
     """The less common tools, by their words for destruction."""
-    return not _DESTRUCTIVE_WORDS[call.program].isdisjoint(word.lower().lstrip("-") for word in call.args)
+    words = {word.lower().lstrip("-") for word in call.args}
+    return not words.isdisjoint(_DESTRUCTIVE_WORDS.get(call.program, ()))
 
 
 _DESTRUCTIVE_WORDS: dict[str, frozenset[str]] = {
@@ -60,6 +61,10 @@ def _maybe_device(call: Call) -> bool:
     return any(
         path.startswith("/dev") and call.place.may_be_device(path) for path in [*call.writes, *written_paths(call)]
     )
+
+
+def _links_device(call: Call) -> bool:
+    return any(map(call.place.is_raw_device, call.options.operands[:-1]))
 
 
 def _partitions(call: Call) -> bool:
@@ -81,7 +86,11 @@ RULES = (
         ((_COPIERS, _writes_device), (_WIPERS, _wipes_device), (ANY, _writes_device)),
         hardline=True,
     ),
-    Rule("device-write", "writes to a device", ((_COPIERS, _maybe_device), (ANY, _maybe_device))),
+    Rule(
+        "device-write",
+        "writes to a device",
+        ((_COPIERS, _maybe_device), (ANY, _maybe_device), (names("ln"), _links_device)),
+    ),
     Rule(
         "partition-disk",
         "changes the partitions of a disk",

@@ -6,7 +6,7 @@ from hermes.policy.call import Call, Options, read_options
 from hermes.policy.names import names
 from hermes.policy.rules.rule import Rule
 
-_GIT = names("git")
+_GIT = names("git hub")
 _GLOBAL_VALUES = names("-C -c --git-dir --work-tree --namespace --super-prefix --exec-path --config-env")
 
 
@@ -61,6 +61,8 @@ def _discards(call: Call) -> bool:
     if command == "restore":
         staged_only = options.has("S", "staged") and not options.has("W", "worktree")
         return not staged_only and any(word in (".", "./", ":/", "*") for word in options.operands)
+    if command == "rm":
+        return options.has("r") and options.has("f", "force") and not options.has("", "cached")
     if command == "stash":
         return args[:1] in (["drop"], ["clear"])
     return command == "worktree" and args[:1] == ["remove"] and options.has("f", "force")

@@ -19,7 +19,7 @@ def _mode(call: Call) -> str:
 
 def _opens_to_all(call: Call) -> bool:
     mode = _mode(call)
-    if re.fullmatch(r"[0-7]{1,5}", mode):
+    if re.fullmatch(r"[+=]?[0-7]{1,5}", mode):
         return int(mode[-1]) & 2 != 0
     return _EXPLICIT.search(mode) is not None
 

@@ -43,7 +43,9 @@ def _changes_runlevel(call: Call) -> bool:
 
 
 def _manager_powers_off(call: Call) -> bool:
-    return any(word in ("poweroff", "reboot", "halt", "kexec", "soft-reboot") for word in call.options.operands[:1])
+    verbs = ("poweroff", "reboot", "halt", "kexec", "soft-reboot")
+    verb, *units = call.options.operands or [""]
+    return verb in verbs or (verb in ("start", "isolate") and any(f"{name}.target" in units for name in verbs))
 
 
 def _message_powers_off(call: Call) -> bool:

@@ -41,7 +41,7 @@ def _uninstalls(call: Call) -> bool:
 
 
 def _ends_itself(call: Call) -> bool:
-    return any(_OWN_NAME.search(word) for word in call.args) or _OWN_NAME.search(call.source) is not None
+    return "hermes" in " ".join([call.source, *call.args]).lower()
 
 
 RULES = (

@@ -51,8 +51,30 @@ def _opens_root_shell(call: Call) -> bool:
     return not _sudo_flags(call).isdisjoint("si")
 
 
+def _weakens(call: Call) -> bool:
+    return not _WEAKENING.get(call.program, frozenset()).isdisjoint(call.args)
+
+
+_WEAKENING = {
+    **dict.fromkeys(("iptables", "ip6tables"), names("-F -X --flush --delete-chain")),
+    "nft": names("flush delete"),
+    "ufw": names("disable reset"),
+    "setenforce": names("0 Permissive permissive"),
+    "swapoff": names("-a --all"),
+    "umount": names("-a --all /"),
+    "modprobe": names("-r --remove"),
+    "csrutil": names("disable"),
+    "spctl": names("--master-disable --global-disable"),
+    "auditctl": names("-D"),
+}
+
 RULES = (
     Rule("stop-service", "stops, restarts or disables a service", ((_MANAGERS, _changes_service),)),
+    Rule(
+        "weaken-system",
+        "switches off a protection or a part of the system",
+        ((frozenset(_WEAKENING), _weakens),),
+    ),
     Rule(
         "sudo-password",
         "gives sudo a password without a person typing it",

@@ -49,7 +49,7 @@ def _dd(call: Call) -> list[str]:
 
 def _download(call: Call) -> list[str]:
     return [
-        path for path in [*downloaded_files(call), *call.values("", "output-dir", "directory-prefix")] if path != "-"
+        path for path in [*downloaded_files(call), *call.values("P", "output-dir", "directory-prefix")] if path != "-"
     ]
 
 

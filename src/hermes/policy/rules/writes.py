@@ -20,9 +20,15 @@ def _writes(kind: str) -> Predicate:
     return applies
 
 
+def _changes_mode(call: Call) -> bool:
+    """Permissions of the system's own files."""
+    paths = call.options.operands
+    return any(path == "/" or call.place.sensitive_kind(path) == "write-system-config" for path in paths)
+
+
 def _changes_accounts(call: Call) -> bool:
     return not call.options.has("S", "status", "help", "version") and (
-        bool(call.args) or call.program in ("passwd", "visudo")
+        bool(call.args) or call.program in ("passwd", "visudo", "chpasswd")
     )
 
 
@@ -43,6 +49,7 @@ RULES = (
         "write-system-config",
         "changes files of the system",
         (_ACCOUNTS, _changes_accounts),
+        (names("chmod chown chgrp"), _changes_mode),
         (names("sysctl"), _sets_kernel_value),
         (names("crontab"), _changes_crontab),
     ),

@@ -4,27 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
 from hermes.contract.response import Record
 from hermes.errors import ProviderError
 from hermes.providers.chat_completions import ChatCompletions
-from hermes.providers.endpoint import Endpoint
+from hermes.providers.driver import Driver
+from hermes.providers.endpoint import ApiMode, Endpoint
 from hermes.providers.failures import malformed
 from hermes.providers.reply import Reply
 from hermes.providers.wire import Delta, HttpRequest
+from hermes.providers.wires import wire_for
+from hermes.scope import Interrupt
 
 _LONGEST_LIST = 8 * 1024 * 1024
+#: No list is of use to anybody that has more names.
+_MOST_MODELS = 20_000
+#: What a server without a list of models answers.
+_NO_LIST = (404, 405, 501)
+#: What follows the part of the address that all operations share.
+_OPERATIONS: dict[ApiMode, str] = {
+    "chat_completions": "/chat/completions",
+    "anthropic_messages": "/messages",
+    "codex_responses": "/responses",
+}
+
+
+def list_models(driver: Driver, endpoint: Endpoint, interrupt: Interrupt | None = None) -> list[str] | None:
+    """The models the server has; ``None`` when it does not tell. Raises ``ProviderError`` when it says no."""
+    try:
+        return driver.send(endpoint, ModelList(), {}, interrupt=interrupt or Interrupt()).models
+    except ProviderError as error:
+        if error.status_code in _NO_LIST or error.reason == "malformed":
+            return None
+        raise
 
 
 class ModelList(ChatCompletions):
-    """The wire for ``GET /models``. It sends the headers of a chat, the key among them."""
+    """The wire for ``GET /models``. It sends the headers that a question to a model has, the key among them."""
 
     def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
         """The request as it goes out."""
-        headers = [pair for pair in super().http_request(endpoint, kwargs).headers if pair[0] != "content-type"]
-        return HttpRequest("GET", endpoint.url("/models"), headers, b"")
+        question = wire_for(endpoint).http_request(endpoint, kwargs)
+        headers = [pair for pair in question.headers if pair[0] != "content-type"]
+        parts = urlsplit(question.url)
+        path = parts.path.removesuffix(_OPERATIONS[endpoint.api_mode]) + "/models"
+        # The one format that hands out its list in pages.
+        query = parts.query or ("limit=1000" if endpoint.api_mode == "anthropic_messages" else "")
+        return HttpRequest("GET", urlunsplit((parts.scheme, parts.netloc, path, query, "")), headers, b"")
 
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> ModelListParser:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A parser for one list."""
@@ -58,7 +87,8 @@ class ModelListParser:
             document = fields.get("data", fields.get("models"))
         if not isinstance(document, list):
             raise self._unreadable()
-        return Record(models=list(_names(cast("list[Any]", document))))
+        names = dict.fromkeys(_names(cast("list[Any]", document)))
+        return Record(models=list(names)[:_MOST_MODELS])
 
     def partial(self) -> Reply:
         """Nothing of a list is of use to a conversation."""
@@ -68,27 +98,10 @@ class ModelListParser:
         return malformed(self._endpoint, "no list of models", bytes(self._body[:200]))
 
 
-def is_among(model: str, models: Sequence[str]) -> bool:
-    """Whether a server that has these models has this one: some put a folder in front of the name, or a tag behind."""
-    return any(name in (model, f"{model}:latest") or name.endswith(f"/{model}") for name in models)
-
-
-def nearest_model(model: str, models: Sequence[str]) -> str:
-    """The name that is most like the one given; empty when none is."""
-    from difflib import get_close_matches
-
-    wanted = model.lower()
-    by_lower = {name.lower(): name for name in models}
-    close = get_close_matches(wanted, by_lower, n=1, cutoff=0.5)
-    if close:
-        return by_lower[close[0]]
-    return next((name for lower, name in by_lower.items() if wanted in lower), "")
-
-
 def _names(entries: list[Any]) -> Iterator[str]:
     for entry in entries:
         if isinstance(entry, dict):
             fields = cast("dict[str, Any]", entry)
             entry = fields.get("id") or fields.get("name") or fields.get("model")
-        if isinstance(entry, str):
+        if isinstance(entry, str) and entry:
             yield entry

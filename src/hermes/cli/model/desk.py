@@ -1,0 +1,155 @@
+"""What ``hermes model`` works on: the settings of a home, its keys, and a way to ask servers."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Self
+
+from hermes.cli.model.listed import ListedModels
+from hermes.cli.model.origin import Origins
+from hermes.cli.model.server_list import list_models
+from hermes.cli.terminal_text import plain
+from hermes.config import Config, apply_env, hermes_home, load_config, load_env_file
+from hermes.config.sections import Model
+from hermes.errors import ConfigError, ProviderError
+from hermes.providers.credentials.home_keys import HomeKeys
+from hermes.providers.driver import Driver
+from hermes.providers.endpoint import Endpoint, Timeouts
+from hermes.providers.profiles import CUSTOM, PROFILES, Profile
+from hermes.providers.routing import endpoint_for, endpoints_for, name_of
+from hermes.sanitize import Redactor, is_secret_key
+
+PATIENCE = Timeouts(connect=4.0, first_byte=8.0, between_chunks=4.0, total=15.0)
+#: For a server that is on this machine or not there at all.
+SHORT_PATIENCE = Timeouts(connect=0.5, first_byte=1.5, between_chunks=1.0, total=2.0)
+
+
+class Desk:
+    """The home as it is now. Use it as a context manager."""
+
+    def __init__(self, home: Path | None = None, *, tell_warnings: bool = True) -> None:
+        self.home = home or hermes_home()
+        warnings: list[str] = []
+        env_file = load_env_file(self.home, warnings=warnings)
+        apply_env(env_file)
+        loaded = load_config(self.home)
+        self._warnings = [*warnings, *loaded.warnings] if tell_warnings else []
+        self.redactor = Redactor(tuple(value for name, value in os.environ.items() if is_secret_key(name)))
+        self.driver = Driver()
+        self.keys = HomeKeys(self.home, loaded.config, self.driver, self.redactor)
+        self.origins = Origins(self.home, loaded.config, loaded.raw, env_file, os.environ)
+        self._listed = ListedModels(self.home)
+
+    def __enter__(self) -> Self:
+        for warning in self._warnings:
+            print(f"Warning: {plain(self.redactor.redact(warning))}", file=sys.stderr)
+        self.learn(self.config.model.provider)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.keys.close()
+        self.driver.close()
+
+    @property
+    def config(self) -> Config:
+        """The configuration."""
+        return self.origins.config
+
+    @property
+    def profiles(self) -> dict[str, Profile]:
+        """The providers that are known by name."""
+        return dict(self.origins.profiles)
+
+    def current(self) -> Endpoint:
+        """The model in use. Raises ``ConfigError`` when none is set up, or it cannot be used."""
+        return self._guarded(self._chain("", "")[0])
+
+    def current_provider(self) -> str:
+        """The provider in use; empty when none is."""
+        try:
+            return self.current().provider
+        except ConfigError:
+            own = name_of(self.config, self.config.model.provider, self.profiles)
+            return "" if own == "auto" else own
+
+    def endpoint(self, provider: str, model: str) -> Endpoint:
+        """A model of a provider, with the settings that hold for it."""
+        if model and provider == self.current_provider():
+            return self._guarded(self._chain(provider, model)[0])
+        named = self.config.providers.get(provider)
+        model = model or (named.model if named else "")
+        return self._guarded(endpoint_for(self.config, os.environ, provider, model, Model(), self.profiles))
+
+    def somewhere_at(self, provider: str) -> Endpoint:
+        """A provider's address and key, when no model matters."""
+        if provider == self.current_provider():
+            return self._guarded(self._chain(provider, self.config.model.default or "any")[0])
+        return self.endpoint(provider, "any")
+
+    def own_settings(self, provider: str) -> Model:
+        """What the ``model`` section says about a provider; nothing when it is about another one."""
+        return self.config.model if provider == self.current_provider() else Model()
+
+    def key_from(self, endpoint: Endpoint) -> str:
+        """Where the key of an endpoint comes from; empty when it has none."""
+        from hermes.providers.credentials.auth_file import AuthFile
+
+        for stored in AuthFile(self.home).credentials(endpoint.provider) if self.keys.has(endpoint.provider) else ():
+            if stored.secret == endpoint.api_key:
+                return f"{stored.label!r} of hermes auth"
+        return self.origins.of_key(endpoint, self.own_settings(endpoint.provider))
+
+    def has_key(self, endpoint: Endpoint) -> bool:
+        """Whether there is any key to send to an endpoint."""
+        return bool(endpoint.api_key) or self.keys.has(endpoint.provider)
+
+    def key_name(self, provider: str) -> str:
+        """The variable to keep the key of a provider in; empty when the provider names none."""
+        names = self.origins.key_names(provider, self.own_settings(provider))
+        return names[0] if names else ""
+
+    def models_at(
+        self, endpoint: Endpoint, *, refresh: bool = False, patience: Timeouts = PATIENCE
+    ) -> list[str] | None:
+        """The models that a server lists, as known for a few minutes; ``None`` when it does not tell."""
+        lent = self.keys.take(endpoint)
+        if lent is None:
+            raise ProviderError(self.keys.explain(endpoint), reason="rate_limit")
+        outcome: ProviderError | None = ProviderError("the request was given up", reason="connection")
+        try:
+            known = None if refresh else self._listed.get(lent)
+            models = list_models(self.driver, replace(lent, timeouts=patience)) if known is None else known
+            outcome = None
+        except ProviderError as error:
+            outcome = error
+            raise
+        finally:
+            self.keys.report(lent, outcome)
+        if models is not None and known is None:
+            self._listed.keep(lent, models)
+        return models
+
+    def learn(self, provider: str) -> None:
+        """Have the plugins loaded when only one of them can know a provider of that name."""
+        known = {*PROFILES, *self.config.providers, CUSTOM, "", "auto"}
+        if name_of(self.config, provider) in known:
+            return
+        from hermes.host import Host, HostOptions
+
+        with Host(self.home, self.config, HostOptions(provider=provider), redactor=self.redactor) as host:
+            self.origins = self.origins._replace(profiles=dict(host.models.profiles))
+
+    def _chain(self, provider: str, model: str) -> list[Endpoint]:
+        import msgspec
+
+        alone = msgspec.structs.replace(self.config, fallback_providers=[])
+        return endpoints_for(
+            alone, os.environ, provider=provider, model=model, profiles=self.profiles, has_key=self.keys.has
+        )
+
+    def _guarded(self, endpoint: Endpoint) -> Endpoint:
+        self.redactor.add_secret(endpoint.api_key)
+        return endpoint

@@ -1,0 +1,141 @@
+"""What stands between a request and its answer, in one line for the person who can remove it."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
+
+from hermes.cli.model.names import is_among, nearest_model
+from hermes.errors import ConfigError, FailureReason, HermesError, ProviderError
+from hermes.providers.endpoint import Endpoint
+from hermes.providers.exchange import TimedOut
+from hermes.providers.network_errors import ProxyError, ProxyUnreachable
+from hermes.providers.proxies import proxy_for
+
+# fmt: off
+Kind = Literal[
+    "key", "billing", "model", "url", "dns", "connection", "tls", "proxy", "timeout", "rate_limit", "overloaded",
+    "setup", "server", "other",
+]
+# fmt: on
+
+#: Where the sentences of this program turn from what was found to what to do about it.
+_ADVICE = re.compile(r"; |: (?=run |move )")
+
+_KINDS: dict[FailureReason, Kind] = {
+    "auth": "key",
+    "billing": "billing",
+    "model_missing": "model",
+    "rate_limit": "rate_limit",
+    "overloaded": "overloaded",
+    "server_error": "server",
+    "timeout": "timeout",
+    "connection": "connection",
+    "malformed": "url",
+}
+
+
+class Problem(NamedTuple):
+    """What is wrong."""
+
+    kind: Kind
+    detail: str
+    #: What to do about it; empty when there is nothing to say.
+    fix: str
+
+    @property
+    def line(self) -> str:
+        """Both in one line."""
+        return f"{self.detail}; {self.fix}" if self.fix else self.detail
+
+
+def told(error: Exception) -> tuple[str, str]:
+    """An error of ours as what was found and what to do; the latter is empty when it does not say."""
+    detail, *advice = _ADVICE.split(str(error), maxsplit=1)
+    return detail, advice[0] if advice else ""
+
+
+def place(endpoint: Endpoint) -> str:
+    """The address without what may be secret in it."""
+    parts = urlsplit(endpoint.base_url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def explain(error: HermesError, endpoint: Endpoint, key_from: str = "", models: Sequence[str] | None = None) -> Problem:
+    """What is wrong and what to do about it. ``models`` are those that the server lists, if it does."""
+    if not isinstance(error, ProviderError):
+        return Problem("setup" if isinstance(error, ConfigError) else "other", *told(error))
+    network = _network(error, endpoint)
+    if network is not None:
+        return network
+    if error.reason == "auth":
+        shown = f"the key ({key_from})" if key_from else "a request without a key"
+        detail = f"{place(endpoint)} refused {shown}: HTTP {error.status_code}"
+        return Problem("key", detail, "put a key that is valid there")
+    if models and not is_among(endpoint.model, models) and error.reason in ("bad_request", "model_missing"):
+        return not_listed(endpoint, models)
+    if error.status_code == 404 and "not found" in str(error):
+        advice = "check model.default and model.base_url; the address of most servers ends in /v1"
+        detail = f"{place(endpoint)}: nothing there answers for model {endpoint.model} (HTTP 404)"
+        return Problem("model" if models else "url", detail, advice)
+    detail, fix = told(error)
+    return Problem(_KINDS.get(error.reason, "other"), detail, fix or "check model.base_url and what the server logs")
+
+
+def not_listed(endpoint: Endpoint, models: Sequence[str]) -> Problem:
+    """The server has other models than the one that is asked for."""
+    near = nearest_model(endpoint.model, models)
+    hint = f"did you mean {near}?" if near else f"it has {', '.join(models[:5])}{', …' if len(models) > 5 else ''}"
+    detail = f"{place(endpoint)} does not list the model {endpoint.model} (it lists {len(models)})"
+    return Problem("model", detail, f"{hint} The setting is model.default, or the model of the fallback")
+
+
+def _network(error: ProviderError, endpoint: Endpoint) -> Problem | None:
+    parts = urlsplit(endpoint.base_url)
+    proxy = proxy_for(parts.scheme, parts.hostname or "")
+    via = f" (through the proxy {_proxy_place(proxy)})" if proxy else ""
+    for cause in _causes(error):
+        known = _network_problem(cause, parts.hostname or "", via)
+        if known is not None:
+            fix = f"{known.fix}; check the proxy in HTTPS_PROXY, HTTP_PROXY and ALL_PROXY" if proxy else known.fix
+            at_proxy = any(isinstance(one, ProxyError | ProxyUnreachable) for one in _causes(error))
+            return Problem("proxy" if at_proxy else known.kind, f"{place(endpoint)}: {known.detail}", fix)
+    return None
+
+
+def _network_problem(cause: BaseException, host: str, via: str) -> Problem | None:
+    if isinstance(cause, socket.gaierror):
+        advice = "check model.base_url and the network of this machine"
+        return Problem("dns", f"the name {host} does not resolve{via}", advice)
+    if isinstance(cause, ConnectionRefusedError):
+        advice = "start the server, or correct the port in model.base_url"
+        return Problem("connection", f"the connection was refused{via}", advice)
+    if isinstance(cause, ssl.SSLCertVerificationError):
+        advice = "if the certificate is your own, name its authority in SSL_CERT_FILE; else check host and clock"
+        return Problem("tls", f"TLS: its certificate is not trusted: {cause.verify_message}{via}", advice)
+    if isinstance(cause, ssl.SSLError):
+        advice = "if that port does not speak TLS, use http:// in model.base_url"
+        return Problem("tls", f"TLS: the connection cannot be secured ({cause.reason or cause}){via}", advice)
+    if isinstance(cause, TimedOut):
+        detail = f"no answer within {cause.seconds:g} s ({cause.phase}){via}"
+        return Problem("timeout", detail, "check the network and whether it is busy")
+    if isinstance(cause, ProxyError):
+        return Problem("proxy", f"the proxy refused: {cause}{via}", "check the proxy's address and login")
+    return None
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """What lies behind an error, the outermost first."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__
+
+
+def _proxy_place(proxy: str) -> str:
+    parts = urlsplit(proxy)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"

@@ -1,0 +1,131 @@
+"""``hermes model test``: one tiny request the way a conversation sends it, and one line about what came of it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import replace
+
+import msgspec
+
+from hermes.cli.model.desk import PATIENCE, Desk
+from hermes.cli.model.names import provider_and_model
+from hermes.cli.model.problems import Problem, explain, place, told
+from hermes.cli.terminal_text import one_line
+from hermes.contract.response import Record
+from hermes.errors import ConfigError, HermesError, ProviderError
+from hermes.providers.endpoint import Endpoint, Timeouts
+from hermes.providers.policy import Failure, Send, attempts, pursue
+from hermes.providers.reply import normalise
+from hermes.providers.wires import wire_for
+from hermes.scope import Interrupt
+
+#: A model may have to be loaded before it can answer.
+_FIRST_ANSWER = Timeouts(connect=10.0, first_byte=60.0, between_chunks=30.0, total=90.0)
+#: Enough for a word. A model that thinks first may use them up without one, which is an answer too.
+_FEW_TOKENS = 16
+
+
+class Outcome(msgspec.Struct):
+    """What came of the request."""
+
+    ok: bool
+    provider: str = ""
+    model: str = ""
+    address: str = ""
+    api_mode: str = ""
+    #: The model that says it answered, which may be another name for the same.
+    answered_as: str = ""
+    latency_ms: int | None = None
+    #: What is wrong, in a word: key, model, url, tls, proxy, dns, connection, timeout, billing and so on.
+    problem: str = ""
+    detail: str = ""
+    fix: str = ""
+
+
+def run_test(args: argparse.Namespace) -> int:
+    """Test the model that is named, or the one in use."""
+    with Desk() as desk:
+        outcome = _outcome(desk, args.words)
+        if args.json:
+            print(msgspec.json.format(msgspec.json.encode(outcome)).decode())
+        elif outcome.ok:
+            known_as = f", which calls itself {outcome.answered_as}" if outcome.answered_as != outcome.model else ""
+            line = f"{outcome.model} at {outcome.provider} works: it answered in {outcome.latency_ms} ms{known_as}"
+            print(one_line(line))
+        else:
+            line = Problem("other", outcome.detail, outcome.fix).line
+            print(f"Error: {one_line(desk.redactor.redact(f'{outcome.problem}: {line}'))}", file=sys.stderr)
+    return 0 if outcome.ok else 1
+
+
+def _outcome(desk: Desk, words: list[str]) -> Outcome:
+    try:
+        endpoint = _endpoint(desk, words)
+    except ConfigError as error:
+        detail, fix = told(error)
+        return Outcome(ok=False, problem="setup", detail=detail, fix=fix)
+    outcome = Outcome(
+        ok=False,
+        provider=endpoint.provider,
+        model=endpoint.model,
+        address=place(endpoint),
+        api_mode=endpoint.api_mode,
+    )
+    used = [endpoint]
+    started = time.monotonic()
+    try:
+        answer = _ask(desk, endpoint, used)
+    except HermesError as error:
+        problem = _explained(desk, error, used[-1])
+        outcome.problem, outcome.detail, outcome.fix = problem.kind, desk.redactor.redact(problem.detail), problem.fix
+        return outcome
+    outcome.ok, outcome.latency_ms = True, round((time.monotonic() - started) * 1000)
+    outcome.answered_as = normalise(answer).model or endpoint.model
+    return outcome
+
+
+def _endpoint(desk: Desk, words: list[str]) -> Endpoint:
+    if not words:
+        return desk.current()
+    if len(words) > 2:
+        raise ConfigError("give a model, PROVIDER:MODEL, or a provider and a model")
+    if len(words) == 2:
+        desk.learn(words[0])
+    provider, model = provider_and_model(words, desk.current_provider(), desk.config, desk.profiles)
+    return desk.endpoint(provider, model)
+
+
+def _ask(desk: Desk, endpoint: Endpoint, used: list[Endpoint]) -> Record:
+    """The answer, with any of the provider's keys; ``used`` takes note of those that were tried."""
+    interrupt = Interrupt()
+
+    def attempt(send: Send) -> Record | Failure:
+        used.append(send.endpoint)
+        wire = wire_for(send.endpoint)
+        question = [{"role": "user", "content": "Hello."}]
+        try:
+            kwargs = wire.kwargs(send.endpoint, question, stream=True, max_tokens=_FEW_TOKENS)
+            return desk.driver.send(send.endpoint, wire, kwargs, interrupt=interrupt)
+        except ProviderError as error:
+            return Failure(error)
+
+    patient = replace(endpoint, timeouts=_within(endpoint.timeouts))
+    return pursue(attempts([patient], 0, keys=desk.keys), interrupt, attempt)
+
+
+def _within(own: Timeouts) -> Timeouts:
+    """The endpoint's limits where they are shorter than those of a test."""
+    pairs = ((getattr(own, name), getattr(_FIRST_ANSWER, name)) for name in Timeouts.__slots__)
+    return Timeouts(*(min(mine or usual, usual) for mine, usual in pairs))
+
+
+def _explained(desk: Desk, error: HermesError, used: Endpoint) -> Problem:
+    models: list[str] | None = None
+    if isinstance(error, ProviderError) and error.reason in ("model_missing", "bad_request"):
+        try:
+            models = desk.models_at(replace(used, timeouts=PATIENCE), refresh=True)
+        except HermesError:
+            models = None  # what the model itself was asked matters more
+    return explain(error, used, desk.key_from(used), models)

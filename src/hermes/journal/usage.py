@@ -1,0 +1,83 @@
+"""What all conversations of a home have used: calls, tokens and cost, summed up by day, model, purpose or session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from hermes.journal.store import Store
+
+Grouping = Literal["day", "model", "plugin", "session"]
+GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
+
+#: What a row is about, and what is said about it besides. Rows of calls made for plugins carry the plugin's name.
+_NAMES: dict[Grouping, tuple[str, str]] = {
+    "day": ("date(m.started_at, 'unixepoch', 'localtime')", "''"),
+    "model": ("m.model", "m.provider"),
+    "plugin": (
+        "CASE WHEN m.key LIKE 'plugin:%' THEN substr(m.key, 8) WHEN m.key LIKE 'side:%' THEN m.key"
+        " ELSE 'conversation' END",
+        "''",
+    ),
+    "session": ("m.session_id", "s.title"),
+}
+#: Days are read from the latest on; everything else by what it took.
+_ORDER: dict[Grouping, str] = {"day": "1 DESC", "session": "max(m.started_at) DESC"}
+_BY_AMOUNT = "coalesce(sum(m.cost_usd), 0) DESC, sum(m.output_tokens) DESC, 1"
+
+_QUERY = """
+    SELECT {name}, {detail}, count(*), sum(m.status <> 'ok'),
+           coalesce(sum(m.input_tokens), 0) + coalesce(sum(m.cache_read_tokens), 0)
+               + coalesce(sum(m.cache_write_tokens), 0),
+           coalesce(sum(m.cache_read_tokens), 0), coalesce(sum(m.output_tokens), 0),
+           coalesce(sum(m.reasoning_tokens), 0), sum(m.cost_usd),
+           sum(m.cost_usd IS NULL AND m.output_tokens IS NOT NULL)
+    FROM model_calls m JOIN sessions s ON s.id = m.session_id
+    WHERE m.started_at >= ? AND m.status <> 'crashed'
+      AND (s.branched_from IS NULL OR m.started_at >= s.created_at)
+    GROUP BY 1, 2 ORDER BY {order}
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Used:
+    """What one day, model, purpose or session took."""
+
+    name: str
+    #: The provider of a model, the title of a session.
+    detail: str
+    calls: int
+    failed: int
+    #: Everything the models read, cached or not.
+    prompt_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    reasoning_tokens: int
+    #: None when the cost of no call is known.
+    cost_usd: float | None
+    #: Calls that used tokens at a price nobody knows.
+    unpriced: int
+
+
+def usage_by(store: Store, grouping: Grouping, since: float = 0.0) -> list[Used]:
+    """The sums, of calls that began at ``since`` or later. What a branch took over from another session is left out."""
+    name, detail = _NAMES[grouping]
+    query = _QUERY.format(name=name, detail=detail, order=_ORDER.get(grouping, _BY_AMOUNT))
+    return store.read(lambda connection: [Used(*row) for row in connection.execute(query, (since,))])
+
+
+def total(rows: list[Used]) -> Used:
+    """All rows as one."""
+    known = [row.cost_usd for row in rows if row.cost_usd is not None]
+    return Used(
+        name="total",
+        detail="",
+        calls=sum(row.calls for row in rows),
+        failed=sum(row.failed for row in rows),
+        prompt_tokens=sum(row.prompt_tokens for row in rows),
+        cached_tokens=sum(row.cached_tokens for row in rows),
+        output_tokens=sum(row.output_tokens for row in rows),
+        reasoning_tokens=sum(row.reasoning_tokens for row in rows),
+        cost_usd=sum(known) if known else None,
+        unpriced=sum(row.unpriced for row in rows),
+    )

@@ -1,0 +1,86 @@
+"""Model providers that plugins bring along: what they say about themselves, as a profile that routing understands."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from hermes.errors import PluginError
+from hermes.providers.endpoint import Endpoint
+from hermes.providers.profiles import Profile
+from hermes.providers.quirks import Quirks
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_MODES = {"": "", "responses": "codex_responses"}
+
+
+class ProviderProfile:
+    """A model provider as a plugin describes it, with keywords or with attributes of a subclass.
+
+    Only the name and the address are needed. Fields that are not listed here are kept and not used.
+    """
+
+    name: str = ""
+    base_url: str = ""
+    #: ``chat_completions``, ``anthropic_messages`` or ``codex_responses``; empty goes by the address.
+    api_mode: str = ""
+    #: Environment variables that may hold the key, in order.
+    env_vars: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
+    default_model: str = ""
+    #: The first of them is the default model where none is given.
+    fallback_models: tuple[str, ...] = ()
+    #: How the names of models that take images begin.
+    vision_models: tuple[str, ...] = ()
+    default_headers: Mapping[str, str] = {}
+    extra_body: Mapping[str, Any] = {}
+    #: Fields of ``providers.<name>.quirks`` with their values.
+    quirks: Mapping[str, Any] = {}
+    context_length: int | None = None
+
+    def __init__(self, name: str = "", **fields: Any) -> None:
+        for field, value in {"name": name or type(self).name, **fields}.items():
+            setattr(self, field, value)
+
+
+def read_profile(value: object) -> tuple[str, Profile]:
+    """The name and the profile of what a plugin registered: a ``ProviderProfile`` or a mapping of its fields."""
+    if isinstance(value, Mapping):
+        value = ProviderProfile(**{str(name): field for name, field in cast("Mapping[Any, Any]", value).items()})
+    if not isinstance(value, ProviderProfile):
+        found = type(value).__name__
+        raise PluginError(f"register_model_provider needs a ProviderProfile or a mapping of its fields, got {found}")
+    name = value.name.strip().lower() if isinstance(value.name, str) else ""  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not _NAME.fullmatch(name):
+        raise PluginError(f"model provider {value.name!r}: a name has letters, digits, '.', '_' and '-'")
+    try:
+        profile = _profile(value)
+        Endpoint(profile.base_url, "any", name)  # says what is wrong with the address
+    except Exception as error:
+        raise PluginError(f"model provider {name!r} cannot be used: {error}") from error
+    return name, profile
+
+
+def _profile(given: ProviderProfile) -> Profile:
+    from hermes.providers.routing import guess_api_mode
+
+    mode = _MODES.get(given.api_mode, given.api_mode) or guess_api_mode(given.base_url)
+    fields: dict[str, Any] = {
+        "base_url": given.base_url,
+        "key_env": tuple(given.env_vars),
+        "api_mode": mode,
+        "aliases": tuple(alias.lower() for alias in given.aliases),
+        "default_model": given.default_model or next(iter(given.fallback_models), ""),
+        "vision_models": tuple(begin.lower() for begin in given.vision_models),
+        "extra_headers": dict(given.default_headers),
+        "extra_body": dict(given.extra_body),
+        "context_length": given.context_length,
+        "quirks": dict(given.quirks),
+    }
+    unknown = sorted(given.quirks.keys() - set(Quirks.__struct_fields__))
+    if unknown:
+        raise ValueError(f"there is no quirk {unknown[0]!r}; there are {', '.join(Quirks.__struct_fields__)}")
+    return msgspec.convert(fields, Profile)
