@@ -41,9 +41,7 @@ class Model(Struct, kw_only=True):
     api_key: str = ""  #: Key for the endpoint; better kept in .env as ${NAME}.
     key_env: str = ""  #: Name of the environment variable that holds the key.
     api_mode: ApiMode = ""  #: How the endpoint is spoken to; empty guesses.
-    context_length: Positive | None = (
-        None  #: Context window in tokens; unset is what is known of the model, else 128,000.
-    )
+    context_length: Positive | None = None  #: Context window in tokens; unset is what is known, else 128,000.
     max_tokens: Positive | None = None  #: Most tokens one answer may have.
     temperature: NotNegative | None = None  #: Sampling temperature; unset is the provider's.
     extra_body: FreeForm = {}  #: Fields merged into every request body.
