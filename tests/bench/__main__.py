@@ -21,6 +21,7 @@ ROWS = (
     "sanitising",
     "request_size",
     "concurrency",
+    "approval",
     "compaction",
     "children",
     "streams",
