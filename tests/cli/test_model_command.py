@@ -260,6 +260,8 @@ def test_a_missing_key_is_asked_for_and_not_shown(home: Path, workdir: Path, ser
     with ReplTerminal(home, workdir, "model", "set", "lab:alfa", ready="Key for lab (it is not shown):") as terminal:
         terminal.send("sk-wrong-0123456789")
         terminal.wait_for("refused the key (the one just given)")
+        # What is typed before the question comes would be echoed by the terminal itself.
+        terminal.wait_until(lambda: terminal.text.count("Key for lab") == 2, "the second question")
         terminal.send(KEY)
         terminal.wait_for("Take alpha instead?")
         terminal.send("")
