@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hermes.local.endpoint import ADDRESS, LOCAL
+from hermes.local.endpoint import ADDRESS, EMBEDDED, LOCAL
 from hermes.local.service import LocalService
-from hermes.local.weights import EMBEDDED
 from hermes.providers.chat_completions import ChatCompletions
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.reply import Reply, normalise
@@ -21,7 +20,8 @@ ServiceFactory = Callable[..., LocalService]
 
 ENDPOINT = Endpoint(ADDRESS, EMBEDDED, LOCAL)
 
-#: Stands where the real package would. The file name of a model says how it behaves.
+#: Stands where the real package would. The file name of a model says how it behaves; what follows ``say:`` in a
+#: message is its answer.
 FAKE_RUNTIME = """
 import json, os, pathlib, signal, threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -52,12 +52,13 @@ class Server:
 
 class _Handler(BaseHTTPRequestHandler):
     def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])) or b"{}")
         if self.headers["authorization"] != "Bearer " + self.params.api_keys[0]:
             return self.answer(401, {"error": {"message": "wrong key"}})
         facts = {name: str(getattr(self.params, name)) for name in ("n_ctx", "cors_origins", "ui", "offline")}
         facts.update(pid=os.getpid(), omp=os.environ.get("OMP_WAIT_POLICY"), env=sorted(os.environ))
-        message = {"role": "assistant", "content": json.dumps(facts)}
+        told = asked["messages"][-1]["content"].partition("say:")[2]
+        message = {"role": "assistant", "content": told or json.dumps(facts)}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         self.answer(200, {"model": sorted(self.params.model_alias)[0], "choices": [choice]})
 
