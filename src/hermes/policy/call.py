@@ -49,6 +49,7 @@ class Call:
 
     @property
     def args(self) -> list[str]:
+        """The words behind the program."""
         return self.words[1:]
 
     @property
@@ -108,4 +109,5 @@ def without_version(program: str) -> str:
 
 
 def is_assignment(word: str) -> bool:
+    """Whether a word has the form ``NAME=value``."""
     return _ASSIGNMENT.match(word) is not None

@@ -27,6 +27,7 @@ class Findings:
 
     @property
     def hardline(self) -> bool:
+        """Whether anything so far must never run."""
         return any(finding.hardline for finding in self._found.values())
 
     def verdict(self) -> Verdict:

@@ -40,4 +40,5 @@ def known_part(text: str) -> str:
 
 
 def is_known(text: str) -> bool:
+    """Whether no part of the text is unknown."""
     return UNKNOWN not in text and REMOTE not in text and DECODED not in text

@@ -105,6 +105,7 @@ class Place:
         return False
 
     def is_raw_device(self, path: str) -> bool:
+        """Whether writing to the path goes past the file system: a disk, a partition, memory."""
         return path.startswith("/") and _RAW_DEVICE.match(self.resolve(path)) is not None
 
     def may_be_device(self, path: str) -> bool:

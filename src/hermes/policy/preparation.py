@@ -67,6 +67,7 @@ class _Scribe:
         self._documents: list[_Document] = []
 
     def prepared(self) -> Prepared:
+        """The whole text, written anew."""
         self._command(nested=False)
         self._bodies()
         return Prepared("".join(self._out), self._broken)
