@@ -1,4 +1,4 @@
-"""Random shell scripts that are harmless to run: their programs do not exist."""
+"""Random shell scripts for the judge to read. They are never run: some would start processes without end."""
 
 from __future__ import annotations
 
