@@ -31,6 +31,10 @@ class ConfigError(HermesError):
     """The configuration cannot be used as written."""
 
 
+class NotConfigured(ConfigError):
+    """No model is set up."""
+
+
 class CredentialError(HermesError):
     """A stored credential cannot be found, used or renewed."""
 

@@ -16,6 +16,7 @@ from hermes.agent.context import Contexts
 from hermes.agent.dispatch import dispatch_tool
 from hermes.agent.image_maker import ImageMaker
 from hermes.agent.memory import Memory
+from hermes.agent.model_call import ModelRuntime
 from hermes.agent.model_source import ModelSource
 from hermes.agent.open_sessions import OpenSessions
 from hermes.agent.person import People
@@ -33,6 +34,8 @@ from hermes.journal.runner import Runner
 from hermes.journal.search import SearchIndex
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
+from hermes.local.endpoint import NOTICE, is_embedded
+from hermes.local.service import LocalService
 from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
@@ -107,8 +110,15 @@ class Host:
         self.guard.protect(*self.store.files(), *self.search.files())
         self.driver = Driver()
         self.keys = HomeKeys(home, config, self.driver, self.redactor)
+        self.local = LocalService(self.driver, home, config.local, self._env)
         self.models = ModelSource(
-            config, self._env, hooks=self.hooks, transport=self.driver, redactor=self.redactor, keys=self.keys
+            config,
+            self._env,
+            hooks=self.hooks,
+            transport=self.local,
+            redactor=self.redactor,
+            keys=self.keys,
+            local=self.local,
         )
         self.side = SideModel(self.models, self.store)
         #: Who can be asked, by conversation; a surface with a person says so here.
@@ -132,6 +142,7 @@ class Host:
             redactor=self.redactor,
             opinion=SecondOpinion(self.side, self._endpoints_of, self.redactor),
             allow_everything=self.options.allow_everything,
+            is_wary=self._is_wary,
         )
         self._tool_runtime = ToolRuntime(
             hooks=self.hooks,
@@ -202,7 +213,7 @@ class Host:
             store=self.store,
             runner=self.runner,
             hooks=self.hooks,
-            models=self.models.conversation(provider=options.provider, model=options.model),
+            models=self._models(),
             tools=self._tool_runtime,
             contexts=self.contexts,
             offered=select_tools(
@@ -216,6 +227,18 @@ class Host:
             memory=self.memory,
             vision=Vision(self.models, self.side, self.store),
         )
+
+    def _models(self) -> ModelRuntime:
+        options = self.options
+        models = self.models.conversation(provider=options.provider, model=options.model)
+        if self.models.is_standing_in and NOTICE not in self.notices:
+            self.notices.append(NOTICE)
+        return models
+
+    def _is_wary(self, session_id: str, tool: str) -> bool:
+        """Whether a person has to be asked about a tool, whatever the settings say."""
+        session = self.open.get(session_id) if tool == "terminal" else None
+        return session is not None and any(map(is_embedded, session.models.endpoints))
 
     def _load_plugins(self) -> PluginSet:
         return load_plugins(
@@ -319,6 +342,7 @@ class Host:
         self.workers.close()
         self.processes.close()
         self.keys.close()
+        self.local.close()
         self.driver.close()
         self.store.close()
         self.runner.close()

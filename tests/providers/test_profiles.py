@@ -34,7 +34,7 @@ def test_hosted_providers_have_a_key_and_a_model(name: str) -> None:
 
 def test_servers_of_ones_own_are_on_this_machine_and_ask_for_no_key() -> None:
     own = PROFILES.keys() - set(HOSTED)
-    assert own == {"ollama", "vllm", "llamacpp", "lmstudio"}
+    assert own == {"ollama", "vllm", "llamacpp", "lmstudio", "local"}
     assert all(PROFILES[name].base_url.startswith("http://127.0.0.1:") for name in own)
 
 

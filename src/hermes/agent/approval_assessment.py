@@ -43,14 +43,28 @@ class Assessment:
 
 RUNS = Assessment("run")
 
+#: The rule by which a person decides and nobody else, whatever the settings say.
+WARY = "embedded-model"
+
 
 def assess(
-    rules: ApprovalRules, tool: str, judged: Judged, verdict: PluginVerdict | None = None, *, trusted: bool = False
+    rules: ApprovalRules,
+    tool: str,
+    judged: Judged,
+    verdict: PluginVerdict | None = None,
+    *,
+    trusted: bool = False,
+    wary: bool = False,
 ) -> Assessment:
     """Apply the rules in the order in which they count: what is never allowed, then the user's word, then the rest."""
     refused = _refusal(rules, tool, judged, verdict)
     if refused is not None:
         return refused
+    if wary:
+        from hermes.policy import Finding
+
+        unsure = Finding(WARY, f"was chosen by the embedded model, whose {tool} calls are always asked about", "")
+        return Assessment("ask", (unsure, *judged.findings))
     findings = _reasons_to_ask(rules, tool, judged, verdict)
     if not findings:
         lenient = judged.findings and rules.for_tool(tool) == "allow"

@@ -70,6 +70,14 @@ def revoked() -> str:
     return "The approval for this call was taken back before it started, so it was not run. Ask the user about it."
 
 
+def nobody_to_ask_about_the_embedded_model() -> str:
+    """Nobody is there, and no setting stands in for a person here."""
+    return (
+        "Commands of the embedded model run only when a person says yes, and nobody can be asked in this run. "
+        "No setting changes that; another model has no such rule."
+    )
+
+
 def nobody_to_ask(findings: Sequence[Finding], *, is_child: bool) -> str:
     """The call needs a person, and there is none."""
     needs = f"This call needs a person's approval ({_named(findings)})."

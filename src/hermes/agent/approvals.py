@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
 from hermes.agent import approval_messages as messages
-from hermes.agent.approval_assessment import PluginVerdict, Refusal, assess
+from hermes.agent.approval_assessment import WARY, PluginVerdict, Refusal, assess
 from hermes.agent.approval_inquiry import UNSURE, Answer, Inquiry, Question
 from hermes.agent.approval_opinion import SecondOpinion
 from hermes.agent.approval_rules import ApprovalRules
@@ -30,7 +30,7 @@ log = logging.getLogger("hermes.approvals")
 BlockReason = Refusal | Literal["guardrail_block", "approval_timeout", "headless_denied"]
 
 #: A yes to these is for the one call only: what they find is different every time, or is this very gate.
-_NEVER_KEPT = frozenset({"unreadable", "hidden-text", "partial-input", "own-runtime", "write-hermes-config"})
+_NEVER_KEPT = frozenset({"unreadable", "hidden-text", "partial-input", "own-runtime", "write-hermes-config", WARY})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class Approvals:
         redactor: Redactor,
         opinion: SecondOpinion | None = None,
         allow_everything: bool = False,
+        is_wary: Callable[[str, str], bool] | None = None,
     ) -> None:
         self.rules = rules
         self._home = home
@@ -70,6 +71,8 @@ class Approvals:
         self._redactor = redactor
         self._opinion = opinion
         self._allow_everything = allow_everything
+        #: Tells of a conversation and a tool whether a person has to be asked, whatever the settings say.
+        self._is_wary = is_wary
         #: What was said for single conversations, whatever the host as a whole allows.
         self._trusted: dict[str, bool] = {}
         self._asking: dict[str, threading.Lock] = {}
@@ -98,7 +101,8 @@ class Approvals:
         """Whether the call may run now, with exactly these arguments. What must be asked, is asked here."""
         scope = context.scope
         judged = judge_call(tool, args, context, self._home)
-        found = assess(self.rules, tool.name, judged, verdict, trusted=self.trusts(scope.session_id))
+        wary = self._is_wary is not None and self._is_wary(scope.session_id, tool.name)
+        found = assess(self.rules, tool.name, judged, verdict, trusted=self.trusts(scope.session_id), wary=wary)
         if found.outcome == "refuse":
             return Decision(False, found.message, found.error_type)
         circling = loop.refusal(tool.name, args) if loop is not None else None
@@ -141,7 +145,8 @@ class Approvals:
             # The process that asked has died since; what was said then still counts, once.
             return self._apply(question, Answer(earlier.choice or "deny", earlier.reason), earlier.id)
         inquiry = Inquiry(question, self._hooks, self._rows, earlier)
-        answer = self._ask_model(question, inquiry) if self.rules.mode == "smart" else None
+        by_model = self.rules.mode == "smart" and WARY not in question.rules
+        answer = self._ask_model(question, inquiry) if by_model else None
         if answer is None:
             person = self._people.of(scope.session_id)
             if person is None:
@@ -189,6 +194,8 @@ class Approvals:
 
     def _decide_alone(self, question: Question) -> Decision:
         """There is nobody to ask. A child of an agent with a person must not do what the person was not asked."""
+        if WARY in question.rules:
+            return Decision(False, messages.nobody_to_ask_about_the_embedded_model(), "headless_denied")
         ancestors = self._rows.ancestors(question.scope.session_id)
         attended = any(self._people.of(session_id) is not None for session_id in ancestors)
         if self.rules.headless == "allow" and not attended:

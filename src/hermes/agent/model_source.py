@@ -10,7 +10,10 @@ import msgspec
 
 from hermes.agent.model_call import ModelRuntime, Transport
 from hermes.config.sections import AuxiliaryTask, Config, Model
+from hermes.errors import NotConfigured
 from hermes.hooks.table import Hooks
+from hermes.local.endpoint import LOCAL
+from hermes.local.service import LocalService
 from hermes.plugins.registry import PluginSet
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.health import Health
@@ -37,11 +40,15 @@ class ModelSource:
         transport: Transport,
         redactor: Redactor,
         keys: StoredKeys | None = None,
+        local: LocalService | None = None,
     ) -> None:
         self.config = config
         self.transport = transport
         self.redactor = redactor
         self.keys = keys
+        self._local = local
+        #: Whether the embedded model answers because no model is set up.
+        self.is_standing_in = False
         #: Which endpoints failed lately, for all conversations of the process.
         self.health = Health()
         #: The providers that are known by name; plugins may add some.
@@ -153,15 +160,26 @@ class ModelSource:
 
     def wire_for(self, endpoint: Endpoint) -> Wire:
         """The request format of an endpoint."""
-        return wire_for(endpoint)
+        own = self._local.wire_for(endpoint) if self._local is not None else None
+        return own or wire_for(endpoint)
 
     def _chain(self, provider: str, model: str) -> list[Endpoint]:
         has_key = None if self.keys is None else self.keys.has
-        return endpoints_for(
-            self.config, self._env, provider=provider, model=model, profiles=self.profiles, has_key=has_key
-        )
+        try:
+            return endpoints_for(
+                self.config, self._env, provider=provider, model=model, profiles=self.profiles, has_key=has_key
+            )
+        except NotConfigured:
+            if provider or model or self.config.fallback_providers:
+                raise
+            if self._local is None or not self._local.can_stand_in():
+                raise
+        self.is_standing_in = True
+        return [endpoint_for(self.config, self._env, LOCAL, "", Model(), self.profiles)]
 
     def _guarded(self, endpoints: list[Endpoint]) -> list[Endpoint]:
+        if self._local is not None:
+            endpoints = self._local.settled(endpoints)
         for endpoint in endpoints:
             self.redactor.add_secret(endpoint.api_key)
             for name, value in endpoint.extra_headers.items():

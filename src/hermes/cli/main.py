@@ -20,6 +20,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "usage": ("hermes.cli.usage", "Show what models have been used for how much."),
     "model": ("hermes.cli.model", "Show, list, set and test the model that answers."),
     "auth": ("hermes.cli.auth", "Store, show and remove the keys and sign-ins of providers."),
+    "local": ("hermes.cli.local", "Get, show and remove the model that runs on this machine and needs no key."),
     "config": ("hermes.cli.config", "Show and change the configuration."),
     "logs": ("hermes.cli.logs", "Show the log, or follow it."),
     "doctor": ("hermes.cli.doctor", "Check the setup from end to end, with a fix for what is wrong."),

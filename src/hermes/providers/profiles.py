@@ -176,6 +176,12 @@ PROFILES: dict[str, Profile] = {
     "llamacpp": Profile(
         "http://127.0.0.1:8080/v1", aliases=("llama.cpp", "llama-cpp", "llama-server"), quirks=_OPEN_MODELS
     ),
+    "local": Profile(
+        "http://127.0.0.1:0/v1",  # the server that hermes.local starts has a port when it runs
+        aliases=("embedded",),
+        default_model="smollm2-135m",
+        quirks=Quirks(merge_system=True, reasoning="", parallel_tools=False, prompt_caching=False),
+    ),
     "lmstudio": Profile("http://127.0.0.1:1234/v1", aliases=("lm-studio", "lm_studio"), quirks=_OPEN_MODELS),
 }
 

@@ -10,14 +10,15 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hermes.config.sections import Config, Fallback, Model, PhaseTimeouts, Provider
-from hermes.errors import ConfigError
+from hermes.errors import ConfigError, NotConfigured
 from hermes.providers.endpoint import ApiMode, Endpoint, Timeouts
 from hermes.providers.profiles import CUSTOM, PROFILES, Profile, canonical
 from hermes.providers.quirks import Quirks
 
 NOT_CONFIGURED = (
     "no model is set up: run 'hermes config set model.base_url URL' and 'hermes config set model.default MODEL' for "
-    "any OpenAI-compatible server, or pass --provider and --model (providers: {providers})"
+    "any OpenAI-compatible server, or pass --provider and --model (providers: {providers}). "
+    "'hermes local install' gets a small model that needs no key"
 )
 
 Profiles = Mapping[str, Profile]
@@ -84,7 +85,7 @@ def _provider_with_key(env: Mapping[str, str], profiles: Profiles, has_key: HasK
     for name in profiles if has_key is not None else ():
         if has_key is not None and has_key(name):
             return name
-    raise ConfigError(NOT_CONFIGURED.format(providers=", ".join([*profiles, CUSTOM])))
+    raise NotConfigured(NOT_CONFIGURED.format(providers=", ".join([*profiles, CUSTOM])))
 
 
 def endpoint_for(

@@ -1,0 +1,120 @@
+"""The local model as a host uses it: its endpoints, its wire, and a transport that starts the server when needed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hermes.config.sections import Local
+from hermes.contract.response import Record
+from hermes.errors import ConfigError
+from hermes.local.endpoint import is_embedded, is_local, settled
+from hermes.providers.endpoint import Endpoint
+from hermes.providers.wire import Delta, Wire
+from hermes.scope import Interrupt
+
+if TYPE_CHECKING:
+    from hermes.local.running import RunningServer
+    from hermes.local.weights import Weights
+
+
+class Sender(Protocol):
+    """What carries requests to an address that is known."""
+
+    def send(
+        self,
+        endpoint: Endpoint,
+        wire: Wire,
+        kwargs: dict[str, Any],
+        *,
+        interrupt: Interrupt,
+        on_delta: Callable[[Delta], None] | None = None,
+    ) -> Record: ...
+
+
+class LocalService:
+    """A transport for all endpoints that knows where the local model is; other requests go straight to the sender.
+
+    Hooks, records and errors see the local endpoint without its port and its key, which change with every start.
+    """
+
+    def __init__(self, sender: Sender, home: Path, settings: Local, env: Mapping[str, str]) -> None:
+        self._sender = sender
+        self._home = home
+        self._settings = settings
+        self._env = env
+        self._server: RunningServer | None = None
+        self._lock = threading.Lock()
+
+    # -- endpoints ----------------------------------------------------------------------------------------------
+
+    def can_stand_in(self) -> bool:
+        """Whether it may answer when no model is set up, and could."""
+        if not self._settings.enabled:
+            return False
+        try:
+            self._find_model()
+        except ConfigError:
+            return False
+        return True
+
+    def settled(self, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+        """The endpoints, local ones with what is known of the model. ``ConfigError`` when such a one cannot run."""
+        return [settled(one, self._find_model()) if is_local(one) else one for one in endpoints]
+
+    def wire_for(self, endpoint: Endpoint) -> Wire | None:
+        """The way in which the embedded model is asked; ``None`` for endpoints that are asked like others."""
+        if not is_embedded(endpoint):
+            return None
+        from hermes.local.wire import EmbeddedWire
+
+        return EmbeddedWire()
+
+    # -- requests -----------------------------------------------------------------------------------------------
+
+    def send(
+        self,
+        endpoint: Endpoint,
+        wire: Wire,
+        kwargs: dict[str, Any],
+        *,
+        interrupt: Interrupt,
+        on_delta: Callable[[Delta], None] | None = None,
+    ) -> Record:
+        """One request and its whole answer, as the sender gives it."""
+        if is_local(endpoint):
+            endpoint = self.reached(endpoint, interrupt)
+        return self._sender.send(endpoint, wire, kwargs, interrupt=interrupt, on_delta=on_delta)
+
+    def reached(self, endpoint: Endpoint, interrupt: Interrupt) -> Endpoint:
+        """A local endpoint with the address and the key of the server, which is started if it does not run."""
+        with self._lock:
+            server = self._server = self._server or self._find_server()
+        state = server.reach(interrupt)
+        # The server drops idle connections without a word; on loopback a new one costs nothing.
+        headers = {**endpoint.extra_headers, "connection": "close"}
+        return replace(endpoint, base_url=state.base_url, api_key=state.key, extra_headers=headers)
+
+    def close(self) -> None:
+        """Give up the server. It goes with its last user."""
+        with self._lock:
+            if self._server is not None:
+                self._server.close()
+
+    def _find_model(self) -> Weights:
+        from hermes.local.weights import find_model
+
+        return find_model(self._settings, self._env, self._home)
+
+    def _find_server(self) -> RunningServer:
+        from hermes.local.parts import find_runtime
+        from hermes.local.running import RunningServer
+        from hermes.local.weights import NOT_INSTALLED
+
+        weights, runtime = self._find_model(), find_runtime(self._home)
+        if runtime is None:
+            raise ConfigError(NOT_INSTALLED)
+        return RunningServer(self._home, weights, runtime=runtime.folder, threads=self._settings.threads)
