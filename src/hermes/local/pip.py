@@ -54,7 +54,7 @@ def command() -> list[str]:
 
 
 def _wheel_folders() -> list[Path]:
-    """Where Python keeps the wheels for new environments: beside ``ensurepip``, or where the system's packager put them."""
+    """Where Python keeps the wheels for new environments: beside ``ensurepip``, or where the system puts them."""
     import sysconfig
     from importlib.util import find_spec
 
