@@ -99,18 +99,39 @@ class Host:
         #: Knows the keys in use, so that they are masked wherever text leaves the process.
         self.redactor = redactor or Redactor()
         self.hooks = Hooks()
-        self.tools = ToolRegistry(builtin_tools(_limits(config)))
-        self.store = Store(home / "state.db")
-        self.runner = Runner(home / "runners")
-        self.sessions = Sessions(self.store)
-        self.search = SearchIndex(self.store, home / "search.db")
         self.workers = Workers()
         self.processes = ProcessTable()
-        self.guard = FileGuard(home)
+        #: Who can be asked, by conversation; a surface with a person says so here.
+        self.people = People()
+        self.open = OpenSessions()
+        self._open_journal()
+        self._reach_models()
+        self._gather_tools()
+        try:
+            self.plugins = self._load_plugins()
+            self.models.use_plugins(self.plugins)
+            memory_notices = self.memory.use_provider(self.plugins, self.tools, self.hooks.background)
+            engine_notices = self.contexts.choose(self.plugins, self.tools, self.hooks)
+            shell_notices = self._load_shell_hooks()
+        except BaseException:
+            self.hooks.close()
+            raise
+        #: What the person should know before work begins, one line each.
+        self.notices = [*self._plugins_that_did_not_load(), *memory_notices, *engine_notices, *shell_notices]
+
+    def _open_journal(self) -> None:
+        self.store = Store(self.home / "state.db")
+        self.runner = Runner(self.home / "runners")
+        self.sessions = Sessions(self.store)
+        self.search = SearchIndex(self.store, self.home / "search.db")
+        self.guard = FileGuard(self.home)
         self.guard.protect(*self.store.files(), *self.search.files())
+
+    def _reach_models(self) -> None:
+        config = self.config
         self.driver = Driver()
-        self.keys = HomeKeys(home, config, self.driver, self.redactor)
-        self.local = LocalService(self.driver, home, config.local, self._env)
+        self.keys = HomeKeys(self.home, config, self.driver, self.redactor)
+        self.local = LocalService(self.driver, self.home, config.local, self._env)
         self.models = ModelSource(
             config,
             self._env,
@@ -121,13 +142,14 @@ class Host:
             local=self.local,
         )
         self.side = SideModel(self.models, self.store)
-        #: Who can be asked, by conversation; a surface with a person says so here.
-        self.people = People()
-        self.open = OpenSessions()
         self.contexts = Contexts(config, self.models, self.side, self.workers, self.open)
-        self.memory = Memory(home, config.memory, self.redactor, self.workers)
+
+    def _gather_tools(self) -> None:
+        config, limits = self.config, _limits(self.config)
+        self.tools = ToolRegistry(builtin_tools(limits))
+        self.memory = Memory(self.home, config.memory, self.redactor, self.workers)
         self.images = ImageMaker(
-            *(home, config.image_gen, lambda: self.plugins, self.workers),
+            *(self.home, config.image_gen, lambda: self.plugins, self.workers),
             allow_private=config.security.allow_private_urls,
         )
         parts = AgentParts(self.open, self.people, self.store, self.models, self.search, self.memory, self.images)
@@ -135,7 +157,7 @@ class Host:
             self.tools.add(tool)
         self.approvals = Approvals(
             ApprovalRules(config),
-            home=home,
+            home=self.home,
             people=self.people,
             hooks=self.hooks,
             rows=ApprovalRows(self.store),
@@ -151,20 +173,9 @@ class Host:
             workers=self.workers,
             processes=self.processes,
             guard=self.guard,
-            limits=_limits(config),
+            limits=limits,
             guardrails=config.tool_loop_guardrails,
         )
-        try:
-            self.plugins = self._load_plugins()
-            self.models.use_plugins(self.plugins)
-            memory_notices = self.memory.use_provider(self.plugins, self.tools, self.hooks.background)
-            engine_notices = self.contexts.choose(self.plugins, self.tools, self.hooks)
-            shell_notices = self._load_shell_hooks()
-        except BaseException:
-            self.hooks.close()
-            raise
-        #: What the person should know before work begins, one line each.
-        self.notices = [*self._plugins_that_did_not_load(), *memory_notices, *engine_notices, *shell_notices]
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
