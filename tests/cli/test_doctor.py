@@ -25,7 +25,7 @@ from hermes.config.written import Written, WrittenModel
 from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider
 from support import hermes_command, hermes_environment, run_hermes
-from support.doctor_rig import examine, model_config, small_disk, write_private_config
+from support.doctor_rig import examine, model_config, write_private_config
 
 ROOT = Path(__file__).parents[2]
 

@@ -7,31 +7,14 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from support import hermes_command, hermes_environment, is_running, run_hermes, write_config
-
-
-@contextmanager
-def small_disk(folder: Path, size: str, *options: str) -> Generator[None]:
-    """A disk of its own for ``folder``. Only root may mount one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", ",".join([f"size={size}", *options]), "tmpfs", str(folder)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode != 0:
-        pytest.skip("mounting a small disk needs root")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
+from support.small_disk import small_disk
 
 
 def one_error_line(stderr: str) -> str:

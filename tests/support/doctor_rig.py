@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
 
 from support import run_hermes
 
@@ -94,16 +92,3 @@ def answering(answers: Answers) -> Generator[tuple[str, list[str]]]:
         finally:
             server.shutdown()
             thread.join()
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Generator[None]:
-    """A disk of its own for ``folder``. Only root may mount one."""
-    folder.mkdir(parents=True, exist_ok=True)
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting a small disk needs root")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)

@@ -10,7 +10,7 @@ import msgspec
 
 from hermes.agent.model_call import ModelRuntime, Transport
 from hermes.config.sections import AuxiliaryTask, Config, Model
-from hermes.errors import NotConfigured
+from hermes.errors import ConfigError, CredentialError, NotConfigured
 from hermes.hooks.table import Hooks
 from hermes.local.endpoint import LOCAL
 from hermes.local.service import LocalService
@@ -114,6 +114,25 @@ class ModelSource:
             reasoning_effort=config.agent.reasoning_effort,
         )
 
+    def chosen(
+        self, *, provider: str = "", model: str = "", profile: str = "", main: Sequence[Endpoint] = ()
+    ) -> list[Endpoint]:
+        """Where work goes that names its own provider, model or stored credential, by the ``profile`` it has.
+
+        What it leaves open is as in the conversation that is held at ``main``, or as configured. A credential is that
+        of one provider, so nobody stands in for an endpoint that has one: it is used, or nothing is. Raises
+        ``ConfigError`` for a provider or a profile that does not exist.
+        """
+        named = name_of(self.config, provider, self.profiles)
+        if main and named in ("", main[0].provider):
+            first = another_model(self.config, main[0], model, self.profiles) if model else main[0]
+            endpoints = [first, *main[1:]]
+        else:
+            endpoints = self._chain(named, model)
+        if profile:
+            endpoints = [self._with_credential(endpoints[0], profile)]
+        return self._guarded(endpoints)
+
     def children(self, parent: ModelRuntime) -> ModelRuntime:
         """The models of a child agent: what ``delegation`` names, the parent's for what it leaves open."""
         wanted = self.config.delegation
@@ -162,6 +181,15 @@ class ModelSource:
         """The request format of an endpoint."""
         own = self._local.wire_for(endpoint) if self._local is not None else None
         return own or wire_for(endpoint)
+
+    def _with_credential(self, endpoint: Endpoint, name: str) -> Endpoint:
+        if self.keys is None:
+            raise ConfigError(f"no credential {name!r} can be used for {endpoint.provider}: none are stored here")
+        try:
+            self.keys.require(endpoint.provider, name)
+        except CredentialError as error:
+            raise ConfigError(str(error)) from error
+        return replace(endpoint, api_key="", credential=name)
 
     def _chain(self, provider: str, model: str) -> list[Endpoint]:
         has_key = None if self.keys is None else self.keys.has

@@ -23,7 +23,7 @@ from hermes.agent.prompt import OUT_OF_TURNS
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.verify import changed_paths, is_code, nudge_from
 from hermes.agent.view import View
-from hermes.errors import HermesError, Interrupted, JournalError, ProviderError
+from hermes.errors import ApprovalSuspended, HermesError, Interrupted, JournalError, ProviderError
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.journal.turns import Message, TurnJournal, TurnState
@@ -85,7 +85,10 @@ class Turn:
     _draft: str = ""
 
     def run(self) -> TurnResult:
-        """Answer the message. Failures and interruptions are results; only a journal that cannot be written raises."""
+        """Answer the message. Failures and interruptions are results.
+
+        Only a journal that cannot be written raises, and a person who will answer later: then the turn stays open.
+        """
         started = time.perf_counter()
         token = current_scope.set(self.scope)
         log.info("turn %d %s", self.journal.ordinal + 1, "resumed" if self.journal.steps else "started")
@@ -98,6 +101,9 @@ class Turn:
         except Interrupted as interrupt:
             status, reason = "interrupted", interrupt.reason
             answer = self._close_unanswered("interrupted", reason, interrupt)
+        except ApprovalSuspended:
+            reason = "waiting for an approval"
+            raise
         except JournalError as failure:
             reason = str(failure)
             raise

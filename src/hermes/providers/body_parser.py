@@ -120,16 +120,15 @@ class BodyParser:
 
     def _recognise(self, data: bytes) -> bytes:
         """Decide by the first character what the body is; returns what there is of a stream."""
+        if self._form == "unknown":
+            data = data.lstrip(_BLANK)  # what servers send to keep a connection open
+            if not data:
+                return b""
+            self._form = "document" if data[:1] in b'{["<' else "events"
+        if self._form == "events":
+            return data
         self._body += data
-        start = self._body.lstrip(_BLANK)[:1] if self._form == "unknown" else b""
-        if not start:
-            return b""
-        if start in b'{["<':
-            self._form = "document"
-            return b""
-        self._form = "events"
-        first, self._body = bytes(self._body), bytearray()
-        return first
+        return b""
 
     def _event(self, payload: bytes, deltas: list[Delta]) -> None:
         if not payload:
@@ -143,10 +142,10 @@ class BodyParser:
 
     def _document(self) -> Record:
         body = bytes(self._body)
-        if body.lstrip(_BLANK)[:1] == b"<":
+        if body[:1] == b"<":
             raise malformed(self._endpoint, excerpt(body))
         try:
-            document = decode_json(body.lstrip(b"\xef\xbb\xbf"), _ANYTHING)
+            document = decode_json(body, _ANYTHING)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if "truncated" in str(error):
                 raise self._incomplete("the JSON document is cut off") from None
@@ -195,5 +194,5 @@ def decode_json(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:
 
 def _begins_like_events(body: bytearray) -> bool:
     """Whether these are, or could become, server-sent events rather than some other text."""
-    start = bytes(body.lstrip(_BLANK)[:8])
+    start = bytes(body[:8])
     return any(start.startswith(field) or field.startswith(start) for field in _EVENT_FIELDS)

@@ -46,6 +46,8 @@ class Endpoint:
     sees_images: bool | None = None
     #: The tokens that fit into the model's window; ``None`` when nobody knows.
     context_length: int | None = None
+    #: The name of the one stored credential that may be used; empty is any of the provider's, or the key above.
+    credential: str = ""
 
     def __post_init__(self) -> None:
         _check_url(self.base_url)

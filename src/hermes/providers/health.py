@@ -12,7 +12,7 @@ from hermes.providers.endpoint import Endpoint
 FIRST_REST = 60.0
 LONGEST_REST = 600.0
 
-_Place = tuple[str, str, str]
+_Place = tuple[str, str, str, str]
 
 
 class Health:
@@ -56,4 +56,4 @@ class Health:
 
 
 def _place(endpoint: Endpoint) -> _Place:
-    return (endpoint.provider, endpoint.base_url, endpoint.model)
+    return (endpoint.provider, endpoint.base_url, endpoint.model, endpoint.credential)

@@ -30,3 +30,7 @@ class StoredKeys(KeyRing, Protocol):
     def has(self, provider: str) -> bool:
         """Whether anything is stored for a provider."""
         ...
+
+    def require(self, provider: str, name: str) -> None:
+        """Raises ``CredentialError`` when no credential of that name is stored for a provider."""
+        ...

@@ -234,8 +234,12 @@ def _shares_failure(endpoint: Endpoint, failed: Endpoint, reason: FailureReason)
     if _server(endpoint) != _server(failed):
         return False
     if reason in _OF_THE_ACCOUNT:
-        return (endpoint.provider, endpoint.api_key) == (failed.provider, failed.api_key)
+        return _account(endpoint) == _account(failed)
     return reason == "connection"
+
+
+def _account(endpoint: Endpoint) -> tuple[str, str, str]:
+    return (endpoint.provider, endpoint.credential, endpoint.api_key)
 
 
 def _server(endpoint: Endpoint) -> str:

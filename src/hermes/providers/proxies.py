@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
 from hermes.errors import ConfigError
+from hermes.providers.address import is_this_machine
 
 _PORTS = {"http": 80, "https": 443, "socks5": 1080, "socks5h": 1080}
 
@@ -64,7 +65,7 @@ def proxy_for(scheme: str, host: str) -> str | None:
     Loopback is always direct: a proxy elsewhere would reach its own machine, not ours. With no variable set
     nothing is imported, since a plain chat needs none of it.
     """
-    if host == "localhost" or host == "::1" or host.startswith("127."):
+    if is_this_machine(host):
         return None
     if sys.platform != "darwin" and not any(name.lower().endswith("_proxy") for name in os.environ):
         return None

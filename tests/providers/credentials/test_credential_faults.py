@@ -7,8 +7,6 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from hermes.providers.credentials.keeping import add_key
 from hermes.providers.credentials.pool import CredentialPool
 from hermes.providers.endpoint import Endpoint
 from support import SOURCES
+from support.small_disk import small_disk
 
 LAB = Endpoint("http://127.0.0.1:9/v1", "m", "lab")
 
@@ -75,19 +74,6 @@ def test_a_process_killed_while_it_writes_leaves_a_whole_file(home: Path) -> Non
     add_key(AuthFile(home), "lab", "sk-last-0123456789", "last")
     assert "last" in labels(home)
     assert list(home.glob(".auth.json.*.tmp")) == []
-
-
-@contextmanager
-def small_disk(folder: Path, size: str) -> Generator[None]:
-    """A disk of its own for ``folder``. Only root may mount one."""
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("mounting a small disk needs root")
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
 
 
 def test_a_full_disk_keeps_what_was_there(home: Path) -> None:

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from hermes.providers.credentials.credential import Credential
 from hermes.providers.credentials.home_keys import HomeKeys
 from hermes.providers.credentials.keeping import add_key, remove
 from hermes.providers.credentials.pool import CredentialPool
-from hermes.providers.credentials.profile_keys import ProfileKeys
 from hermes.providers.driver import Driver
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.keys import KeyRing
@@ -328,39 +328,32 @@ def test_counts_of_two_processes_add_up(file: AuthFile, pool: CredentialPool, ad
 # -- profiles -------------------------------------------------------------------------------------------------------
 
 
-def test_a_profile_selects_its_credential_whatever_the_order(pool: CredentialPool, add_keys: AddKeys) -> None:
+def test_a_named_credential_is_lent_whatever_the_order(pool: CredentialPool, add_keys: AddKeys) -> None:
     add_keys("a", "b")
-    keys = ProfileKeys(pool, "lab", "b")
+    named = replace(LAB, api_key="sk-configured", credential="b")
     for _ in range(2):
-        lent = keys.take(LAB)
-        assert lent is not None and name(lent) == "b"
-        keys.report(lent, failure("rate_limit", 429))
+        assert use(pool, failure("rate_limit", 429), named) == "b"
     assert use(pool) == "a"
 
 
-def test_a_profile_that_does_not_exist_is_an_error(pool: CredentialPool, add_keys: AddKeys) -> None:
+def test_a_credential_that_does_not_exist_is_an_error(pool: CredentialPool, add_keys: AddKeys) -> None:
     add_keys("a", "b")
     with pytest.raises(CredentialError) as caught:
-        ProfileKeys(pool, "lab", "c")
+        pool.take(replace(LAB, api_key="sk-configured", credential="c"))
     assert str(caught.value) == (
         "no credential 'c' is stored for lab (stored: 'a', 'b'); add it with 'hermes auth add lab --profile c'"
     )
     with pytest.raises(CredentialError, match=r"no credential 'a' is stored for other \(stored: none\)"):
-        ProfileKeys(pool, "other", "a")
+        pool.take(replace(LAB, provider="other", credential="a"))
 
 
-def test_a_profile_that_was_removed_is_an_error_and_another_provider_gets_nothing(
-    file: AuthFile, pool: CredentialPool, add_keys: AddKeys
-) -> None:
+def test_a_credential_that_was_removed_is_an_error(file: AuthFile, pool: CredentialPool, add_keys: AddKeys) -> None:
     add_keys("a", "b")
-    add_keys("a", provider="other")
-    keys = ProfileKeys(pool, "lab", "a")
-    other = Endpoint("http://127.0.0.1:9/v1", "m", "other", "sk-configured")
-    assert keys.take(other) is None
-    assert keys.explain(other) == "other is not asked: the credential 'a' is one of lab"
+    named = replace(LAB, credential="a")
+    assert use(pool, endpoint=named) == "a"
     remove(file, "lab", "a")
     with pytest.raises(CredentialError, match="no credential 'a' is stored for lab"):
-        keys.take(LAB)
+        pool.take(named)
 
 
 # -- secrets --------------------------------------------------------------------------------------------------------
@@ -398,9 +391,10 @@ def test_the_keys_of_a_home_are_opened_when_there_are_any(home: Path, driver: Dr
     assert lent is not None and name(lent) == "a"
     assert (keys.providers(), keys.has("lab")) == (["lab"], True)
     keys.report(lent, failure("auth", 401))
-    assert name(keys.for_profile("lab", "a").take(LAB)) == "a"
+    assert name(keys.take(replace(LAB, credential="a"))) == "a"
+    keys.require("lab", "a")
     with pytest.raises(CredentialError, match="no credential 'b' is stored for lab"):
-        keys.for_profile("lab", "b")
+        keys.require("lab", "b")
     assert "hermes auth login lab" not in keys.explain(LAB)
     keys.close()
     assert AuthFile(home).credentials("lab")[0].error_code == 401
@@ -408,8 +402,9 @@ def test_the_keys_of_a_home_are_opened_when_there_are_any(home: Path, driver: Dr
 
 def test_a_home_without_credentials_has_no_profile_either(home: Path, driver: Driver) -> None:
     keys = HomeKeys(home, Config(), driver, Redactor())
-    with pytest.raises(CredentialError, match=r"no credential 'a' is stored for lab \(stored: none\)"):
-        keys.for_profile("lab", "a")
+    for ask in (lambda: keys.require("lab", "a"), lambda: keys.take(replace(LAB, api_key="sk", credential="a"))):
+        with pytest.raises(CredentialError, match=r"no credential 'a' is stored for lab \(stored: none\)"):
+            ask()
 
 
 def test_a_home_that_cannot_be_written_still_lends_and_remembers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -100,11 +101,17 @@ def test_a_withdrawn_token_is_renewed_within_the_call_and_once_only(
     assert len(server.asked("refresh_token")) == 2
 
 
-def test_a_profile_is_used_or_nothing(file: AuthFile, keys: HomeKeys) -> None:
+def test_a_named_credential_is_used_or_nothing(file: AuthFile, keys: HomeKeys) -> None:
     add(file, "sk-a", "sk-b")
-    only = keys.for_profile("lab", "sk-b")
-    assert pursue(only, None) == ["sk-b"]
-    with pytest.raises(ProviderError, match=r"who|other is not asked"):
-        pursue(only, REFUSED, endpoints=(LAB, OTHER))
+    named = (replace(LAB, credential="sk-b"),)
+    assert pursue(keys, None, endpoints=named) == ["sk-b"]
+    with pytest.raises(ProviderError, match="who"):
+        pursue(keys, REFUSED, endpoints=named)
     keys.close()
     assert [one.request_count for one in file.credentials("lab")] == [0, 2]
+
+
+def test_another_credential_of_the_same_provider_may_stand_in(file: AuthFile, keys: HomeKeys) -> None:
+    add(file, "sk-a", "sk-b")
+    both = (replace(LAB, credential="sk-b"), replace(LAB, credential="sk-a"))
+    assert pursue(keys, REFUSED, None, endpoints=both) == ["sk-b", "sk-a"]

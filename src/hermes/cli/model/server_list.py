@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
-
-import msgspec
 
 from hermes.contract.response import Record
 from hermes.errors import ProviderError
 from hermes.providers.chat_completions import ChatCompletions
+from hermes.providers.document import DocumentParser, decoded
 from hermes.providers.driver import Driver
 from hermes.providers.endpoint import ApiMode, Endpoint
 from hermes.providers.failures import malformed
-from hermes.providers.reply import Reply
-from hermes.providers.wire import Delta, HttpRequest
+from hermes.providers.wire import HttpRequest
 from hermes.providers.wires import wire_for
 from hermes.scope import Interrupt
 
@@ -55,47 +54,21 @@ class ModelList(ChatCompletions):
         query = parts.query or ("limit=1000" if endpoint.api_mode == "anthropic_messages" else "")
         return HttpRequest("GET", urlunsplit((parts.scheme, parts.netloc, path, query, "")), headers, b"")
 
-    def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> ModelListParser:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> DocumentParser:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A parser for one list."""
-        return ModelListParser(endpoint)
+        return DocumentParser(endpoint, partial(_models, endpoint), name="the list of models", longest=_LONGEST_LIST)
 
 
-class ModelListParser:
-    """Collects the document and finds the names in it."""
-
-    done = False
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._body = bytearray()
-
-    def feed(self, data: bytes) -> Sequence[Delta]:
-        """Take the next bytes."""
-        self._body += data
-        if len(self._body) > _LONGEST_LIST:
-            raise malformed(self._endpoint, "the list of models does not end")
-        return ()
-
-    def finish(self) -> Record:
-        """A record with the names as ``models``."""
-        try:
-            document: Any = msgspec.json.decode(bytes(self._body))
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            raise self._unreadable() from None
-        if isinstance(document, dict):
-            fields = cast("dict[str, Any]", document)
-            document = fields.get("data", fields.get("models"))
-        if not isinstance(document, list):
-            raise self._unreadable()
-        names = dict.fromkeys(_names(cast("list[Any]", document)))
-        return Record(models=list(names)[:_MOST_MODELS])
-
-    def partial(self) -> Reply:
-        """Nothing of a list is of use to a conversation."""
-        return Reply()
-
-    def _unreadable(self) -> ProviderError:
-        return malformed(self._endpoint, "no list of models", bytes(self._body[:200]))
+def _models(endpoint: Endpoint, body: bytes) -> Record:
+    """A record with the names as ``models``."""
+    document = decoded(body)
+    if isinstance(document, dict):
+        fields = cast("dict[str, Any]", document)
+        document = fields.get("data", fields.get("models"))
+    if not isinstance(document, list):
+        raise malformed(endpoint, "no list of models", body[:200])
+    names = dict.fromkeys(_names(cast("list[Any]", document)))
+    return Record(models=list(names)[:_MOST_MODELS])
 
 
 def _names(entries: list[Any]) -> Iterator[str]:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 from urllib.parse import urlencode
-
-import msgspec
 
 from hermes.contract.response import Record
 from hermes.errors import ConfigError, CredentialError, ProviderError
 from hermes.providers.chat_completions import ChatCompletions
+from hermes.providers.document import DocumentParser, decoded
 from hermes.providers.driver import Driver
 from hermes.providers.endpoint import Endpoint, Timeouts
 from hermes.providers.failures import error_from_response, malformed
-from hermes.providers.reply import Reply
-from hermes.providers.wire import Delta, HttpRequest
+from hermes.providers.wire import HttpRequest
 from hermes.scope import Interrupt
 from hermes.version import __version__
 
@@ -87,9 +86,9 @@ class _FormPost(ChatCompletions):
         ]
         return HttpRequest("POST", endpoint.base_url, headers, urlencode(kwargs["form"]).encode())
 
-    def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> _AnswerParser:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> DocumentParser:  # pyright: ignore[reportIncompatibleMethodOverride]
         """A parser for one answer."""
-        return _AnswerParser(endpoint)
+        return DocumentParser(endpoint, partial(_answer, endpoint), name="the answer", longest=_LONGEST_ANSWER)
 
     def error_from(self, endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The refusal, or what else the status means."""
@@ -99,38 +98,15 @@ class _FormPost(ChatCompletions):
         return error_from_response(endpoint, status, headers, b"")
 
 
-class _AnswerParser:
-    """Collects the document."""
-
-    done = False
-
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._body = bytearray()
-
-    def feed(self, data: bytes) -> Sequence[Delta]:
-        """Take the next bytes."""
-        self._body += data
-        if len(self._body) > _LONGEST_ANSWER:
-            raise malformed(self._endpoint, "the answer does not end")
-        return ()
-
-    def finish(self) -> Record:
-        """A record with the document as ``answer``."""
-        answer = _object(bytes(self._body))
-        if answer is None:
-            # What arrived stays out of the message: it may be tokens in another format.
-            raise malformed(self._endpoint, "something other than a JSON object")
-        return Record(answer=answer)
-
-    def partial(self) -> Reply:
-        """Nothing of it is of use to a conversation."""
-        return Reply()
+def _answer(endpoint: Endpoint, body: bytes) -> Record:
+    """A record with the document as ``answer``."""
+    answer = _object(body)
+    if answer is None:
+        # What arrived stays out of the message: it may be tokens in another format.
+        raise malformed(endpoint, "something other than a JSON object")
+    return Record(answer=answer)
 
 
 def _object(body: bytes) -> dict[str, Any] | None:
-    try:
-        document: Any = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
+    document = decoded(body)
     return cast("dict[str, Any]", document) if isinstance(document, dict) else None

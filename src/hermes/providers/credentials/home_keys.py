@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hermes.providers.credentials.credential import Credential
     from hermes.providers.credentials.ledger import Ledger
     from hermes.providers.credentials.pool import CredentialPool
-    from hermes.providers.credentials.profile_keys import ProfileKeys
     from hermes.providers.driver import Driver
 
 
@@ -34,7 +33,7 @@ class HomeKeys:
 
     def take(self, endpoint: Endpoint) -> Endpoint | None:
         """The endpoint with a key to use now; ``None`` when all of its keys rest. Give it back with ``report``."""
-        pool = self._opened()
+        pool = self._open() if endpoint.credential else self._opened()
         return endpoint if pool is None else pool.take(endpoint)
 
     def report(self, endpoint: Endpoint, error: ProviderError | None) -> None:
@@ -42,11 +41,9 @@ class HomeKeys:
         if self._pool is not None:
             self._pool.report(endpoint, error)
 
-    def for_profile(self, provider: str, profile: str) -> ProfileKeys:
-        """Keys that are always this stored credential. Raises ``CredentialError`` when there is none of that name."""
-        from hermes.providers.credentials.profile_keys import ProfileKeys
-
-        return ProfileKeys(self._open(), provider, profile)
+    def require(self, provider: str, name: str) -> None:
+        """Raises ``CredentialError`` when no credential of that name is stored for a provider."""
+        self._open().find(provider, name)
 
     def has(self, provider: str) -> bool:
         """Whether anything is stored for a provider."""

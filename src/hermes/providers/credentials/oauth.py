@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import time
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from urllib.parse import urlencode, urlsplit
 
 from hermes.config.sections import OAuth
 from hermes.errors import CredentialError
+from hermes.providers.address import is_this_machine
 from hermes.providers.credentials.credential import Record, recovered_fields
 from hermes.providers.credentials.form_post import post_form
 from hermes.providers.driver import Driver
@@ -148,7 +148,7 @@ def is_private_address(url: str) -> bool:
         parts = urlsplit(url)
         if parts.scheme != "http":
             return parts.scheme == "https" and bool(parts.hostname)
-        return parts.hostname == "localhost" or ipaddress.ip_address(parts.hostname or "").is_loopback
+        return is_this_machine(parts.hostname or "")
     except ValueError:
         return False
 

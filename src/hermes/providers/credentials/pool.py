@@ -64,8 +64,11 @@ class CredentialPool:
     def take(self, endpoint: Endpoint) -> Endpoint | None:
         """The endpoint with a key to use now, which ``report`` gives back; ``None`` when all of its keys rest.
 
-        A key that is the only one is lent out even while it should rest.
+        A key that is the only one is lent out even while it should rest. An endpoint that names a credential gets
+        that one or none; ``CredentialError`` when it is not there.
         """
+        if endpoint.credential:
+            return self._lend(endpoint, [self.find(endpoint.provider, endpoint.credential)])
         stored = self._ledger.credentials(endpoint.provider)
         if not stored:
             return endpoint
@@ -73,10 +76,6 @@ class CredentialPool:
         if endpoint.api_key and all(one.secret != endpoint.api_key for one in stored):
             candidates = [self._ledger.configured(endpoint.provider, endpoint.api_key), *stored]
         return self._lend(endpoint, candidates)
-
-    def take_profile(self, endpoint: Endpoint, profile: str) -> Endpoint | None:
-        """Like ``take``, with the stored credential of that name and no other; there must be one."""
-        return self._lend(endpoint, [self.find(endpoint.provider, profile)])
 
     def report(self, endpoint: Endpoint, error: ProviderError | None) -> None:
         """Give the key of a lent endpoint back, with what became of the request."""
