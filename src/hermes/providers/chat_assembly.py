@@ -14,7 +14,7 @@ from hermes.providers.chat_chunk import Chunk, ChunkDelta, misplaced_usage
 from hermes.providers.chat_extras import ChatExtras
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.failures import error_in_body
-from hermes.providers.reply import Reply, text_of
+from hermes.providers.reply import Reply, text_of, thoughts_of
 from hermes.providers.thinking import ThinkSplitter
 from hermes.providers.tool_call_text import TextCall, ToolCallSplitter
 from hermes.providers.usage import usage_from
@@ -126,13 +126,22 @@ class ChatAssembly:
         if delta.reasoning_details:
             self._extras.add_details(delta.reasoning_details)
         if delta.content:
-            self._add_text(delta.content if isinstance(delta.content, str) else text_of(delta.content), deltas)
+            self._add_content(delta.content, deltas)
         if delta.refusal and isinstance(delta.refusal, str):
             self._refusal.append(delta.refusal)
             deltas.append(TextDelta(delta.refusal))
         if isinstance(delta.tool_calls, list):
             pieces = cast("list[Any]", delta.tool_calls)
             deltas.extend(self._calls.add(cast("dict[str, Any]", one)) for one in pieces if isinstance(one, dict))
+
+    def _add_content(self, content: object, deltas: list[Delta]) -> None:
+        """Content is text, or parts: of text, and with some servers of reasoning."""
+        if not isinstance(content, str):
+            thoughts = thoughts_of(content)
+            if thoughts:
+                self._thought(thoughts, deltas)
+            content = text_of(content)
+        self._add_text(content, deltas)
 
     def _add_text(self, text: str, deltas: list[Delta]) -> None:
         if self._think.passive:
@@ -182,7 +191,7 @@ class ChatAssembly:
                 self._extras.add_mark(str(fields.get("id") or ""), fields.get("extra_content"))
         self._extras.add_details(message.get("reasoning_details"))
         if message.get("content") is not None:
-            self._add_text(text_of(message["content"]), [])
+            self._add_content(message["content"], [])
             self._flush([])
             message["content"] = "".join(self._content)
         if self._reasoning and not message.get("reasoning"):

@@ -150,6 +150,14 @@ def text_of(content: object) -> str:
     return ""
 
 
+def thoughts_of(content: object) -> str:
+    """The reasoning among the parts of message content, where a server puts it there."""
+    if not isinstance(content, list):
+        return ""
+    parts = [cast("dict[str, Any]", part) for part in cast("list[object]", content) if isinstance(part, dict)]
+    return "".join(text_of(part.get("thinking")) for part in parts if part.get("type") == "thinking")
+
+
 def _part_text(part: object) -> str:
     if isinstance(part, str):
         return part
