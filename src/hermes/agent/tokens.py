@@ -5,6 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
+
+from hermes.providers.carry import FIELD as CARRY
+
 #: Text of most languages has about four bytes to a token.
 BYTES_PER_TOKEN = 4
 #: What a message takes beside its text: its role, its separators.
@@ -19,7 +23,7 @@ def estimate(messages: Iterable[dict[str, Any]]) -> int:
 
 
 def message_tokens(message: dict[str, Any]) -> int:
-    """The tokens of one message: its text, its images, the calls it makes."""
+    """The tokens of one message: its text, its images, the calls it makes, the reasoning that goes back with it."""
     content: Any = message.get("content")
     tokens = _PER_MESSAGE
     if isinstance(content, str):
@@ -29,14 +33,16 @@ def message_tokens(message: dict[str, Any]) -> int:
     for call in message.get("tool_calls") or ():
         function: dict[str, Any] = call.get("function") or {}
         tokens += _PER_MESSAGE + text_tokens(function.get("name") or "") + text_tokens(function.get("arguments") or "")
-    return tokens
+    return tokens + _json_tokens(message.get(CARRY))
 
 
 def tools_tokens(tools: list[dict[str, Any]]) -> int:
     """What the model is told about its tools."""
-    import msgspec
+    return _json_tokens(tools)
 
-    return len(msgspec.json.encode(tools)) // BYTES_PER_TOKEN if tools else 0
+
+def _json_tokens(value: object) -> int:
+    return len(msgspec.json.encode(value)) // BYTES_PER_TOKEN if value else 0
 
 
 def text_tokens(text: str) -> int:
