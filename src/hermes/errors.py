@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 
@@ -104,3 +105,11 @@ class ProviderError(HermesError):
         self.status_code = status_code
         self.retry_after = retry_after
         self.retryable = reason in RETRYABLE
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """``; did you mean 'x'?``, to be put behind a sentence about an unknown name; empty when none is like it."""
+    from difflib import get_close_matches  # only a mistake needs it
+
+    close = get_close_matches(name, list(known), n=1)
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -27,6 +27,8 @@ model:
   default: bench
   base_url: {base_url}
   api_key: bench-key
+  # Room for every step that is counted: none of them pays for a summary.
+  context_length: 1000000
 toolsets: [terminal, file]
 agent:
   max_turns: 250

@@ -39,7 +39,7 @@ class World:
         return begin_turn(
             self.store,
             self.runner,
-            SessionInfo(session_id, "/work", provider="custom", model="scripted", **info),
+            SessionInfo(session_id, "/home/you/desk", provider="custom", model="scripted", **info),
             turn_id=turn_id,
             task_id="task",
             request_key=turn_id,
@@ -194,7 +194,7 @@ def test_a_conversation_is_shown_with_its_tools_and_usage(capsys: pytest.Capture
     assert heading[1] == "Title    Look around."
     assert heading[2].endswith(", last used just now")
     assert heading[3:7] == [
-        "Folder   /work",
+        "Folder   /home/you/desk",
         "Model    custom/scripted",
         "Turns    2, completed",
         "Usage    1,210 tokens in, 39 out, $0.0015",

@@ -43,7 +43,7 @@ def start_turn(
     request_key: str = "",
 ) -> TurnJournal:
     """Accept a message, with ids made up where none are given."""
-    info = session if isinstance(session, SessionInfo) else SessionInfo(session, "/work")
+    info = session if isinstance(session, SessionInfo) else SessionInfo(session, "/home/you/desk")
     turn_id = turn_id or f"{info.id}:turn:{os.urandom(4).hex()}"
     return begin_turn(
         store,

@@ -151,8 +151,8 @@ def test_an_answer_may_come_after_the_process_that_asked(
 
 
 def test_who_delegated_to_a_session(rows: ApprovalRows, store: Store, runner: Runner) -> None:
-    start_turn(store, runner, SessionInfo("child", "/work", parent_id="s1"))
-    start_turn(store, runner, SessionInfo("grandchild", "/work", parent_id="child"))
+    start_turn(store, runner, SessionInfo("child", "/home/you/desk", parent_id="s1"))
+    start_turn(store, runner, SessionInfo("grandchild", "/home/you/desk", parent_id="child"))
     assert rows.ancestors("grandchild") == ["child", "s1"]
     assert rows.ancestors("s1") == rows.ancestors("unknown") == []
 

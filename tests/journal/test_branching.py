@@ -65,7 +65,7 @@ def test_a_branch_has_everything_of_the_original_under_ids_of_its_own(store: Sto
     assert all(turn_id.startswith("s2:") for turn_id in turn_ids)
     assert {event["turn_id"] for event in sessions.events("s2")} == set(turn_ids)
     row = sessions.get("s2")
-    assert (row.branched_from, row.parent_id, row.cwd, row.title) == ("s1", None, "/work", "one (2)")
+    assert (row.branched_from, row.parent_id, row.cwd, row.title) == ("s1", None, "/home/you/desk", "one (2)")
 
 
 def test_both_go_on_by_themselves(store: Store, runner: Runner) -> None:
@@ -99,8 +99,8 @@ def test_what_was_spent_is_not_counted_twice(store: Store, runner: Runner) -> No
 def test_spending_tells_side_jobs_and_children_apart(store: Store, runner: Runner) -> None:
     turn = talk(store, runner, "one")
     record_model_call(store, "s1", turn.id, call(turn, 2, key="side:approval", cost=None))
-    talk(store, runner, "do this", SessionInfo("child", "/work", parent_id="s1", parent_call="c"))
-    talk(store, runner, "do that", SessionInfo("grandchild", "/work", parent_id="child", parent_call="c"))
+    talk(store, runner, "do this", SessionInfo("child", "/home/you/desk", parent_id="s1", parent_call="c"))
+    talk(store, runner, "do that", SessionInfo("grandchild", "/home/you/desk", parent_id="child", parent_call="c"))
     talk(store, runner, "unrelated", "s9")
     spent = session_spending(store, "s1")
     assert [(one.purpose, one.calls, one.prompt_tokens, one.cost_usd) for one in spent] == [

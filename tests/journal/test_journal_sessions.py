@@ -25,7 +25,9 @@ def sessions(store: Store) -> Sessions:
     return Sessions(store)
 
 
-def converse(store: Store, runner: Runner, session_id: str, *, cwd: str = "/work", parent: str | None = None) -> None:
+def converse(
+    store: Store, runner: Runner, session_id: str, *, cwd: str = "/home/you/desk", parent: str | None = None
+) -> None:
     info = SessionInfo(session_id, cwd, parent_id=parent, parent_call="call-1" if parent else None)
     finish_turn(start_turn(store, runner, info, message=user(f"about {session_id}")))
 
@@ -164,7 +166,7 @@ def counts(path: Path) -> dict[str, int]:
 
 
 def fill(store: Store, runner: Runner, session_id: str, *, parent: str | None = None, shared: str = "") -> None:
-    info = SessionInfo(session_id, "/work", parent_id=parent)
+    info = SessionInfo(session_id, "/home/you/desk", parent_id=parent)
     turn = start_turn(store, runner, info, turn_id=f"turn of {session_id}")
     turn.event("note", "", shared)
     turn.event("note", "", f"only {session_id} " * 5_000)

@@ -181,16 +181,16 @@ def test_the_place_decides_what_relative_paths_mean() -> None:
     assert decision("rm -rf *", "/home/user/project") == "ask"
     assert decision("rm -rf *", "/home/user") == "hardline"
     assert decision("rm -rf ..", "/home/user/project") == "hardline"
-    assert decision("rm -rf ..", "/home/user/work/project") == "ask"
+    assert decision("rm -rf ..", "/home/user/desk/project") == "ask"
     assert decision("rm -rf etc", "/") == "hardline"
     assert decision("rm -rf ~", "/tmp", home="/srv/people/ann") == "hardline"
     assert decision("rm -rf /srv/people", "/tmp", home="/srv/people/ann") == "hardline"
-    assert decision("rm -rf /work/people", "/tmp", home="/srv/people/ann") == "ask"
+    assert decision("rm -rf /data/people", "/tmp", home="/srv/people/ann") == "ask"
 
 
 def test_the_runtime_home_is_guarded_wherever_it_is() -> None:
     def rules(command: str) -> set[str]:
-        verdict = judge_command(command, cwd="/work", home="/home/user", hermes_home="/srv/agent")
+        verdict = judge_command(command, cwd="/home/user/desk", home="/home/user", hermes_home="/srv/agent")
         return {finding.rule for finding in verdict.findings}
 
     assert rules("echo x > /srv/agent/config.yaml") == {"write-hermes-config"}

@@ -25,27 +25,27 @@ from hermes.policy.writing import judge_write
     ],
 )
 def test_the_command_inside_is_listed(line: str, expected: str) -> None:
-    assert expected in commands_in(line, cwd="/work")
+    assert expected in commands_in(line, cwd="/home/you/desk")
 
 
 @pytest.mark.parametrize(
     "line", ["echo 'docker ps'", "git commit -m 'docker ps'", "# docker ps", "grep -r 'docker ps' ."]
 )
 def test_what_is_only_mentioned_is_not(line: str) -> None:
-    assert not any(command.startswith("docker") for command in commands_in(line, cwd="/work"))
+    assert not any(command.startswith("docker") for command in commands_in(line, cwd="/home/you/desk"))
 
 
 @given(st.text())
 def test_any_text_can_be_listed(line: str) -> None:
-    assert all(isinstance(command, str) for command in commands_in(line, cwd="/work"))
+    assert all(isinstance(command, str) for command in commands_in(line, cwd="/home/you/desk"))
 
 
 @pytest.mark.parametrize(
     ("path", "rule"),
     [
-        ("/work/notes.txt", None),
-        ("/work/.env", "write-env-file"),
-        ("/work/.env.example", None),
+        ("/home/you/desk/notes.txt", None),
+        ("/home/you/desk/.env", "write-env-file"),
+        ("/home/you/desk/.env.example", None),
         ("/home/me/.ssh/config", "write-ssh"),
         ("/home/me/.bashrc", "write-shell-startup"),
         ("/home/me/.hermes/config.yaml", "write-hermes-config"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hermes.errors import ConfigError
-from hermes.providers.address import Address, locate
+from hermes.providers.address import Address, is_this_machine, locate
 from hermes.providers.endpoint import Endpoint
 
 
@@ -60,3 +60,10 @@ def test_a_url_that_names_no_socket_file() -> None:
     for url in ("http+unix:///run/llm/v1", "unix://", "http+unix://localhost/v1"):
         with pytest.raises(ConfigError, match=r"names no socket file: its name ends in \.sock"):
             Endpoint(url, "m")
+
+
+def test_which_hosts_are_this_machine() -> None:
+    for host in ("localhost", "127.0.0.1", "127.1.2.3", "::1"):
+        assert is_this_machine(host)
+    for host in ("", "127.0.0.1.evil.example", "127.evil.example", "localhost.example", "10.0.0.1", "::2", "128.0.0.1"):
+        assert not is_this_machine(host)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import pairwise
 from typing import Any
 
@@ -231,6 +232,21 @@ def test_the_body_says_what_it_is_whatever_was_asked_for() -> None:
         assert normalise(parse(document, streaming=streaming)[1]).content == "hi"
         assert normalise(parse(RECORDED, streaming=streaming)[1]).content == "Let me look: ✓"
     assert reply_of(b"\xef\xbb\xbf \r\n" + document).content == "hi"
+
+
+def test_blanks_before_the_answer_are_not_kept() -> None:
+    """Some servers send them to keep the connection open while the model thinks."""
+    for answer, content in ((completion(text("hi"), 1, "m"), "hi"), (RECORDED, "Let me look: ✓")):
+        parser = ChatParser(ENDPOINT, streaming=True)
+        tracemalloc.start()
+        try:
+            for _ in range(500):
+                assert parser.feed(b" \r\n\t" * 1000) == []
+            assert tracemalloc.get_traced_memory()[0] < 100_000
+        finally:
+            tracemalloc.stop()
+        parser.feed(answer)
+        assert normalise(parser.finish()).content == content
 
 
 def test_a_stream_without_done_or_without_finish_reason_is_complete() -> None:

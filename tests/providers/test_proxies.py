@@ -162,6 +162,8 @@ def test_which_hosts_go_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None
     assert proxy_for("https", "api.example.com") == "http://proxy.example:3128"
     for host in ("localhost", "127.0.0.1", "127.1.2.3", "::1", "internal.example", "10.1.2.3", "a.corp"):
         assert proxy_for("https", host) is None
+    # A name that only begins like an address of this machine is somebody else's.
+    assert proxy_for("https", "127.0.0.1.evil.example") == "http://proxy.example:3128"
     assert proxy_for("http", "api.example.com") is None
     monkeypatch.setenv("ALL_PROXY", "socks5://proxy.example")
     assert proxy_for("http", "api.example.com") == "socks5://proxy.example"

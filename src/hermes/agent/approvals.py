@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -125,11 +124,9 @@ class Approvals:
 
     # -- asking -------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _turn_to_ask(self, session_id: str) -> Generator[None]:
+    def _turn_to_ask(self, session_id: str) -> threading.Lock:
         """One question of a conversation at a time: the answer to the first may settle the second."""
-        with self._asking.setdefault(session_id, threading.Lock()):
-            yield
+        return self._asking.setdefault(session_id, threading.Lock())
 
     def _resolve(self, asked: Question) -> Decision:
         scope = asked.scope

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,10 +56,10 @@ def split_images(text: str, cwd: Path) -> tuple[str, list[Part]]:
     The paths stay in the text, without the ``@`` that may mark them, so that the model can speak of the files. A path
     counts when it has the name and the content of an image; one marked with ``@`` that cannot be sent is an error.
     """
-    import re
-
     if not any(ending in text.lower() for ending in _ENDINGS):
         return text, []
+    import re
+
     parts: list[Part] = []
     pieces: list[str] = []
     end = 0
@@ -96,33 +95,21 @@ def image_type(data: bytes) -> str | None:
 def _image_path(found: Any, cwd: Path) -> tuple[Path | None, int]:
     """The file a piece of text names, when it looks like an image's, and how much of the text is its name."""
     quoted: str | None = found["double"] or found["single"]
+    readings = [quoted] if quoted is not None else _readings(found["bare"])
     length = len(found[0])
-    for name in [quoted] if quoted is not None else _readings(found["bare"]):
-        if not name.lower().endswith(_ENDINGS):
-            continue
-        path = _resolved(name, cwd)
+    for name in readings:
+        path = _resolved(name, cwd) if name.lower().endswith(_ENDINGS) else None
         if path is not None:
-            return path, length if quoted is not None else length - (
-                len(found["bare"]) - _raw_length(found["bare"], name)
-            )
+            return path, length - (len(readings[0]) - len(name))
     return None, length
 
 
-def _readings(bare: str) -> Iterator[str]:
+def _readings(bare: str) -> list[str]:
     """The word itself, and without the punctuation that a sentence puts behind it."""
     import re
 
     plain = re.sub(r"\\(.)", r"\1", bare)
-    yield plain
-    yield plain.rstrip(".,;:!?)]}>")
-
-
-def _raw_length(bare: str, name: str) -> int:
-    """How much of the word, backslashes included, makes up the name."""
-    import re
-
-    left_off = len(re.sub(r"\\(.)", r"\1", bare)) - len(name)
-    return len(bare) - left_off
+    return [plain, plain.rstrip(".,;:!?)]}>")]
 
 
 def _resolved(name: str, cwd: Path) -> Path | None:

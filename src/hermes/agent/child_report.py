@@ -10,6 +10,7 @@ import msgspec
 from hermes.agent.child import TIMED_OUT, Child
 from hermes.errors import Interrupted, JournalError
 from hermes.journal.sessions import Sessions
+from hermes.journal.steps import is_aside
 from hermes.journal.store import Store
 from hermes.sanitize import Redactor
 
@@ -108,14 +109,14 @@ def _text(records: list[Record], turn: Record | None) -> str:
 
 def _figures(records: list[Record], turn: Record | None) -> Record:
     calls = [record for record in records if record["record"] == "model_call"]
-    answered = [call["model"] for call in calls if call["status"] == "ok" and not call["key"].startswith("side:")]
+    answered = [call["model"] for call in calls if call["status"] == "ok" and not is_aside(call["key"])]
     session = records[0] if records else {"model": ""}
     seconds = 0.0
     if turn is not None:
         last = turn["ended_at"] or max((r["at"] for r in records if r["record"] == "event"), default=0.0)
         seconds = max(last - turn["started_at"], 0.0)
     return {
-        "api_calls": sum(not call["key"].startswith("side:") for call in calls),
+        "api_calls": sum(not is_aside(call["key"]) for call in calls),
         "duration_seconds": round(seconds, 3),
         "model": answered[-1] if answered else session["model"],
         "tokens": {

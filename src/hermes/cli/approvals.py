@@ -8,12 +8,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from hermes.agent.approval_assessment import Assessment, assess
 from hermes.agent.approval_rules import ApprovalRules
 from hermes.agent.approval_subject import Judged, judge_line
 from hermes.cli.approval_text import explained_lines, list_lines
+from hermes.cli.json_text import print_json
 from hermes.cli.terminal_text import plain
 from hermes.config import Config, config_path, edit_list, hermes_home, load_config
 from hermes.errors import HermesError
@@ -69,7 +68,7 @@ def _list(args: argparse.Namespace, home: Path, store: Store) -> int:
     config, rows = load_config(home).config, ApprovalRows(store)
     grants, pending, recent = rows.grants(), rows.pending(), rows.recent(RECENT)
     if args.json:
-        _print_json(
+        print_json(
             {
                 "always": config.command_allowlist,
                 "session": list(map(_record, grants)),
@@ -96,7 +95,7 @@ def _explain(args: argparse.Namespace, home: Path, _store: Store) -> int:
     judged = judge_line(args.command, cwd, home)
     assessment = assess(ApprovalRules(config), "terminal", judged)
     if args.json:
-        _print_json(_explanation(args.command, cwd, judged, assessment, config))
+        print_json(_explanation(args.command, cwd, judged, assessment, config))
         return 0
     for line in explained_lines(judged, assessment, config.approvals.mode):
         print(line)
@@ -144,7 +143,3 @@ def _named(text: str) -> str:
     if not text.strip():
         raise HermesError("the name is empty; give a rule, an approval's id or a session's, or --all")
     return text
-
-
-def _print_json(value: object) -> None:
-    print(msgspec.json.format(msgspec.json.encode(value)).decode())

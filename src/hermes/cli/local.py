@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-import msgspec
-
+from hermes.cli.json_text import print_json
 from hermes.cli.terminal_text import plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Local
@@ -87,7 +86,7 @@ def _remove(args: argparse.Namespace, home: Path) -> int:
 
     gone = remove(home)
     if args.json:
-        _print_json({"removed": gone})
+        print_json({"removed": gone})
     else:
         lines = [f"removed: {plain(what)}" for what in gone]
         print("\n".join(lines or ["there was nothing to remove"]))
@@ -97,7 +96,7 @@ def _remove(args: argparse.Namespace, home: Path) -> int:
 def _show(args: argparse.Namespace, home: Path, parts: Parts) -> int:
     status = _describe(home, load_config(home).config.local, parts)
     if args.json:
-        _print_json(status)
+        print_json(status)
     else:
         for name in ("runtime", "weights", "model", "server"):
             print(f"{name:<8}  {plain(_LINES[name](status))}")
@@ -169,7 +168,3 @@ class _Progress:
     def close(self) -> None:
         if self._stream is not None and self._most:
             self._stream.write("\n")
-
-
-def _print_json(document: dict[str, Any]) -> None:
-    print(msgspec.json.format(msgspec.json.encode(document)).decode())

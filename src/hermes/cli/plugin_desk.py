@@ -7,8 +7,6 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-import msgspec
-
 from hermes.cli.plugin_rows import PluginRow, plugin_row
 from hermes.cli.terminal_text import one_line, plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
@@ -81,7 +79,3 @@ def warn(text: str) -> None:
 def print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         print(plain(line))
-
-
-def print_json(value: object) -> None:
-    print(msgspec.json.format(msgspec.json.encode(value)).decode())

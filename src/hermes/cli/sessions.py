@@ -13,6 +13,7 @@ import msgspec
 
 from hermes.cli.session_text import conversation_lines, event_lines, hit_lines, list_lines, markdown, redacted
 from hermes.cli.terminal_text import one_line, plain
+from hermes.commands.wording import plural
 from hermes.config import hermes_home
 from hermes.errors import HermesError, JournalError
 from hermes.journal.runner import Runner
@@ -173,7 +174,7 @@ def _delete(journal: Journal, args: argparse.Namespace) -> int:
         if not sys.stdin.isatty():
             raise HermesError("deleting needs a confirmation and this is no terminal; give --yes to delete anyway")
         _print(*list_lines(list(chosen.values()), journal.runner))
-        if not _confirmed(f"Delete {_count(len(chosen))}, with those they delegated to? [y/N] "):
+        if not _confirmed(f"Delete {plural(len(chosen), 'session')}, with those they delegated to? [y/N] "):
             print("Nothing was deleted.")
             return 1
     deleted: list[str] = []
@@ -184,7 +185,7 @@ def _delete(journal: Journal, args: argparse.Namespace) -> int:
                 deleted += journal.sessions.delete(session_id, journal.runner)
     finally:
         if deleted:
-            print(f"Deleted {_count(len(deleted))}.")
+            print(f"Deleted {plural(len(deleted), 'session')}.")
             _forget_words(journal, deleted)
     return 0
 
@@ -210,10 +211,6 @@ def _rename(journal: Journal, args: argparse.Namespace) -> int:
         raise HermesError("the title is empty; give at least one word")
     journal.sessions.rename(args.id, title)
     return 0
-
-
-def _count(sessions: int) -> str:
-    return "1 session" if sessions == 1 else f"{sessions} sessions"
 
 
 # -- output ---------------------------------------------------------------------------------------------------------

@@ -67,7 +67,10 @@ def usage(conversation: Conversation, arguments: str) -> str:
 def _purpose(one: Spending) -> str:
     if not one.purpose:
         return "conversation"
-    return "children" if one.purpose == "children" else f"side job {one.purpose}"
+    if one.purpose == "children":
+        return "children"
+    kind, colon, name = one.purpose.partition(":")
+    return f"{kind} {name}" if colon else f"side job {one.purpose}"
 
 
 def _sum_line(spent: Sequence[Spending]) -> str:

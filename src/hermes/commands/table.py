@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from hermes.commands import facts, models, sessions, settings, tools, turns, work
 from hermes.commands.conversation import Conversation
-from hermes.commands.wording import columns, nearest
+from hermes.commands.wording import columns
 from hermes.contract.commands import SLASH_COMMANDS, SlashCommand
-from hermes.errors import HermesError
+from hermes.errors import HermesError, did_you_mean
 from hermes.host import Host
 
 #: Answers with text, or raises a ``HermesError`` that says what to do.
@@ -84,7 +84,7 @@ def _named(name: str, known: list[SlashCommand]) -> SlashCommand:
     for command in known:
         if name == command.name or name in command.aliases:
             return command
-    raise HermesError(f"there is no command /{name}{nearest(name, (command.name for command in known))}")
+    raise HermesError(f"there is no command /{name}{did_you_mean(name, (command.name for command in known))}")
 
 
 def _explained(command: SlashCommand) -> str:

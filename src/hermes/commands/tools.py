@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hermes.commands.conversation import Conversation
-from hermes.commands.wording import columns, nearest, plural
-from hermes.errors import HermesError
+from hermes.commands.wording import columns, plural
+from hermes.errors import HermesError, did_you_mean
 from hermes.tools.toolsets import toolsets as all_toolsets
 
 
@@ -48,14 +48,14 @@ def toolsets(conversation: Conversation, arguments: str) -> str:
 def _one_tool(conversation: Conversation, name: str) -> frozenset[str]:
     known = conversation.host.tools.all()
     if name not in known:
-        raise HermesError(f"there is no tool {name!r}{nearest(name, known)}")
+        raise HermesError(f"there is no tool {name!r}{did_you_mean(name, known)}")
     return frozenset({name})
 
 
 def _one_toolset(conversation: Conversation, name: str) -> frozenset[str]:
     known = all_toolsets(conversation.host.tools)
     if name not in known:
-        raise HermesError(f"there is no toolset {name!r}{nearest(name, known)}")
+        raise HermesError(f"there is no toolset {name!r}{did_you_mean(name, known)}")
     return known[name]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from hermes.errors import HermesError
 
@@ -51,11 +51,3 @@ def positive(text: str, what: str, default: int) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 1_000_000:
         raise HermesError(f"{what} takes a whole number from 1 on, not {text!r}")
     return int(text)
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint at the name that was perhaps meant, to be put behind a sentence."""
-    import difflib
-
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hermes.policy.marks import shown
 from hermes.policy.rules import BY_KEY
 from hermes.policy.verdict import Finding, Verdict
+from hermes.sanitize.visible import visible
 
 _LONGEST_PART = 160
 _ALLOW = Verdict("allow")
@@ -22,7 +23,7 @@ class Findings:
         hardline = rule.hardline and not contained
         if only_hardline and not hardline:
             return
-        text = _visible(_shortened(shown(part).strip()))
+        text = visible(_shortened(shown(part).strip()))
         self._found.setdefault((key, text, hardline), Finding(key, rule.description, text, hardline))
 
     @property
@@ -36,15 +37,6 @@ class Findings:
             return _ALLOW
         found = sorted(self._found.values(), key=lambda finding: not finding.hardline)
         return Verdict("hardline" if found[0].hardline else "ask", tuple(found))
-
-
-def _visible(text: str) -> str:
-    """Characters that a terminal would act on, or not show, as their escapes: the part is there to be read."""
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char in "\n\t" else char.encode("unicode_escape").decode() for char in text
-    )
 
 
 def _shortened(text: str) -> str:

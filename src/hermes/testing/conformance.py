@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import gc
 import inspect
 import os
@@ -16,6 +15,7 @@ from typing import Any
 
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
+from hermes.errors import did_you_mean
 from hermes.hooks.callback import accepted_names
 from hermes.hooks.subscriber import QueuedSubscriber
 from hermes.plugins.registry import LoadedPlugin
@@ -166,8 +166,7 @@ class Examination:
     def _check_registrations(self, bench: Bench) -> None:
         for made in bench.watched.registrations:
             if not made.known:
-                nearest = difflib.get_close_matches(str(made.name), (*HOOKS, *MIDDLEWARE), n=1)
-                hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+                hint = did_you_mean(str(made.name), (*HOOKS, *MIDDLEWARE))
                 text = f"there is no hook or middleware kind {made.name!r}{hint}"
                 self._findings.add("unknown-name", text, made.place, site=str(made.name))
 

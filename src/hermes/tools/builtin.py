@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits
+from hermes.tools.schemas import fields, flag, number, text
 
 
 def builtin_tools(limits: ToolLimits | None = None) -> list[Tool]:
@@ -21,22 +22,6 @@ def builtin_tools(limits: ToolLimits | None = None) -> list[Tool]:
     ]
 
 
-def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": required}
-
-
-def _text(description: str = "", **more: Any) -> dict[str, Any]:
-    return {"type": "string", **({"description": description} if description else {}), **more}
-
-
-def _number(description: str = "", **more: Any) -> dict[str, Any]:
-    return {"type": "integer", **({"description": description} if description else {}), **more}
-
-
-def _flag(description: str) -> dict[str, Any]:
-    return {"type": "boolean", "description": description}
-
-
 # Every request carries these texts, so they are kept short: a test counts their bytes.
 
 _TERMINAL = (
@@ -47,13 +32,13 @@ _TERMINAL = (
 
 
 def _terminal_args(limits: ToolLimits) -> dict[str, Any]:
-    return _schema(
+    return fields(
         ["command"],
-        command=_text(),
-        background=_flag("Return at once with a session_id for the process tool"),
-        timeout=_number(f"Seconds, default {limits.terminal_timeout}, at most {limits.max_foreground_timeout}"),
-        workdir=_text("Directory to run in"),
-        pty=_flag("Use a pseudo-terminal, for programs that insist on one"),
+        command=text(),
+        background=flag("Return at once with a session_id for the process tool"),
+        timeout=number(f"Seconds, default {limits.terminal_timeout}, at most {limits.max_foreground_timeout}"),
+        workdir=text("Directory to run in"),
+        pty=flag("Use a pseudo-terminal, for programs that insist on one"),
     )
 
 
@@ -61,39 +46,39 @@ _PROCESS = (
     "Manage background processes: list them; poll status; log output by line offset and limit; wait for the end; "
     "kill; write data to stdin; submit data plus newline; close stdin."
 )
-_PROCESS_ARGS = _schema(
+_PROCESS_ARGS = fields(
     ["action"],
-    action=_text(enum=["list", "poll", "log", "wait", "kill", "write", "submit", "close"]),
-    session_id=_text("From terminal; for all but list"),
-    data=_text("For write and submit"),
-    timeout=_number("Seconds, for wait"),
-    offset=_number("For log; default: the last lines"),
-    limit=_number("For log, default 200"),
+    action=text(enum=["list", "poll", "log", "wait", "kill", "write", "submit", "close"]),
+    session_id=text("From terminal; for all but list"),
+    data=text("For write and submit"),
+    timeout=number("Seconds, for wait"),
+    offset=number("For log; default: the last lines"),
+    limit=number("For log, default 200"),
 )
 
 _READ = "Read a text file with line numbers ('     1|text'). Page through large files with offset and limit."
-_READ_ARGS = _schema(
+_READ_ARGS = fields(
     ["path"],
-    path=_text("Absolute, relative to the working directory, or ~"),
-    offset=_number("First line, from 1", default=1),
-    limit=_number("Lines, at most 2000", default=500),
+    path=text("Absolute, relative to the working directory, or ~"),
+    offset=number("First line, from 1", default=1),
+    limit=number("Lines, at most 2000", default=500),
 )
 
 _WRITE = "Create a file or replace its whole content; makes missing directories. To change part of a file use patch."
-_WRITE_ARGS = _schema(["path", "content"], path=_text(), content=_text())
+_WRITE_ARGS = fields(["path", "content"], path=text(), content=text())
 
 _PATCH = (
     "Change files; returns a diff. mode=replace: replace old_string, which must be unique in the file, by new_string. "
     "mode=patch: apply a V4A patch to one or more files, all or nothing."
 )
-_PATCH_ARGS = _schema(
+_PATCH_ARGS = fields(
     ["mode"],
-    mode=_text(enum=["replace", "patch"]),
-    path=_text("replace: the file"),
-    old_string=_text("replace: exact text without line numbers, with enough lines around it to be unique"),
-    new_string=_text("replace: the new text, may be empty"),
-    replace_all=_flag("replace: change every occurrence"),
-    patch=_text(
+    mode=text(enum=["replace", "patch"]),
+    path=text("replace: the file"),
+    old_string=text("replace: exact text without line numbers, with enough lines around it to be unique"),
+    new_string=text("replace: the new text, may be empty"),
+    replace_all=flag("replace: change every occurrence"),
+    patch=text(
         "patch: '*** Begin Patch', then per file '*** Update File: p' (or Add, Delete; '*** Move to: q') with "
         "'@@ anchor' and lines starting with ' ', '-' or '+', then '*** End Patch'"
     ),
@@ -103,16 +88,16 @@ _SEARCH = (
     "Search file contents by regular expression, or find files by name (target=files, glob like '*.py'). "
     "Skips hidden, git-ignored and binary files."
 )
-_SEARCH_ARGS = _schema(
+_SEARCH_ARGS = fields(
     ["pattern"],
-    pattern=_text("Regular expression; with target=files a glob or part of a name"),
-    target=_text(enum=["content", "files"], default="content"),
-    path=_text("Directory or file", default="."),
-    file_glob=_text("Only files like '*.py'"),
-    limit=_number(default=50),
-    offset=_number("Results to skip", default=0),
-    output_mode=_text(enum=["content", "files_only", "count"], default="content"),
-    context=_number("Lines shown around each match", default=0),
+    pattern=text("Regular expression; with target=files a glob or part of a name"),
+    target=text(enum=["content", "files"], default="content"),
+    path=text("Directory or file", default="."),
+    file_glob=text("Only files like '*.py'"),
+    limit=number(default=50),
+    offset=number("Results to skip", default=0),
+    output_mode=text(enum=["content", "files_only", "count"], default="content"),
+    context=number("Lines shown around each match", default=0),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any, cast
 
 import anthropic
@@ -35,9 +35,10 @@ from anthropic.types.raw_message_delta_event import Delta
 
 from hermes.errors import FailureReason, ProviderError
 from hermes.providers.driver import Driver
-from hermes.providers.reply import IncompleteReply, Reply, normalise
+from hermes.providers.reply import IncompleteReply, Reply
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, ScriptedReply, raw
+from support.sdk_agreement import TOOL, Ours, Readers, Theirs, given_back, halves
 from support.sdk_types import KEY, as_document, as_stream, endpoint_at, refuse_what_the_sdk_does_not_know
 
 MODEL = "claude-sonnet-5-5"
@@ -144,25 +145,13 @@ def block_events(index: int, block: ContentBlock) -> Iterator[RawMessageStreamEv
     yield RawContentBlockStopEvent(type="content_block_stop", index=index)
 
 
-def halves(words: str) -> list[str]:
-    return [piece for piece in (words[: len(words) // 2], words[len(words) // 2 :]) if piece]
-
-
 @pytest.fixture
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.close()
-
-
-def ours(driver: Driver, server: ScriptedProvider, *, stream: bool) -> Reply:
-    endpoint, wire = endpoint_at(server.base_url, "anthropic_messages", MODEL)
-    kwargs = wire.kwargs(endpoint, [{"role": "user", "content": "hi"}], stream=stream)
-    return normalise(driver.send(endpoint, wire, kwargs, interrupt=Interrupt()))
+def ours(driver: Driver) -> Ours:
+    return Ours(driver, "anthropic_messages", MODEL)
 
 
 @pytest.fixture(scope="module")
-def sdk() -> Iterator[anthropic.Anthropic]:
+def sdk() -> Generator[anthropic.Anthropic]:
     with anthropic.Anthropic(base_url="http://127.0.0.1", api_key=KEY, max_retries=0) as client:
         yield client
 
@@ -171,12 +160,16 @@ def at(sdk: anthropic.Anthropic, server: ScriptedProvider) -> anthropic.Anthropi
     return sdk.with_options(base_url=server.base_url.removesuffix("/v1"))
 
 
-def theirs(sdk: anthropic.Anthropic, server: ScriptedProvider, *, stream: bool) -> Message:
-    request: dict[str, Any] = {"model": MODEL, "max_tokens": 64, "messages": [{"role": "user", "content": "hi"}]}
-    if not stream:
-        return cast("Message", at(sdk, server).messages.create(**request))
-    with at(sdk, server).messages.stream(**request) as found:
-        return found.get_final_message()
+@pytest.fixture
+def theirs(sdk: anthropic.Anthropic) -> Theirs[Message]:
+    def ask(server: ScriptedProvider, *, stream: bool) -> Message:
+        request: dict[str, Any] = {"model": MODEL, "max_tokens": 64, "messages": [{"role": "user", "content": "hi"}]}
+        if not stream:
+            return cast("Message", at(sdk, server).messages.create(**request))
+        with at(sdk, server).messages.stream(**request) as found:
+            return found.get_final_message()
+
+    return ask
 
 
 def agree(reply: Reply, found: Message) -> None:
@@ -198,46 +191,28 @@ def agree(reply: Reply, found: Message) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_both_read_the_same_document(name: str, driver: Driver, sdk: anthropic.Anthropic) -> None:
-    with ScriptedProvider(as_document(ROWS[name])) as server:
-        agree(ours(driver, server, stream=False), theirs(sdk, server, stream=False))
+def test_both_read_the_same_document(name: str, ours: Ours, theirs: Theirs[Message]) -> None:
+    Readers(ours, theirs, agree).agree_on_document(ROWS[name])
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_both_read_the_same_stream(name: str, driver: Driver, sdk: anthropic.Anthropic) -> None:
-    with ScriptedProvider(as_stream(events(ROWS[name]))) as server:
-        reply = ours(driver, server, stream=True)
-        agree(reply, theirs(sdk, server, stream=True))
-    with ScriptedProvider(as_document(ROWS[name])) as server:
-        assert ours(driver, server, stream=False) == reply
+def test_both_read_the_same_stream(name: str, ours: Ours, theirs: Theirs[Message]) -> None:
+    Readers(ours, theirs, agree).agree_on_stream(as_stream(events(ROWS[name])), ROWS[name])
 
 
 @pytest.mark.parametrize("name", ["thoughts", "thoughts and a call", "redacted", "interleaved"])
-def test_what_goes_back_is_what_the_sdk_sends_back(name: str, driver: Driver) -> None:
+def test_what_goes_back_is_what_the_sdk_sends_back(name: str, ours: Ours) -> None:
     """The SDK gives an answer back as its blocks; so do we, signatures and order included."""
     whole = ROWS[name]
     with ScriptedProvider(as_stream(events(whole))) as server:
-        reply = ours(driver, server, stream=True)
+        conversation = given_back(ours(server, stream=True))
     endpoint, wire = endpoint_at("http://h", "anthropic_messages", MODEL)
-    calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in reply.tool_calls
-    ]
-    answer = {"role": "assistant", "content": reply.content, "tool_calls": calls, "carry": reply.carry}
-    sent = wire.kwargs(endpoint, [{"role": "user", "content": "hi"}, answer])["messages"][1]["content"]
+    sent = wire.kwargs(endpoint, conversation)["messages"][1]["content"]
     assert sent == [block.model_dump(exclude_none=True) for block in whole.content]
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
 
-TOOL: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "ls",
-        "description": "List files",
-        "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
-    },
-}
 PIXEL = "iVBORw0KGgo="
 CONVERSATION: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
@@ -332,24 +307,24 @@ def test_failures_are_those_of_the_sdk(
     kind: str,
     error: type[anthropic.APIStatusError],
     reason: FailureReason,
-    driver: Driver,
-    sdk: anthropic.Anthropic,
+    ours: Ours,
+    theirs: Theirs[Message],
 ) -> None:
     with ScriptedProvider(refusal(status, kind)) as server:
         with pytest.raises(error, match="told so"):
-            theirs(sdk, server, stream=False)
+            theirs(server, stream=False)
         with pytest.raises(ProviderError, match="told so") as caught:
-            ours(driver, server, stream=True)
+            ours(server, stream=True)
     assert (caught.value.reason, caught.value.status_code) == (reason, status)
 
 
-def test_a_failure_in_the_middle_of_a_stream(driver: Driver, sdk: anthropic.Anthropic) -> None:
+def test_a_failure_in_the_middle_of_a_stream(ours: Ours, theirs: Theirs[Message]) -> None:
     whole = list(events(ROWS["text"]))
     error = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
     with ScriptedProvider(as_stream(whole[:3], last=error)) as server:
         with pytest.raises(anthropic.APIStatusError, match="Overloaded"):
-            theirs(sdk, server, stream=True)
+            theirs(server, stream=True)
         with pytest.raises(IncompleteReply, match="Overloaded") as caught:
-            ours(driver, server, stream=True)
+            ours(server, stream=True)
     assert caught.value.reason == "overloaded"
     assert caught.value.partial.content == "Hello t"

@@ -20,10 +20,10 @@ from openai.types.chat.completion_create_params import (
 from openai.types.completion_usage import CompletionTokensDetails, PromptTokensDetails
 
 from hermes.providers.driver import Driver
-from hermes.providers.reply import Reply, normalise
-from hermes.scope import Interrupt
+from hermes.providers.reply import Reply
 from hermes.testing import ScriptedProvider
-from support.sdk_types import KEY, as_document, as_stream, endpoint_at, refuse_what_the_sdk_does_not_know
+from support.sdk_agreement import TOOL, Ours, Readers, Theirs, halves
+from support.sdk_types import as_stream, endpoint_at, refuse_what_the_sdk_does_not_know
 
 MODEL = "gpt-6"
 USAGE = CompletionUsage(
@@ -90,38 +90,24 @@ def chunk(delta: ChoiceDelta, finish_reason: Any = None) -> ChatCompletionChunk:
     )
 
 
-def halves(words: str) -> list[str]:
-    return [piece for piece in (words[: len(words) // 2], words[len(words) // 2 :]) if piece]
+@pytest.fixture
+def ours(driver: Driver) -> Ours:
+    return Ours(driver, "chat_completions", MODEL)
 
 
 @pytest.fixture
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.close()
+def theirs(openai_sdk: openai.OpenAI) -> Theirs[ChatCompletion]:
+    def ask(server: ScriptedProvider, *, stream: bool) -> ChatCompletion:
+        request: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
+        client = openai_sdk.with_options(base_url=server.base_url)
+        if not stream:
+            return cast("ChatCompletion", client.chat.completions.create(**request))
+        with client.chat.completions.stream(**request, stream_options={"include_usage": True}) as found:
+            for _ in found:
+                pass
+            return found.current_completion_snapshot
 
-
-def ours(driver: Driver, server: ScriptedProvider, *, stream: bool) -> Reply:
-    endpoint, wire = endpoint_at(server.base_url, "chat_completions", MODEL)
-    kwargs = wire.kwargs(endpoint, [{"role": "user", "content": "hi"}], stream=stream)
-    return normalise(driver.send(endpoint, wire, kwargs, interrupt=Interrupt()))
-
-
-@pytest.fixture(scope="module")
-def sdk() -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url="http://127.0.0.1", api_key=KEY, max_retries=0) as client:
-        yield client
-
-
-def theirs(sdk: openai.OpenAI, server: ScriptedProvider, *, stream: bool) -> ChatCompletion:
-    request: dict[str, Any] = {"model": MODEL, "messages": [{"role": "user", "content": "hi"}]}
-    client = sdk.with_options(base_url=server.base_url)
-    if not stream:
-        return cast("ChatCompletion", client.chat.completions.create(**request))
-    with client.chat.completions.stream(**request, stream_options={"include_usage": True}) as found:
-        for _ in found:
-            pass
-        return found.current_completion_snapshot
+    return ask
 
 
 def agree(reply: Reply, found: ChatCompletion) -> None:
@@ -143,26 +129,18 @@ def agree(reply: Reply, found: ChatCompletion) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_both_read_the_same_document(name: str, driver: Driver, sdk: openai.OpenAI) -> None:
-    with ScriptedProvider(as_document(ROWS[name])) as server:
-        agree(ours(driver, server, stream=False), theirs(sdk, server, stream=False))
+def test_both_read_the_same_document(name: str, ours: Ours, theirs: Theirs[ChatCompletion]) -> None:
+    Readers(ours, theirs, agree).agree_on_document(ROWS[name])
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_both_read_the_same_stream(name: str, driver: Driver, sdk: openai.OpenAI) -> None:
-    with ScriptedProvider(as_stream(chunks(ROWS[name]), last=b"data: [DONE]\n\n")) as server:
-        reply = ours(driver, server, stream=True)
-        agree(reply, theirs(sdk, server, stream=True))
-    with ScriptedProvider(as_document(ROWS[name])) as server:
-        assert ours(driver, server, stream=False) == reply
+def test_both_read_the_same_stream(name: str, ours: Ours, theirs: Theirs[ChatCompletion]) -> None:
+    streamed = as_stream(chunks(ROWS[name]), last=b"data: [DONE]\n\n")
+    Readers(ours, theirs, agree).agree_on_stream(streamed, ROWS[name])
 
 
 # -- requests ---------------------------------------------------------------------------------------------------------
 
-TOOL: dict[str, Any] = {
-    "type": "function",
-    "function": {"name": "ls", "description": "List files", "parameters": {"type": "object", "properties": {}}},
-}
 CONVERSATION: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
     {

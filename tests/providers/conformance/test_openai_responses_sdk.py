@@ -42,10 +42,11 @@ from openai.types.responses.response_usage import InputTokensDetails, OutputToke
 
 from hermes.errors import FailureReason, ProviderError
 from hermes.providers.driver import Driver
-from hermes.providers.reply import IncompleteReply, Reply, normalise
+from hermes.providers.reply import IncompleteReply, Reply
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, raw
-from support.sdk_types import KEY, Model, as_document, as_stream, endpoint_at, refuse_what_the_sdk_does_not_know
+from support.sdk_agreement import TOOL, Ours, Readers, Theirs, given_back, halves
+from support.sdk_types import Model, as_document, as_stream, endpoint_at, refuse_what_the_sdk_does_not_know
 
 MODEL = "gpt-6"
 
@@ -185,37 +186,23 @@ def summary_events(item: ResponseReasoningItem, place: dict[str, Any]) -> Iterat
             )
 
 
-def halves(words: str) -> list[str]:
-    return [piece for piece in (words[: len(words) // 2], words[len(words) // 2 :]) if piece]
+@pytest.fixture
+def ours(driver: Driver) -> Ours:
+    return Ours(driver, "codex_responses", MODEL)
 
 
 @pytest.fixture
-def driver() -> Iterator[Driver]:
-    driver = Driver()
-    yield driver
-    driver.close()
+def theirs(openai_sdk: openai.OpenAI) -> Theirs[Response]:
+    def ask(server: ScriptedProvider, *, stream: bool) -> Response:
+        client = openai_sdk.with_options(base_url=server.base_url)
+        if not stream:
+            return client.responses.create(model=MODEL, input="hi")
+        with client.responses.create(model=MODEL, input="hi", stream=True) as found:
+            last = list(found)[-1]
+        assert isinstance(last, ResponseCompletedEvent | ResponseIncompleteEvent)
+        return last.response
 
-
-def ours(driver: Driver, server: ScriptedProvider, *, stream: bool) -> Reply:
-    endpoint, wire = endpoint_at(server.base_url, "codex_responses", MODEL)
-    kwargs = wire.kwargs(endpoint, [{"role": "user", "content": "hi"}], stream=stream)
-    return normalise(driver.send(endpoint, wire, kwargs, interrupt=Interrupt()))
-
-
-@pytest.fixture(scope="module")
-def sdk() -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url="http://127.0.0.1", api_key=KEY, max_retries=0) as client:
-        yield client
-
-
-def theirs(sdk: openai.OpenAI, server: ScriptedProvider, *, stream: bool) -> Response:
-    client = sdk.with_options(base_url=server.base_url)
-    if not stream:
-        return client.responses.create(model=MODEL, input="hi")
-    with client.responses.create(model=MODEL, input="hi", stream=True) as found:
-        last = list(found)[-1]
-    assert isinstance(last, ResponseCompletedEvent | ResponseIncompleteEvent)
-    return last.response
+    return ask
 
 
 def agree(reply: Reply, found: Response) -> None:
@@ -253,32 +240,22 @@ def finish_reason(found: Response) -> str:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_both_read_the_same_document(name: str, driver: Driver, sdk: openai.OpenAI) -> None:
-    with ScriptedProvider(as_document(ROWS[name])) as server:
-        agree(ours(driver, server, stream=False), theirs(sdk, server, stream=False))
+def test_both_read_the_same_document(name: str, ours: Ours, theirs: Theirs[Response]) -> None:
+    Readers(ours, theirs, agree).agree_on_document(ROWS[name])
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_both_read_the_same_stream(name: str, driver: Driver, sdk: openai.OpenAI) -> None:
-    with ScriptedProvider(as_stream(events(ROWS[name]))) as server:
-        reply = ours(driver, server, stream=True)
-        agree(reply, theirs(sdk, server, stream=True))
-    with ScriptedProvider(as_document(ROWS[name])) as server:
-        assert ours(driver, server, stream=False) == reply
+def test_both_read_the_same_stream(name: str, ours: Ours, theirs: Theirs[Response]) -> None:
+    Readers(ours, theirs, agree).agree_on_stream(as_stream(events(ROWS[name])), ROWS[name])
 
 
 @pytest.mark.parametrize("name", ["thoughts", "thoughts between calls", "commentary", "one phase"])
-def test_what_goes_back_has_the_reasoning_where_it_was(name: str, driver: Driver) -> None:
+def test_what_goes_back_has_the_reasoning_where_it_was(name: str, ours: Ours) -> None:
     whole = ROWS[name]
     with ScriptedProvider(as_stream(events(whole))) as server:
-        reply = ours(driver, server, stream=True)
+        conversation = given_back(ours(server, stream=True))
     endpoint, wire = endpoint_at("http://h", "codex_responses", MODEL)
-    calls = [
-        {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
-        for call in reply.tool_calls
-    ]
-    answer = {"role": "assistant", "content": reply.content, "tool_calls": calls, "carry": reply.carry}
-    sent = wire.kwargs(endpoint, [{"role": "user", "content": "hi"}, answer])["input"][1:]
+    sent = wire.kwargs(endpoint, conversation)["input"][1:]
     assert sent == [returned(item) for item in whole.output]
 
 
@@ -295,14 +272,6 @@ def returned(item: ResponseOutputItem) -> dict[str, Any]:
 
 # -- requests ---------------------------------------------------------------------------------------------------------
 
-TOOL: dict[str, Any] = {
-    "type": "function",
-    "function": {
-        "name": "ls",
-        "description": "List files",
-        "parameters": {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]},
-    },
-}
 CONVERSATION: list[dict[str, Any]] = [
     {"role": "system", "content": "Be brief."},
     {
@@ -366,13 +335,13 @@ def test_the_request_is_one_the_sdk_could_send(name: str, stream: bool) -> None:
     refuse_what_the_sdk_does_not_know(params, request.body)
 
 
-def test_the_sdk_sends_the_same_request(driver: Driver, sdk: openai.OpenAI) -> None:
+def test_the_sdk_sends_the_same_request(driver: Driver, openai_sdk: openai.OpenAI) -> None:
     """Our keyword arguments given to the SDK make the request that we make of them."""
     with ScriptedProvider(as_document(ROWS["text"])) as server:
         endpoint, wire = endpoint_at(server.base_url, "codex_responses", MODEL)
         kwargs = wire.kwargs(endpoint, CONVERSATION, [TOOL], stream=False, reasoning_effort="low")
         driver.send(endpoint, wire, kwargs, interrupt=Interrupt())
-        sdk.with_options(base_url=server.base_url).responses.create(**kwargs)
+        openai_sdk.with_options(base_url=server.base_url).responses.create(**kwargs)
         mine, other = server.requests
     assert mine.body == other.body
     assert (mine.path, mine.headers["authorization"]) == (other.path, other.headers["authorization"])
@@ -398,20 +367,20 @@ def test_failures_are_those_of_the_sdk(
     code: str | None,
     error: type[openai.APIStatusError],
     reason: FailureReason,
-    driver: Driver,
-    sdk: openai.OpenAI,
+    ours: Ours,
+    theirs: Theirs[Response],
 ) -> None:
     body = json.dumps({"error": {"message": "told so", "type": kind, "param": None, "code": code}}).encode()
     with ScriptedProvider(raw(body, content_type="application/json", status=status)) as server:
         with pytest.raises(error, match="told so") as raised:
-            theirs(sdk, server, stream=False)
+            theirs(server, stream=False)
         with pytest.raises(ProviderError, match="told so") as caught:
-            ours(driver, server, stream=True)
+            ours(server, stream=True)
     assert caught.value.reason == reason
     assert caught.value.status_code == raised.value.status_code
 
 
-def test_a_response_that_fails_in_the_middle(driver: Driver) -> None:
+def test_a_response_that_fails_in_the_middle(ours: Ours) -> None:
     whole = ROWS["text"]
     begun = events(whole)[:3]
     error = ResponseError(code="rate_limit_exceeded", message="Slow down.")
@@ -425,6 +394,6 @@ def test_a_response_that_fails_in_the_middle(driver: Driver) -> None:
             ScriptedProvider(as_stream([*begun, last])) as server,
             pytest.raises(IncompleteReply, match=r"Slow down\.|Sorry\.") as caught,
         ):
-            ours(driver, server, stream=True)
+            ours(server, stream=True)
         assert caught.value.reason == reason
         assert caught.value.partial.content == "Hello t"

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hermes.tools.registry import Args, Tool, ToolContext
+from hermes.tools.schemas import fields, number, text
 
 if TYPE_CHECKING:
     from hermes.agent.tools import AgentParts
@@ -35,31 +36,19 @@ def catalogue(parts: AgentParts) -> list[Tool]:
     return tools
 
 
-def _schema(required: list[str], **properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": required}
-
-
-def _text(description: str = "", **more: Any) -> dict[str, Any]:
-    return {"type": "string", **({"description": description} if description else {}), **more}
-
-
-def _number(description: str, **more: Any) -> dict[str, Any]:
-    return {"type": "integer", "description": description, **more}
-
-
 # Every request carries these texts, so they are kept short.
 
 _TODO = (
     "Your task list for this conversation. Use it for work of three steps or more; keep one item in_progress and mark "
     "items completed as soon as they are. Without arguments: read the list. Returns the whole list."
 )
-_TODO_ITEM = _schema(
+_TODO_ITEM = fields(
     ["id"],
-    id=_text(),
-    content=_text(),
-    status=_text(enum=["pending", "in_progress", "completed", "cancelled"]),
+    id=text(),
+    content=text(),
+    status=text(enum=["pending", "in_progress", "completed", "cancelled"]),
 )
-_TODO_ARGS = _schema(
+_TODO_ARGS = fields(
     [],
     todos={"type": "array", "items": _TODO_ITEM, "description": "The items, in order of priority"},
     merge={"type": "boolean", "description": "Update by id and add, instead of replacing the list", "default": False},
@@ -69,25 +58,25 @@ _CLARIFY = (
     "Ask the user a question when you cannot go on without the answer. Not for a yes to dangerous commands: those ask "
     "by themselves."
 )
-_CLARIFY_ARGS = _schema(
+_CLARIFY_ARGS = fields(
     ["question"],
-    question=_text(),
-    choices={"type": "array", "items": _text(), "maxItems": 4, "description": "Up to 4 answers to pick from"},
+    question=text(),
+    choices={"type": "array", "items": text(), "maxItems": 4, "description": "Up to 4 answers to pick from"},
 )
 
 _SEARCH = (
     "Look into past conversations. query: find the best matches (all words; quote phrases). No arguments: the latest "
     "conversations. session_id with around_message_id: read on around a message."
 )
-_SEARCH_ARGS = _schema(
+_SEARCH_ARGS = fields(
     [],
-    query=_text(),
-    limit=_number("Conversations, at most 10", default=3),
-    sort=_text(enum=["relevance", "newest", "oldest"], default="relevance"),
-    session_id=_text("Only this conversation"),
-    around_message_id=_number("From an earlier result"),
-    window=_number("Messages on each side, at most 20", default=5),
-    role_filter=_text(enum=["user", "assistant"]),
+    query=text(),
+    limit=number("Conversations, at most 10", default=3),
+    sort=text(enum=["relevance", "newest", "oldest"], default="relevance"),
+    session_id=text("Only this conversation"),
+    around_message_id=number("From an earlier result"),
+    window=number("Messages on each side, at most 20", default=5),
+    role_filter=text(enum=["user", "assistant"]),
 )
 
 _MEMORY = (
@@ -99,19 +88,19 @@ _MEMORY = (
 
 def _memory_args(targets: tuple[str, ...]) -> dict[str, Any]:
     edit = {
-        "action": _text(enum=["add", "replace", "remove"]),
-        "content": _text("For add and replace: the entry"),
-        "old_text": _text("For replace and remove: a unique part of the entry"),
+        "action": text(enum=["add", "replace", "remove"]),
+        "content": text("For add and replace: the entry"),
+        "old_text": text("For replace and remove: a unique part of the entry"),
     }
-    operations = {"type": "array", "items": _schema(["action"], **edit), "description": "All or none are done"}
-    return _schema(["target"], target=_text(enum=list(targets)), **edit, operations=operations)
+    operations = {"type": "array", "items": fields(["action"], **edit), "description": "All or none are done"}
+    return fields(["target"], target=text(enum=list(targets)), **edit, operations=operations)
 
 
 _IMAGE = "Make an image from a description; returns the path of the file."
-_IMAGE_ARGS = _schema(
+_IMAGE_ARGS = fields(
     ["prompt"],
-    prompt=_text("What it should show, in detail"),
-    aspect_ratio=_text(enum=["landscape", "square", "portrait"], default="landscape"),
+    prompt=text("What it should show, in detail"),
+    aspect_ratio=text(enum=["landscape", "square", "portrait"], default="landscape"),
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from hermes.agent.person import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.errors import HermesError, Interrupted
+from hermes.sanitize.visible import visible
 from hermes.scope import Interrupt
 
 T = TypeVar("T")
@@ -191,13 +192,3 @@ def yes_or_no(text: str) -> Question[bool]:
         return line.lower() in ("y", "yes")
 
     return Question(text, hint="[y]es or [N]o?", label="yes? ", read=read, refusal=False)
-
-
-def visible(text: str) -> str:
-    """The text with everything spelt out that could make a command look like another one; newlines and tabs stay."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() or character in "\n\t" else character.encode("unicode_escape").decode()
-        for character in text
-    )
