@@ -124,7 +124,7 @@ def test_nothing_configured_says_in_one_line_how_to_set_a_model_up(home: Path, w
     done = run_hermes("chat", "-q", "hi", home=home, cwd=workdir)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert line.startswith("Error: no model is set up") and "hermes config set model.base_url" in line
+    assert line.startswith("Error: no model is set up") and "hermes model" in line and "hermes local install" in line
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,7 @@ from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider
 from support import hermes_command, hermes_environment, run_hermes
 from support.doctor_rig import examine, model_config, write_private_config
+from support.small_disk import small_disk
 
 ROOT = Path(__file__).parents[2]
 

@@ -12,11 +12,19 @@ import pytest
 
 from hermes.cli.doctor import reach
 from hermes.cli.doctor.reach import probe
+from hermes.cli.model.desk import Desk
 from hermes.cli.model.names import is_among, nearest_model
+from hermes.cli.model.origin import Origins
+from hermes.config import Config, hermes_home
+from hermes.config.sections import Provider
+from hermes.providers.credentials.auth_file import AuthFile
+from hermes.providers.credentials.keeping import add_key
 from hermes.providers.endpoint import Endpoint, Timeouts
 from hermes.testing import ScriptedProvider, failure, text
 from hermes.testing.replies import ScriptedReply
+from support import run_hermes
 from support.doctor_rig import answering, examine, model_config, write_private_config
+from support.model_server import model_server
 
 CERTIFICATE = Path(__file__).parents[1] / "providers" / "loopback.pem"
 KEY = "sk-doctor-0123456789abcdef"
@@ -109,7 +117,10 @@ def test_missing_keys_and_unusable_settings(home: Path, workdir: Path) -> None:
 
 
 def ask(base_url: str, model: str = "scripted") -> tuple[str, str, str]:
-    found = probe(Endpoint(base_url, model, "demo", KEY), "model", "DEMO_API_KEY in .env")
+    env = {"DEMO_API_KEY": KEY}
+    config = Config(providers={"demo": Provider(base_url=base_url, key_env="DEMO_API_KEY")})
+    with Desk(Origins(hermes_home(), config, {}, {}, env)) as desk:
+        found = probe(desk, Endpoint(base_url, model, "demo", KEY), "model")
     assert KEY not in found.detail + found.fix
     return found.status, found.detail, found.fix
 
@@ -146,7 +157,7 @@ def test_the_server_says_no() -> None:
             401,
             {"error": {"message": f"bad key {KEY}"}},
             "broken",
-            "refused the key (DEMO_API_KEY in .env): HTTP 401",
+            "refused the key (DEMO_API_KEY in the environment): HTTP 401",
             "",
         ),
         (403, {"error": {"message": "no"}}, "broken", "HTTP 403", "put a key that is valid there"),
@@ -244,3 +255,31 @@ def test_names_of_models() -> None:
     assert nearest_model("GPT-5-mini", ["gpt-5", "gpt-5-mini"]) == "gpt-5-mini"
     assert nearest_model("claude", ["vendor/claude-opus-9-20260101-preview-thinking"]) != ""
     assert nearest_model("zzz", ["alpha"]) == ""
+
+
+# -- stored keys ----------------------------------------------------------------------------------------------------
+
+
+def test_a_stored_key_is_used_and_left_as_it_was(home: Path, workdir: Path) -> None:
+    with model_server(key=KEY) as server:
+        write_private_config(home, f"model: {{default: alpha, base_url: '{server.base_url}'}}\n")
+        add_key(AuthFile(home), "custom", KEY, "work")
+        before = (home / "auth.json").read_bytes()
+        seen = examine(home, workdir, "model")
+        assert [finding["status"] for finding in seen.about("model")] == ["ok", "ok"]
+        assert seen.one("key", "ok")["detail"] == "of custom: stored by hermes auth"
+        assert seen.one("stored keys", "ok")["detail"] == "1 credential for custom"
+        server.key = "another"
+        assert "refused the key ('work' of hermes auth)" in examine(home, workdir, "model").about("model")[1]["detail"]
+    assert (home / "auth.json").read_bytes() == before
+    assert KEY not in seen.output
+
+
+def test_a_damaged_file_of_keys_is_told(home: Path, workdir: Path) -> None:
+    write_private_config(home, model_config("http://127.0.0.1:1/v1", "agent: {api_max_retries: 0}\n"))
+    (home / "auth.json").write_text("{ not json")
+    (home / "auth.json").chmod(0o600)
+    found = examine(home, workdir, "model", "--offline").one("stored keys", "warning")
+    assert found["detail"].startswith(f"{home}/auth.json is damaged") and "auth.json.corrupt" in found["detail"]
+    done = run_hermes("chat", "-q", "hi", home=home, cwd=workdir, timeout=30)
+    assert done.stderr.count("auth.json is damaged") == 1

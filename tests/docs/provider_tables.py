@@ -8,6 +8,7 @@ from typing import get_args
 import msgspec
 
 from hermes.errors import RETRYABLE, FailureReason, ProviderError
+from hermes.local.endpoint import ADDRESS
 from hermes.providers.endpoint import Endpoint, Timeouts
 from hermes.providers.failure_codes import STATUSES
 from hermes.providers.policy import Failure, Send, attempts
@@ -29,7 +30,7 @@ def profiles() -> str:
     rows = [
         (
             ", ".join(map(code, (name, *profile.aliases))),
-            code(profile.base_url),
+            "[this machine](local.md)" if profile.base_url == ADDRESS else code(profile.base_url),
             " or ".join(map(code, profile.key_env)) or "no key",
             code(profile.api_mode),
             code(profile.default_model),

@@ -10,7 +10,7 @@ import msgspec
 
 from hermes.agent.model_call import ModelRuntime, Transport
 from hermes.config.sections import AuxiliaryTask, Config, Model
-from hermes.errors import ConfigError, CredentialError, NotConfigured
+from hermes.errors import ConfigError, CredentialError, HermesError, NotConfigured
 from hermes.hooks.table import Hooks
 from hermes.local.endpoint import LOCAL
 from hermes.local.service import LocalService
@@ -113,6 +113,16 @@ class ModelSource:
             temperature=config.model.temperature,
             reasoning_effort=config.agent.reasoning_effort,
         )
+
+    def is_set_up(self, provider: str = "", model: str = "") -> bool:
+        """Whether there is a model to ask, be it one that cannot be used."""
+        try:
+            self._chain(provider, model)
+        except NotConfigured:
+            return False
+        except HermesError:
+            return True  # whoever uses it learns what is wrong with it
+        return True
 
     def chosen(
         self, *, provider: str = "", model: str = "", profile: str = "", main: Sequence[Endpoint] = ()

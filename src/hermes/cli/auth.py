@@ -11,13 +11,14 @@ import msgspec
 
 from hermes.cli.auth_text import credential_lines, credential_row
 from hermes.cli.key_input import key_from_stdin, key_from_terminal
+from hermes.cli.plugin_providers import profiles_with_plugins
 from hermes.cli.terminal_text import plain
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.sections import Model
 from hermes.errors import ConfigError, CredentialError
 from hermes.providers.credentials.auth_file import AuthFile
 from hermes.providers.credentials.credential import Credential
-from hermes.providers.profiles import PROFILES
+from hermes.providers.profiles import CUSTOM, PROFILES
 from hermes.providers.routing import endpoint_for, name_of
 
 _EXAMPLES = """
@@ -100,10 +101,14 @@ def _remove(args: argparse.Namespace, desk: Desk) -> int:
 
 def _known(provider: str, desk: Desk) -> str:
     """The name, if any provider has it; a key stored under a misspelt name would never be used."""
-    known = sorted({*PROFILES, *desk.config.providers, "custom"})
-    provider = name_of(desk.config, provider)
-    if provider in known or provider in desk.file.providers():
-        return provider
+    name = name_of(desk.config, provider)
+    if name in {*PROFILES, *desk.config.providers, CUSTOM} or name in desk.file.providers():
+        return name
+    profiles = profiles_with_plugins(desk.file.home, desk.config, provider)
+    known = sorted({*profiles, *desk.config.providers, CUSTOM})
+    name = name_of(desk.config, provider, profiles)
+    if name in known:
+        return name
     from difflib import get_close_matches
 
     near = get_close_matches(provider, known, n=1)
@@ -149,7 +154,7 @@ def _configured(desk: Desk) -> list[Credential]:
     config = desk.config
     main = config.model.provider
     if main in ("", "auto"):
-        main = "custom"  # what an address without a provider belongs to
+        main = CUSTOM  # what an address without a provider belongs to
     found: list[Credential] = []
     for provider in sorted({*PROFILES, *config.providers, main}):
         own = config.model if provider == main else Model()

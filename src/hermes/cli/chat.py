@@ -84,34 +84,39 @@ def run(args: argparse.Namespace) -> int:
     at_prompt = message is None and _wants_prompt(args)
     if message is None and not (at_prompt or args.resume or args.continue_last):
         raise HermesError(NOTHING_SAID)
-    if not (args.quiet or args.json or args.stream_json):
+    if not _is_for_programs(args):
         for warning in (*warnings, *loaded.warnings):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
-        if not args.ignore_user_config and can_be_asked():
-            loaded = _with_a_model(home, loaded, args.provider)
-    with (
-        _own_stdout(args, redactor) as output,
-        Host(home, loaded.config, _options(args), redactor=redactor) as host,
-    ):
+    with _own_stdout(args, redactor) as output, _host(home, loaded, args, redactor) as host:
         try:
             return _talk(host, args) if at_prompt else _answer(host, args, message, output)
         except SystemExit as end:
             raise HermesError(f"a plugin ended the program (sys.exit({end.code!r}))") from end
 
 
-def _with_a_model(home: Path, loaded: LoadedConfig, provider: str) -> LoadedConfig:
-    """The configuration; somebody who has no model yet is offered some to choose from."""
-    from hermes.cli.first_run import has_model, set_up
+def _host(home: Path, loaded: LoadedConfig, args: argparse.Namespace, redactor: Redactor) -> Host:
+    """The host. Somebody who has no model yet, and can be asked, is offered some to choose from."""
+    host = Host(home, loaded.config, _options(args), redactor=redactor)
+    if _is_for_programs(args) or args.ignore_user_config or not can_be_asked():
+        return host
+    if host.models.is_set_up(args.provider, args.model):
+        return host
+    host.close()
+    from hermes.cli.first_run import set_up
 
-    if has_model(home, loaded.config, provider) or not set_up(home):
-        return loaded
-    apply_env(load_env_file(home))
-    return load_config(home)
+    if set_up(home):
+        apply_env(load_env_file(home))
+        loaded = load_config(home)
+    return Host(home, loaded.config, _options(args), redactor=redactor)
+
+
+def _is_for_programs(args: argparse.Namespace) -> bool:
+    return args.quiet or args.json or args.stream_json
 
 
 def _wants_prompt(args: argparse.Namespace) -> bool:
     """Whether a run without a message is a conversation, rather than the rest of one turn."""
-    if args.quiet or args.json or args.stream_json:
+    if _is_for_programs(args):
         return False
     return is_at_terminal() or not (args.resume or args.continue_last)
 
@@ -133,7 +138,7 @@ def _answer(host: Host, args: argparse.Namespace, message: str | list[dict[str, 
 
             outcome = run_one_command(host, message, lambda: _session(host, args), interrupt)
             if outcome is not None and outcome.message is None:
-                return 0 if outcome.succeeded else EXIT_FAILED
+                return 0 if outcome.succeeded else _command_exit_code(interrupt)
             if outcome is not None:
                 message, session = outcome.message, outcome.session
         session = session or _session(host, args)
@@ -145,6 +150,13 @@ def _answer(host: Host, args: argparse.Namespace, message: str | list[dict[str, 
 
             host.people.attend(session.id, OneShotPerson())
         return _converse(session, message, output, interrupt, host.redactor)
+
+
+def _command_exit_code(interrupt: Interrupt) -> int:
+    """The exit code of a command that did not succeed."""
+    if not interrupt.cancelled:
+        return EXIT_FAILED
+    return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED
 
 
 def _session(host: Host, args: argparse.Namespace) -> Session:
@@ -246,7 +258,7 @@ def _ask_consent(question: ConsentQuestion) -> ConsentAnswer | None:
 def _own_stdout(args: argparse.Namespace, redactor: Redactor) -> Generator[Output]:
     """The output in the style asked for. Where stdout is for programs, what plugins print goes to stderr."""
     stdout = sys.stdout
-    if not (args.quiet or args.json or args.stream_json):
+    if not _is_for_programs(args):
         yield PersonOutput(stdout, redactor)
         return
     style = QuietOutput if args.quiet else JsonOutput if args.json else StreamJsonOutput

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hermes.config import Config
 from hermes.errors import ConfigError
-from hermes.providers.routing import NOT_CONFIGURED, endpoints_for
 
 if TYPE_CHECKING:
     from hermes.cli.model.desk import Desk
@@ -25,22 +22,13 @@ class Way(NamedTuple):
     choose: Callable[[], Selection | None]
 
 
-def has_model(home: Path, config: Config, provider: str) -> bool:
-    """Whether any model is set up, be it one that cannot be used."""
-    try:
-        endpoints_for(config, os.environ, provider=provider, has_key=lambda name: _is_stored(home, name))
-    except ConfigError as error:
-        return not str(error).startswith(NOT_CONFIGURED.partition("{")[0])
-    return True
-
-
 def set_up(home: Path) -> bool:
     """Offer the ways to get a model, and write down what is chosen; whether anything was."""
     from hermes.cli.model.asking import choose, say
-    from hermes.cli.model.desk import Desk
+    from hermes.cli.model.desk import open_desk
     from hermes.cli.model.saving import save
 
-    with Desk(home, tell_warnings=False) as desk:  # they have just been told
+    with open_desk(home, tell_warnings=False) as desk:  # they have just been told
         say("No model is set up yet. Which one should answer?")
         ways = _ways(desk)
         index = choose([way.text for way in ways])
@@ -68,7 +56,19 @@ def _ways(desk: Desk) -> list[Way]:
     ]
     ways.append(Way("a provider you have a key for", lambda: _with_key(desk, hosted)))
     ways.append(Way("another server that speaks the OpenAI format", lambda: _at_address(desk)))
+    ways += [
+        Way(_embedded_text(row), lambda name=row.name: pick_model(desk, name))
+        for row in rows
+        if row.missing is not None
+    ]
     return ways
+
+
+def _embedded_text(row: ProviderRow) -> str:
+    from hermes.local.parts import DOWNLOAD_SIZE
+
+    size = f", {DOWNLOAD_SIZE // 1_000_000} MB to download" if row.missing else ""
+    return f"the embedded model: small, needs no key{size}"
 
 
 def _with_key(desk: Desk, rows: list[ProviderRow]) -> Selection | None:
@@ -94,12 +94,3 @@ def _at_address(desk: Desk) -> Selection | None:
             return pick_model(desk, CUSTOM, base_url=address)
         except ConfigError as error:
             say(str(error))
-
-
-def _is_stored(home: Path, provider: str) -> bool:
-    """Whether ``hermes auth`` keeps something for a provider."""
-    if not (home / "auth.json").exists():
-        return False
-    from hermes.providers.credentials.auth_file import AuthFile
-
-    return bool(AuthFile(home).credentials(provider))

@@ -112,9 +112,9 @@ class LocalService:
     def _find_server(self) -> RunningServer:
         from hermes.local.parts import find_runtime
         from hermes.local.running import RunningServer
-        from hermes.local.weights import NOT_INSTALLED
+        from hermes.local.weights import NotInstalled
 
         weights, runtime = self._find_model(), find_runtime(self._home)
         if runtime is None:
-            raise ConfigError(NOT_INSTALLED)
+            raise NotInstalled
         return RunningServer(self._home, weights, runtime=runtime.folder, threads=self._settings.threads)

@@ -11,7 +11,6 @@ from hermes.errors import ConfigError
 from hermes.local.endpoint import EMBEDDED
 from hermes.local.parts import find_runtime, find_weights
 
-NOT_INSTALLED = "the embedded model is not installed; run: hermes local install"
 #: The variable that names a model file for one run.
 MODEL_VARIABLE = "HERMES_LOCAL_MODEL"
 
@@ -19,6 +18,13 @@ MODEL_VARIABLE = "HERMES_LOCAL_MODEL"
 _EMBEDDED_CONTEXT = 2_048
 #: What a user's model gets unless more is asked for: models claim contexts that fill any memory.
 _USUAL_CONTEXT = 8_192
+
+
+class NotInstalled(ConfigError):
+    """What ``hermes local install`` gets is not here."""
+
+    def __init__(self, message: str = "the embedded model is not installed; run: hermes local install") -> None:
+        super().__init__(message)
 
 
 class Weights(NamedTuple):
@@ -45,11 +51,11 @@ def find_model(settings: Local, env: Mapping[str, str], home: Path) -> Weights:
     """The model that would run. Raises ``ConfigError`` when there is none, or no runtime for it."""
     file = chosen_file(settings, env)
     if find_runtime(home) is None:
-        raise ConfigError(NOT_INSTALLED if file is None else f"{file} needs a runtime; run: hermes local install")
+        raise NotInstalled if file is None else NotInstalled(f"{file} needs a runtime; run: hermes local install")
     if file is None:
         file = find_weights(home)
         if file is None:
-            raise ConfigError(NOT_INSTALLED)
+            raise NotInstalled
         return Weights(file, EMBEDDED, _EMBEDDED_CONTEXT)
     from hermes.local.gguf import read_gguf
 

@@ -10,15 +10,14 @@ from urllib.parse import urlsplit
 import msgspec
 
 from hermes.config.sections import Config, Fallback, Model, PhaseTimeouts, Provider
-from hermes.errors import ConfigError, NotConfigured
+from hermes.errors import ConfigError, NotConfigured, did_you_mean
 from hermes.providers.endpoint import ApiMode, Endpoint, Timeouts
 from hermes.providers.profiles import CUSTOM, PROFILES, Profile, canonical
 from hermes.providers.quirks import Quirks
 
 NOT_CONFIGURED = (
-    "no model is set up: run 'hermes config set model.base_url URL' and 'hermes config set model.default MODEL' for "
-    "any OpenAI-compatible server, or pass --provider and --model (providers: {providers}). "
-    "'hermes local install' gets a small model that needs no key"
+    "no model is set up: run 'hermes model' to choose one, or 'hermes local install' to get a small one that needs "
+    "no key; --provider and --model name one for a single run (providers: {providers})"
 )
 
 Profiles = Mapping[str, Profile]
@@ -221,11 +220,8 @@ def _timeouts(own: Model, named: Provider) -> Timeouts:
 
 
 def _unknown(provider: str, config: Config, profiles: Profiles) -> str:
-    import difflib
-
     known = sorted({*profiles, *config.providers, CUSTOM})
-    near = difflib.get_close_matches(provider, known, n=1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
+    hint = did_you_mean(provider, known)
     return (
         f"unknown provider {provider!r}{hint} Known: {', '.join(known)}. 'providers.{provider}' in config.yaml adds one"
     )

@@ -17,6 +17,7 @@ OLDEST_PYTHON = (3, 11)
 #: Package -> the module it brings. Looked up, not imported: some of them take a while.
 PACKAGES = {
     "h11": "h11",
+    "jsonschema": "jsonschema",
     "markdown-it-py": "markdown_it",
     "msgspec": "msgspec",
     "prompt_toolkit": "prompt_toolkit",

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from hermes.cli.doctor.finding import Finding, broken, ok, skipped, warning
+from hermes.cli.doctor.embedded import check_embedded
+from hermes.cli.doctor.finding import Finding, broken, ok, plural, skipped, warning
 from hermes.cli.doctor.patient import Patient
+from hermes.cli.doctor.plugins import plugins_may_bring
 from hermes.cli.doctor.reach import probe
+from hermes.cli.model.desk import Desk
 from hermes.cli.model.origin import Origins
 from hermes.cli.model.problems import told
-from hermes.config import Config, env_path
+from hermes.config import env_path
 from hermes.config.sections import Fallback, Model
-from hermes.errors import ConfigError
+from hermes.errors import ConfigError, NotConfigured
+from hermes.local.endpoint import is_local
+from hermes.providers.credentials.auth_file import AuthFile
 from hermes.providers.endpoint import Endpoint
-from hermes.providers.profiles import PROFILES
-from hermes.providers.routing import NOT_CONFIGURED, endpoints_for, fallback_for
+from hermes.providers.routing import fallback_for
 
 
 class Choice(NamedTuple):
@@ -36,34 +41,42 @@ class Choice(NamedTuple):
 
 def check_keys(patient: Patient) -> Iterator[Finding]:
     """Which model answers and why, and where the keys come from. The keys themselves are never shown."""
-    for choice in _choices(patient):
-        if isinstance(choice, Finding):
-            yield choice
-            continue
-        endpoint = choice.endpoint
-        yield ok(choice.role, f"{endpoint.model} at {endpoint.provider}, {choice.why}")
-        if choice.key_from:
-            yield ok("key", f"of {endpoint.provider}: {choice.key_from}")
-        elif choice.key_name:
-            report = broken if choice.role == "model" else warning
-            yield report("key", f"none for {endpoint.provider}", f"set {choice.key_name} in {env_path(patient.home)}")
-        else:
-            yield ok("key", f"none is sent to {endpoint.provider}")
+    with _desk(patient) as desk:
+        for choice in _choices(desk, patient):
+            if isinstance(choice, Finding):
+                yield choice
+                continue
+            endpoint = choice.endpoint
+            yield ok(choice.role, f"{endpoint.model} at {endpoint.provider}, {choice.why}")
+            if choice.key_from:
+                yield ok("key", f"of {endpoint.provider}: {choice.key_from}")
+            elif choice.key_name:
+                report = broken if choice.role == "model" else warning
+                yield report("key", f"none for {endpoint.provider}", f"set {choice.key_name} in {env_path(desk.home)}")
+            else:
+                yield ok("key", f"none is sent to {endpoint.provider}")
+        yield from _stored_keys(desk)
 
 
 def check_reach(patient: Patient) -> Iterator[Finding]:
     """One small request to each model, all at the same time."""
-    choices = [choice for choice in _choices(patient) if isinstance(choice, Choice)]
-    if patient.offline:
-        yield skipped("provider", "not asked (--offline)")
-        return
-    if not choices:
-        yield skipped("provider", "not asked: no model is set up")
-        return
+    with _desk(patient) as desk:
+        choices = [choice for choice in _choices(desk, patient) if isinstance(choice, Choice)]
+        far = [choice for choice in choices if not is_local(choice.endpoint)]
+        yield from (check_embedded(desk, one.role) for one in choices if is_local(one.endpoint))
+        if patient.offline:
+            yield skipped("provider", "not asked (--offline)")
+        elif far:
+            yield from _answers(desk, far)
+        elif not choices:
+            yield skipped("provider", "not asked: no model is set up")
+
+
+def _answers(desk: Desk, choices: list[Choice]) -> Iterator[Finding]:
     answers: dict[int, Finding] = {}
 
     def ask(number: int, choice: Choice) -> None:
-        answers[number] = probe(choice.endpoint, choice.role, choice.key_from)
+        answers[number] = probe(desk, choice.endpoint, choice.role)
 
     threads = [
         threading.Thread(target=ask, args=(number, choice), name=f"doctor {choice.role}", daemon=True)
@@ -77,46 +90,70 @@ def check_reach(patient: Patient) -> Iterator[Finding]:
         yield answers.get(number) or broken(choice.role, "the request failed in an unexpected way")
 
 
-def _choices(patient: Patient) -> Iterator[Choice | Finding]:
+def _desk(patient: Patient) -> Desk:
+    config, raw = patient.settings(), patient.loaded.raw if patient.loaded else {}
+    origins = Origins(patient.home, config, raw, patient.env_file, os.environ)
+    return Desk(origins, patient.redactor, loads_plugins=patient.load)
+
+
+def _choices(desk: Desk, patient: Patient) -> Iterator[Choice | Finding]:
     """The model and its fallbacks; for one that cannot be used, what is wrong with it."""
-    config = patient.settings()
-    env = os.environ
-    raw = patient.loaded.raw if patient.loaded else {}
-    origins = Origins(patient.home, config, raw, patient.env_file, env)
     first: Endpoint | None = None
     try:
-        first = endpoints_for(_without_fallbacks(config), env)[0]
-        yield _choice("model", first, origins.of_choice(first.provider), origins, config.model, patient)
+        first = desk.current()
+        yield _choice(desk, "model", first, desk.origins.of_choice(first.provider), desk.config.model)
     except ConfigError as error:
-        yield _not_usable(error, patient)
-    for number, entry in enumerate(config.fallback_providers, 1):
-        own = _settings_of(entry)
+        yield _unheard("model", desk.config.model.provider, desk, patient) or _not_usable(error)
+    for number, entry in enumerate(desk.config.fallback_providers, 1):
+        desk.learn(entry.provider)
         try:
-            endpoint = fallback_for(config, env, entry, first)
+            found = fallback_for(desk.config, desk.origins.env, entry, first, desk.profiles)
+            [endpoint] = desk.local.settled([found])
             why = f"used when those before it fail (fallback_providers[{number - 1}])"
-            yield _choice(f"fallback {number}", endpoint, why, origins, own, patient)
+            yield _choice(desk, f"fallback {number}", endpoint, why, _settings_of(entry))
         except ConfigError as error:
-            yield warning(f"fallback {number}", *told(error))
+            role = f"fallback {number}"
+            yield _unheard(role, entry.provider, desk, patient) or warning(role, *told(error))
 
 
-def _choice(role: str, endpoint: Endpoint, why: str, origins: Origins, own: Model, patient: Patient) -> Choice:
-    patient.redactor.add_secret(endpoint.api_key)
-    names = origins.key_names(endpoint.provider, own)
-    return Choice(role, endpoint, why, origins.of_key(endpoint, own), names[0] if names else "")
+def _choice(desk: Desk, role: str, endpoint: Endpoint, why: str, own: Model) -> Choice:
+    desk.redactor.add_secret(endpoint.api_key)
+    names = desk.origins.key_names(endpoint.provider, own)
+    key_from = desk.origins.of_key(endpoint, own)
+    if not key_from and desk.keys.has(endpoint.provider):
+        key_from = "stored by hermes auth"
+    return Choice(role, endpoint, why, key_from, names[0] if names else "")
 
 
-def _not_usable(error: ConfigError, patient: Patient) -> Finding:
-    detail, advice = told(error)
-    if str(error) != NOT_CONFIGURED.format(providers=", ".join([*PROFILES, "custom"])):
-        return broken("model", detail, advice)
-    advice = f"set the key of a provider, such as OPENROUTER_API_KEY, in {env_path(patient.home)}, or name a server"
-    return broken("model", detail, advice, command="hermes config set model.base_url URL")
+def _not_usable(error: ConfigError) -> Finding:
+    if isinstance(error, NotConfigured):
+        advice = "choose one, or get a small one that needs no key: hermes local install"
+        return broken("model", "no model is set up", advice, command="hermes model")
+    return broken("model", *told(error))
 
 
-def _without_fallbacks(config: Config) -> Config:
-    import msgspec
+def _unheard(role: str, provider: str, desk: Desk, patient: Patient) -> Finding | None:
+    """What to say of a model that only a plugin can know, while none of their code is run."""
+    if patient.load or not plugins_may_bring(provider, desk.profiles, patient):
+        return None
+    whose = f"{provider!r} is no provider of the runtime itself" if provider else "no model is set up"
+    return skipped(role, f"{whose}, and the plugins, which may bring one, were not loaded (--load does)")
 
-    return msgspec.structs.replace(config, fallback_providers=[])
+
+def _stored_keys(desk: Desk) -> Iterator[Finding]:
+    """What ``hermes auth`` keeps, and whether it can be read."""
+    for notice in desk.keys.notices:
+        yield warning("stored keys", notice, "store the keys again: hermes auth add PROVIDER")
+    file, now = AuthFile(desk.home), time.time()
+    stored = [one for provider in file.providers() for one in file.credentials(provider)]
+    if not stored:
+        return
+    resting = sum(one.is_resting(now) for one in stored)
+    detail = f"{plural(len(stored), 'credential')} for {', '.join(file.providers())}"
+    if resting:
+        yield warning("stored keys", f"{detail}; {resting} failed and rest for now", command="hermes auth list")
+    else:
+        yield ok("stored keys", detail)
 
 
 def _settings_of(entry: Fallback) -> Model:

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from typing import TypeVar
 
@@ -20,6 +20,8 @@ from hermes.journal.store import Store
 from hermes.plugins.check import check_plugin
 from hermes.plugins.discovery import discover, is_set, suggestion
 from hermes.plugins.manifest import PluginManifest, read_fields
+from hermes.providers.profiles import CUSTOM
+from hermes.providers.routing import name_of
 
 T = TypeVar("T")
 
@@ -51,6 +53,18 @@ def check_plugins(patient: Patient) -> Iterator[Finding]:
     for manifest, row in _switched_on(patient):
         found = [*_row_findings(row, patient), *_code_findings(manifest, row), *_package_findings(manifest)]
         yield from found or [ok(row.key, _summary(row))]
+
+
+def plugins_may_bring(provider: str, known: Collection[str], patient: Patient) -> bool:
+    """Whether a plugin may know a model provider that the runtime does not: an enabled one, or one of its name."""
+    config = patient.settings()
+    if provider in ("", "auto"):
+        return bool(config.plugins.enabled)
+    if name_of(config, provider) in {*known, *config.providers, CUSTOM}:
+        return False
+    return bool(config.plugins.enabled) or any(
+        one.answers_to(provider) for one in discover(patient.home, patient.cwd).values()
+    )
 
 
 def check_calls(patient: Patient) -> Iterator[Finding]:

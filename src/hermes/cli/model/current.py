@@ -6,9 +6,8 @@ import argparse
 
 import msgspec
 
-from hermes.cli.first_run import has_model
 from hermes.cli.model.asking import choose, say
-from hermes.cli.model.desk import Desk
+from hermes.cli.model.desk import Desk, open_desk
 from hermes.cli.model.names import known_provider
 from hermes.cli.model.overview import ProviderRow, provider_rows, row_lines
 from hermes.cli.model.problems import explain, place
@@ -16,18 +15,18 @@ from hermes.cli.model.saving import save
 from hermes.cli.model.selecting import pick_model
 from hermes.cli.presence import is_at_terminal
 from hermes.cli.terminal_text import plain
-from hermes.errors import ConfigError, HermesError
+from hermes.errors import ConfigError, HermesError, NotConfigured
 
 
 def show_current() -> int:
     """Show the model in use; on a terminal, offer to pick another."""
-    with Desk() as desk:
+    with open_desk() as desk:
         try:
             lines = list(_current_lines(desk))
         except ConfigError as error:
             if not is_at_terminal():
                 raise
-            lines = [str(error) if has_model(desk.home, desk.config, "") else "No model is set up yet."]
+            lines = ["No model is set up yet." if isinstance(error, NotConfigured) else str(error)]
         for line in lines:
             print(plain(line))
         if is_at_terminal():
@@ -38,7 +37,7 @@ def show_current() -> int:
 
 def list_providers(args: argparse.Namespace) -> int:
     """The providers that are known."""
-    with Desk() as desk:
+    with open_desk() as desk:
         rows = provider_rows(desk, refresh=args.refresh)
         if args.json:
             _print_json({"providers": rows})
@@ -50,7 +49,7 @@ def list_providers(args: argparse.Namespace) -> int:
 
 def list_models_of(args: argparse.Namespace) -> int:
     """The models of one provider, a line each."""
-    with Desk() as desk:
+    with open_desk() as desk:
         desk.learn(args.provider)
         provider = known_provider(args.provider, desk.config, desk.profiles)
         endpoint = desk.somewhere_at(provider)

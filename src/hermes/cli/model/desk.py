@@ -8,18 +8,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+import msgspec
+
+from hermes.agent.model_source import ModelSource
 from hermes.cli.model.listed import ListedModels
 from hermes.cli.model.origin import Origins
 from hermes.cli.model.server_list import list_models
+from hermes.cli.plugin_providers import profiles_with_plugins
 from hermes.cli.terminal_text import plain
 from hermes.config import Config, apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Model
 from hermes.errors import ConfigError, ProviderError
+from hermes.hooks.table import Hooks
+from hermes.local.endpoint import LOCAL, is_local
+from hermes.local.service import LocalService
 from hermes.providers.credentials.home_keys import HomeKeys
 from hermes.providers.driver import Driver
 from hermes.providers.endpoint import Endpoint, Timeouts
-from hermes.providers.profiles import CUSTOM, PROFILES, Profile
-from hermes.providers.routing import endpoint_for, endpoints_for, name_of
+from hermes.providers.profiles import CUSTOM, Profile
+from hermes.providers.routing import endpoint_for, name_of
 from hermes.sanitize import Redactor, is_secret_key
 
 PATIENCE = Timeouts(connect=4.0, first_byte=8.0, between_chunks=4.0, total=15.0)
@@ -27,30 +34,52 @@ PATIENCE = Timeouts(connect=4.0, first_byte=8.0, between_chunks=4.0, total=15.0)
 SHORT_PATIENCE = Timeouts(connect=0.5, first_byte=1.5, between_chunks=1.0, total=2.0)
 
 
-class Desk:
-    """The home as it is now. Use it as a context manager."""
+def open_desk(home: Path | None = None, *, tell_warnings: bool = True) -> Desk:
+    """A desk with the settings of a home as they are now."""
+    home = home or hermes_home()
+    warnings: list[str] = []
+    env_file = load_env_file(home, warnings=warnings)
+    apply_env(env_file)
+    loaded = load_config(home)
+    desk = Desk(Origins(home, loaded.config, loaded.raw, env_file, os.environ))
+    for warning in (*warnings, *loaded.warnings, *desk.keys.notices) if tell_warnings else ():
+        print(f"Warning: {plain(desk.redactor.redact(warning))}", file=sys.stderr)
+    return desk
 
-    def __init__(self, home: Path | None = None, *, tell_warnings: bool = True) -> None:
-        self.home = home or hermes_home()
-        warnings: list[str] = []
-        env_file = load_env_file(self.home, warnings=warnings)
-        apply_env(env_file)
-        loaded = load_config(self.home)
-        self._warnings = [*warnings, *loaded.warnings] if tell_warnings else []
-        self.redactor = Redactor(tuple(value for name, value in os.environ.items() if is_secret_key(name)))
+
+class Desk:
+    """The models of a home. Use it as a context manager."""
+
+    def __init__(self, origins: Origins, redactor: Redactor | None = None, *, loads_plugins: bool = True) -> None:
+        secrets = tuple(value for name, value in origins.env.items() if is_secret_key(name))
+        self.home = origins.home
+        self.origins = origins
+        self._loads_plugins = loads_plugins
+        self.redactor = redactor or Redactor(secrets)
         self.driver = Driver()
-        self.keys = HomeKeys(self.home, loaded.config, self.driver, self.redactor)
-        self.origins = Origins(self.home, loaded.config, loaded.raw, env_file, os.environ)
+        self.keys = HomeKeys(self.home, self.config, self.driver, self.redactor)
+        self.local = LocalService(self.driver, self.home, self.config.local, origins.env)
+        #: Chooses like the host of a conversation. What stands in for a model that fails is looked at by itself.
+        self.models = ModelSource(
+            msgspec.structs.replace(self.config, fallback_providers=[]),
+            origins.env,
+            hooks=Hooks(),
+            transport=self.local,
+            redactor=self.redactor,
+            keys=self.keys,
+            local=self.local,
+        )
         self._listed = ListedModels(self.home)
 
     def __enter__(self) -> Self:
-        for warning in self._warnings:
-            print(f"Warning: {plain(self.redactor.redact(warning))}", file=sys.stderr)
         self.learn(self.config.model.provider)
+        if self.config.plugins.enabled and (not self.models.is_set_up() or self.models.is_standing_in):
+            self._ask_plugins("")  # one of them may bring a provider whose key is there
         return self
 
     def __exit__(self, *_: object) -> None:
         self.keys.close()
+        self.local.close()
         self.driver.close()
 
     @property
@@ -61,11 +90,11 @@ class Desk:
     @property
     def profiles(self) -> dict[str, Profile]:
         """The providers that are known by name."""
-        return dict(self.origins.profiles)
+        return self.models.profiles
 
     def current(self) -> Endpoint:
         """The model in use. Raises ``ConfigError`` when none is set up, or it cannot be used."""
-        return self._guarded(self._chain("", "")[0])
+        return self.models.chosen()[0]
 
     def current_provider(self) -> str:
         """The provider in use; empty when none is."""
@@ -78,16 +107,14 @@ class Desk:
     def endpoint(self, provider: str, model: str) -> Endpoint:
         """A model of a provider, with the settings that hold for it."""
         if model and provider == self.current_provider():
-            return self._guarded(self._chain(provider, model)[0])
-        named = self.config.providers.get(provider)
-        model = model or (named.model if named else "")
-        return self._guarded(endpoint_for(self.config, os.environ, provider, model, Model(), self.profiles))
+            return self.models.chosen(provider=provider, model=model)[0]
+        return self.local.settled([self._elsewhere(provider, model)])[0]
 
     def somewhere_at(self, provider: str) -> Endpoint:
         """A provider's address and key, when no model matters."""
-        if provider == self.current_provider():
-            return self._guarded(self._chain(provider, self.config.model.default or "any")[0])
-        return self.endpoint(provider, "any")
+        if provider != LOCAL and provider == self.current_provider():
+            return self.models.chosen(provider=provider, model=self.config.model.default or "any")[0]
+        return self._elsewhere(provider, "any")
 
     def own_settings(self, provider: str) -> Model:
         """What the ``model`` section says about a provider; nothing when it is about another one."""
@@ -115,6 +142,8 @@ class Desk:
         self, endpoint: Endpoint, *, refresh: bool = False, patience: Timeouts = PATIENCE
     ) -> list[str] | None:
         """The models that a server lists, as known for a few minutes; ``None`` when it does not tell."""
+        if is_local(endpoint):
+            return [one.model for one in self.local.settled([endpoint])]
         lent = self.keys.take(endpoint)
         if lent is None:
             raise ProviderError(self.keys.explain(endpoint), reason="rate_limit")
@@ -134,22 +163,20 @@ class Desk:
 
     def learn(self, provider: str) -> None:
         """Have the plugins loaded when only one of them can know a provider of that name."""
-        known = {*PROFILES, *self.config.providers, CUSTOM, "", "auto"}
-        if name_of(self.config, provider) in known:
+        known = {*self.profiles, *self.config.providers, CUSTOM, "", "auto"}
+        if name_of(self.config, provider, self.profiles) not in known:
+            self._ask_plugins(provider)
+
+    def _ask_plugins(self, provider: str) -> None:
+        if not self._loads_plugins:
             return
-        from hermes.host import Host, HostOptions
+        self.profiles.update(profiles_with_plugins(self.home, self.config, provider, self.redactor))
+        self.origins = self.origins._replace(profiles=self.profiles)
 
-        with Host(self.home, self.config, HostOptions(provider=provider), redactor=self.redactor) as host:
-            self.origins = self.origins._replace(profiles=dict(host.models.profiles))
-
-    def _chain(self, provider: str, model: str) -> list[Endpoint]:
-        import msgspec
-
-        alone = msgspec.structs.replace(self.config, fallback_providers=[])
-        return endpoints_for(
-            alone, os.environ, provider=provider, model=model, profiles=self.profiles, has_key=self.keys.has
-        )
-
-    def _guarded(self, endpoint: Endpoint) -> Endpoint:
+    def _elsewhere(self, provider: str, model: str) -> Endpoint:
+        """A model of a provider that is not in use, so that the ``model`` section says nothing about it."""
+        named = self.config.providers.get(provider)
+        model = model or (named.model if named else "")
+        endpoint = endpoint_for(self.config, self.origins.env, provider, model, Model(), self.profiles)
         self.redactor.add_secret(endpoint.api_key)
         return endpoint

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from hermes.config import Config, env_path
 from hermes.config.sections import Model, Provider
+from hermes.local.endpoint import LOCAL
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.profiles import PROFILES, Profile
 
@@ -33,6 +34,8 @@ class Origins(NamedTuple):
             return "chosen by model.base_url in config.yaml"
         if self.env.get("CUSTOM_BASE_URL"):
             return f"chosen by {self.variable('CUSTOM_BASE_URL')}"
+        if provider == LOCAL:
+            return "nothing else is set up"
         names = self.profiles[provider].key_env if provider in self.profiles else ()
         set_ = next((name for name in names if self.env.get(name)), "")
         return f"chosen by its key, {self.variable(set_)}" if set_ else "chosen by its key, stored by 'hermes auth'"

@@ -10,6 +10,7 @@ import msgspec
 from hermes.cli.model.desk import SHORT_PATIENCE, Desk
 from hermes.cli.model.problems import place
 from hermes.errors import ConfigError, HermesError
+from hermes.local.endpoint import is_local
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.profiles import CUSTOM
 
@@ -32,10 +33,14 @@ class ProviderRow(msgspec.Struct):
     answers: bool | None = None
     #: How many models it lists, if it was asked.
     models: int | None = None
+    #: Why the model that runs here cannot; None for one that is elsewhere.
+    missing: str | None = None
 
     @property
     def state(self) -> str:
         """In a few words."""
+        if self.missing is not None:
+            return self.missing or "installed; small, needs no key"
         if self.answers is not None:
             return f"answers, {_count(self.models)}" if self.answers else "does not answer"
         if self.key_from:
@@ -58,7 +63,9 @@ def provider_rows(desk: Desk, *, refresh: bool = False) -> list[ProviderRow]:
             continue  # switched off, or without an address
         row = _row(desk, name, endpoint, is_current=name == current)
         rows.append(row)
-        if not (row.key_name or row.key_from):
+        if is_local(endpoint):
+            row.missing = _missing(desk, endpoint)
+        elif not (row.key_name or row.key_from):
             unasked.append((row, endpoint))
     _ask(desk, unasked, refresh=refresh)
     return rows
@@ -89,6 +96,14 @@ def _row(desk: Desk, name: str, endpoint: Endpoint, *, is_current: bool) -> Prov
         key_from=key_from,
         key_name=desk.key_name(name),
     )
+
+
+def _missing(desk: Desk, endpoint: Endpoint) -> str:
+    try:
+        desk.local.settled([endpoint])
+    except ConfigError as error:
+        return str(error)
+    return ""
 
 
 def _ask(desk: Desk, rows: Sequence[tuple[ProviderRow, Endpoint]], *, refresh: bool) -> None:

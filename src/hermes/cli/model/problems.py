@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from hermes.cli.model.names import is_among, nearest_model
 from hermes.errors import ConfigError, FailureReason, HermesError, ProviderError
+from hermes.local.endpoint import is_local
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.exchange import TimedOut
 from hermes.providers.network_errors import ProxyError, ProxyUnreachable
@@ -53,7 +54,7 @@ class Problem(NamedTuple):
         return f"{self.detail}; {self.fix}" if self.fix else self.detail
 
 
-def told(error: Exception) -> tuple[str, str]:
+def told(error: Exception | str) -> tuple[str, str]:
     """An error of ours as what was found and what to do; the latter is empty when it does not say."""
     detail, *advice = _ADVICE.split(str(error), maxsplit=1)
     return detail, advice[0] if advice else ""
@@ -61,6 +62,8 @@ def told(error: Exception) -> tuple[str, str]:
 
 def place(endpoint: Endpoint) -> str:
     """The address without what may be secret in it."""
+    if is_local(endpoint):
+        return "this machine"
     parts = urlsplit(endpoint.base_url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from hermes.cli.key_input import key_from_stdin, key_from_terminal
 from hermes.cli.model.asking import ask, choose_model, say
-from hermes.cli.model.desk import PATIENCE, Desk
+from hermes.cli.model.desk import PATIENCE, Desk, open_desk
 from hermes.cli.model.names import is_among, known_provider, nearest_model, provider_and_model
 from hermes.cli.model.problems import explain, not_listed, place
 from hermes.cli.model.saving import Selection, save
@@ -18,6 +18,8 @@ from hermes.cli.presence import can_be_asked
 from hermes.cli.terminal_text import plain
 from hermes.config.sections import Model
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
+from hermes.local.endpoint import LOCAL, is_local
+from hermes.local.weights import NotInstalled
 from hermes.providers.credentials.keeping import check_key
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.routing import endpoint_for
@@ -25,7 +27,7 @@ from hermes.providers.routing import endpoint_for
 
 def run_set(args: argparse.Namespace) -> int:
     """Set the model that the words of a command line name."""
-    with Desk() as desk:
+    with open_desk() as desk:
         chosen = _read(desk, args.words, args.base_url)
         if args.key_stdin:
             chosen.key = key_from_stdin()
@@ -40,6 +42,8 @@ def run_set(args: argparse.Namespace) -> int:
 def pick_model(desk: Desk, provider: str, base_url: str = "") -> Selection | None:
     """Have a person pick a model of a provider, with a key if it wants one; None when they leave."""
     chosen = Selection(provider, "any", base_url=base_url)
+    if not base_url and is_local(desk.somewhere_at(provider)):
+        return _local_model(desk)
     endpoint = _endpoint(desk, chosen)
     if desk.key_name(provider) and not desk.has_key(endpoint) and not _asked_for_key(chosen):
         return None
@@ -63,6 +67,18 @@ def pick_model(desk: Desk, provider: str, base_url: str = "") -> Selection | Non
         return None
     chosen.model = model
     return chosen
+
+
+def _local_model(desk: Desk) -> Selection:
+    """The one model that runs on this machine; what it needs is got now if it is not here."""
+    from hermes.cli.local import get_model
+
+    try:
+        endpoint = desk.endpoint(LOCAL, "")
+    except NotInstalled:
+        get_model(desk.home)
+        endpoint = desk.endpoint(LOCAL, "")
+    return Selection(LOCAL, endpoint.model)
 
 
 def _read(desk: Desk, words: Sequence[str], base_url: str) -> Selection:

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import msgspec
 
-from hermes.cli.model.desk import PATIENCE, Desk
+from hermes.cli.model.desk import PATIENCE, Desk, open_desk
 from hermes.cli.model.names import provider_and_model
 from hermes.cli.model.problems import Problem, explain, place, told
 from hermes.cli.terminal_text import one_line
@@ -18,7 +18,6 @@ from hermes.errors import ConfigError, HermesError, ProviderError
 from hermes.providers.endpoint import Endpoint, Timeouts
 from hermes.providers.policy import Failure, Send, attempts, pursue
 from hermes.providers.reply import normalise
-from hermes.providers.wires import wire_for
 from hermes.scope import Interrupt
 
 #: A model may have to be loaded before it can answer.
@@ -46,7 +45,7 @@ class Outcome(msgspec.Struct):
 
 def run_test(args: argparse.Namespace) -> int:
     """Test the model that is named, or the one in use."""
-    with Desk() as desk:
+    with open_desk() as desk:
         outcome = _outcome(desk, args.words)
         if args.json:
             print(msgspec.json.format(msgspec.json.encode(outcome)).decode())
@@ -103,11 +102,11 @@ def _ask(desk: Desk, endpoint: Endpoint, used: list[Endpoint]) -> Record:
 
     def attempt(send: Send) -> Record | Failure:
         used.append(send.endpoint)
-        wire = wire_for(send.endpoint)
+        wire = desk.models.wire_for(send.endpoint)
         question = [{"role": "user", "content": "Hello."}]
         try:
             kwargs = wire.kwargs(send.endpoint, question, stream=True, max_tokens=_FEW_TOKENS)
-            return desk.driver.send(send.endpoint, wire, kwargs, interrupt=interrupt)
+            return desk.local.send(send.endpoint, wire, kwargs, interrupt=interrupt)
         except ProviderError as error:
             return Failure(error)
 

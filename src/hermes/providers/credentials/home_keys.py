@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.config.sections import Config, OAuth
-from hermes.errors import ProviderError
+from hermes.errors import CredentialError, ProviderError
 from hermes.providers.endpoint import Endpoint
 from hermes.sanitize import Redactor
 
@@ -65,7 +65,10 @@ class HomeKeys:
         pool = self._opened()
         if pool is None:
             return []
-        pool.file.pool()
+        try:
+            pool.file.pool()
+        except CredentialError as error:
+            return [str(error)]
         return list(pool.file.notices)
 
     def close(self) -> None:
