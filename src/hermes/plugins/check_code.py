@@ -9,7 +9,8 @@ from pathlib import Path
 
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.plugins.findings import Finding, nearest
+from hermes.errors import did_you_mean
+from hermes.plugins.findings import Finding
 
 #: Call -> (the keyword its name may be given with, the valid names, what they are).
 _REGISTRATIONS = {
@@ -140,7 +141,7 @@ def _check_names(tree: ast.Module, file: Path) -> Iterator[Finding]:
             keyword, valid, noun = _REGISTRATIONS[method]
             name = _literal(node, keyword, constants)
             if name is not None and name not in valid:
-                text = f"there is no {noun} {name!r}{nearest(name, valid)}"
+                text = f"there is no {noun} {name!r}{did_you_mean(name, valid)}"
                 yield Finding("error", f"{noun.split()[0]}-name", text, str(file), node.lineno)
         elif isinstance(node.func.value, ast.Name) and node.func.value.id in contexts:
             yield from _check_member(method, node, file)
@@ -151,7 +152,9 @@ def _check_member(method: str, call: ast.Call, file: Path) -> Iterator[Finding]:
 
     if method.startswith("register_") and not hasattr(PluginContext, method):
         known = [name for name in dir(PluginContext) if name.startswith("register_")]
-        yield Finding("error", "ctx-member", f"ctx has no {method}{nearest(method, known)}", str(file), call.lineno)
+        yield Finding(
+            "error", "ctx-member", f"ctx has no {method}{did_you_mean(method, known)}", str(file), call.lineno
+        )
 
 
 def _context_names(tree: ast.Module) -> set[str]:

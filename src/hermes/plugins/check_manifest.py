@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from hermes.contract.hooks import HOOKS
-from hermes.errors import PluginError
+from hermes.errors import PluginError, did_you_mean
 from hermes.plugins.discovery import manifest_in
-from hermes.plugins.findings import Finding, Severity, nearest
+from hermes.plugins.findings import Finding, Severity
 from hermes.plugins.manifest import FILE_NAMES, KINDS, read_fields
 
 #: The newest form of manifest this version understands.
@@ -64,7 +64,7 @@ _Problem = tuple[Severity, str, str, str]
 def _problems(fields: dict[str, Any]) -> Iterator[_Problem]:
     for name in fields:
         if name not in (*_TEXT_FIELDS, *_LIST_FIELDS, *_OTHER_FIELDS):
-            hint = nearest(str(name), (*_TEXT_FIELDS, *_LIST_FIELDS, *_OTHER_FIELDS))
+            hint = did_you_mean(str(name), (*_TEXT_FIELDS, *_LIST_FIELDS, *_OTHER_FIELDS))
             yield "warning", "manifest-field", str(name), f"{name} is no known field{hint}"
     for name in _TEXT_FIELDS:
         value = fields.get(name)
@@ -101,7 +101,12 @@ def _list_problems(fields: dict[str, Any]) -> Iterator[_Problem]:
             elif not isinstance(item, str):
                 yield "error", "manifest-type", name, f"{name} has a {type(item).__name__}; names are expected"
             elif name == "provides_hooks" and item not in HOOKS:
-                yield "warning", "hook-name", name, f"provides_hooks: there is no hook {item!r}{nearest(item, HOOKS)}"
+                yield (
+                    "warning",
+                    "hook-name",
+                    name,
+                    f"provides_hooks: there is no hook {item!r}{did_you_mean(item, HOOKS)}",
+                )
 
 
 def _env_problem(item: object) -> str:

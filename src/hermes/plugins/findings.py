@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -24,11 +23,3 @@ class Finding(Struct, frozen=True):
     def place(self) -> str:
         """``file:line``, as far as known."""
         return f"{self.file}:{self.line}" if self.line else self.file
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """``; did you mean 'x'?`` when something known is near, else nothing."""
-    import difflib
-
-    close = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, cast
 
-from hermes.cli.doctor.finding import Finding, broken, ok, plural, warning
+from hermes.cli.doctor.finding import Finding, broken, ok, warning
 from hermes.cli.doctor.patient import Patient
 from hermes.cli.model.problems import told
+from hermes.commands.wording import plural
 from hermes.config import config_path, env_path
 
 #: Spellings that are understood, and the one the documentation uses.

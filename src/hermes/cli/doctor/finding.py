@@ -46,11 +46,6 @@ def skipped(what: str, detail: str) -> Finding:
     return Finding("skipped", what, detail)
 
 
-def plural(count: int, noun: str) -> str:
-    """``1 message``, ``2 messages``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
 def size(count: float) -> str:
     """A number of bytes as people say it."""
     for unit in ("bytes", "kB", "MB", "GB"):

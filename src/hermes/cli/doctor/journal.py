@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from hermes.cli.doctor.finding import Finding, broken, ok, plural, size, warning
+from hermes.cli.doctor.finding import Finding, broken, ok, size, warning
 from hermes.cli.doctor.patient import Patient
 from hermes.cli.doctor.search_index import check_index
+from hermes.commands.wording import plural
 from hermes.journal import schema
 from hermes.journal.database import companion, explain
 from hermes.journal.runner import Runner

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from hermes.cli.doctor.embedded import check_embedded
-from hermes.cli.doctor.finding import Finding, broken, ok, plural, skipped, warning
+from hermes.cli.doctor.finding import Finding, broken, ok, skipped, warning
 from hermes.cli.doctor.patient import Patient
 from hermes.cli.doctor.plugins import plugins_may_bring
 from hermes.cli.doctor.reach import probe
 from hermes.cli.model.desk import Desk
 from hermes.cli.model.origin import Origins
 from hermes.cli.model.problems import told
+from hermes.commands.wording import plural
 from hermes.config import env_path
 from hermes.config.sections import Fallback, Model
 from hermes.errors import ConfigError, NotConfigured

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import closing
 from typing import TypeVar
 
-from hermes.cli.doctor.finding import Finding, broken, ok, plural, warning
+from hermes.cli.doctor.finding import Finding, broken, ok, warning
 from hermes.cli.doctor.patient import Patient
 from hermes.cli.plugin_rows import PluginRow, plugin_row
+from hermes.commands.wording import plural
 from hermes.config import env_path
 from hermes.errors import JournalError
 from hermes.journal.plugin_stats import EXPORT_SITE, REGISTER_SITE, PluginCalls, plugin_totals, recent_counters

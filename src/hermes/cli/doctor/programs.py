@@ -87,10 +87,10 @@ def _known(patient: Patient, config: Config) -> tuple[set[str], set[str]]:
 
 
 def _unknown(setting: str, name: str, known: set[str], *, is_harmless: bool) -> Finding:
-    from hermes.plugins.findings import nearest
+    from hermes.errors import did_you_mean
 
     detail = f"{setting} names {name!r}, which does not exist"
-    fix = nearest(name, known).removeprefix("; ") or f"there are {', '.join(sorted(known))}"
+    fix = did_you_mean(name, known).removeprefix("; ") or f"there are {', '.join(sorted(known))}"
     if is_harmless:
         return warning("toolsets", f"{detail} unless a plugin brings it", fix, command="hermes config edit")
     return broken("toolsets", detail, fix, command="hermes config edit")

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from hermes.cli.doctor.examination import Group
-from hermes.cli.doctor.finding import Finding, Status, plural
+from hermes.cli.doctor.finding import Finding, Status
+from hermes.commands.wording import plural
 from hermes.version import __version__
 
 _MARKS: dict[Status, str] = {"ok": "✓", "warning": "!", "broken": "✗", "skipped": "-"}

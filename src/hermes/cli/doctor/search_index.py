@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from hermes.cli.doctor.finding import Finding, broken, ok, plural, size
+from hermes.cli.doctor.finding import Finding, broken, ok, size
 from hermes.cli.doctor.patient import Patient
+from hermes.commands.wording import plural
 from hermes.journal.search import SearchIndex
 
 _LAST_MESSAGE = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0)"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-import msgspec
-
+from hermes.cli.json_text import print_json
 from hermes.cli.model.asking import choose, say
 from hermes.cli.model.desk import Desk, open_desk
 from hermes.cli.model.names import known_provider
@@ -40,7 +39,7 @@ def list_providers(args: argparse.Namespace) -> int:
     with open_desk() as desk:
         rows = provider_rows(desk, refresh=args.refresh)
         if args.json:
-            _print_json({"providers": rows})
+            print_json({"providers": rows})
         else:
             for line in row_lines(rows):
                 print(plain(line))
@@ -60,7 +59,7 @@ def list_models_of(args: argparse.Namespace) -> int:
         if models is None:
             raise HermesError(f"{place(endpoint)} has no list of models; see what its documentation calls them")
         if args.json:
-            _print_json({"provider": provider, "address": place(endpoint), "models": models})
+            print_json({"provider": provider, "address": place(endpoint), "models": models})
         else:
             for name in models:
                 print(plain(name))
@@ -98,7 +97,3 @@ def _offer(desk: Desk) -> None:
         return
     for line in save(desk, chosen):
         print(plain(line))
-
-
-def _print_json(document: object) -> None:
-    print(msgspec.json.format(msgspec.json.encode(document)).decode())

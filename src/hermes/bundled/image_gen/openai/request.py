@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import urllib.error
 import urllib.request
 from typing import Any
@@ -84,10 +85,15 @@ def generate(*, base_url: str, key: str, body: dict[str, Any], timeout: float) -
 
 def _opener(base_url: str) -> urllib.request.OpenerDirector:
     # A proxy elsewhere would reach its own machine instead of a server on this one.
-    host = urlsplit(base_url).hostname or ""
-    local = host == "localhost" or host == "::1" or host.startswith("127.")
-    proxies = [urllib.request.ProxyHandler({})] if local else []
+    proxies = [urllib.request.ProxyHandler({})] if _is_this_machine(urlsplit(base_url).hostname or "") else []
     return urllib.request.build_opener(_NoRedirections(), *proxies)
+
+
+def _is_this_machine(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _address(base_url: str) -> str:
