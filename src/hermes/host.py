@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,7 @@ from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.tools import AgentParts, agent_tools
 from hermes.agent.vision import Vision
 from hermes.agent.workers import Workers
+from hermes.config.fresh import FreshConfig
 from hermes.config.sections import Config
 from hermes.errors import HermesError, JournalError, SessionNotFound
 from hermes.hooks.table import Hooks
@@ -47,10 +49,12 @@ from hermes.scope import Scope, current_scope, new_session_id
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.guard import FileGuard
 from hermes.tools.processes import ProcessTable
-from hermes.tools.registry import ToolLimits, ToolRegistry
+from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
 from hermes.tools.toolsets import select_tools
 
 if TYPE_CHECKING:
+    from hermes.agent.plugin_llm import PluginModels
+    from hermes.plugins.llm import ModelAccess
     from hermes.plugins.shell_consent import AskConsent
 
 
@@ -118,6 +122,7 @@ class Host:
             raise
         #: What the person should know before work begins, one line each.
         self.notices = [*self._plugins_that_did_not_load(), *memory_notices, *engine_notices, *shell_notices]
+        self.notices += self.keys.notices
 
     def _open_journal(self) -> None:
         self.store = Store(self.home / "state.db")
@@ -142,6 +147,9 @@ class Host:
             local=self.local,
         )
         self.side = SideModel(self.models, self.store)
+        self._fresh_config = FreshConfig(self.home, config, self._env, follow=self.options.use_enabled_plugins)
+        self._plugin_models: PluginModels | None = None
+        self._plugin_models_lock = threading.Lock()
         self.contexts = Contexts(config, self.models, self.side, self.workers, self.open)
 
     def _gather_tools(self) -> None:
@@ -217,9 +225,14 @@ class Host:
             raise SessionNotFound("there is no session to continue; start one with 'hermes chat --query TEXT'")
         return self.resume_session(row.id)
 
-    def _runtime(self) -> AgentRuntime:
+    def offered_tools(self) -> list[Tool]:
+        """The tools that a new conversation's model is told about."""
         config, options = self.config, self.options
         toolsets = options.toolsets or config.platform_toolsets.get(options.platform) or config.toolsets
+        return select_tools(self.tools, [*toolsets, *self.contexts.toolsets], disabled=config.agent.disabled_toolsets)
+
+    def _runtime(self) -> AgentRuntime:
+        config, options = self.config, self.options
         return AgentRuntime(
             store=self.store,
             runner=self.runner,
@@ -227,9 +240,7 @@ class Host:
             models=self._models(),
             tools=self._tool_runtime,
             contexts=self.contexts,
-            offered=select_tools(
-                self.tools, [*toolsets, *self.contexts.toolsets], disabled=config.agent.disabled_toolsets
-            ),
+            offered=self.offered_tools(),
             max_steps=options.max_turns or config.agent.max_turns,
             max_nudges=config.agent.max_verify_nudges,
             spill_folder=self.home / "spill",
@@ -242,8 +253,9 @@ class Host:
     def _models(self) -> ModelRuntime:
         options = self.options
         models = self.models.conversation(provider=options.provider, model=options.model)
-        if self.models.is_standing_in and NOTICE not in self.notices:
+        if self.models.is_standing_in and is_embedded(models.endpoints[0]) and NOTICE not in self.notices:
             self.notices.append(NOTICE)
+            log.warning("%s", NOTICE)
         return models
 
     def _is_wary(self, session_id: str, tool: str) -> bool:
@@ -306,10 +318,11 @@ class Host:
         return self.cwd if session is None else session.cwd
 
     def _endpoints_of(self, session_id: str) -> Sequence[Endpoint]:
-        """Where a conversation is held."""
+        """Where a conversation is held; one that is not open would be held where the next one is."""
         session = self.open.get(session_id)
-        models = session.models if session is not None else self.models.conversation()
-        return models.endpoints
+        if session is not None:
+            return session.models.endpoints
+        return self.models.conversation(provider=self.options.provider, model=self.options.model).endpoints
 
     # -- what plugins may ask -----------------------------------------------------------------------------------
 
@@ -335,10 +348,18 @@ class Host:
         log.warning("a plugin's message was not taken: no conversation is at work that it could belong to")
         return False
 
-    def llm(self, plugin_id: str) -> Any:
-        raise HermesError(
-            f"plugin {plugin_id!r} asked for model access (ctx.llm), which this version does not offer yet"
-        )
+    def llm(self, plugin_id: str) -> ModelAccess:
+        if self._plugin_models is None:
+            from hermes.agent.plugin_llm import PluginModels  # most runs have no plugin that asks
+
+            with self._plugin_models_lock:
+                self._plugin_models = self._plugin_models or PluginModels(
+                    *(self.models, self.store, self.workers),
+                    config=self._fresh_config,
+                    local=self.local,
+                    endpoints_of=self._endpoints_of,
+                )
+        return self._plugin_models.access(plugin_id)
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -350,6 +371,8 @@ class Host:
         self.plugins.close()
         self._record_plugin_counters()
         self.hooks.close()
+        if self._plugin_models is not None:
+            self._plugin_models.close()
         self.workers.close()
         self.processes.close()
         self.keys.close()

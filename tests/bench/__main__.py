@@ -23,9 +23,13 @@ ROWS = (
     "concurrency",
     "approval",
     "compaction",
+    "export",
     "children",
     "streams",
     "wires",
+    "telemetry",
+    "plugin_llm",
+    "a2a",
 )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from hermes.contract import llm as contract
-from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.plugins.compat.bases import base_of
 from hermes.plugins.context import PluginContext
@@ -221,7 +220,7 @@ def test_every_argument_of_model_access_arrives() -> None:
         assert set(asked.values()) == {None}, "what is not given arrives as None"
 
 
-def test_a_host_without_model_access_says_so_when_it_is_used(make_host: HostFactory, home: Path) -> None:
+def test_a_host_answers_with_its_model(make_host: HostFactory, home: Path) -> None:
     folder = home / "plugins" / "asks"
     folder.mkdir(parents=True)
     (folder / "plugin.yaml").write_text("name: asks")
@@ -229,12 +228,11 @@ def test_a_host_without_model_access_says_so_when_it_is_used(make_host: HostFact
         "from agent.plugin_llm import PluginLlm\n"
         "def register(ctx):\n"
         "    assert type(ctx.llm) is PluginLlm\n"
-        "    ctx.register_command('ask', lambda raw: ctx.llm.complete([]).text)\n"
+        "    ctx.register_command('ask', lambda raw: ctx.llm.complete([{'role': 'user', 'content': raw}]).text)\n"
     )
-    with ScriptedProvider([]) as provider:
+    with ScriptedProvider({"ping": "pong"}) as provider:
         host: Host = make_host(provider, plugins=["asks"])
-        with pytest.raises(HermesError, match=r"ctx\.llm"):
-            host.plugins.commands["ask"].handler("")
+        assert host.plugins.commands["ask"].handler("ping") == "pong"
 
 
 def test_results_have_the_documented_fields() -> None:

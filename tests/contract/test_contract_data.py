@@ -32,11 +32,11 @@ EXPECTED = {
     "transform_llm_output": f"response_text {TURN} model platform",
     "pre_verify": f"{TURN} platform model coding attempt final_response changed_paths",
     "pre_api_request": (
-        f"{RUNTIME} user_message conversation_history request_messages message_count tool_count "
+        f"{RUNTIME} user_message conversation_history request_messages message_count tools tool_count "
         "approx_input_tokens request_char_count max_tokens started_at middleware_trace request"
     ),
     "post_api_request": (
-        f"{RUNTIME} api_duration started_at ended_at finish_reason message_count response_model response usage "
+        f"{RUNTIME} api_duration started_at ended_at finish_reason message_count response_model response usage cost_usd "
         "assistant_message assistant_content_chars assistant_tool_call_count middleware_trace request"
     ),
     "api_request_error": (
@@ -114,7 +114,7 @@ def test_containers_are_the_fields_that_can_be_changed_in_place() -> None:
     assert found == {
         *("args", "original_args", "request", "original_request", "response", "usage", "error", "middleware_trace"),
         *("conversation_history", "request_messages", "user_message", "assistant_message"),
-        *("pattern_keys", "changed_paths"),
+        *("pattern_keys", "changed_paths", "tools"),
     }
 
 

@@ -14,7 +14,7 @@ import msgspec
 
 from hermes.config import sections
 from hermes.config.check import NAMED_ITEMS
-from hermes.config.sections import Config, Fallback, Hooks, Model, Plugins, Provider, ShellHook
+from hermes.config.sections import A2A, Config, Fallback, Hooks, Model, Plugins, Provider, ShellHook
 from hermes.config.wording import allowed_values
 from hermes.host import Host
 
@@ -173,7 +173,12 @@ def keys_in_effect() -> frozenset[str]:
         watched = cast("Config", _watch(config, "", seen))
         with Host(Path(folder), watched, cwd=Path(folder), env={}) as host:
             host.new_session()
-    return frozenset(seen)
+    return frozenset(seen) | _keys_of(A2A, "a2a")
+
+
+def _keys_of(kind: type[msgspec.Struct], path: str) -> frozenset[str]:
+    """Every key of a section that no host reads, but those who serve it and those who call others."""
+    return frozenset(one.key for section in _sections(Section(path, kind, kind())) for one in _settings(section))
 
 
 class _Watched:

@@ -104,6 +104,7 @@ _VARYING = (
     (r'("(?:duration\w*|\w+_at|at|first_token|seconds|ms)": ?)[\d.e-]+', r"\1NUMBER"),
     (r"\[Errno \d+\]", "[Errno]"),
     (r"\b[0-9a-f]{6}(?=  )", "ID"),
+    (r"[█▒]+", "BAR"),
 )
 
 

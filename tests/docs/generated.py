@@ -60,6 +60,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "usage plugins": partial(usage_lines, *(f"plugins {action}" for action in _PLUGIN_ACTIONS)),
     "usage hooks": partial(usage_lines, *(f"hooks {action}" for action in _HOOK_ACTIONS)),
     "usage config": partial(usage_lines, *(f"config {action}" for action in _CONFIG_ACTIONS)),
+    "usage a2a": partial(usage_lines, "a2a serve", "a2a call"),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from hermes.errors import PluginError
 from hermes.scope import current_scope
 from hermes.testing.harness import PluginHarness
+from hermes.testing.llm import FakeLlm
 from hermes.testing.recorder import EventRecorder
 
 
@@ -60,7 +60,7 @@ def test_a_folder_is_loaded_with_its_settings(tmp_path: Path) -> None:
     (tmp_path / "__init__.py").write_text(
         "def register(ctx):\n"
         "    ctx.register_tool('read_file', 'file', {}, lambda args: 'mine', override=True)\n"
-        "    ctx.register_command('ask', lambda raw: ctx.llm.complete([raw]))\n"
+        "    ctx.register_command('ask', lambda raw: ctx.llm.complete([{'role': 'user', 'content': raw}]).text)\n"
         "    ctx.register_command('say', lambda raw: ctx.inject_message(raw))\n"
         "    ctx.register_command('run', lambda raw: ctx.dispatch_tool(raw, {}))\n"
     )
@@ -69,10 +69,10 @@ def test_a_folder_is_loaded_with_its_settings(tmp_path: Path) -> None:
     with PluginHarness(tmp_path, settings={"allow_tool_override": True}) as harness:
         assert harness.plugin.manifest.key == "folder-plugin"
         assert harness.run_command("run", "read_file") == "mine"
-        with pytest.raises(PluginError, match=r"set harness\.model_access"):
+        with pytest.raises(PluginError, match=r"llm=FakeLlm\('an answer'\)"):
             harness.run_command("ask")
-        harness.model_access = SimpleNamespace(complete=lambda messages, **_options: messages)  # pyright: ignore[reportUnknownLambdaType]
-        assert harness.run_command("ask", "hello") == ["hello"]
+        harness.model_access = FakeLlm("hello yourself")
+        assert harness.run_command("ask", "hello") == "hello yourself"
         assert harness.run_command("say", "hello") is True
         assert harness.injected == [("user", "hello")]
 

@@ -51,6 +51,13 @@ def test_toolsets_stand_for_tools(registry: ToolRegistry, chosen: list[str], exp
     assert names(select_tools(registry, chosen)) == expected
 
 
+def test_a_toolset_that_talks_to_others_must_be_asked_for(registry: ToolRegistry) -> None:
+    registry.add(plugin_tool("a2a_send", "a2a"))
+    for everything in ("all", "*", "hermes-cli"):
+        assert names(select_tools(registry, [everything])) == ALL
+    assert names(select_tools(registry, ["hermes-cli", "a2a"])) == ["a2a_send", *ALL]
+
+
 def test_toolsets_and_tools_can_be_left_out(registry: ToolRegistry) -> None:
     assert names(select_tools(registry, ["all"], disabled=["terminal"])) == FILE
     assert names(select_tools(registry, ["file"], disabled=["patch", "web"])) == [

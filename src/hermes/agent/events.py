@@ -159,3 +159,5 @@ class TurnResult:
     steps: int
     tool_calls: list[ToolFinished]
     duration: float
+    #: The class of the failure, for surfaces whose callers must not see its words.
+    error_type: str = ""

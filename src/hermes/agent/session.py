@@ -115,16 +115,18 @@ class Session:
         listener: Listener = ignore_events,
         interrupt: Interrupt | None = None,
         request_key: str | None = None,
+        task_id: str = "",
     ) -> TurnResult:
         """Answer a message. A turn that an earlier process left unfinished is finished first.
 
-        The same ``request_key`` again gives the answer of the first time and runs nothing.
+        The same ``request_key`` again gives the answer of the first time and runs nothing. ``task_id`` is what the
+        surface calls the work, for hooks to name it; it must be new.
         """
         with self._one_at_a_time():
             interrupt = interrupt or Interrupt()
             if not self._is_new:
                 self._finish(("running",), listener, interrupt)
-            task_id = new_id()
+            task_id = task_id or new_id()
             user_message: Message = {"role": "user", "content": message}
             journal = begin_turn(
                 self._runtime.store,

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from hermes.agent.model_source import ModelSource
-from hermes.errors import Interrupted, ProviderError
-from hermes.journal.steps import ModelCallRow, record_model_call
+from hermes.errors import ProviderError
+from hermes.journal.steps import SIDE_KEY, ModelCallRow, record_model_call
 from hermes.journal.store import Store
 from hermes.providers.billing import priced
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.policy import Failure, Send, pursue
 from hermes.providers.reply import Reply, normalise
+from hermes.sanitize import Redactor
 from hermes.scope import Scope, new_id
 
 log = logging.getLogger("hermes.side_call")
@@ -92,19 +93,39 @@ class SideModel:
         reply: Reply | None,
         failure: BaseException | None,
     ) -> None:
-        error = None if failure is None else self._source.redactor.redact(f"{type(failure).__name__}: {failure}")
-        row = ModelCallRow(
-            api_request_id=f"{scope.turn_id or scope.session_id}:side:{new_id()[:12]}",
-            key=f"side:{task}",
-            provider=endpoint.provider,
-            model=(reply.model if reply else "") or endpoint.model,
-            status="interrupted" if isinstance(failure, Interrupted) else "error" if failure else "ok",
-            started_at=started_at,
-            duration=time.time() - started_at,
-            error=error,
-            finish_reason=reply.finish_reason if reply else None,
-            **(reply.usage.as_columns() if reply and reply.usage else {}),
+        row = aside_row(
+            f"{scope.turn_id or scope.session_id}:side:{new_id()[:12]}",
+            SIDE_KEY + task,
+            *(endpoint, started_at, reply, failure),
+            self._source.redactor,
         )
-        log.info("%s by %s: %s, %.3f s", row.key, row.model, error or row.status, row.duration)
+        log.info("%s by %s: %s, %.3f s", row.key, row.model, row.error or row.status, row.duration)
         if scope.session_id:
             record_model_call(self._store, scope.session_id, scope.turn_id, row)
+
+
+def aside_row(
+    request_id: str,
+    key: str,
+    endpoint: Endpoint,
+    started_at: float,
+    reply: Reply | None,
+    failure: BaseException | None,
+    redactor: Redactor,
+    purpose: str = "",
+) -> ModelCallRow:
+    """One attempt beside the conversation, as the journal keeps it."""
+    return ModelCallRow(
+        api_request_id=request_id,
+        key=key,
+        provider=endpoint.provider,
+        model=(reply.model if reply else "") or endpoint.model,
+        # What is no Exception is somebody's wish that the work end: an interrupt, or a task that is cancelled.
+        status="ok" if failure is None else "error" if isinstance(failure, Exception) else "interrupted",
+        started_at=started_at,
+        duration=time.time() - started_at,
+        error=None if failure is None else redactor.redact(f"{type(failure).__name__}: {failure}"),
+        finish_reason=reply.finish_reason if reply else None,
+        purpose=purpose,
+        **(reply.usage.as_columns() if reply and reply.usage else {}),
+    )

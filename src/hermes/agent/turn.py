@@ -92,7 +92,7 @@ class Turn:
         started = time.perf_counter()
         token = current_scope.set(self.scope)
         log.info("turn %d %s", self.journal.ordinal + 1, "resumed" if self.journal.steps else "started")
-        answer, error, reason = "", None, ""
+        answer, error, error_type, reason = "", None, "", ""
         status: TurnStatus = "failed"
         try:
             self.listener(TurnStarted(self.journal.id, bool(self.journal.steps)))
@@ -109,6 +109,7 @@ class Turn:
             raise
         except Exception as failure:
             error = reason = self.models.redactor.redact(_in_words(failure))
+            error_type = type(failure).__name__
             answer = self._close_unanswered("failed", error, failure)
         else:
             self._emit_answer(answer)  # whatever comes of that, the answer is on record
@@ -130,6 +131,7 @@ class Turn:
             steps=self._steps,
             tool_calls=self._tool_calls,
             duration=time.perf_counter() - started,
+            error_type=error_type,
         )
 
     # -- the turn -----------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hermes.agent.session import Session
-from hermes.cli.terminal_text import one_line
+from hermes.cli.terminal_text import one_line, plain
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import CommandAnswer, is_command, run_command
 from hermes.commands.surface import OneShotSurface, UserMessage
@@ -41,6 +41,6 @@ def run_one_command(
 
 def _print(host: Host, answer: CommandAnswer) -> None:
     if answer.text:
-        print(answer.text, file=sys.__stdout__)
+        print(plain(answer.text), file=sys.__stdout__)
     if answer.error:
         print(f"Error: {one_line(host.redactor.redact(answer.error))}", file=sys.stderr)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("hermes.cli.chat", "Talk to the model (the default command)."),
     "sessions": ("hermes.cli.sessions", "List, show, search, export, rename and delete conversations."),
-    "trace": ("hermes.cli.trace", "Check that past runs are whole."),
+    "trace": ("hermes.cli.trace", "Draw, list, check, export and follow past runs."),
     "plugins": ("hermes.cli.plugins", "List, enable, install, check and start plugins."),
     "hooks": ("hermes.cli.hooks", "List, test, accept and revoke hook commands; print the hook contract."),
     "approvals": ("hermes.cli.approvals", "Show, explain and take back what may run without asking."),
@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "model": ("hermes.cli.model", "Show, list, set and test the model that answers."),
     "auth": ("hermes.cli.auth", "Store, show and remove the keys and sign-ins of providers."),
     "local": ("hermes.cli.local", "Get, show and remove the model that runs on this machine and needs no key."),
+    "a2a": ("hermes.cli.a2a", "Serve this agent to other agents, and call them."),
     "config": ("hermes.cli.config", "Show and change the configuration."),
     "logs": ("hermes.cli.logs", "Show the log, or follow it."),
     "doctor": ("hermes.cli.doctor", "Check the setup from end to end, with a fix for what is wrong."),

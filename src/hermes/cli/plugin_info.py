@@ -8,7 +8,8 @@ import sys
 from collections.abc import Generator
 from typing import Any
 
-from hermes.cli.plugin_desk import Desk, print_json, print_lines
+from hermes.cli.json_text import print_json
+from hermes.cli.plugin_desk import Desk, print_lines
 from hermes.cli.plugin_rows import as_json
 from hermes.cli.plugin_text import info_lines, loaded_lines
 from hermes.config.sections import Plugins

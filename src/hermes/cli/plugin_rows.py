@@ -12,7 +12,7 @@ from msgspec import Struct
 from hermes.config.sections import Plugins
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.journal.plugin_stats import PluginTotals
+from hermes.journal.plugin_stats import EXPORT_SITE, PluginCalls, PluginTotals
 from hermes.plugins.loader import decide
 from hermes.plugins.manifest import PluginManifest
 from hermes.plugins.provenance import InstallRecord, read_record
@@ -54,6 +54,14 @@ class PluginRow(Struct, frozen=True):
     failures: int
     seconds: float
     last_error: str
+    #: What it asked models.
+    model_calls: int
+    model_failures: int
+    model_tokens: int
+    #: None when no cost is known.
+    model_cost_usd: float | None
+    #: What it sent elsewhere: where, how many events came in and got out.
+    exports: list[str]
 
     @property
     def is_switched_on(self) -> bool:
@@ -92,7 +100,16 @@ def plugin_row(
         failures=total.failures,
         seconds=round(total.seconds, 6),
         last_error=redact_text(total.last_error),
+        model_calls=total.spending.calls,
+        model_failures=total.spending.failures,
+        model_tokens=total.spending.tokens,
+        model_cost_usd=total.spending.cost_usd,
+        exports=[_export(one) for one in total.exports],
     )
+
+
+def _export(one: PluginCalls) -> str:
+    return redact_text(f"{one.site.removeprefix(EXPORT_SITE)}: {one.calls} in, {one.calls - one.failures} out")
 
 
 def as_json(row: PluginRow) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from hermes.cli.plugin_rows import PluginRow
 from hermes.cli.terminal_text import one_line
+from hermes.commands.wording import plural
 from hermes.plugins.findings import Finding
 from hermes.plugins.registry import LoadedPlugin
 from hermes.sanitize import redact_text
@@ -22,9 +23,9 @@ def list_lines(rows: Sequence[PluginRow]) -> Iterator[str]:
         indent = " " * (width + 2)
         if row.description:
             yield indent + _safe(row.description, 100)
-        joins = _joins(row)
-        if joins:
-            yield indent + joins
+        for more in (_joins(row), _exported(row), _asked_models(row)):
+            if more:
+                yield indent + more
         for complaint in complaints(row):
             yield f"{indent}! {complaint}"
 
@@ -54,6 +55,8 @@ def info_lines(row: PluginRow) -> Iterator[str]:
         "Tools": ", ".join(row.tools),
         "Waiting": ", ".join(row.waiting),
         "Past use": _past(row),
+        "Exports": ", ".join(row.exports),
+        "Models": _asked_models(row),
     }
     for label, value in facts.items():
         if value:
@@ -108,11 +111,27 @@ def _joins(row: PluginRow) -> str:
     return _safe("; ".join(parts), 300)
 
 
+def _exported(row: PluginRow) -> str:
+    """What it sent elsewhere."""
+    return _safe(f"events to {', to '.join(row.exports)}", 300) if row.exports else ""
+
+
 def _past(row: PluginRow) -> str:
     if not row.sessions:
         return ""
-    sessions = "1 session" if row.sessions == 1 else f"{row.sessions} sessions"
-    return f"{row.calls} calls in {sessions}, {row.failures} failed, {_seconds(row.seconds)} in all"
+    return (
+        f"{row.calls} calls in {plural(row.sessions, 'session')}, {row.failures} failed, {_seconds(row.seconds)} in all"
+    )
+
+
+def _asked_models(row: PluginRow) -> str:
+    """What it has spent on models."""
+    if not row.model_calls:
+        return ""
+    calls = "1 call" if row.model_calls == 1 else f"{row.model_calls:,} calls"
+    failed = f", {row.model_failures:,} failed" if row.model_failures else ""
+    cost = "" if row.model_cost_usd is None else f", ${row.model_cost_usd:.4f}"
+    return f"asked models: {calls}{failed}, {row.model_tokens:,} tokens{cost}"
 
 
 def _seconds(seconds: float) -> str:

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from hermes.cli.plugin_desk import Desk, print_json, print_lines, warn
+from hermes.cli.json_text import print_json
+from hermes.cli.plugin_desk import Desk, print_lines, warn
 from hermes.cli.plugin_rows import as_json, plugin_row
 from hermes.cli.plugin_test import configure_test, run_test
+from hermes.commands.wording import plural
 from hermes.plugins.discovery import is_set, manifest_in, suggestion
 
 Action = Callable[[Desk, argparse.Namespace], int]
@@ -152,16 +154,12 @@ def _check(desk: Desk, args: argparse.Namespace) -> int:
     else:
         print_lines(finding_lines(findings))
         warnings = len(findings) - errors
-        print(f"{_count(errors, 'error')}, {_count(warnings, 'warning')}" if findings else "Nothing to complain about.")
+        print(f"{plural(errors, 'error')}, {plural(warnings, 'warning')}" if findings else "Nothing to complain about.")
     return 1 if errors else 0
 
 
 def _test(_desk: Desk, args: argparse.Namespace) -> int:
     return run_test(args)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 # -- changing -------------------------------------------------------------------------------------------------------

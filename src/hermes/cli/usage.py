@@ -30,7 +30,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.add_argument("--by", choices=GROUPINGS, default="day", help="what to sum up by (day)")
     since = "from when on: 12h, 7d, 4w, a date, or 'all' (30d)"
-    parser.add_argument("--since", type=_moment, default=_moment("30d"), metavar="WHEN", help=since)
+    parser.add_argument("--since", type=moment, default=moment("30d"), metavar="WHEN", help=since)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
@@ -87,7 +87,7 @@ def _line(row: tuple[str, ...], widths: list[int]) -> str:
     return "  ".join([padded, *(number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True))])
 
 
-def _moment(text: str) -> float:
+def moment(text: str) -> float:
     """When something began: so long ago, on a day, or at the beginning of time."""
     if text == "all":
         return 0.0

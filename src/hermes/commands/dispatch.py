@@ -9,9 +9,10 @@ from dataclasses import dataclass
 
 from hermes.commands.conversation import Conversation
 from hermes.contract.commands import RESERVED_COMMANDS
-from hermes.errors import HermesError, Interrupted
+from hermes.errors import HermesError, Interrupted, did_you_mean
 from hermes.hooks.callback import is_awaitable
 from hermes.host import Host
+from hermes.scope import Scope, current_scope
 
 log = logging.getLogger("hermes.commands")
 
@@ -45,7 +46,8 @@ def run_command(conversation: Conversation, line: str) -> CommandAnswer:
     name, arguments = found[1].lower(), (found[2] or "").strip()
     command = find_command(name)
     if command is None:
-        return run_plugin_command(conversation.host, line.strip()) or _unknown(conversation.host, name)
+        raw = line.strip()[len(name) + 2 :]  # all that follows the name and the blank after it
+        return _run_plugin_command(conversation, name, raw) or _unknown(conversation.host, name)
     if command.at_prompt and not conversation.surface.is_live:
         return CommandAnswer(error=f"/{command.name} needs an interactive prompt: start one with 'hermes chat'")
     if conversation.surface.is_working and not command.while_working:
@@ -70,25 +72,34 @@ def _run_built_in(conversation: Conversation, name: str, arguments: str) -> Comm
 
 def _unknown(host: Host, name: str) -> CommandAnswer:
     from hermes.commands.table import all_commands
-    from hermes.commands.wording import nearest
 
     known = [one for command in all_commands(host) for one in (command.name, *command.aliases)]
-    hint = nearest(name, known) or "; /help lists those there are"
+    hint = did_you_mean(name, known) or "; /help lists those there are"
     return CommandAnswer(error=f"there is no command /{name}{hint}")
 
 
-def run_plugin_command(host: Host, line: str) -> CommandAnswer | None:
-    """Run ``/name arguments``. None when no plugin registered that name: a path may start with a slash too."""
-    name, _, arguments = line[1:].partition(" ")
-    command = host.plugins.commands.get(name.lower())
+def _run_plugin_command(conversation: Conversation, name: str, arguments: str) -> CommandAnswer | None:
+    """Run the command of a plugin; None when none has one of that name.
+
+    What the plugin asks a model or a tool meanwhile belongs to the session, and ends when the person stops the command.
+    """
+    host = conversation.host
+    command = host.plugins.commands.get(name)
     if command is None:
         return None
+    interrupt = conversation.surface.interrupt()
+    scope = Scope(session_id=conversation.session_id, platform=host.options.platform, interrupt=interrupt)
+    token = current_scope.set(scope)
     try:
         value = command.handler(arguments)
         if is_awaitable(value):
             value = host.hooks.background.run(value, f"command /{name} of plugin {command.plugin!r}")
+    except Interrupted:
+        return CommandAnswer(error=f"/{name} was interrupted")
     except Exception as error:
         log.warning("command /%s of plugin %r failed", name, command.plugin, exc_info=True)
         told = host.redactor.redact(f"{type(error).__name__}: {error}")
         return CommandAnswer(error=f"/{name} (plugin {command.plugin}): {told}")
+    finally:
+        current_scope.reset(token)
     return CommandAnswer(text="" if value is None else str(value))

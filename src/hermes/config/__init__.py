@@ -8,6 +8,10 @@ from hermes.config.environment import apply_env, env_path, load_env_file
 from hermes.config.home import config_path, hermes_home
 from hermes.config.load import LoadedConfig, load_config
 from hermes.config.sections import (
+    A2A,
+    A2AAgent,
+    A2APrincipal,
+    A2APush,
     Agent,
     AgentProfile,
     ApiMode,
@@ -39,6 +43,10 @@ if TYPE_CHECKING:
     from hermes.config.edit import edit_config, edit_list, unset_config
 
 __all__ = [
+    "A2A",
+    "A2AAgent",
+    "A2APrincipal",
+    "A2APush",
     "Agent",
     "AgentProfile",
     "ApiMode",

@@ -10,6 +10,7 @@ from msgspec import Meta, Struct, field
 #: How an endpoint is spoken to; empty means "guess it from the provider and the address".
 ApiMode = Literal["", "chat_completions", "anthropic_messages", "codex_responses"]
 ToolRule = Literal["allow", "ask", "deny"]
+A2AScope = Literal["send", "read", "cancel", "approve"]
 PoolStrategy = Literal["fill_first", "round_robin", "random", "least_used"]
 
 FreeForm = dict[str, Any]
@@ -301,6 +302,52 @@ class Security(Struct, kw_only=True):
     allow_private_urls: bool = False  #: Let web tools reach private addresses.
 
 
+class A2APrincipal(Struct, kw_only=True):
+    """Somebody who may call the A2A server, known by a token."""
+
+    token_env: str = ""  #: Name of the environment variable that holds the token.
+    token_sha256: str = ""  #: SHA-256 of the token in hex, instead of the token itself.
+    scopes: list[A2AScope] = field(default_factory=lambda: ["send", "read", "cancel", "approve"])  #: What they may do.
+
+
+class A2AAgent(Struct, kw_only=True):
+    """Another agent, by the name used here."""
+
+    url: Name  #: Where it is, without the path of its card.
+    token_env: str = ""  #: Name of the environment variable that holds the token it wants.
+
+
+class A2APush(Struct, kw_only=True):
+    """The webhooks by which callers hear of their tasks."""
+
+    allowed_hosts: list[str] = []  #: Only these hosts (or *.example.org), also in private networks; empty: any public.
+    every_event: bool = False  #: Tell of every piece and every tool, not of changed states alone.
+    secret_env: str = ""  #: Name of the environment variable whose value signs what is sent.
+    timeout: Seconds = 10  #: Seconds a webhook may take to answer.
+    max_tries: Positive = 5  #: Attempts before an event is given up.
+    max_queued: Positive = 100  #: Events of a task that may wait; the oldest are dropped.
+
+
+class A2A(Struct, kw_only=True):
+    """The agent as others reach it (hermes a2a serve), and others as it reaches them."""
+
+    principals: dict[str, A2APrincipal] = {}  #: Who may call, by name.
+    approvals: Literal["deny", "ask", "allow"] = "ask"  #: What callers may decide about dangerous calls.
+    approval_timeout: Seconds = 600  #: Seconds a caller has to answer; then it is denied.
+    show_tools: bool = True  #: Tell callers which tools are at work.
+    answer_in_status: bool = False  #: Repeat the answer in the status of a finished task.
+    max_tasks: Positive = 200  #: Tasks at work at the same time; further ones wait.
+    max_waiting: Natural = 1_000  #: Tasks that may wait; further ones are refused.
+    max_requests_per_minute: Natural = 1_200  #: Requests of one caller; 0 is no limit.
+    max_body_bytes: Positive = 16_000_000  #: Longest request.
+    max_file_bytes: Positive = 8_000_000  #: Longest file of a message.
+    keep_days: Positive = 30  #: Days a finished task can be looked at.
+    push: A2APush = field(default_factory=A2APush)
+    agents: dict[str, A2AAgent] = {}  #: Other agents, by name.
+    max_hops: Positive = 4  #: Agents that a message may pass, one calling the next.
+    call_timeout: Seconds = 300  #: Seconds another agent may be silent before a call to it fails.
+
+
 class Config(Struct, kw_only=True):
     """All of ``config.yaml``."""
 
@@ -328,4 +375,5 @@ class Config(Struct, kw_only=True):
     memory: Memory = field(default_factory=Memory)
     image_gen: ImageGen = field(default_factory=ImageGen)
     local: Local = field(default_factory=Local)
+    a2a: A2A = field(default_factory=A2A)
     security: Security = field(default_factory=Security)

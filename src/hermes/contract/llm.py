@@ -10,6 +10,10 @@ class PluginLlmTrustError(PermissionError):
     """The configuration does not let the plugin choose that provider, model, agent or profile."""
 
 
+class PluginLlmBudgetError(PluginLlmTrustError):
+    """The plugin has spent what the configuration lets it spend on models."""
+
+
 @dataclass
 class PluginLlmTextInput:
     """A piece of text for a structured call."""
@@ -33,6 +37,7 @@ class PluginLlmImageInput:
 class PluginLlmUsage:
     """What a call took, as far as the provider says."""
 
+    #: Everything that the model read, cached or not.
     input_tokens: int = 0
     output_tokens: int = 0
     total_tokens: int = 0
@@ -59,7 +64,7 @@ class PluginLlmCompleteResult:
 
 @dataclass
 class PluginLlmStructuredResult(PluginLlmCompleteResult):
-    """A model's answer as data. ``audit`` also has ``schema_name`` when the call gave one."""
+    """A model's answer as data. ``audit`` also has ``schema_name``, empty when the call gave none."""
 
     #: The JSON value, when ``content_type`` is ``json``.
     parsed: Any = None

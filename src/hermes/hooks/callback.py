@@ -15,8 +15,8 @@ from hermes.hooks.copies import CopyMemo, isolate, renew
 
 log = logging.getLogger("hermes.hooks")
 
-#: Fields that hold a whole conversation: copies of them are carried over from one event to the next.
-_GROWING = frozenset({"conversation_history", "request_messages", "request"})
+#: Fields that hold a whole conversation, or what stays the same in one: copies of them are carried over from one event to the next.
+_GROWING = frozenset({"conversation_history", "request_messages", "request", "tools"})
 
 #: Distinct causes of failure that one callback may warn about.
 _MAX_CAUSES = 20

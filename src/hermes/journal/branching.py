@@ -8,6 +8,7 @@ import time
 from hermes.errors import JournalError, SessionNotFound
 from hermes.journal.bodies import clean_text
 from hermes.journal.runner import Runner
+from hermes.journal.steps import NOT_ASIDE
 from hermes.journal.store import Store
 
 #: The id of a turn's copy: turn ids begin with their session's. Events beside any turn have none.
@@ -34,7 +35,7 @@ _COPIES = (
     "INSERT INTO model_calls (session_id, api_request_id, turn_id, key, provider, model, status, error, "
     f"finish_reason, started_at, duration, first_token) SELECT :new, api_request_id, {_TURN.format('turn_id')}, key, "
     "provider, model, status, error, finish_reason, started_at, duration, first_token FROM model_calls "
-    "WHERE session_id = :old AND key NOT LIKE 'side:%'",
+    f"WHERE session_id = :old AND {NOT_ASIDE}",
 )
 
 

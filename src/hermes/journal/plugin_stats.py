@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from hermes.journal.bodies import clean_text
+from hermes.journal.plugin_spending import PluginSpending, spending_by_plugin
 
 if TYPE_CHECKING:
     from hermes.journal.store import Store
@@ -53,6 +54,10 @@ class PluginTotals(Struct):
     waiting: list[str] = []
     #: Why it could not be loaded in that session, empty when it could.
     load_error: str = ""
+    #: What it sent elsewhere, place by place.
+    exports: list[PluginCalls] = []
+    #: What it asked models, in sessions and outside of them.
+    spending: PluginSpending = PluginSpending()
 
 
 def record_plugin_counters(store: Store, session_id: str, counters: Sequence[PluginCalls]) -> None:
@@ -90,9 +95,14 @@ def plugin_totals(store: Store) -> dict[str, PluginTotals]:
         # SQLite takes the other columns from the row that has the maximum.
         for plugin, error, _ in connection.execute(_ERRORS):
             totals[plugin].last_error = error
+        for row in connection.execute(_EXPORTS):
+            totals[row[0]].exports.append(PluginCalls(*row))
         return totals
 
-    return store.read(read)
+    totals = store.read(read)
+    for plugin, spending in spending_by_plugin(store).items():
+        totals.setdefault(plugin, PluginTotals()).spending = spending
+    return totals
 
 
 def recent_counters(store: Store, since: float) -> list[PluginCalls]:
@@ -105,7 +115,8 @@ _RECENT = (
     "WHERE e.plugin = c.plugin AND e.site = c.site AND e.at > :since AND e.last_error <> '' ORDER BY e.at DESC LIMIT 1)"
     ", '') FROM plugin_calls AS c WHERE at > :since GROUP BY plugin, site ORDER BY plugin, site"
 )
-_CALLS = f"CASE WHEN site = '{REGISTER_SITE}' THEN 0 ELSE"
+_IS_EXPORT = f"substr(site, 1, {len(EXPORT_SITE)}) = '{EXPORT_SITE}'"
+_CALLS = f"CASE WHEN site = '{REGISTER_SITE}' OR {_IS_EXPORT} THEN 0 ELSE"
 _TOTALS = (
     f"SELECT plugin, sum({_CALLS} calls END), sum({_CALLS} failures END), sum({_CALLS} seconds END), '', "
     "count(DISTINCT session_id), max(at) FROM plugin_calls GROUP BY plugin"
@@ -120,6 +131,11 @@ _ERRORS = (
     "GROUP BY plugin"
 )
 
+_EXPORTS = (
+    f"SELECT plugin, site, sum(calls), sum(failures) FROM plugin_calls WHERE {_IS_EXPORT} "
+    "GROUP BY plugin, site ORDER BY plugin, site"
+)
+
 
 def _add_latest(total: PluginTotals, site: str, error: str) -> None:
     """What a row of the session that ended last says about the plugin."""
@@ -129,5 +145,5 @@ def _add_latest(total: PluginTotals, site: str, error: str) -> None:
         total.tools.append(site.removeprefix(TOOL_SITE))
     elif site.startswith(WAITING_SITE):
         total.waiting.append(site.removeprefix(WAITING_SITE))
-    else:
+    elif not site.startswith(EXPORT_SITE):
         total.sites.append(site)

@@ -135,4 +135,43 @@ MIGRATIONS: tuple[str, ...] = (
     ) STRICT;
     CREATE INDEX approvals_of_session ON approvals (session_id, state);
     """,
+    """
+    ALTER TABLE model_calls ADD COLUMN purpose TEXT NOT NULL DEFAULT '';    -- what a plugin says that it asks for
+
+    -- What models were asked for plugins while no session was on record for it.
+    CREATE TABLE outside_calls (
+        session_id         TEXT NOT NULL,   -- the session that was not on record yet, or the process
+        api_request_id     TEXT PRIMARY KEY,
+        turn_id            TEXT NOT NULL,
+        key                TEXT NOT NULL,
+        provider           TEXT NOT NULL,
+        model              TEXT NOT NULL,
+        status             TEXT NOT NULL,
+        error              TEXT,
+        finish_reason      TEXT,
+        started_at         REAL NOT NULL,
+        duration           REAL NOT NULL,
+        first_token        REAL,
+        input_tokens       INTEGER,
+        output_tokens      INTEGER,
+        cache_read_tokens  INTEGER,
+        cache_write_tokens INTEGER,
+        reasoning_tokens   INTEGER,
+        cost_usd           REAL,
+        purpose            TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+
+    -- What a plugin has spent is asked before each of its calls, where it has a budget.
+    CREATE INDEX model_calls_of_plugins ON model_calls (key, started_at) WHERE substr(key, 1, 7) = 'plugin:';
+    CREATE INDEX outside_calls_of_plugins ON outside_calls (key, started_at);
+
+    CREATE VIEW all_calls AS
+        SELECT session_id, api_request_id, turn_id, key, provider, model, status, started_at, input_tokens,
+               output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd, purpose
+        FROM model_calls
+        UNION ALL
+        SELECT session_id, api_request_id, turn_id, key, provider, model, status, started_at, input_tokens,
+               output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd, purpose
+        FROM outside_calls;
+    """,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -51,13 +51,27 @@ class ModelCallRow:
     cache_write_tokens: int | None = None
     reasoning_tokens: int | None = None
     cost_usd: float | None = None
+    #: What a plugin says that it asks for.
+    purpose: str = ""
 
+
+#: How the keys begin of calls that are made beside the conversation: for a side job, for a plugin.
+SIDE_KEY, PLUGIN_KEY = "side:", "plugin:"
+#: Leaves those out of a query.
+NOT_ASIDE = f"key NOT LIKE '{SIDE_KEY}%' AND key NOT LIKE '{PLUGIN_KEY}%'"
 
 _MODEL_CALL_FIELDS = tuple(field.name for field in fields(ModelCallRow))
-_INSERT_MODEL_CALL = (
-    f"INSERT INTO model_calls (session_id, turn_id, {', '.join(_MODEL_CALL_FIELDS)}) "
+_INSERT = (
+    f"INSERT INTO {{table}} (session_id, turn_id, {', '.join(_MODEL_CALL_FIELDS)}) "
     f"VALUES (?, ?{', ?' * len(_MODEL_CALL_FIELDS)})"
 )
+_INSERT_MODEL_CALL = _INSERT.format(table="model_calls")
+_INSERT_OUTSIDE_CALL = _INSERT.format(table="outside_calls")
+
+
+def is_aside(key: str) -> bool:
+    """Whether a model was called beside the conversation."""
+    return key.startswith((SIDE_KEY, PLUGIN_KEY))
 
 
 class _Pending:
@@ -197,15 +211,32 @@ def record_model_call(store: Store, session_id: str, turn_id: str, row: ModelCal
     """Put on record what a model was asked beside the conversation. Nothing to do for one that is not on record."""
 
     def write(connection: sqlite3.Connection) -> None:
-        if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone():
+        if _is_on_record(connection, session_id):
             _insert_model_call(connection, session_id, turn_id, row)
 
     store.write(write)
 
 
+def record_plugin_calls(store: Store, calls: Sequence[tuple[str, str, ModelCallRow]]) -> None:
+    """Put on record what models were asked for plugins, each with its session and turn, of which there may be none."""
+
+    def write(connection: sqlite3.Connection) -> None:
+        for session_id, turn_id, row in calls:
+            inside = _is_on_record(connection, session_id)
+            query = _INSERT_MODEL_CALL if inside else _INSERT_OUTSIDE_CALL
+            connection.execute(query, _values(session_id, turn_id, row))
+
+    store.write(write)
+
+
+def _is_on_record(connection: sqlite3.Connection, session_id: str) -> bool:
+    return connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
+
+
 def _insert_model_call(connection: sqlite3.Connection, session_id: str, turn_id: str, row: ModelCallRow) -> None:
+    connection.execute(_INSERT_MODEL_CALL, _values(session_id, turn_id, row))
+
+
+def _values(session_id: str, turn_id: str, row: ModelCallRow) -> tuple[object, ...]:
     values = (getattr(row, name) for name in _MODEL_CALL_FIELDS)
-    connection.execute(
-        _INSERT_MODEL_CALL,
-        (session_id, turn_id, *(clean_text(value) if isinstance(value, str) else value for value in values)),
-    )
+    return (session_id, turn_id, *(clean_text(value) if isinstance(value, str) else value for value in values))

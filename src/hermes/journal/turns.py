@@ -9,7 +9,7 @@ from hermes.errors import JournalError, SessionBusy
 from hermes.journal.bodies import message_text, to_json, unpack
 from hermes.journal.leases import Lease, SessionInfo, create_session, take_lease
 from hermes.journal.runner import Runner
-from hermes.journal.steps import Message, ModelCallRow, Step, StepState, TurnJournal, TurnState
+from hermes.journal.steps import NOT_ASIDE, Message, ModelCallRow, Step, StepState, TurnJournal, TurnState
 from hermes.journal.store import Store
 
 __all__ = [
@@ -153,7 +153,7 @@ def _load(connection: sqlite3.Connection, store: Store, lease: Lease, turn_id: s
     turn = TurnJournal(store, lease, turn_id, ordinal, task_id, state)
     turn.answer, turn.error = answer, error
     turn.attempts_made = connection.execute(
-        "SELECT count(*) FROM model_calls WHERE session_id = ? AND turn_id = ? AND key NOT LIKE 'side:%'",
+        f"SELECT count(*) FROM model_calls WHERE session_id = ? AND turn_id = ? AND {NOT_ASIDE}",
         (session_id, turn_id),
     ).fetchone()[0]
     # In order, so that the result of a step replaces its claim.

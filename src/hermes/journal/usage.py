@@ -19,7 +19,7 @@ _NAMES: dict[Grouping, tuple[str, str]] = {
         " ELSE 'conversation' END",
         "''",
     ),
-    "session": ("m.session_id", "s.title"),
+    "session": ("coalesce(s.id, 'outside a session')", "coalesce(s.title, '')"),
 }
 #: Days are read from the latest on; everything else by what it took.
 _ORDER: dict[Grouping, str] = {"day": "1 DESC", "session": "max(m.started_at) DESC"}
@@ -32,7 +32,7 @@ _QUERY = """
            coalesce(sum(m.cache_read_tokens), 0), coalesce(sum(m.output_tokens), 0),
            coalesce(sum(m.reasoning_tokens), 0), sum(m.cost_usd),
            sum(m.cost_usd IS NULL AND m.output_tokens IS NOT NULL)
-    FROM model_calls m JOIN sessions s ON s.id = m.session_id
+    FROM all_calls m LEFT JOIN sessions s ON s.id = m.session_id
     WHERE m.started_at >= ? AND m.status <> 'crashed'
       AND (s.branched_from IS NULL OR m.started_at >= s.created_at)
     GROUP BY 1, 2 ORDER BY {order}

@@ -114,11 +114,11 @@ def _prepare(request: urllib.request.Request, allow_private: bool) -> None:
     if proxy is None:
         return
     if not allow_private:
-        _refuse_private_name(host)
+        refuse_private_name(host)
     request.set_proxy(urlsplit(proxy).netloc.rpartition("@")[2], urlsplit(proxy).scheme)
 
 
-def _refuse_private_name(host: str) -> None:
+def refuse_private_name(host: str) -> None:
     """A proxy does the look-up itself, so what can be told here is what the name itself says."""
     try:
         public = is_public(host.strip("[]"))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from hermes.plugins.llm import ModelAccess
 
 
 class HostServices(Protocol):
@@ -21,6 +24,6 @@ class HostServices(Protocol):
         """Add a message to the running conversation; False when there is none that takes it."""
         ...
 
-    def llm(self, plugin_id: str) -> Any:
+    def llm(self, plugin_id: str) -> ModelAccess:
         """The model access of one plugin, subject to what the config grants it."""
         ...

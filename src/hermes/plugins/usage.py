@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from msgspec.structs import replace
+
 from hermes.hooks.callback import CallbackStats
 from hermes.journal.plugin_stats import REGISTER_SITE, TOOL_SITE, WAITING_SITE, PluginCalls
 from hermes.plugins.registry import LoadedPlugin
+from hermes.trace.health import take as taken_from_exporters
 
 
 def plugin_usage(
@@ -34,4 +37,6 @@ def plugin_usage(
             before.seconds + one.seconds,
             redact(one.last_error) or before.last_error,
         )
+    for one in taken_from_exporters():
+        counters[one.plugin, one.site] = replace(one, last_error=redact(one.last_error))
     return list(counters.values())

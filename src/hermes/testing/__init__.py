@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from hermes.testing.fault_catalogue import FAULTS, recorded
     from hermes.testing.faults import Fault, FaultServer, cuts
     from hermes.testing.harness import PluginHarness
+    from hermes.testing.llm import FakeLlm, LlmCall, RecordingLlm
     from hermes.testing.recorder import Event, EventRecorder
     from hermes.testing.replies import (
         Call,
@@ -29,10 +30,13 @@ __all__ = [
     "Call",
     "Event",
     "EventRecorder",
+    "FakeLlm",
     "Fault",
     "FaultServer",
+    "LlmCall",
     "PluginHarness",
     "RecordedRequest",
+    "RecordingLlm",
     "ScriptedProvider",
     "ScriptedReply",
     "by_step",
@@ -58,6 +62,9 @@ _HOMES = {
     "FaultServer": "faults",
     "cuts": "faults",
     "PluginHarness": "harness",
+    "FakeLlm": "llm",
+    "LlmCall": "llm",
+    "RecordingLlm": "llm",
     "ScriptedProvider": "scripted",
     "RecordedRequest": "scripts",
     "by_step": "scripts",

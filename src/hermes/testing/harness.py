@@ -11,6 +11,7 @@ from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Answer, Emitter
 from hermes.hooks.request_chain import RequestChain, RequestOutcome
 from hermes.hooks.table import Hooks
+from hermes.plugins.llm import ModelAccess
 from hermes.plugins.loading import Parts, load_one
 from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
@@ -36,6 +37,7 @@ class PluginHarness:
         *,
         settings: Mapping[str, Any] | None = None,
         cwd: Path | None = None,
+        llm: ModelAccess | None = None,
     ) -> None:
         self.hooks = Hooks()
         self.tools = ToolRegistry(builtin_tools())
@@ -43,8 +45,8 @@ class PluginHarness:
         self.cwd = cwd or Path.cwd()
         #: What the plugin injected into the conversation, as (role, content).
         self.injected: list[tuple[str, str]] = []
-        #: What ``ctx.llm`` gives the plugin; set it before the plugin asks.
-        self.model_access: Any = None
+        #: Answers what the plugin asks ``ctx.llm``: a ``FakeLlm`` or a ``RecordingLlm``.
+        self.model_access = llm
         self._processes = ProcessTable()
         self.plugin = self._load(plugin, dict(settings or {}))
 
@@ -119,9 +121,9 @@ class PluginHarness:
         self.injected.append((role, content))
         return True
 
-    def llm(self, plugin_id: str) -> Any:
+    def llm(self, plugin_id: str) -> ModelAccess:
         if self.model_access is None:
-            raise PluginError(f"plugin {plugin_id!r} asked for ctx.llm; set harness.model_access to what it should get")
+            raise PluginError(f"plugin {plugin_id!r} asked for ctx.llm; give the harness one: llm=FakeLlm('an answer')")
         return self.model_access
 
 

@@ -7,8 +7,11 @@ from collections.abc import Iterable
 from hermes.errors import HermesError
 from hermes.tools.registry import Tool, ToolRegistry
 
-#: Names for everything there is.
+#: Names for everything there is, but for what must be asked for by name.
 _EVERYTHING = ("all", "*", "hermes-cli")
+
+#: Toolsets that are offered to those alone who name them: they talk to others in the person's place.
+_ON_REQUEST = ("a2a",)
 
 #: Toolsets made of other toolsets. Members that no tool belongs to are left out; a group of none does not exist.
 _GROUPS = {
@@ -45,7 +48,8 @@ def toolsets(registry: ToolRegistry) -> dict[str, frozenset[str]]:
         tools = frozenset[str]().union(*(members.get(part, ()) for part in (*parts, group)))
         if tools:
             found[group] = tools
-    return found | dict.fromkeys(_EVERYTHING, frozenset(registry.all()))
+    everything = frozenset(registry.all()).difference(*(members.get(name, ()) for name in _ON_REQUEST))
+    return found | dict.fromkeys(_EVERYTHING, everything)
 
 
 def _unknown(name: str, known: dict[str, frozenset[str]], registry: ToolRegistry) -> str:

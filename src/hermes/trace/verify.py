@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
+
+import msgspec
 
 Record = dict[str, Any]
 
@@ -115,7 +117,7 @@ class _TurnPart:
             if key.startswith("model:") and answered[key] != 1:
                 yield key, f"has {answered[key]} answered attempts instead of one"
         # Questions beside the conversation have no events.
-        own = [call for call in self.calls if not call["key"].startswith("side:")]
+        own = [call for call in self.calls if not call["key"].startswith(("side:", "plugin:"))]
         failed = sum(call["status"] in ("error", "interrupted") for call in own)
         told = sum(event["kind"] == "attempt_failed" for event in self.events)
         if failed != told:
@@ -136,3 +138,28 @@ class _TurnPart:
                     yield tool_key, f"{call['name']} was asked for and never closed"
                 elif message.get("tool_call_id") != call["id"]:
                     yield tool_key, f"the result of {call['name']} never reached the conversation"
+
+
+def verify_file(data: bytes, form: str = "") -> list[str]:
+    """The problems of an ATIF document or an ATOF stream; which of them it is, is told by its first line."""
+    from hermes.trace.check_atif import check_atif
+    from hermes.trace.check_atof import check_atof
+
+    if (form or _form_of(data)) == "atof":
+        return check_atof(data.splitlines())
+    try:
+        document: Any = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+        return [f"no JSON document ({error})"]
+    if not form and not (isinstance(document, dict) and "schema_version" in document):
+        return ["neither an ATIF document, which has a schema_version, nor an ATOF stream, a JSON event per line"]
+    return check_atif(cast("object", document))
+
+
+def _form_of(data: bytes) -> str:
+    first = data.lstrip().partition(b"\n")[0]
+    try:
+        event = msgspec.json.decode(first)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return "atif"
+    return "atof" if isinstance(event, dict) and "atof_version" in event else "atif"

@@ -10,6 +10,7 @@ from hermes.agent.memory import Memory
 from hermes.agent.model_source import ModelSource
 from hermes.agent.open_sessions import OpenSessions
 from hermes.agent.person import People
+from hermes.agent.tools.a2a import a2a_tools
 from hermes.agent.tools.catalogue import catalogue
 from hermes.agent.tools.delegate_task import delegate_task
 from hermes.journal.search import SearchIndex
@@ -34,4 +35,4 @@ class AgentParts:
 
 def agent_tools(parts: AgentParts) -> list[Tool]:
     """The tools of this kind. Their code is imported at the first call."""
-    return [delegate_task(parts), *catalogue(parts)]
+    return [delegate_task(parts), *catalogue(parts), *a2a_tools(parts)]

@@ -16,6 +16,7 @@ def names(_parts: Parts) -> Names:
     """The facade, its inputs, its results and its refusal."""
     return {
         "PluginLlm": PluginLlm,
+        "PluginLlmBudgetError": contract.PluginLlmBudgetError,
         "PluginLlmCompleteResult": contract.PluginLlmCompleteResult,
         "PluginLlmImageInput": contract.PluginLlmImageInput,
         "PluginLlmStructuredResult": contract.PluginLlmStructuredResult,

@@ -1,0 +1,99 @@
+"""What the agent is busy with, shown on a heartbeat that a platform reads."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+log = logging.getLogger("hermes.a2a")
+
+_BRIEF_CHARS = 60
+_PUSH_SECONDS = 3.0
+
+#: The event loop keeps only weak references to its tasks.
+_pushes: set[asyncio.Task[None]] = set()
+
+
+class Heartbeat(Protocol):
+    """What is written to.
+
+    Three methods are used where there are any: ``push()``, plain or asynchronous, to tell the platform at once,
+    and ``record_success()`` and ``record_error(class_name)`` after each turn.
+    """
+
+    active_tasks: int
+    current_task: str
+
+
+def brief(text: str) -> str:
+    """A task in a few words."""
+    line = " ".join(text.split())
+    return line if len(line) <= _BRIEF_CHARS else line[:_BRIEF_CHARS] + "..."
+
+
+@contextmanager
+def busy(heartbeat: Heartbeat | None, text: str) -> Generator[None]:
+    """Show the task while the block runs, however it ends. A heartbeat that fails disturbs nobody."""
+    if heartbeat is None:
+        yield
+        return
+    _tell(heartbeat, lambda: _begin(heartbeat, text))
+    try:
+        yield
+    except Exception as error:
+        name = type(error).__name__
+        _tell(heartbeat, lambda: _record(heartbeat, "record_error", name))
+        raise
+    else:
+        _tell(heartbeat, lambda: _record(heartbeat, "record_success"))
+    finally:
+        _tell(heartbeat, lambda: _end(heartbeat))
+
+
+def _begin(heartbeat: Heartbeat, text: str) -> None:
+    heartbeat.active_tasks = getattr(heartbeat, "active_tasks", 0) + 1
+    heartbeat.current_task = brief(text)
+    _push_soon(heartbeat)
+
+
+def _end(heartbeat: Heartbeat) -> None:
+    heartbeat.active_tasks = max(getattr(heartbeat, "active_tasks", 0) - 1, 0)
+    if heartbeat.active_tasks == 0:
+        heartbeat.current_task = ""
+    _push_soon(heartbeat)
+
+
+def _record(heartbeat: Heartbeat, method: str, *arguments: str) -> None:
+    record = getattr(heartbeat, method, None)
+    if callable(record):
+        record(*arguments)
+
+
+def _push_soon(heartbeat: Heartbeat) -> None:
+    """Push beside the turn, which does not wait for a slow platform."""
+    push = getattr(heartbeat, "push", None)
+    if callable(push):
+        task = asyncio.get_running_loop().create_task(_push(push))
+        _pushes.add(task)
+        task.add_done_callback(_pushes.discard)
+
+
+async def _push(push: Callable[[], Any]) -> None:
+    import inspect
+
+    try:
+        outcome = push()
+        if inspect.isawaitable(outcome):
+            await asyncio.wait_for(outcome, _PUSH_SECONDS)
+    except Exception:
+        log.debug("the heartbeat was not pushed", exc_info=True)
+
+
+def _tell(heartbeat: Heartbeat, change: Callable[[], None]) -> None:
+    try:
+        change()
+    except Exception:
+        log.debug("the heartbeat %s takes no news", type(heartbeat).__name__, exc_info=True)

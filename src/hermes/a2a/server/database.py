@@ -1,0 +1,116 @@
+"""The file that keeps what callers may ask for again: tasks, webhooks, conversations, open questions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import sqlite3
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+from hermes.errors import HermesError
+
+T = TypeVar("T")
+
+log = logging.getLogger("hermes.a2a")
+
+_VERSION = 1
+_SCHEMA = """
+CREATE TABLE tasks (
+    owner TEXT NOT NULL, id TEXT NOT NULL, context_id TEXT NOT NULL, state INTEGER NOT NULL,
+    updated_ns INTEGER, body BLOB NOT NULL, PRIMARY KEY (owner, id)
+) WITHOUT ROWID;
+CREATE INDEX tasks_by_time ON tasks (owner, updated_ns, id);
+CREATE INDEX tasks_by_state ON tasks (state);
+CREATE TABLE push_configs (
+    owner TEXT NOT NULL, task_id TEXT NOT NULL, id TEXT NOT NULL, body BLOB NOT NULL,
+    PRIMARY KEY (task_id, owner, id)
+) WITHOUT ROWID;
+CREATE TABLE contexts (
+    owner TEXT NOT NULL, context_id TEXT NOT NULL, session_id TEXT NOT NULL, PRIMARY KEY (owner, context_id)
+) WITHOUT ROWID;
+CREATE TABLE questions (
+    task_id TEXT PRIMARY KEY, owner TEXT NOT NULL, context_id TEXT NOT NULL, approval_id TEXT NOT NULL,
+    tool TEXT NOT NULL, summary TEXT NOT NULL, reason TEXT NOT NULL, deadline REAL NOT NULL
+) WITHOUT ROWID;
+"""
+
+
+class Database:
+    """``a2a.db`` under the home: one connection on a thread of its own, so that nobody on the loop waits for a disk."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hermes-a2a-db")
+        try:
+            self._connection = _open(path)
+        except sqlite3.Error as error:
+            raise HermesError(
+                f"cannot use {path} ({error}); move it aside to start afresh: finished tasks are then forgotten, "
+                f"conversations are not"
+            ) from error
+
+    def files(self) -> list[Path]:
+        """The files nobody else in this process may open."""
+        return [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-shm")]
+
+    async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work`` in a transaction of its own and return its result once that is written."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, work)
+
+    def run_soon(self, work: Callable[[sqlite3.Connection], object]) -> None:
+        """Run ``work`` before everything that is asked for later, without waiting for it."""
+        self._thread.submit(self._transact, work).add_done_callback(_tell_failure)
+
+    def run_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """The same for a thread that may wait."""
+        return self._thread.submit(self._transact, work).result()
+
+    def close(self) -> None:
+        """Finish what is under way and close the file."""
+        self._thread.submit(self._connection.close).result()
+        self._thread.shutdown()
+
+    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        connection = self._connection
+        connection.execute("BEGIN")
+        try:
+            result = work(connection)
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+        connection.execute("COMMIT")
+        return result
+
+
+def _tell_failure(done: Future[object]) -> None:
+    error = done.exception()
+    if error is not None:
+        log.error("a task could not be written down: %s", error)
+
+
+def _open(path: Path) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with contextlib.suppress(FileExistsError):
+        # Made by hand so that it is private from its first instant.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
+    try:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=NORMAL")
+        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
+        elif version > _VERSION:
+            raise HermesError(
+                f"{path} was written by a newer version of hermes (schema {version}, this one knows {_VERSION}); "
+                f"upgrade hermes, or set HERMES_HOME to another folder"
+            )
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -1,0 +1,96 @@
+"""The gRPC transport: the same requests, behind the same door."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+import grpc
+import grpc.aio
+from a2a.server.context import ServerCallContext
+from a2a.server.request_handlers.grpc_handler import DefaultGrpcServerCallContextBuilder, GrpcHandler
+from a2a.types import a2a_pb2_grpc
+
+from hermes.a2a.server.app import A2AServer
+from hermes.a2a.server.gate import Door, Refusal
+from hermes.a2a.server.principals import LOCAL, Peer, Principals
+from hermes.errors import HermesError
+
+_SECONDS_TO_DRAIN = 1.0
+_CODES = {
+    401: grpc.StatusCode.UNAUTHENTICATED,
+    403: grpc.StatusCode.PERMISSION_DENIED,
+    429: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    503: grpc.StatusCode.UNAVAILABLE,
+}
+_STREAMING = ("SendStreamingMessage", "SubscribeToTask")
+
+
+class GrpcBinding:
+    """A gRPC server on one port."""
+
+    def __init__(self, server: A2AServer) -> None:
+        limit = [("grpc.max_receive_message_length", server.max_body_bytes), ("grpc.so_reuseport", 0)]
+        self._server = grpc.aio.server(interceptors=[_Doorkeeper(server.door)], options=limit)
+        handler = GrpcHandler(server.requests, _CallContexts(server.door.principals))
+        cast("Any", a2a_pb2_grpc).add_A2AServiceServicer_to_server(handler, self._server)  # generated without types
+
+    async def start(self, host: str, port: int) -> None:
+        """Listen there."""
+        where = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        try:
+            self._server.add_insecure_port(where)
+        except RuntimeError as error:
+            raise HermesError(f"cannot serve gRPC on {where}; choose another --grpc-port") from error
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """Take no more calls and end those under way."""
+        await self._server.stop(_SECONDS_TO_DRAIN)
+
+
+class _CallContexts(DefaultGrpcServerCallContextBuilder):
+    """Who called, by the metadata of the call."""
+
+    def __init__(self, principals: Principals) -> None:
+        self._principals = principals
+
+    def build(self, context: Any) -> ServerCallContext:
+        made = super().build(context)  # pyright: ignore[reportUnknownMemberType]
+        headers = _headers(context.invocation_metadata())
+        made.state["headers"] = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
+        return made
+
+    def build_user(self, context: Any) -> Peer:
+        return Peer(self._principals.of(_headers(context.invocation_metadata())) or LOCAL)
+
+
+class _Doorkeeper(grpc.aio.ServerInterceptor):
+    """Refuses calls by the same rules as everywhere."""
+
+    def __init__(self, door: Door) -> None:
+        self._door = door
+
+    async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
+        method = str(handler_call_details.method).rpartition("/")[2]
+        principal = self._door.principals.of(_headers(handler_call_details.invocation_metadata))
+        refusal = self._door.refusal(principal, method)
+        return await continuation(handler_call_details) if refusal is None else _refusing(refusal, method)
+
+
+def _refusing(refusal: Refusal, method: str) -> Any:
+    async def refuse(_request: Any, context: Any) -> None:
+        await context.abort(_CODES[refusal.status], refusal.message)
+
+    async def refuse_stream(_request: Any, context: Any) -> Any:
+        await context.abort(_CODES[refusal.status], refusal.message)
+        yield
+
+    make: Any = grpc
+    if method in _STREAMING:
+        return make.unary_stream_rpc_method_handler(refuse_stream)
+    return make.unary_unary_rpc_method_handler(refuse)
+
+
+def _headers(metadata: Any) -> dict[str, str]:
+    return {str(name).lower(): value for name, value in metadata or () if isinstance(value, str)}

@@ -1,0 +1,48 @@
+"""Where callers want to hear of their tasks: the webhooks, by owner and task."""
+
+from __future__ import annotations
+
+from a2a.server.context import ServerCallContext
+from a2a.server.tasks import PushNotificationConfigStore
+from a2a.server.tasks.push_notification_config_store import normalize_push_notification_config
+from a2a.types import TaskPushNotificationConfig
+
+from hermes.a2a.server.database import Database
+
+
+class SqlitePushConfigStore(PushNotificationConfigStore):
+    """The webhooks of all callers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def set_info(
+        self, task_id: str, notification_config: TaskPushNotificationConfig, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        """Keep a webhook; one with the same id is replaced."""
+        kept = normalize_push_notification_config(task_id, notification_config)
+        row = (context.user.user_name, task_id, kept.id, kept.SerializeToString())
+        query = "INSERT OR REPLACE INTO push_configs VALUES (?, ?, ?, ?)"
+        await self._database.run(lambda connection: connection.execute(query, row))
+        return kept
+
+    async def get_info(self, task_id: str, context: ServerCallContext) -> list[TaskPushNotificationConfig]:
+        """The caller's webhooks of a task."""
+        return await self._read("task_id = ? AND owner = ?", (task_id, context.user.user_name))
+
+    async def get_info_for_dispatch(self, task_id: str) -> list[TaskPushNotificationConfig]:
+        """Every webhook of a task, for whoever calls them."""
+        return await self._read("task_id = ?", (task_id,))
+
+    async def delete_info(self, task_id: str, context: ServerCallContext, config_id: str | None = None) -> None:
+        """Forget one webhook of the caller's, or all of a task."""
+        where, values = "task_id = ? AND owner = ?", (task_id, context.user.user_name)
+        if config_id is not None:
+            where, values = f"{where} AND id = ?", (*values, config_id)
+        query = f"DELETE FROM push_configs WHERE {where}"
+        await self._database.run(lambda connection: connection.execute(query, values))
+
+    async def _read(self, where: str, values: tuple[str, ...]) -> list[TaskPushNotificationConfig]:
+        query = f"SELECT body FROM push_configs WHERE {where} ORDER BY id"
+        rows = await self._database.run(lambda connection: connection.execute(query, values).fetchall())
+        return [TaskPushNotificationConfig.FromString(body) for (body,) in rows]

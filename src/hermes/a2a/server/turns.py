@@ -1,0 +1,326 @@
+"""Runs the agent for a task: a thread for its turn, its events as the task's, its end as the task's state."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from a2a.server.agent_execution import AgentExecutor, RequestContext
+from a2a.server.events import EventQueue
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Message, Part, TaskState
+
+from hermes.a2a.server.approvals import Question, Questions, RemotePerson, question_message, read_answer
+from hermes.a2a.server.contexts import Context, Conversations, abandon_turn, is_new_context
+from hermes.a2a.server.inputs import UnusableMessage, content_of
+from hermes.a2a.server.limits import Load
+from hermes.a2a.server.principals import LOCAL, Peer, Principal
+from hermes.a2a.server.relay import Relay
+from hermes.a2a.server.visible import visible
+from hermes.agent.events import TurnResult
+from hermes.agent.session import Session
+from hermes.errors import ApprovalSuspended
+from hermes.host import Host
+from hermes.journal.approvals import ApprovalRows
+from hermes.peers.hops import arrived, hops_of
+from hermes.scope import Interrupt
+from hermes.trace.parent import joined
+
+log = logging.getLogger("hermes.a2a")
+
+#: How long a cancelled turn may take to come to its end before its caller is answered all the same.
+_SECONDS_TO_STOP = 0.9
+#: How long a conversation stays taken for a turn that does not come to its end.
+_SECONDS_TO_LET_GO = 10.0
+_SHUTDOWN = "the server stops"
+_STOPPED = "The server was stopped before there was an answer. Send the message again."
+_CANCELLED = "cancelled by the caller"
+
+Outcome = TurnResult | Question | Exception
+
+
+@dataclass(slots=True)
+class _Run:
+    """One task at work."""
+
+    task_id: str
+    context: Context
+    principal: Principal
+    updater: TaskUpdater
+    interrupt: Interrupt = field(default_factory=Interrupt)
+    #: Set while there is no thread at work for it.
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    #: Whether the task's last state was announced.
+    is_ended: bool = False
+
+
+class TurnExecutor(AgentExecutor):
+    """One task for each turn of the agent."""
+
+    def __init__(self, host: Host, conversations: Conversations, questions: Questions, load: Load) -> None:
+        self._host = host
+        self._settings = host.config.a2a
+        self._conversations = conversations
+        self._questions = questions
+        self._load = load
+        self._runs: dict[str, _Run] = {}
+
+    # -- what the SDK calls -------------------------------------------------------------------------------------
+
+    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Answer a message: begin a task, or go on with the one that waits for this very message."""
+        run = self._begin(context, event_queue)
+        try:
+            async with self._conversations.turn(run.context), self._load.slot():
+                await self._work(run, context)
+        except UnusableMessage as error:
+            await self._end(run, TaskState.TASK_STATE_REJECTED, str(error))
+        except Exception as error:
+            # What went wrong is for the log; its words may hold anything.
+            log.exception("task %s failed", run.task_id)
+            await self._end(run, TaskState.TASK_STATE_FAILED, f"Agent error: {type(error).__name__}")
+        finally:
+            self._runs.pop(run.task_id, None)
+            run.over.set()
+
+    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
+        """Stop the work of a task, with everything it started, and say so."""
+        task_id, context_id = context.task_id or "", context.context_id or ""
+        run = self._runs.get(task_id)
+        if run is None:
+            await TaskUpdater(event_queue, task_id, context_id).cancel()
+            return
+        run.interrupt.cancel(_CANCELLED)
+        if not run.idle.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(run.over.wait(), _SECONDS_TO_STOP)
+        await self._end(run, TaskState.TASK_STATE_CANCELED)
+
+    # -- what the server calls ----------------------------------------------------------------------------------
+
+    async def release(self, task_id: str) -> None:
+        """A cancelled task asks nothing any more, and its turn is closed in the journal."""
+        question = await self._questions.close(task_id)
+        if question is None:
+            return
+        context = (question.owner, question.context_id)
+        async with self._conversations.turn(context):
+            session_id = await self._conversations.known(context)
+
+            def close() -> None:
+                ApprovalRows(self._host.store).revoke(approval_id=question.approval_id)
+                abandon_turn(self._host, self._conversations.open(session_id, goes_on=True))
+
+            await self._on_thread(close)
+
+    async def stop(self) -> None:
+        """The server ends: interrupt every turn and wait a little for what that brings about."""
+        self._load.is_closing = True
+        runs = list(self._runs.values())
+        for run in runs:
+            run.interrupt.cancel(_SHUTDOWN)
+        if runs:
+            await asyncio.wait([asyncio.ensure_future(run.over.wait()) for run in runs], timeout=2.0)
+
+    # -- a task at work -----------------------------------------------------------------------------------------
+
+    def _begin(self, context: RequestContext, queue: EventQueue) -> _Run:
+        user = context.call_context.user
+        principal = user.principal if isinstance(user, Peer) else LOCAL
+        task_id, context_id = context.task_id or "", context.context_id or ""
+        run = _Run(task_id, (principal.name, context_id), principal, TaskUpdater(queue, task_id, context_id))
+        run.idle.set()
+        self._runs[task_id] = run
+        return run
+
+    async def _work(self, run: _Run, context: RequestContext) -> None:
+        message = context.message
+        if message is None:
+            raise UnusableMessage("The request has no message.")
+        waiting = self._questions.of(run.task_id)
+        if waiting is not None:
+            await self._take_answer(run, context, message, waiting)
+            return
+        blocking = self._questions.in_context(*run.context)
+        if blocking is not None:
+            raise UnusableMessage(
+                f"Task {blocking.task_id} of this conversation waits for an answer. Answer or cancel it, then send "
+                f"this again."
+            )
+        hops, most = hops_of(message.metadata), self._settings.max_hops
+        if hops > most:
+            raise UnusableMessage(f"This message came by way of {hops} agents, and at most {most} may be passed.")
+        await run.updater.start_work()
+        related = list(context.related_tasks)
+
+        def talk(session: Session, relay: Relay) -> TurnResult | None:
+            content = content_of(
+                message,
+                related,
+                max_file_bytes=self._settings.max_file_bytes,
+                allow_private=self._host.config.security.allow_private_urls,
+            )
+            return session.run(
+                content, listener=relay.listen, interrupt=run.interrupt, request_key=run.task_id, task_id=run.task_id
+            )
+
+        await self._run_turn(run, context, talk, goes_on=False)
+
+    async def _take_answer(self, run: _Run, context: RequestContext, message: Message, waiting: Question) -> None:
+        choice = read_answer(message, waiting.approval_id)
+        if choice == "approve" and "approve" not in run.principal.scopes:
+            choice = None
+        if choice is None:
+            note = "That was no clear answer. "
+            await run.updater.requires_input(question_message(run.updater, waiting, note))
+            return
+        await self._questions.close(run.task_id)
+        await run.updater.start_work()
+        reason = "nobody answered in time" if is_timeout(message) else "answered by the caller"
+
+        def go_on(session: Session, relay: Relay) -> TurnResult | None:
+            rows = ApprovalRows(self._host.store)
+            rows.answer(waiting.approval_id, "once" if choice == "approve" else "deny", reason)
+            return session.finish_open_turn(listener=relay.listen, interrupt=run.interrupt)
+
+        await self._run_turn(run, context, go_on, goes_on=True)
+
+    async def _run_turn(
+        self,
+        run: _Run,
+        context: RequestContext,
+        turn: Callable[[Session, Relay], TurnResult | None],
+        *,
+        goes_on: bool,
+    ) -> None:
+        task = context.current_task
+        relay = Relay(
+            run.updater,
+            self._host.redactor,
+            show_tools=self._settings.show_tools,
+            artifacts=0 if task is None else len(task.artifacts),
+        )
+        person = RemotePerson(run.principal, self._settings, self._host.redactor)
+        known = await self._conversations.known(run.context, is_new=is_new_context(context.call_context))
+        headers: dict[str, str] = context.call_context.state.get("headers", {})
+        hops = 0 if context.message is None else hops_of(context.message.metadata)
+        loop = asyncio.get_running_loop()
+        outcome: list[Outcome] = []
+        sessions: list[Session] = []
+
+        def work() -> None:
+            try:
+                session = self._conversations.open(known, goes_on=goes_on)
+                sessions.append(session)
+                self._host.people.attend(session.id, person)
+                with arrived(hops), joined(headers.get("traceparent", ""), headers.get("tracestate", "")):
+                    outcome.append(turn(session, relay) or RuntimeError("the turn is gone"))
+            except ApprovalSuspended:
+                outcome.append(person.question(run.task_id, *run.context) or RuntimeError("nothing was asked"))
+            except Exception as error:
+                outcome.append(error)
+            finally:
+                relay.end()
+                with contextlib.suppress(RuntimeError):  # the loop has ended before the turn did
+                    loop.call_soon_threadsafe(run.idle.set)
+
+        run.idle.clear()
+        self._host.workers.submit(work)
+        try:
+            await relay.run()
+        except asyncio.CancelledError:
+            # The conversation stays taken until the turn has come to its end.
+            run.interrupt.cancel(_CANCELLED)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(run.idle.wait(), _SECONDS_TO_LET_GO)
+            raise
+        for session in sessions:
+            self._conversations.keep(run.context, session, known)
+        await self._conclude(run, relay, outcome[0])
+
+    async def _conclude(self, run: _Run, relay: Relay, outcome: Outcome) -> None:
+        if isinstance(outcome, Exception):
+            raise outcome
+        if isinstance(outcome, Question):
+            await relay.cut()
+            await self._questions.ask(outcome)
+            await run.updater.requires_input(question_message(run.updater, outcome))
+        elif outcome.status == "completed":
+            await relay.finish(outcome.answer)
+            text = visible(outcome.answer) if self._settings.answer_in_status else ""
+            await self._end(run, TaskState.TASK_STATE_COMPLETED, text, outcome)
+        elif run.interrupt.reason == _CANCELLED:
+            await relay.cut()
+            await self._end(run, TaskState.TASK_STATE_CANCELED, result=outcome)
+        else:
+            await relay.cut()
+            log.warning("task %s %s: %s", run.task_id, outcome.status, outcome.error or run.interrupt.reason)
+            text = f"Agent error: {outcome.error_type}" if outcome.error_type else _STOPPED
+            await self._end(run, TaskState.TASK_STATE_FAILED, text, outcome)
+
+    async def _end(self, run: _Run, state: TaskState, text: str = "", result: TurnResult | None = None) -> None:
+        """Announce the task's last state, once."""
+        if run.is_ended:
+            return
+        run.is_ended = True
+        message = run.updater.new_agent_message([Part(text=text)]) if text else None
+        await run.updater.update_status(state, message, metadata=None if result is None else _metadata(result))
+
+    async def _on_thread(self, work: Callable[[], None]) -> None:
+        done = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def run() -> None:
+            try:
+                work()
+            finally:
+                loop.call_soon_threadsafe(done.set)
+
+        task = self._host.workers.submit(run)
+        await done.wait()
+        task.is_over(1.0)
+        task.result()
+
+
+#: Marks the message by which the server itself answers a question that nobody answered in time.
+_TIMEOUT_MARK = "hermes.timeout"
+
+
+def timeout_message(question: Question) -> Message:
+    """The answer to a question that nobody answered in time."""
+    from a2a.types import Role
+
+    from hermes.scope import new_id
+
+    message = Message(
+        message_id=new_id(),
+        role=Role.ROLE_USER,
+        task_id=question.task_id,
+        context_id=question.context_id,
+        parts=[Part(text="deny")],
+    )
+    message.metadata[_TIMEOUT_MARK] = True
+    return message
+
+
+def is_timeout(message: Message) -> bool:
+    """Whether nobody but the clock answered."""
+    return _TIMEOUT_MARK in message.metadata
+
+
+def _metadata(result: TurnResult) -> dict[str, object]:
+    """What a task cost and which conversation it belongs to."""
+    usage: dict[str, float] = {name: count for name, count in result.usage.as_hook_payload().items() if count}
+    if result.usage.cost_usd is not None:
+        usage["cost_usd"] = result.usage.cost_usd
+    return {
+        "hermes.session_id": result.session_id,
+        "hermes.turn_id": result.turn_id,
+        "hermes.model": result.model,
+        "hermes.steps": result.steps,
+        "hermes.usage": usage,
+    }

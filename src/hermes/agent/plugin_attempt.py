@@ -1,0 +1,79 @@
+"""One request of a plugin's call, and how many of them fit into the time there is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hermes.errors import ProviderError
+from hermes.providers.billing import priced
+from hermes.providers.policy import Attempts, Failure, Sleep
+from hermes.providers.reply import Reply, normalise
+from hermes.sanitize import REDACTED
+
+if TYPE_CHECKING:
+    from hermes.contract.response import Record
+    from hermes.providers.endpoint import Endpoint
+    from hermes.providers.wire import Wire
+
+#: What is shorter is a placeholder such as "none", and a word like any other.
+_LEAST_KEY = 8
+
+
+class Attempt:
+    """One request of a call. A failure that another attempt may mend does not leave the block."""
+
+    __slots__ = ("_record", "endpoint", "number", "outcome", "reply", "request", "started_at", "wire")
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        wire: Wire,
+        request: dict[str, Any],
+        *,
+        number: int,
+        record: Callable[[Attempt, BaseException | None], None],
+    ) -> None:
+        self._record = record
+        self.endpoint = endpoint
+        self.number = number
+        self.wire = wire
+        self.request = request
+        self.started_at = time.time()
+        self.reply: Reply | None = None
+        self.outcome: Reply | Failure = Reply()
+
+    def answered(self, answer: Record) -> None:
+        """Take the answer."""
+        reply = priced(normalise(answer), self.endpoint, self.started_at)
+        key = self.endpoint.api_key
+        if len(key) >= _LEAST_KEY and key in reply.content:
+            reply.content = reply.content.replace(key, REDACTED)  # a server that echoes what it got
+        self.outcome = self.reply = reply
+
+    def __enter__(self) -> Attempt:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        self._record(self, error)
+        if not isinstance(error, ProviderError):
+            return False
+        self.outcome = Failure(error)
+        return True
+
+
+def until(deadline: float, policy: Attempts) -> Attempts:
+    """The attempts that fit into the time there is; afterwards, why the last one failed."""
+    try:
+        action = next(policy)
+        while True:
+            starts = time.monotonic() + (action.seconds if isinstance(action, Sleep) else 0)
+            if action.after is not None and starts >= deadline:
+                raise action.after
+            outcome = yield action
+            action = next(policy) if isinstance(action, Sleep) else policy.send(outcome)
+    except StopIteration:
+        return
+    finally:
+        policy.close()

@@ -1,0 +1,114 @@
+"""``ctx.llm`` on the host's side: every plugin's model access, over the providers of the conversation."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hermes.agent.model_source import ModelSource
+from hermes.agent.plugin_attempt import Attempt
+from hermes.agent.plugin_call import CallParts, PluginCall
+from hermes.agent.plugin_ledger import PluginLedger
+from hermes.agent.plugin_question import Question, chat_messages
+from hermes.agent.plugin_route import Routes
+from hermes.agent.workers import Workers
+from hermes.config.fresh import FreshConfig
+from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult
+from hermes.journal.store import Store
+from hermes.local.endpoint import is_local
+from hermes.plugins.structured import StructuredQuestion
+from hermes.providers.endpoint import Endpoint
+from hermes.scope import Interrupt, new_id
+
+if TYPE_CHECKING:
+    from hermes.contract.response import Record
+    from hermes.local.service import LocalService
+    from hermes.providers.async_driver import AsyncDriver
+
+
+class PluginModels:
+    """Gives plugins access to models, for one host. All calls of a process share the connections and the accounts."""
+
+    def __init__(
+        self,
+        source: ModelSource,
+        store: Store,
+        workers: Workers,
+        *,
+        config: FreshConfig,
+        local: LocalService,
+        endpoints_of: Callable[[str], Sequence[Endpoint]],
+    ) -> None:
+        self.ledger = PluginLedger(store, workers)
+        routes = Routes(source, endpoints_of)
+        self._parts = CallParts(source, config, routes, self.ledger, self._send, new_id("run_"))
+        self._local = local
+        self._driver: AsyncDriver | None = None
+        self._lock = threading.Lock()
+
+    def access(self, plugin: str) -> PluginModelAccess:
+        """What one plugin calls."""
+        return PluginModelAccess(self._parts, plugin)
+
+    async def _send(self, attempt: Attempt, interrupt: Interrupt | None) -> Record:
+        endpoint = attempt.endpoint
+        if is_local(endpoint):
+            import asyncio
+
+            # Starting the server takes a while, and leaves the loop free.
+            endpoint = await asyncio.to_thread(self._local.reached, endpoint, interrupt or Interrupt())
+        return await self._ready_driver().send(endpoint, attempt.wire, attempt.request, interrupt=interrupt)
+
+    def close(self) -> None:
+        """Put on record what is not, and close the idle connections."""
+        self.ledger.close()
+        if self._driver is not None:
+            self._driver.close()
+
+    def _ready_driver(self) -> AsyncDriver:
+        if self._driver is None:
+            from hermes.providers.async_driver import AsyncDriver
+
+            with self._lock:
+                self._driver = self._driver or AsyncDriver()
+        return self._driver
+
+
+class PluginModelAccess:
+    """The four methods of ``ctx.llm``, for one plugin. The synchronous ones wait in their caller's thread alone."""
+
+    __slots__ = ("_parts", "_plugin")
+
+    def __init__(self, parts: CallParts, plugin: str) -> None:
+        self._parts = parts
+        self._plugin = plugin
+
+    def __repr__(self) -> str:
+        return f"PluginModelAccess(plugin={self._plugin!r})"
+
+    def complete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> PluginLlmCompleteResult:
+        """Answer a conversation in text."""
+        with PluginCall(self._parts, self._plugin, "complete", options) as call:
+            call.ask(Question(chat_messages(messages)))
+            return PluginLlmCompleteResult(**call.result(call.answer()))
+
+    async def acomplete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> PluginLlmCompleteResult:
+        """``complete`` for a running event loop."""
+        with PluginCall(self._parts, self._plugin, "complete", options) as call:
+            call.ask(Question(chat_messages(messages)))
+            return PluginLlmCompleteResult(**call.result(await call.answer_async()))
+
+    def complete_structured(self, **options: Any) -> PluginLlmStructuredResult:
+        """Answer instructions and inputs with data."""
+        with PluginCall(self._parts, self._plugin, "complete_structured", options) as call:
+            wanted = StructuredQuestion.from_options(options)
+            call.ask(Question(wanted.messages, wanted.response_format))
+            return call.structured_result(call.answer(), wanted)
+
+    async def acomplete_structured(self, **options: Any) -> PluginLlmStructuredResult:
+        """``complete_structured`` for a running event loop."""
+        with PluginCall(self._parts, self._plugin, "complete_structured", options) as call:
+            wanted = StructuredQuestion.from_options(options)
+            call.ask(Question(wanted.messages, wanted.response_format))
+            return call.structured_result(await call.answer_async(), wanted)

@@ -1,0 +1,236 @@
+"""What takes the events while sessions are open: a file from the environment, or the components of a plugins.toml."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+from hermes.trace.health import ExporterHealth
+
+from .loop import RelayLoop, bounded
+from .plugins_toml import (
+    PluginsToml,
+    PluginsTomlError,
+    appending,
+    atof_files,
+    read_plugins_toml,
+    translated,
+)
+from .relay import Relay
+from .settings import AtifFiles, AtofFile, Settings
+
+log = logging.getLogger("hermes.plugins.nemo_relay")
+
+#: How long anything that waits for the runtime may take.
+PATIENCE_SECONDS = 5.0
+
+#: Names of exporters are the process's, not the host's.
+_numbers = itertools.count(1)
+
+
+class Exporters:
+    """Opens with the first session and closes with the last; whatever opens again goes on where it was.
+
+    A plugins.toml that the runtime takes owns the events. Its trajectories, and those of the environment otherwise,
+    are written by the plugin itself; ``atif`` says where to.
+    """
+
+    def __init__(self, relay: Relay, settings: Settings, cwd: Path, loop: RelayLoop, plugin: str) -> None:
+        self._relay = relay
+        self._settings = settings
+        self._loop = loop
+        self._plugin = plugin
+        self.toml = self._read_toml(cwd)
+        self._document = self._accepted_document()
+        self._activation: Any = None
+        self._file: Any = None
+        self._file_name = f"hermes-{os.getpid()}-{next(_numbers)}"
+        self._was_open = False
+        self._health: ExporterHealth | None = None
+        self._has_warned = False
+        #: Events handed over since the last flush.
+        self._under_way = 0
+
+    @property
+    def atif(self) -> AtifFiles | None:
+        """Where trajectories go."""
+        if self._document is not None and self.toml is not None and self.toml.atif is not None:
+            return self.toml.atif
+        return self._settings.atif
+
+    @property
+    def managed_mode(self) -> str:
+        """How calls are run through the runtime; empty when they are not."""
+        if self._document is None or self.toml is None or not self._relay.can_manage:
+            return ""
+        return self.toml.adaptive_mode
+
+    @property
+    def shows_full_requests(self) -> bool:
+        """A span that is looked at by itself has to show the whole conversation."""
+        has_endpoints = self._document is not None and self.toml is not None and self.toml.has_endpoints
+        return self._settings.full_requests or has_endpoints
+
+    @property
+    def takes_events(self) -> bool:
+        """Whether anything wants the runtime's events."""
+        return self._document is not None or self._settings.atof is not None
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def open(self) -> None:
+        """Start to export. What cannot be started is left out, with one line in the log."""
+        if self._document is not None:
+            self._initialize(self._document)
+        if self._document is None and self._settings.atof is not None:
+            self._open_file(self._settings.atof)
+        self._was_open = True
+
+    def count(self) -> None:
+        """An event was handed to the runtime."""
+        self._under_way += 1
+
+    def flush(self) -> None:
+        """Wait until what was emitted so far is out. Never raises."""
+        count, self._under_way = self._under_way, 0
+        if self._health is None:
+            return
+        self._health.received(count)
+        try:
+            bounded(self._flush, PATIENCE_SECONDS)
+        except Exception as error:
+            self._health.failed(error, count)
+            if not self._has_warned:
+                log.warning("events may be missing: %s", error)
+            self._has_warned = True
+        else:
+            self._health.sent(count)
+
+    def _flush(self) -> None:
+        self._relay.flush()
+        if self._file is not None:
+            self._file.force_flush()
+
+    def close(self) -> None:
+        """Stop to export. Never raises."""
+        self.flush()
+        file, self._file = self._file, None
+        if file is not None:
+            self._attempt("the event file", lambda: self._close_file(file))
+        activation, self._activation = self._activation, None
+        if activation is not None:
+            self._attempt("plugins.toml", lambda: self._deactivate(activation))
+        self._loop.close()
+
+    def _attempt(self, what: str, close: Any) -> None:
+        try:
+            bounded(close, PATIENCE_SECONDS)
+        except Exception as error:
+            log.warning("%s did not close well: %s", what, error)
+            if self._health is not None:
+                self._health.failed(error)
+
+    # -- the file of the environment ----------------------------------------------------------------------------
+
+    def _open_file(self, atof: AtofFile) -> None:
+        self._health = self._health or ExporterHealth(self._plugin, "atof")
+        try:
+            make_private_file(atof.folder, atof.filename)
+            file = self._relay.atof_exporter(
+                atof.folder, atof.filename, overwrite=atof.overwrite and not self._was_open
+            )
+            file.register(self._file_name)
+        except Exception as error:
+            log.warning("no events are written to %s: %s", atof.folder / atof.filename, error)
+            self._health.failed(error)
+            return
+        self._file = file
+
+    def _close_file(self, file: Any) -> None:
+        file.deregister(self._file_name)
+        file.shutdown()
+
+    # -- plugins.toml -------------------------------------------------------------------------------------------
+
+    def _read_toml(self, cwd: Path) -> PluginsToml | None:
+        path = self._settings.plugins_toml
+        if path is None:
+            return None
+        try:
+            toml = read_plugins_toml(path, cwd)
+        except PluginsTomlError as error:
+            log.warning("%s; the other HERMES_NEMO_RELAY_ settings apply", error)
+            return None
+        for remark in toml.remarks:
+            log.warning("%s", remark)
+        return toml
+
+    def _accepted_document(self) -> dict[str, Any] | None:
+        """The document in a form that the runtime accepts: as it is written, or else translated."""
+        if self.toml is None or self._finds_foreign_file():
+            return None
+        relay, written = self._relay, self.toml.document
+        problems: list[dict[str, Any]] = []
+        for document in (
+            written,
+            translated(written, relay.schema, has_sinks=relay.has_sinks, has_typed_endpoints=relay.has_typed_endpoints),
+        ):
+            try:
+                problems = relay.diagnostics(document)
+            except Exception as error:
+                problems = [{"level": "error", "message": str(error)}]
+            errors = [one["message"] for one in problems if one["level"] == "error"]
+            if not errors:
+                for one in problems:
+                    log.warning("%s: %s", self._settings.plugins_toml, one["message"])
+                return document
+        self._reject("; ".join(one["message"] for one in problems if one["level"] == "error"))
+        return None
+
+    def _finds_foreign_file(self) -> bool:
+        """Some releases mix in whatever file lies around where the process runs; a checkout must not decide that."""
+        if not self._relay.reads_project_files:
+            return False
+        here = Path.cwd()
+        found = [folder / ".nemo-relay" / "plugins.toml" for folder in (here, *here.parents)]
+        foreign = next((path for path in found if path.exists()), None)
+        if foreign is not None:
+            self._reject(f"nemo-relay {self._relay.version} would also load {foreign}; use 0.8 or later")
+        return foreign is not None
+
+    def _initialize(self, document: dict[str, Any]) -> None:
+        self._health = self._health or ExporterHealth(self._plugin, "plugins.toml")
+        try:
+            for folder, filename in atof_files(document):
+                make_private_file(folder, filename)
+            chosen = appending(document) if self._was_open else document
+            self._activation = self._loop.run(lambda: self._relay.initialize(chosen), PATIENCE_SECONDS)
+        except Exception as error:
+            self._health.failed(error)
+            self._health = None
+            self._document = None
+            self._reject(str(error))
+
+    def _deactivate(self, activation: Any) -> None:
+        if self._relay.closes_on_loop:
+            self._loop.run(lambda: self._relay.close_on_loop(activation), PATIENCE_SECONDS)
+        else:
+            self._relay.clear()
+
+    def _reject(self, reason: str) -> None:
+        path = self._settings.plugins_toml
+        log.warning("%s is not used: %s; the other HERMES_NEMO_RELAY_ settings apply", path, reason)
+
+
+def make_private_file(folder: Path, filename: str) -> None:
+    """Make the folder and the file, for the user's eyes alone, whatever the runtime would do. Links are refused."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if not filename:
+        return
+    path = folder / filename
+    if path.is_symlink():
+        raise OSError(f"{path} is a symbolic link; name the file itself")
+    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))

@@ -1,0 +1,93 @@
+"""Execution middleware that hands model and tool calls to the runtime, when an adaptive component wants them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from hermes.contract.response import to_plain
+from hermes.trace.clean import Cleaner
+
+from .exporters import Exporters
+from .loop import RelayLoop
+from .managed import HandBack
+from .observer import Fields, Observer, about_of
+from .relay import Relay
+from .sessions import Key, SessionScope
+
+log = logging.getLogger("hermes.plugins.nemo_relay")
+
+
+class ManagedCalls:
+    """The callbacks of both kinds. A call whose span nobody began is run as if they were not there."""
+
+    def __init__(self, relay: Relay, exporters: Exporters, observer: Observer, loop: RelayLoop) -> None:
+        self._relay = relay
+        self._exporters = exporters
+        self._observer = observer
+        self._loop = loop
+        self._clean = Cleaner()
+        if not relay.knows_call_ids:
+            log.warning(
+                "nemo-relay %s does not keep the ids of managed tool calls; equal calls at the same time "
+                "cannot be told apart in its events",
+                relay.version,
+            )
+
+    def run_llm(self, *, request: dict[str, Any], next_call: Callable[[Any], Any], **fields: Any) -> Any:
+        key: Key = ("llm", fields["turn_id"], fields["api_request_id"])
+        shown = self._clean.value(to_plain(request))
+
+        def begin(session: SessionScope, call: Any, about: Fields, mode: str) -> Any:
+            return self._relay.execute_llm(
+                fields["provider"] or "model",
+                shown,
+                call,
+                handle=session.handle,
+                metadata=about,
+                data={"mode": mode},
+                model_name=fields["model"],
+            )
+
+        return self._run_managed(key, fields, begin, shown, request, next_call)
+
+    def run_tool(self, *, args: dict[str, Any], next_call: Callable[[Any], Any], **fields: Any) -> Any:
+        key: Key = ("tool", fields["turn_id"], fields["tool_call_id"])
+        shown = self._clean.value(args)
+
+        def begin(session: SessionScope, call: Any, about: Fields, mode: str) -> Any:
+            return self._relay.execute_tool(
+                fields["tool_name"],
+                shown,
+                call,
+                fields["tool_call_id"],
+                handle=session.handle,
+                metadata=about,
+                data={"mode": mode},
+            )
+
+        return self._run_managed(key, fields, begin, shown, args, next_call)
+
+    def _run_managed(
+        self, key: Key, fields: Fields, begin: Any, shown: Any, payload: Any, next_call: Callable[[Any], Any]
+    ) -> Any:
+        """Run a call through the runtime, whose span then stands for it; else it is run as it would be anyway."""
+        session = self._observer.find(fields["session_id"])
+        span = session.find(key) if session is not None else None
+        mode = self._exporters.managed_mode
+        if session is None or span is None or not mode:
+            return next_call(payload)
+        about = {**about_of(fields), "mode": mode}
+        call = HandBack(
+            self._loop, session.context(), shown, payload, lambda result: self._clean.value(to_plain(result))
+        )
+
+        async def run(function: Any) -> Any:
+            return self._relay.from_tool_result(await begin(session, function, about, mode))
+
+        span.is_managed = True
+        try:
+            return call.run(run, next_call)
+        finally:
+            span.is_managed = call.took_over

@@ -1,0 +1,188 @@
+"""The NeMo Relay runtime as installed: everything that differs between its releases is decided here."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Awaitable, Callable
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import Any
+
+#: Releases by their first two numbers that the plugin is tested with.
+TESTED = ("0.3", "0.8", "0.10")
+
+#: From this version of its observability schema on, events go to ``sinks`` and endpoints have a type.
+_SINKS_SINCE = 2
+_TYPED_ENDPOINTS_SINCE = 3
+
+
+class RelayMissing(Exception):
+    """The runtime cannot be imported; the message says what to do."""
+
+
+class Relay:
+    """The runtime's functions under one roof. They are called in the context of the session they belong to."""
+
+    def __init__(self) -> None:
+        try:
+            module: Any = import_module("nemo_relay")
+        except ImportError as error:
+            raise RelayMissing(
+                f"nemo-relay cannot be imported ({error}), so nothing is exported; install hermes-agent[nemo-relay]"
+            ) from error
+        self._module = module
+        self.version = metadata.version("nemo-relay")
+        self._plugin: Any = import_module("nemo_relay.plugin")
+        observability: Any = import_module("nemo_relay.observability")
+        self.schema: int = observability.ObservabilityConfig().version
+        #: Since 0.8 the result of a tool has a type of its own.
+        self._result_type = getattr(module, "ToolExecutionResult", None)
+        self._pop_takes_metadata = _takes(module.scope.pop, "metadata")
+        self._execute_takes_id = _takes(module.tools.execute, "tool_call_id")
+        self._initialize_takes_file = _takes(self._plugin.initialize, "additional_plugins_toml")
+
+    @property
+    def is_tested(self) -> bool:
+        return ".".join(self.version.split(".")[:2]) in TESTED
+
+    @property
+    def has_sinks(self) -> bool:
+        return self.schema >= _SINKS_SINCE
+
+    @property
+    def has_typed_endpoints(self) -> bool:
+        return self.schema >= _TYPED_ENDPOINTS_SINCE
+
+    @property
+    def can_manage(self) -> bool:
+        """Whether calls can be run through the runtime."""
+        module = self._module
+        wanted = (
+            getattr(module.llm, "execute", None),
+            getattr(module.tools, "execute", None),
+            getattr(module, "LLMRequest", None),
+        )
+        return all(callable(one) for one in wanted)
+
+    @property
+    def knows_call_ids(self) -> bool:
+        """Whether managed tool calls keep their id, so that equal ones can be told apart."""
+        return self._execute_takes_id
+
+    @property
+    def reads_project_files(self) -> bool:
+        """0.4 to 0.7 take over ``.nemo-relay/plugins.toml`` of whatever folder the process runs in."""
+        return self._pop_takes_metadata and self._result_type is None
+
+    # -- scopes, spans and marks --------------------------------------------------------------------------------
+
+    def push(self, name: str, parent: Any, **fields: Any) -> Any:
+        """Begin a session; its handle."""
+        module = self._module
+        return module.scope.push(name, module.ScopeType.Agent, handle=parent, **fields)
+
+    def pop(self, handle: Any, details: dict[str, Any], **fields: Any) -> None:
+        """End a session."""
+        if self._pop_takes_metadata:
+            fields["metadata"] = details
+        self._module.scope.pop(handle, **fields)
+
+    def mark(self, name: str, handle: Any, **fields: Any) -> None:
+        self._module.scope.event(name, handle=handle, **fields)
+
+    def begin_llm(self, name: str, content: dict[str, Any], **fields: Any) -> Any:
+        module = self._module
+        return module.llm.call(name, module.LLMRequest({}, content), **fields)
+
+    def end_llm(self, span: Any, response: Any, **fields: Any) -> None:
+        self._module.llm.call_end(span, response, **fields)
+
+    def begin_tool(self, name: str, args: Any, **fields: Any) -> Any:
+        return self._module.tools.call(name, args, **fields)
+
+    def end_tool(self, span: Any, result: Any, **fields: Any) -> None:
+        self._module.tools.call_end(span, self.tool_result(result), **fields)
+
+    # -- managed execution --------------------------------------------------------------------------------------
+
+    def execute_llm(
+        self, name: str, content: dict[str, Any], function: Callable[[Any], Awaitable[Any]], **fields: Any
+    ) -> Awaitable[Any]:
+        module = self._module
+
+        async def call(request: Any) -> Any:
+            # What the runtime put into the headers is for itself; the provider is not told.
+            return await function(request.content)
+
+        return module.llm.execute(name, module.LLMRequest({}, content), call, **fields)
+
+    def execute_tool(
+        self, name: str, args: Any, function: Callable[[Any], Awaitable[Any]], call_id: str, **fields: Any
+    ) -> Awaitable[Any]:
+        if self._execute_takes_id:
+            fields["tool_call_id"] = call_id
+
+        async def call(given: Any) -> Any:
+            return self.tool_result(await function(given))
+
+        return self._module.tools.execute(name, args, call, **fields)
+
+    def tool_result(self, result: Any) -> Any:
+        """A tool's result in the form this release takes."""
+        return result if self._result_type is None else self._result_type(result)
+
+    def from_tool_result(self, value: Any) -> Any:
+        """What ``execute`` of a tool gives back, without that form."""
+        return value.result if self._result_type is not None and isinstance(value, self._result_type) else value
+
+    # -- exporters ----------------------------------------------------------------------------------------------
+
+    def atof_exporter(self, folder: Path, filename: str, *, overwrite: bool) -> Any:
+        module = self._module
+        config = module.AtofExporterConfig()
+        config.output_directory = str(folder)
+        config.filename = filename
+        config.mode = module.AtofExporterMode.Overwrite if overwrite else module.AtofExporterMode.Append
+        return module.AtofExporter(config)
+
+    def flush(self) -> None:
+        """Wait until everything emitted so far was delivered. Not to be called where an event loop runs."""
+        self._module.subscribers.flush()
+
+    # -- components ---------------------------------------------------------------------------------------------
+
+    def diagnostics(self, document: dict[str, Any]) -> list[dict[str, Any]]:
+        """What the runtime has to say about a document, without loading any of it."""
+        validate = getattr(self._plugin, "validate_exact", None) or self._plugin.validate
+        report: dict[str, Any] = validate(document)
+        return report.get("config", report)["diagnostics"]
+
+    async def initialize(self, document: dict[str, Any]) -> Any:
+        """Start the components of a document; what ``close`` takes."""
+        if not self._initialize_takes_file:
+            return await self._plugin.initialize(document)
+        import tempfile
+
+        # A file of the user's would be merged with the document, unless another one is named: an empty one.
+        with tempfile.NamedTemporaryFile(prefix="nemo-relay-", suffix=".toml") as empty:
+            return await self._plugin.initialize(document, additional_plugins_toml=os.fspath(empty.name))
+
+    @property
+    def closes_on_loop(self) -> bool:
+        return not hasattr(self._plugin, "clear")
+
+    async def close_on_loop(self, activation: Any) -> None:
+        """Stop the components. A failed attempt leaves them active, and a second one often succeeds."""
+        try:
+            await activation.close()
+        except Exception:
+            await activation.close()
+
+    def clear(self) -> None:
+        """Stop the components, on releases that have no owned activation. It blocks."""
+        self._plugin.clear()
+
+
+def _takes(function: Callable[..., Any], name: str) -> bool:
+    return name in inspect.signature(function).parameters

@@ -1,0 +1,139 @@
+"""Where spans and metrics go: the SDK's providers, ours or those of the application that Hermes is part of."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from typing import Any
+
+from opentelemetry import metrics, trace
+from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import ConsoleMetricExporter, MetricExporter, PeriodicExportingMetricReader
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanLimits, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
+
+from hermes.trace.genai import AGENT_NAME, SCHEMA_URL
+from hermes.trace.health import ExporterHealth
+from hermes.trace.live.exporters import CountingIntake, CountingMetrics, CountingSpans, count_lost, remarks
+from hermes.trace.live.flusher import Flusher
+
+from .settings import Settings, check_protocol
+
+_SCOPE = "hermes.observability.otel"
+#: A conversation in the words of OpenInference has an attribute for each field of each message.
+_MAX_ATTRIBUTES = 8_192
+_LIMITS = ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "OTEL_ATTRIBUTE_COUNT_LIMIT")
+#: How a provider of ours is known, also to a copy of this module that was loaded for another host.
+_MARK = "hermes_pipeline"
+
+
+class Pipeline:
+    """A tracer and a meter, and what it takes to empty them in time."""
+
+    def __init__(self, tracer_provider: Any, meter_provider: Any, version: str) -> None:
+        self.tracer: trace.Tracer = tracer_provider.get_tracer(_SCOPE, version, schema_url=SCHEMA_URL)
+        self.meter: metrics.Meter = meter_provider.get_meter(_SCOPE, version, schema_url=SCHEMA_URL)
+
+    def flush(self, seconds: float) -> None:
+        """Send what is waiting. An application looks after its own providers."""
+        del seconds
+
+
+class OwnPipeline(Pipeline):
+    """Providers of our own, set up by the standard variables."""
+
+    def __init__(self, settings: Settings, plugin: str, version: str) -> None:
+        check_protocol(os.environ)
+        remarks()
+        #: How the exporters fare: of traces and of metrics, as far as there are such.
+        self.health: list[ExporterHealth] = []
+        service = {} if settings.has_service_name else {"service.name": AGENT_NAME}
+        resource = Resource.create(service)
+        self._traces = self._tracer_provider(settings, plugin, resource)
+        self._meters = self._meter_provider(settings, plugin, resource)
+        super().__init__(self._traces, self._meters, version)
+        self._flusher = Flusher(self._flush)
+        self._at_exit = atexit.register(self.flush, settings.flush_seconds)
+
+    def become_global(self) -> None:
+        """Let other code of the process join: its spans go where ours go."""
+        setattr(self._traces, _MARK, self)
+        trace.set_tracer_provider(self._traces)
+        if not isinstance(metrics.get_meter_provider(), MeterProvider):
+            metrics.set_meter_provider(self._meters)
+
+    def flush(self, seconds: float) -> None:
+        """Wait for the collector, but not longer than that; what is not out by then counts as lost."""
+        if self._flusher.flush(seconds):
+            return
+        for health in self.health:
+            count_lost(health, seconds)
+
+    def close(self) -> None:
+        """End the threads. Only for those who made the pipeline themselves; a global one lives with the process."""
+        atexit.unregister(self._at_exit)
+        self._flusher.close()
+        self._traces.shutdown()
+        self._meters.shutdown()
+        for health in self.health:
+            health.close()
+
+    def _flush(self) -> None:
+        self._traces.force_flush()
+        self._meters.force_flush()
+
+    def _tracer_provider(self, settings: Settings, plugin: str, resource: Resource) -> TracerProvider:
+        limits = (
+            None if any(os.environ.get(name) for name in _LIMITS) else SpanLimits(max_span_attributes=_MAX_ATTRIBUTES)
+        )
+        # The SDK would wait up to half a minute for the collector when the process exits.
+        provider = TracerProvider(resource=resource, span_limits=limits, shutdown_on_exit=False)
+        exporter = _span_exporter(settings)
+        if exporter is not None:
+            health = ExporterHealth(plugin, settings.traces_target)
+            self.health.append(health)
+            provider.add_span_processor(CountingIntake(health))
+            provider.add_span_processor(BatchSpanProcessor(CountingSpans(exporter, health)))
+        return provider
+
+    def _meter_provider(self, settings: Settings, plugin: str, resource: Resource) -> MeterProvider:
+        readers: list[PeriodicExportingMetricReader] = []
+        exporter = _metric_exporter(settings)
+        if exporter is not None:
+            health = ExporterHealth(plugin, settings.metrics_target)
+            self.health.append(health)
+            readers.append(PeriodicExportingMetricReader(CountingMetrics(exporter, health)))
+        return MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+
+
+def current_pipeline(settings: Settings, plugin: str, version: str) -> Pipeline:
+    """The pipeline of this process: the application's, or what an earlier host set up, or else one of our own."""
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider):
+        own = OwnPipeline(settings, plugin, version)
+        own.become_global()
+        return own
+    earlier: Pipeline | None = getattr(provider, _MARK, None)
+    return earlier or Pipeline(provider, metrics.get_meter_provider(), version)
+
+
+def _span_exporter(settings: Settings) -> SpanExporter | None:
+    if settings.traces_exporter == "console":
+        return ConsoleSpanExporter(out=sys.stderr)  # stdout is for answers
+    if settings.traces_exporter == "none":
+        return None
+    own = os.environ.get("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT") or not settings.endpoint
+    return OTLPSpanExporter() if own else OTLPSpanExporter(endpoint=f"{settings.endpoint.rstrip('/')}/v1/traces")
+
+
+def _metric_exporter(settings: Settings) -> MetricExporter | None:
+    if settings.metrics_exporter == "console":
+        return ConsoleMetricExporter(out=sys.stderr)
+    if settings.metrics_exporter == "none":
+        return None
+    own = os.environ.get("OTEL_EXPORTER_OTLP_METRICS_ENDPOINT") or not settings.endpoint
+    return OTLPMetricExporter() if own else OTLPMetricExporter(endpoint=f"{settings.endpoint.rstrip('/')}/v1/metrics")

@@ -1,0 +1,158 @@
+"""What a run did, line by line, in the order and the nesting in which a person reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import msgspec
+
+from hermes.cli.terminal_text import one_line
+from hermes.cli.trace.desk import cost, count
+from hermes.trace.records import Mark, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, Usage, family
+
+Kind = Literal["turn", "model", "attempt", "tool", "approval", "child", "side", "mark"]
+Children = dict[tuple[str, str], list[SessionRecord]]
+
+_LONGEST_LABEL = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line: what it was, when it began and ended, how it went."""
+
+    depth: int
+    kind: Kind
+    label: str
+    started_at: float
+    #: None for what goes on, or was never seen to end.
+    ended_at: float | None
+    #: What to say behind the duration: tokens and cost, a status, an answer.
+    detail: str = ""
+    failed: bool = False
+
+
+def turn_rows(session: SessionRecord, turn: TurnRecord, depth: int = 0) -> Iterator[Row]:
+    """A turn with everything in it, by when it began; children with all they did, under the call that made them."""
+    children = session.children_by_call()
+    notes = [turn.status, *(["undone"] if turn.undone else []), *(["copied"] if turn.copied else [])]
+    yield Row(
+        depth, "turn", _line(_said(turn)), turn.started_at, turn.ended_at, ", ".join(notes), turn.status == "failed"
+    )
+    parts: list[ModelStep | ToolStep | SideCall | Mark] = [
+        *(mark for mark in turn.marks if mark.name != "undone"),
+        *turn.side_calls,
+        *turn.steps,
+        *turn.other_tools,
+    ]
+    for part in sorted(parts, key=_began):
+        if isinstance(part, ModelStep):
+            yield from _model_rows(part, depth + 1)
+            for tool in sorted(part.tools, key=lambda tool: tool.started_at):
+                yield from _tool_rows(tool, turn, children, depth + 1)
+        elif isinstance(part, ToolStep):
+            yield from _tool_rows(part, turn, children, depth + 1)
+        elif isinstance(part, SideCall):
+            yield _side_row(part, depth + 1)
+        else:
+            yield Row(depth + 1, "mark", part.name, part.at, part.at, _mark_words(part))
+
+
+def _model_rows(step: ModelStep, depth: int) -> Iterator[Row]:
+    *earlier, last = step.attempts
+    detail = usage_words(step.usage, cached=False) if step.is_answered else last.error or last.status
+    label = f"{step.model} ({step.provider})" if step.provider else step.model
+    yield Row(depth, "model", label, step.started_at, step.ended_at, _line(detail), not step.is_answered)
+    if earlier:
+        for number, attempt in enumerate(step.attempts, start=1):
+            name = f"{number}: {attempt.model} ({attempt.provider})"
+            failed = attempt.status != "ok"
+            words = _line(attempt.error) if failed else "ok"
+            yield Row(depth + 1, "attempt", name, attempt.started_at, attempt.ended_at, words, failed)
+
+
+def _tool_rows(tool: ToolStep, turn: TurnRecord, children: Children, depth: int) -> Iterator[Row]:
+    arguments = msgspec.json.encode(tool.args).decode() if tool.args else ""
+    failed = tool.status not in ("ok", "running")
+    detail = f"{tool.status}: {_line(tool.error_message)}" if tool.error_message else tool.status
+    yield Row(depth, "tool", _line(f"{tool.name} {arguments}"), tool.started_at, tool.ended_at, detail, failed)
+    for one in tool.approvals:
+        answer = one.choice or "no answer yet"
+        label = f"{', '.join(one.rules)}: {one.description}"
+        yield Row(depth + 1, "approval", _line(label), one.asked_at, one.answered_at, answer, one.choice == "deny")
+    for child in children.get((turn.id, tool.tool_call_id), ()):
+        yield from _child_rows(child, depth + 1)
+
+
+def _child_rows(child: SessionRecord, depth: int) -> Iterator[Row]:
+    label = f"{child.goal} ({child.id})".strip()
+    failed = child.status in ("failed", "interrupted")
+    yield Row(depth, "child", _line(label), child.started_at, child.ended_at, child.status, failed)
+    for turn in child.turns:
+        # A child answers one message, which is its task; the line above says it.
+        yield from list(turn_rows(child, turn, depth))[1:]
+
+
+def _side_row(call: SideCall, depth: int) -> Row:
+    attempt = call.attempt
+    failed = attempt.status != "ok"
+    detail = _line(attempt.error) if failed else usage_words(call.usage, cached=False)
+    label = f"{call.purpose}: {attempt.model}"
+    return Row(depth, "side", label, attempt.started_at, attempt.ended_at, detail, failed)
+
+
+# -- words ----------------------------------------------------------------------------------------------------------
+
+
+def usage_words(usage: Usage | None, *, cached: bool = True) -> str:
+    """Tokens and cost in few characters."""
+    if usage is None:
+        return "usage not told"
+    part = f" ({usage.cache_read_tokens:,} cached)" if cached and usage.cache_read_tokens else ""
+    price = f", {cost(usage.cost_usd)}" if usage.cost_usd is not None else ""
+    return f"{usage.prompt_tokens:,} in{part}, {usage.output_tokens:,} out{price}"
+
+
+def summary(session: SessionRecord) -> str:
+    """One line on a session: where, with whom, and how much of everything, children included."""
+    turns = model_calls = tools = children = 0
+    usage = Usage()
+    for one in family(session):
+        children += one is not session
+        for turn in one.turns:
+            turns += one is session
+            model_calls += sum(len(step.attempts) for step in turn.steps) + len(turn.side_calls)
+            tools += sum(1 for _ in turn.tools())
+            usage = sum((call.usage for call in turn.side_calls if call.usage is not None), usage)
+        usage = usage + one.usage()
+    parts = [session.platform, f"{session.model} ({session.provider})" if session.provider else session.model]
+    parts += [count(turns, "turn"), count(model_calls, "model call"), count(tools, "tool call")]
+    parts += [f"{children} children" if children > 1 else "1 child"] if children else []
+    return ", ".join([*filter(None, parts), usage_words(usage)])
+
+
+def _mark_words(mark: Mark) -> str:
+    data = mark.data
+    if mark.name == "compacted" and "tokens_before" in data:
+        return f"about {data['tokens_before']:,} tokens became {data['tokens_after']:,}"
+    return ""
+
+
+def _began(part: ModelStep | ToolStep | SideCall | Mark) -> float:
+    if isinstance(part, Mark):
+        return part.at
+    return part.attempt.started_at if isinstance(part, SideCall) else part.started_at
+
+
+def _said(turn: TurnRecord) -> str:
+    """What the user said, in words."""
+    message = turn.user_message
+    if isinstance(message, str):
+        return message
+    parts = (cast("dict[str, Any]", part) if isinstance(part, dict) else {"text": str(part)} for part in message)
+    return " ".join(str(part.get("text") or f"[{part.get('type', 'content')}]") for part in parts)
+
+
+def _line(text: str) -> str:
+    return one_line(text, _LONGEST_LABEL)

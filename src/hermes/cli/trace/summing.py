@@ -1,0 +1,53 @@
+"""``hermes trace stats``: how long models, tools and plugins take, and what they cost."""
+
+from __future__ import annotations
+
+import argparse
+
+from hermes.cli.terminal_text import one_line
+from hermes.cli.trace.desk import cost, duration, open_store, print_json, table
+from hermes.cli.usage import moment
+from hermes.trace.latency import GROUPINGS, Figures, figures
+
+_LONGEST_NAME = 50
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--by", choices=GROUPINGS, default="model", help="what to sum up by (model)")
+    since = "from when on: 12h, 7d, 4w, a date, or 'all' (30d)"
+    parser.add_argument("--since", type=moment, default=moment("30d"), metavar="WHEN", help=since)
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+
+
+def run(args: argparse.Namespace) -> int:
+    with open_store() as store:
+        rows = figures(store, args.by, args.since)
+    if args.json:
+        print_json({"by": args.by, "since": args.since, "rows": rows})
+    elif not rows:
+        print("Nothing is on record from that time. '--since all' looks at all of it.")
+    else:
+        for line in table([_headings(args.by), *(_row(row, args.by) for row in rows)]):
+            print(line)
+    return 0
+
+
+def _headings(grouping: str) -> tuple[str, ...]:
+    if grouping == "plugin":
+        return ("PLUGIN", "CALLS", "FAILED", "MEAN", "TOTAL", "COST")
+    costs = ("COST",) if grouping == "model" else ()
+    return (grouping.upper(), "CALLS", "FAILED", "P50", "P95", "TOTAL", *costs)
+
+
+def _row(row: Figures, grouping: str) -> tuple[str, ...]:
+    name = f"{row.name} ({row.detail})" if row.detail else row.name
+    start = (one_line(name, _LONGEST_NAME), f"{row.calls:,}", f"{row.failed:,}")
+    if grouping == "plugin":
+        return (*start, _short(row.total / row.calls), duration(row.total), cost(row.cost_usd))
+    costs = (cost(row.cost_usd),) if grouping == "model" else ()
+    return (*start, duration(row.p50), duration(row.p95), duration(row.total), *costs)
+
+
+def _short(seconds: float) -> str:
+    """Callbacks take microseconds."""
+    return f"{seconds * 1e6:.0f} µs" if seconds < 0.001 else duration(seconds)

@@ -1,0 +1,73 @@
+"""What one request to a model has that the one before it had not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from hermes.trace.clean import Cleaner
+from hermes.trace.records import Mark, Message
+
+#: How the message begins that stands for everything condensed so far.
+SUMMARY_MARK = "[Summary of the conversation so far"
+
+
+@dataclass(frozen=True, slots=True)
+class Shortening:
+    """A conversation that was made shorter between two requests."""
+
+    messages_before: int
+    messages_after: int
+    summary: str
+
+    def mark(self, at: float, clean: Cleaner) -> Mark:
+        data = {"messages_before": self.messages_before, "messages_after": self.messages_after}
+        return Mark("compacted", at, {**data, "summary": clean.text(self.summary)})
+
+
+class Conversation:
+    """Remembers how long the last request was and how it ended, which is enough to know what comes after that."""
+
+    __slots__ = ("_last", "_length")
+
+    def __init__(self) -> None:
+        self._length = 0
+        self._last: Message = {}
+
+    def advance(self, messages: list[Message], *, is_new_turn: bool) -> tuple[list[Message], Shortening | None]:
+        """The messages of the next request that are new, beside replies and tool results, and whether older ones went.
+
+        The first request of a turn has nothing new but the user's message, which is known from elsewhere.
+        """
+        before, last = self._length, self._last
+        self._length, self._last = len(messages), messages[-1] if messages else {}
+        if is_new_turn:
+            # What was added to the user's message may be gone, so that only the length tells.
+            return [], self._shortened(before, messages) if len(messages) < before else None
+        if 0 < before <= len(messages) and messages[before - 1] == last:
+            return [message for message in messages[before:] if message.get("role") in ("user", "system")], None
+        return [], self._shortened(before, messages)
+
+    @staticmethod
+    def _shortened(before: int, messages: list[Message]) -> Shortening:
+        return Shortening(before, len(messages), summary_in(messages))
+
+
+def summary_in(messages: list[Message]) -> str:
+    """The summary that stands for condensed messages, empty when they were only cut."""
+    for message in messages:
+        content = message.get("content")
+        if message.get("role") == "user" and isinstance(content, str) and content.startswith(SUMMARY_MARK):
+            return content
+    return ""
+
+
+def context_of(messages: list[Message], user_message: Any) -> str:
+    """What was added to the user's message of this turn, seen in its first request."""
+    content = messages[-1].get("content") if messages else None
+    if isinstance(content, str) and isinstance(user_message, str):
+        return content[len(user_message) :].strip() if content.startswith(user_message) else ""
+    if isinstance(content, list) and isinstance(user_message, list):
+        added = cast("list[dict[str, Any]]", content)[len(cast("list[Any]", user_message)) :]
+        return "\n\n".join(part["text"] for part in added if part.get("text"))
+    return ""

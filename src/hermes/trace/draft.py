@@ -1,0 +1,254 @@
+"""Records in the making: what is known of a run so far, to be frozen at any moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from hermes.trace.records import (
+    ApprovalRecord,
+    Attempt,
+    AttemptStatus,
+    Mark,
+    Message,
+    ModelStep,
+    RunStatus,
+    SessionRecord,
+    SideCall,
+    ToolRequest,
+    ToolStatus,
+    ToolStep,
+    TurnRecord,
+    Usage,
+)
+
+
+@dataclass(slots=True)
+class ToolDraft:
+    """A tool call on its way."""
+
+    tool_call_id: str
+    name: str
+    args: dict[str, Any]
+    started_at: float
+    ended_at: float | None = None
+    status: ToolStatus = "running"
+    result: str = ""
+    error_type: str = ""
+    error_message: str = ""
+    approvals: list[ApprovalRecord] = field(default_factory=list[ApprovalRecord])
+
+    def freeze(self) -> ToolStep:
+        return ToolStep(
+            self.tool_call_id,
+            self.name,
+            self.args,
+            self.started_at,
+            self.ended_at,
+            self.status,
+            self.result,
+            self.error_type,
+            self.error_message,
+            tuple(self.approvals),
+        )
+
+
+@dataclass(slots=True)
+class ToolShelf:
+    """Tool calls that belong together: those under way by id, and those that ended, in that order."""
+
+    running: dict[str, ToolDraft] = field(default_factory=dict[str, ToolDraft])
+    ended: list[ToolDraft] = field(default_factory=list[ToolDraft])
+
+    def freeze(self) -> tuple[ToolStep, ...]:
+        return tuple(tool.freeze() for tool in (*self.ended, *self.running.values()))
+
+    def close(self, at: float) -> None:
+        """Nothing more will be heard of what is still under way."""
+        for tool in self.running.values():
+            tool.status, tool.ended_at = "cancelled", at
+            self.ended.append(tool)
+        self.running.clear()
+
+
+@dataclass(slots=True)
+class StepDraft:
+    """A model step on its way. It has at least one attempt."""
+
+    number: int
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    messages: list[Message] = field(default_factory=list[Message])
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: tuple[ToolRequest, ...] = ()
+    usage: Usage | None = None
+    finish_reason: str = ""
+    model: str = ""
+    tools: ToolShelf = field(default_factory=ToolShelf)
+
+    @property
+    def is_answered(self) -> bool:
+        return bool(self.attempts) and self.attempts[-1].status == "ok"
+
+    def add_attempt(
+        self,
+        api_request_id: str,
+        provider: str,
+        model: str,
+        started_at: float,
+        ended_at: float | None = None,
+        status: AttemptStatus = "running",
+        error: str = "",
+        first_token: float | None = None,
+    ) -> None:
+        """Another attempt, or the end of the one that is known by that id."""
+        if self.attempts and self.attempts[-1].api_request_id == api_request_id:
+            before = self.attempts.pop()
+            retry, started_at = before.retry, started_at or before.started_at
+        else:
+            # A server may answer under another name than it was asked by.
+            retry = sum(one.provider == provider and (status == "ok" or one.model == model) for one in self.attempts)
+        started_at = started_at or ended_at or 0.0
+        self.attempts.append(
+            Attempt(api_request_id, provider, model, started_at, ended_at, status, error, retry, first_token)
+        )
+
+    def freeze(self) -> ModelStep:
+        last = self.attempts[-1]
+        return ModelStep(
+            self.number,
+            tuple(self.attempts),
+            tuple(self.messages),
+            self.text,
+            self.reasoning,
+            self.tool_calls,
+            self.usage,
+            self.finish_reason,
+            self.model or last.model,
+            last.provider,
+            self.tools.freeze(),
+        )
+
+
+@dataclass(slots=True)
+class TurnDraft:
+    """A turn on its way."""
+
+    id: str
+    task_id: str
+    user_message: str | list[Any]
+    started_at: float
+    ended_at: float | None = None
+    status: RunStatus = "running"
+    answer: str = ""
+    error: str = ""
+    context: str = ""
+    steps: list[StepDraft] = field(default_factory=list[StepDraft])
+    other_tools: ToolShelf = field(default_factory=ToolShelf)
+    side_calls: list[SideCall] = field(default_factory=list[SideCall])
+    marks: list[Mark] = field(default_factory=list[Mark])
+    undone: bool = False
+    copied: bool = False
+    #: The shelf where each tool call belongs that a reply has asked for.
+    shelves: dict[str, ToolShelf] = field(default_factory=dict[str, ToolShelf])
+
+    def step(self) -> StepDraft:
+        """The step in hand: the last one until it is answered, then another."""
+        if not self.steps or self.steps[-1].is_answered:
+            self.steps.append(StepDraft(len(self.steps) + 1))
+        return self.steps[-1]
+
+    def ask_for(self, step: StepDraft, calls: tuple[ToolRequest, ...]) -> None:
+        """The reply of a step asks for these calls."""
+        step.tool_calls = calls
+        for call in calls:
+            self.shelves[call.id] = step.tools
+
+    def shelf(self, tool_call_id: str) -> ToolShelf:
+        return self.shelves.get(tool_call_id, self.other_tools)
+
+    def close(self, status: RunStatus, at: float) -> None:
+        """The turn is over, and so is everything in it."""
+        self.status, self.ended_at = status, at
+        for step in self.steps:
+            step.tools.close(at)
+            last = step.attempts[-1]
+            if last.status == "running":
+                step.add_attempt(last.api_request_id, last.provider, last.model, last.started_at, at, "interrupted")
+        self.other_tools.close(at)
+
+    def freeze(self) -> TurnRecord:
+        return TurnRecord(
+            id=self.id,
+            task_id=self.task_id,
+            user_message=self.user_message,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            status=self.status,
+            answer=self.answer,
+            error=self.error,
+            steps=tuple(step.freeze() for step in self.steps if step.attempts),
+            context=self.context,
+            other_tools=self.other_tools.freeze(),
+            side_calls=tuple(self.side_calls),
+            marks=tuple(self.marks),
+            undone=self.undone,
+            copied=self.copied,
+        )
+
+
+@dataclass(slots=True)
+class SessionDraft:
+    """A session on its way: its turns that are over, as records, and the one in hand."""
+
+    id: str
+    started_at: float
+    platform: str = ""
+    model: str = ""
+    provider: str = ""
+    title: str = ""
+    ended_at: float | None = None
+    #: How it ended when it never had a turn.
+    status: RunStatus = "running"
+    system_prompt: str = ""
+    tools: tuple[dict[str, Any], ...] = ()
+    turns: list[TurnRecord] = field(default_factory=list[TurnRecord])
+    turn: TurnDraft | None = None
+    children: list[SessionDraft] = field(default_factory=list["SessionDraft"])
+    parent_id: str = ""
+    parent_turn_id: str = ""
+    parent_tool_call_id: str = ""
+    subagent_id: str = ""
+    role: str = ""
+    goal: str = ""
+    marks: list[Mark] = field(default_factory=list[Mark])
+
+    def end_turn(self) -> None:
+        """Freeze the turn in hand, once and for all."""
+        if self.turn is not None:
+            self.turns.append(self.turn.freeze())
+            self.turn = None
+
+    def freeze(self) -> SessionRecord:
+        turns = (*self.turns, self.turn.freeze()) if self.turn is not None else tuple(self.turns)
+        return SessionRecord(
+            id=self.id,
+            platform=self.platform,
+            model=self.model,
+            provider=self.provider,
+            started_at=self.started_at,
+            ended_at=self.ended_at or (turns[-1].ended_at if turns else None),
+            status=turns[-1].status if turns else self.status,
+            title=self.title,
+            system_prompt=self.system_prompt,
+            tools=self.tools,
+            turns=turns,
+            children=tuple(child.freeze() for child in self.children),
+            parent_id=self.parent_id,
+            parent_turn_id=self.parent_turn_id,
+            parent_tool_call_id=self.parent_tool_call_id,
+            subagent_id=self.subagent_id,
+            role=self.role,
+            goal=self.goal,
+            marks=tuple(self.marks),
+        )

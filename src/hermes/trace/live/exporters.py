@@ -1,0 +1,117 @@
+"""Exporters that count what they send, and the log of the SDK brought under one roof."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
+from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+
+from hermes.sanitize import redact_text
+from hermes.trace.health import ExporterHealth
+
+log = logging.getLogger(__name__)
+
+_MAX_REMARK_CHARS = 300
+
+
+class Remarks(logging.Handler):
+    """Takes what the SDK logs: without it, a collector that is away would write to the user's terminal.
+
+    The first remark of each kind is a warning in the agent's log, the others are for those who look closely.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.last = ""
+        self._seen: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = redact_text(" ".join(record.getMessage().split()))[:_MAX_REMARK_CHARS]
+        except Exception:
+            text = "a remark that cannot be read"
+        self.last = text
+        kind = f"{record.name} {record.msg}"
+        level = logging.DEBUG if kind in self._seen else logging.WARNING
+        self._seen.add(kind)
+        log.log(level, "%s: %s", record.name.partition(".")[0], text)
+
+
+def remarks() -> Remarks:
+    """The one handler for what the SDKs log, put in its place by whoever asks first."""
+    sdk = logging.getLogger("opentelemetry")
+    found = next((handler for handler in sdk.handlers if isinstance(handler, Remarks)), None) or Remarks()
+    for name in ("opentelemetry", "langfuse"):
+        logging.getLogger(name).addHandler(found)  # adding it again changes nothing
+    return found
+
+
+class CountingIntake(SpanProcessor):
+    """Counts the spans that are to be sent."""
+
+    def __init__(self, health: ExporterHealth) -> None:
+        self._health = health
+
+    def on_end(self, span: ReadableSpan) -> None:
+        if span.context and span.context.trace_flags.sampled:
+            self._health.received()
+
+
+def count_lost(health: ExporterHealth, seconds: float) -> None:
+    """What is not out by now counts as lost."""
+    lost = health.events_in - health.events_out - health.events_failed
+    if lost > 0:
+        health.failed(f"not sent within {seconds:g} s; {remarks().last}".rstrip("; "), lost)
+
+
+class CountingSpans(SpanExporter):
+    """Counts what became of the spans that another exporter was given."""
+
+    def __init__(self, exporter: SpanExporter, health: ExporterHealth) -> None:
+        self._exporter = exporter
+        self._health = health
+        self._remarks = remarks()
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = self._exporter.export(spans)
+        if result is SpanExportResult.SUCCESS:
+            self._health.sent(len(spans))
+        else:
+            self._health.failed(self._remarks.last or "the collector did not take them", len(spans))
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+class CountingMetrics(MetricExporter):
+    """The same for metrics; each report of all of them counts as one event."""
+
+    def __init__(self, exporter: MetricExporter, health: ExporterHealth) -> None:
+        # The reader takes these two from the exporter it was given.
+        super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)  # pyright: ignore[reportPrivateUsage]
+        self._exporter = exporter
+        self._health = health
+        self._remarks = remarks()
+
+    def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
+        self._health.received()
+        result = self._exporter.export(metrics_data, timeout_millis, **kwargs)  # pyright: ignore[reportUnknownMemberType]
+        if result is MetricExportResult.SUCCESS:
+            self._health.sent()
+        else:
+            self._health.failed(self._remarks.last or "the collector did not take them")
+        return result
+
+    def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:
+        self._exporter.shutdown(timeout_millis, **kwargs)  # pyright: ignore[reportUnknownMemberType]
+
+    def force_flush(self, timeout_millis: float = 10_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)

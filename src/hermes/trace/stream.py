@@ -1,0 +1,53 @@
+"""Recorded events as they land, whichever process records them."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from msgspec import Struct
+
+from hermes.journal.bodies import unpack
+from hermes.journal.store import Store
+
+_COLUMNS = "SELECT rowid, session_id, seq, turn_id, kind, key, at, body FROM events"
+
+
+class StreamedEvent(Struct, frozen=True):
+    """One event on record."""
+
+    session_id: str
+    seq: int
+    turn_id: str
+    kind: str
+    key: str
+    at: float
+    body: Any
+
+
+class EventStream:
+    """The events of one session, or of all, in the order in which they were committed."""
+
+    def __init__(self, store: Store, session_id: str | None = None) -> None:
+        self._store = store
+        self._where = "" if session_id is None else " AND session_id = :id"
+        self._values = {"id": session_id}
+        #: The last row that was given out, or passed over.
+        self._row = 0
+
+    def last(self, count: int) -> list[StreamedEvent]:
+        """The last events so far, at most so many; ``new`` goes on from there."""
+        query = f"{_COLUMNS} WHERE 1{self._where} ORDER BY rowid DESC LIMIT :count"
+        # One at least, so that the place to go on from is known even when none is wanted.
+        found = self._store.read(lambda connection: self._events(connection, query, max(count, 1)))
+        return found[::-1][-count:] if count else []
+
+    def new(self) -> list[StreamedEvent]:
+        """What was recorded since."""
+        query = f"{_COLUMNS} WHERE rowid > :row{self._where} ORDER BY rowid LIMIT :count"
+        return self._store.read(lambda connection: self._events(connection, query, -1))
+
+    def _events(self, connection: sqlite3.Connection, query: str, count: int) -> list[StreamedEvent]:
+        rows = connection.execute(query, {**self._values, "row": self._row, "count": count}).fetchall()
+        self._row = max((self._row, *(row[0] for row in rows)))
+        return [StreamedEvent(*row[1:-1], body=unpack(connection, row[-1])) for row in rows]

@@ -1,0 +1,95 @@
+"""Cancelling a task stops its work: the model call, the command, and whatever they started."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+
+import pytest
+from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest
+from a2a.utils.errors import TaskNotCancelableError
+
+from hermes.testing import ScriptedProvider, hanging, text, tool_call
+from support import is_running
+from support.a2a_rig import SilentModel, calling, kinds, said, served, state_name, stream, wait_until
+
+
+@pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
+def test_a_cancelled_command_is_gone_with_its_children(home: Path, workdir: Path, binding: str) -> None:
+    command = "sh -c 'echo $$ > child.pid; sleep 300' & echo $$ > shell.pid; wait"
+    pids = [workdir / "child.pid", workdir / "shell.pid"]
+
+    async def call() -> None:
+        async with calling(agent, binding) as client:
+            running = asyncio.create_task(stream(client, said("sleep")))
+            await asyncio.to_thread(wait_until, lambda: all(path.exists() and path.read_text() for path in pids))
+            [task] = (await client.list_tasks(ListTasksRequest())).tasks
+            started = time.monotonic()
+            cancelled = await client.cancel_task(CancelTaskRequest(id=task.id))
+            assert time.monotonic() - started < 1.5
+            assert state_name(cancelled.status.state) == "canceled"
+            await asyncio.to_thread(wait_until, lambda: not any(is_running(int(path.read_text())) for path in pids))
+            assert kinds(await running)[-1] == "canceled"
+            with pytest.raises(TaskNotCancelableError):
+                await client.cancel_task(CancelTaskRequest(id=task.id))
+
+    with (
+        ScriptedProvider([tool_call("terminal", {"command": command}), text("never")]) as provider,
+        served(home, workdir, provider) as agent,
+    ):
+        asyncio.run(call())
+        assert len(provider.requests) == 1
+        assert [row.state for row in agent.host.sessions.list()] == ["interrupted"]
+
+
+def test_a_cancelled_model_call_is_hung_up(home: Path, workdir: Path) -> None:
+    async def call() -> None:
+        async with calling(agent) as client:
+            running = asyncio.create_task(stream(client, said("think")))
+            assert await asyncio.to_thread(model.asked.wait, 5)
+            [task] = (await client.list_tasks(ListTasksRequest())).tasks
+            await client.cancel_task(CancelTaskRequest(id=task.id))
+            assert await asyncio.to_thread(model.hung_up.wait, 1)
+            assert kinds(await running)[-1] == "canceled"
+
+    with SilentModel() as model, served(home, workdir, model) as agent:
+        asyncio.run(call())
+
+
+def test_a_conversation_goes_on_after_a_cancelled_task(home: Path, workdir: Path) -> None:
+    async def call() -> None:
+        async with calling(agent) as client:
+            running = asyncio.create_task(stream(client, said("think")))
+            await asyncio.to_thread(provider.wait_for_request)
+            [task] = (await client.list_tasks(ListTasksRequest())).tasks
+            await client.cancel_task(CancelTaskRequest(id=task.id))
+            await running
+            after = await stream(client, said("again", context_id=task.context_id))
+            assert kinds(after)[-1] == "completed"
+
+    with ScriptedProvider([hanging(), text("fine")]) as provider, served(home, workdir, provider) as agent:
+        asyncio.run(call())
+
+
+def test_a_task_that_waits_its_turn_is_cancelled_at_once(home: Path, workdir: Path) -> None:
+    async def call() -> None:
+        async with calling(agent) as client:
+            first = asyncio.create_task(stream(client, said("one", context_id="shared")))
+            await asyncio.to_thread(provider.wait_for_request)
+            second = asyncio.create_task(stream(client, said("two", context_id="shared")))
+            while len(tasks := (await client.list_tasks(ListTasksRequest())).tasks) < 2:
+                await asyncio.sleep(0.01)
+            [waiting] = [task for task in tasks if state_name(task.status.state) == "submitted"]
+            started = time.monotonic()
+            await client.cancel_task(CancelTaskRequest(id=waiting.id))
+            assert time.monotonic() - started < 0.5
+            assert kinds(await second) == ["task", "canceled"]
+            [working] = [task for task in tasks if task.id != waiting.id]
+            assert state_name((await client.get_task(GetTaskRequest(id=working.id))).status.state) == "working"
+            await client.cancel_task(CancelTaskRequest(id=working.id))
+            await first
+
+    with ScriptedProvider([hanging()]) as provider, served(home, workdir, provider) as agent:
+        asyncio.run(call())
+        assert len(provider.requests) == 1

@@ -1,0 +1,149 @@
+"""How much a server takes on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from a2a.client import Client
+from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
+
+from hermes.a2a.server.limits import Pace
+from hermes.config import A2A
+from hermes.testing import ScriptedProvider, hanging, text
+from support.a2a_rig import (
+    VERSION,
+    artifact_text,
+    calling,
+    kinds,
+    said,
+    send,
+    served,
+    state_name,
+    stream,
+    wire_message,
+)
+
+
+def test_a_body_that_is_too_long(home: Path, workdir: Path) -> None:
+    with ScriptedProvider("fine") as provider, served(home, workdir, provider, A2A(max_body_bytes=2_000)) as agent:
+        for path in ("/", "/rest/message:send"):
+            assert agent.post(path, wire_message("x" * 2_000)).status_code == 413
+        pieces = iter([b"x" * 1_500, b"x" * 1_500])
+        chunked = httpx.post(agent.url, content=pieces, headers=VERSION, timeout=10)
+        assert chunked.status_code == 413
+        assert agent.post("/rest/message:send", wire_message("x" * 1_000)).status_code == 200
+        assert len(provider.requests) == 1
+
+
+def test_too_many_requests(home: Path, workdir: Path) -> None:
+    with (
+        ScriptedProvider("fine") as provider,
+        served(home, workdir, provider, A2A(max_requests_per_minute=2)) as agent,
+    ):
+        codes = [agent.get("/rest/tasks").status_code for _ in range(3)]
+        assert codes == [200, 200, 429]
+        refused = agent.post("/", {"jsonrpc": "2.0", "id": 5, "method": "ListTasks"})
+        assert refused.status_code == 429 and int(refused.headers["retry-after"]) in range(1, 32)
+        assert refused.json()["id"] == 5 and refused.json()["error"]["data"]["reason"] == "RESOURCE_EXHAUSTED"
+
+
+def test_the_pace_is_kept_for_each_caller() -> None:
+    pace = Pace(2)
+    assert [pace.wait_for("a") > 0 for _ in range(3)] == [False, False, True]
+    assert pace.wait_for("b") == 0 and Pace(0).wait_for("a") == 0
+
+
+def test_tasks_wait_and_then_are_refused(home: Path, workdir: Path) -> None:
+    async def call() -> None:
+        async with calling(agent) as client:
+            running = [asyncio.create_task(stream(client, said("x"))) for _ in range(2)]
+            while len(tasks := (await client.list_tasks(ListTasksRequest())).tasks) < 2:
+                await asyncio.sleep(0.01)
+            await asyncio.to_thread(provider.wait_for_request)
+            refused = agent.post("/rest/message:send", wire_message("y"))
+            assert refused.status_code == 503 and refused.headers["retry-after"]
+            states = {state_name(task.status.state): task.id for task in tasks}
+            assert set(states) == {"working", "submitted"}
+            await client.cancel_task(CancelTaskRequest(id=states["working"]))
+            ends = sorted(kinds(events)[-1] for events in await asyncio.gather(*running))
+            assert ends == ["canceled", "completed"]
+
+    settings = A2A(max_tasks=1, max_waiting=1)
+    with (
+        ScriptedProvider([hanging(), text("fine")]) as provider,
+        served(home, workdir, provider, settings) as agent,
+    ):
+        asyncio.run(call())
+
+
+def test_tasks_of_one_conversation_run_one_after_the_other(home: Path, workdir: Path) -> None:
+    async def call() -> None:
+        async with calling(agent, streaming=False) as client:
+            tasks = await asyncio.gather(*(send(client, said(f"{n}", context_id="one")) for n in range(5)))
+            assert {state_name(task.status.state) for task in tasks} == {"completed"}
+
+    with ScriptedProvider(text("fine", delay=0.02)) as provider, served(home, workdir, provider) as agent:
+        asyncio.run(call())
+        assert [len(request.messages) for request in provider.requests] == [2, 4, 6, 8, 10]
+        assert len(agent.host.sessions.list()) == 1
+
+
+def test_a_stream_that_broke_off_is_taken_up_again(home: Path, workdir: Path) -> None:
+    async def call() -> None:
+        async with calling(agent) as client:
+            first: Any = client.send_message(said("tell"))
+            task = (await anext(first)).task
+            async for event in first:
+                if event.HasField("artifact_update"):
+                    break
+            await first.aclose()  # the caller is gone; the turn is not
+            events = [event async for event in client.subscribe(SubscribeToTaskRequest(id=task.id))]
+            assert kinds(events)[0] == "task" and kinds(events)[-1] == "completed"
+            seen = artifact_text(events[0].task) + "".join(
+                part.text for event in events[1:] for part in event.artifact_update.artifact.parts
+            )
+            assert seen == answer
+            assert artifact_text(await client.get_task(GetTaskRequest(id=task.id))) == answer
+
+    answer = "one two three four five six seven eight"
+    with (
+        ScriptedProvider(text(answer, chunks=8, chunk_delay=0.05)) as provider,
+        served(home, workdir, provider) as agent,
+    ):
+        asyncio.run(call())
+
+
+@pytest.mark.slow
+def test_two_hundred_tasks_stream_at_once(home: Path, workdir: Path) -> None:
+    answer = "word " * 20
+
+    async def one(client: Client, number: int) -> None:
+        events = await stream(client, said(f"{number}"))
+        assert kinds(events)[-1] == "completed"
+        text_ = "".join(part.text for event in events for part in event.artifact_update.artifact.parts)
+        assert text_ == answer
+
+    async def call() -> None:
+        limits = httpx.Limits(max_connections=None)
+        async with calling(agent, limits=limits) as client:
+            await asyncio.gather(*(one(client, number) for number in range(200)))
+
+    with (
+        ScriptedProvider(text(answer, chunks=20, chunk_delay=0.01)) as provider,
+        served(home, workdir, provider) as agent,
+    ):
+        asyncio.run(call())
+        assert len(provider.requests) == 200
+
+
+def test_a_message_that_passed_too_many_agents(home: Path, workdir: Path) -> None:
+    with ScriptedProvider("fine") as provider, served(home, workdir, provider, A2A(max_hops=2)) as agent:
+        states = [
+            agent.rpc("SendMessage", wire_message(metadata={"hermes.hops": hops}))["result"]["task"]["status"]["state"]
+            for hops in (2, 3)
+        ]
+        assert states == ["TASK_STATE_COMPLETED", "TASK_STATE_REJECTED"] and len(provider.requests) == 1

@@ -1,0 +1,103 @@
+"""How a turn's events become a task's: nothing lost, nothing twice, whatever the pace."""
+
+from __future__ import annotations
+
+import asyncio
+
+from a2a.server.events import Event, EventQueue
+from a2a.server.tasks import TaskUpdater
+from a2a.server.tasks.task_manager import append_artifact_to_task
+from a2a.types import Task, TaskArtifactUpdateEvent
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hermes.a2a.server.relay import Relay
+from hermes.agent.events import ModelAnswered, ModelFailed, ReasoningPiece, TextPiece, ToolStarted, TurnEvent
+from hermes.sanitize import Redactor
+from support.a2a_rig import artifact_text
+
+ANSWERED = ModelAnswered("m", "stop", None, 0.0)
+FAILED = ModelFailed("p", "m", "it broke")
+
+
+class Collected(EventQueue):
+    """Keeps the events, and the task that they make."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.task = Task(id="t")
+
+    async def enqueue_event(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, TaskArtifactUpdateEvent):
+            append_artifact_to_task(self.task, event)
+
+    @property
+    def chunks(self) -> list[TaskArtifactUpdateEvent]:
+        return [event for event in self.events if isinstance(event, TaskArtifactUpdateEvent)]
+
+
+def relayed(*told: TurnEvent, answer: str | None = None, pause_after: int = -1) -> Collected:
+    """What comes of these events, told by another thread."""
+
+    async def run() -> Collected:
+        queue = Collected()
+        relay = Relay(TaskUpdater(queue, "t", "c"), Redactor(), show_tools=True, artifacts=0)
+
+        def tell() -> None:
+            for number, event in enumerate(told):
+                relay.listen(event)
+                if number == pause_after:
+                    paused.wait(0.02)
+            relay.end()
+
+        import threading
+
+        paused = threading.Event()
+        thread = threading.Thread(target=tell)
+        thread.start()
+        await relay.run()
+        thread.join()
+        if answer is None:
+            await relay.cut()
+        else:
+            await relay.finish(answer)
+        return queue
+
+    return asyncio.run(run())
+
+
+def test_a_second_attempt_takes_the_place_of_the_first() -> None:
+    told = (TextPiece("half an"), FAILED, TextPiece("a whole answer"), ANSWERED)
+    made = relayed(*told, answer="a whole answer", pause_after=0)
+    assert artifact_text(made.task) == "a whole answer" and len(made.task.artifacts) == 1
+    assert made.chunks[-1].last_chunk and len({chunk.artifact.artifact_id for chunk in made.chunks}) == 1
+
+
+def test_a_second_attempt_that_says_nothing_leaves_nothing() -> None:
+    made = relayed(TextPiece("half an answer"), FAILED, ANSWERED, pause_after=0)
+    assert artifact_text(made.task) == ""
+
+
+def test_what_had_arrived_of_an_answer_is_kept() -> None:
+    made = relayed(TextPiece("half an ans"), pause_after=0)
+    assert artifact_text(made.task) == "half an ans" and made.chunks[-1].last_chunk
+
+
+def test_reasoning_is_not_carried() -> None:
+    made = relayed(ReasoningPiece("secret"), TextPiece("x"), ANSWERED, answer="x")
+    assert [chunk.artifact.parts[0].text for chunk in made.chunks] == ["x"]
+
+
+@given(st.lists(st.text(max_size=5), max_size=8), st.lists(st.text(max_size=5), max_size=8), st.integers(-1, 10))
+def test_pieces_make_the_answers_whatever_the_pace(first: list[str], second: list[str], pause_after: int) -> None:
+    told: list[TurnEvent] = [*map(TextPiece, first), ANSWERED, ToolStarted("1", "tool", {})]
+    told += [*map(TextPiece, second), ANSWERED]
+    made = relayed(*told, answer="".join(second), pause_after=pause_after)
+    expected = [text for text in ("".join(first), "".join(second)) if text]
+    assert [artifact_text(Task(artifacts=[artifact])) for artifact in made.task.artifacts] == expected
+    for artifact in made.task.artifacts:
+        chunks = [chunk for chunk in made.chunks if chunk.artifact.artifact_id == artifact.artifact_id]
+        assert [chunk.append for chunk in chunks] == [False, *[True] * (len(chunks) - 1)]
+        assert [chunk.last_chunk for chunk in chunks] == [*[False] * (len(chunks) - 1), True]
+        assert all(chunk.artifact.parts[0].text for chunk in chunks)

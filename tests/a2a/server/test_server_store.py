@@ -1,0 +1,214 @@
+"""What is kept of tasks, and what a server finds when it starts."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import stat
+import time
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from a2a.server.context import ServerCallContext
+from a2a.types import (
+    Artifact,
+    GetTaskRequest,
+    ListTasksRequest,
+    Part,
+    Task,
+    TaskPushNotificationConfig,
+    TaskState,
+    TaskStatus,
+)
+from a2a.utils.errors import InvalidParamsError
+
+from hermes.a2a.server.database import Database
+from hermes.a2a.server.principals import Peer, Principal
+from hermes.a2a.server.push_configs import SqlitePushConfigStore
+from hermes.a2a.server.task_store import SqliteTaskStore, sweep
+from hermes.errors import HermesError
+from hermes.testing import ScriptedProvider, hanging, text
+from support.a2a_rig import artifact_text, calling, said, send, served, state_name, status_text, wire_message
+
+ALICE = ServerCallContext(user=Peer(Principal("alice")))
+BOB = ServerCallContext(user=Peer(Principal("bob")))
+WORKING, FAILED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_FAILED
+COMPLETED = TaskState.TASK_STATE_COMPLETED
+
+
+@pytest.fixture
+def database(home: Path) -> Generator[Database]:
+    made = Database(home / "a2a.db")
+    yield made
+    made.close()
+
+
+def task(name: str, state: TaskState = COMPLETED, *, at: float = 0.0, context_id: str = "c") -> Task:
+    made = Task(id=name, context_id=context_id, status=TaskStatus(state=state))
+    if at:
+        made.status.timestamp.FromNanoseconds(int(at * 1e9))
+    return made
+
+
+def test_pieces_are_joined_and_written_with_the_next_change(database: Database) -> None:
+    async def run() -> None:
+        store = SqliteTaskStore(database)
+        made = task("t", WORKING)
+        await store.save(made, ALICE)
+        for piece in "abc":
+            if not made.artifacts:
+                made.artifacts.append(Artifact(artifact_id="a"))
+            made.artifacts[0].parts.append(Part(text=piece))
+            await store.save(made, ALICE)
+        known = await store.get("t", ALICE)
+        assert known is not None and [part.text for part in known.artifacts[0].parts] == ["abc"]
+        assert await SqliteTaskStore(database).get("t", ALICE) == task("t", WORKING)
+        made.status.state = COMPLETED
+        await store.save(made, ALICE)
+        written = await SqliteTaskStore(database).get("t", ALICE)
+        assert written is not None and written == made and artifact_text(written) == "abc"
+        assert await store.get("t", BOB) is None
+        await store.delete("t", BOB)
+        assert await store.get("t", ALICE) is not None
+        await store.delete("t", ALICE)
+        assert await store.get("t", ALICE) is None
+
+    asyncio.run(run())
+
+
+def test_what_was_read_is_the_readers_own(database: Database) -> None:
+    async def run() -> None:
+        store = SqliteTaskStore(database)
+        await store.save(task("t", WORKING), ALICE)
+        first = await store.get("t", ALICE)
+        assert first is not None
+        first.context_id = "changed"
+        second = await store.get("t", ALICE)
+        assert second is not None and second.context_id == "c"
+
+    asyncio.run(run())
+
+
+def test_pages_go_through_everything_once(database: Database) -> None:
+    async def run() -> None:
+        store = SqliteTaskStore(database)
+        made = [task(f"t{number}", at=1_000 + number // 3) for number in range(10)] + [task("u1"), task("u2")]
+        for one in made:
+            await store.save(one, ALICE)
+        await store.save(task("other"), BOB)
+        seen: list[str] = []
+        token = ""
+        while True:
+            page = await store.list(ListTasksRequest(page_size=3, page_token=token), ALICE)
+            assert page.total_size == 12
+            seen += [found.id for found in page.tasks]
+            token = page.next_page_token
+            if not token:
+                break
+        assert seen == [f"t{number}" for number in range(9, -1, -1)] + ["u2", "u1"]
+        with pytest.raises(InvalidParamsError):
+            await store.list(ListTasksRequest(page_token="nonsense"), ALICE)
+
+    asyncio.run(run())
+
+
+def test_webhooks_are_kept_by_owner(database: Database) -> None:
+    async def run() -> None:
+        store = SqlitePushConfigStore(database)
+        first = await store.set_info("t", TaskPushNotificationConfig(url="https://a.example"), ALICE)
+        assert (first.task_id, first.id) == ("t", "t")
+        await store.set_info("t", TaskPushNotificationConfig(id="2", url="https://b.example"), ALICE)
+        await store.set_info("t", TaskPushNotificationConfig(id="2", url="https://c.example"), ALICE)
+        await store.set_info("t", TaskPushNotificationConfig(id="2", url="https://d.example"), BOB)
+        assert [one.url for one in await store.get_info("t", ALICE)] == ["https://c.example", "https://a.example"]
+        assert len(await store.get_info_for_dispatch("t")) == 3
+        await store.delete_info("t", ALICE, "2")
+        assert [one.url for one in await store.get_info_for_dispatch("t")] == ["https://d.example", "https://a.example"]
+        await store.delete_info("t", ALICE)
+        assert [one.url for one in await store.get_info_for_dispatch("t")] == ["https://d.example"]
+
+    asyncio.run(run())
+
+
+def test_the_sweep_closes_what_was_at_work_and_forgets_what_is_old(database: Database) -> None:
+    now = time.time()
+    tasks = [
+        task("working", WORKING, at=now),
+        task("submitted", TaskState.TASK_STATE_SUBMITTED, at=now),
+        task("parked", TaskState.TASK_STATE_INPUT_REQUIRED, at=now),
+        task("new", COMPLETED, at=now),
+        task("old", COMPLETED, at=now - 40 * 86_400),
+        task("old but parked", TaskState.TASK_STATE_INPUT_REQUIRED, at=now - 40 * 86_400),
+    ]
+
+    async def fill() -> None:
+        store = SqliteTaskStore(database)
+        for one in tasks:
+            await store.save(one, ALICE)
+        await SqlitePushConfigStore(database).set_info("old", TaskPushNotificationConfig(url="https://a"), ALICE)
+
+    async def states() -> dict[str, str]:
+        page = await SqliteTaskStore(database).list(ListTasksRequest(page_size=100), ALICE)
+        assert await SqlitePushConfigStore(database).get_info_for_dispatch("old") == []
+        return {found.id: state_name(found.status.state) for found in page.tasks}
+
+    asyncio.run(fill())
+    assert sweep(database, 30) == 2
+    assert asyncio.run(states()) == {
+        "working": "failed",
+        "submitted": "failed",
+        "parked": "input_required",
+        "new": "completed",
+        "old but parked": "input_required",
+    }
+    assert sweep(database, 30) == 0
+
+
+def test_a_file_of_a_newer_program_is_left_alone(home: Path) -> None:
+    Database(home / "a2a.db").close()
+    assert stat.S_IMODE((home / "a2a.db").stat().st_mode) == 0o600
+    with closing(sqlite3.connect(home / "a2a.db")) as connection:
+        connection.execute("PRAGMA user_version = 99")
+    with pytest.raises(HermesError, match="newer version"):
+        Database(home / "a2a.db")
+    (home / "a2a.db").write_bytes(b"no database at all" * 100)
+    with pytest.raises(HermesError, match="move it aside"):
+        Database(home / "a2a.db")
+
+
+def test_a_server_that_starts_over_knows_its_conversations(home: Path, workdir: Path) -> None:
+    """Tasks can be read, what was at work has failed, and the conversation goes on without repeating it."""
+
+    async def leave() -> Task:
+        agent.rpc("SendMessage", {**wire_message("slow"), "configuration": {"returnImmediately": True}})
+        await asyncio.to_thread(provider.wait_for_request)
+        async with calling(agent, streaming=False) as client:
+            [found] = (await client.list_tasks(ListTasksRequest())).tasks
+            return found
+
+    async def come_back() -> None:
+        async with calling(agent, streaming=False) as client:
+            left = await client.get_task(GetTaskRequest(id=found.id))
+            assert state_name(left.status.state) == "failed" and "stopped" in status_text(left)
+            after = await send(client, said("and now?", context_id=found.context_id))
+            assert artifact_text(after) == "fine"
+
+    with ScriptedProvider([hanging(), text("fine")]) as provider:
+        with served(home, workdir, provider) as agent:
+            found = asyncio.run(leave())
+        _put_back(home, found)
+        with served(home, workdir, provider) as agent:
+            asyncio.run(come_back())
+        words = [message["content"] for message in provider.requests[-1].messages if message["role"] == "user"]
+        assert words == ["slow", "and now?"] and len(provider.requests) == 2
+
+
+def _put_back(home: Path, left: Task) -> None:
+    """Make it look as if the server had been killed in the middle of its work."""
+    with closing(sqlite3.connect(home / "a2a.db")) as connection, connection:
+        values = (int(WORKING), left.SerializeToString(), left.id)
+        connection.execute("UPDATE tasks SET state = ?, body = ? WHERE id = ?", values)
+    with closing(sqlite3.connect(home / "state.db")) as connection, connection:
+        connection.execute("UPDATE turns SET state = 'running', ended_at = NULL, error = NULL")

@@ -1,0 +1,299 @@
+"""Webhooks hear of a task in order and soon, hold up nobody, and lead nowhere they must not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from a2a.server.context import ServerCallContext
+from a2a.server.tasks import InMemoryPushNotificationConfigStore
+from a2a.types import (
+    Artifact,
+    AuthenticationInfo,
+    Part,
+    Task,
+    TaskArtifactUpdateEvent,
+    TaskPushNotificationConfig,
+    TaskState,
+    TaskStatus,
+    TaskStatusUpdateEvent,
+)
+
+from hermes.a2a.push import PushQueue
+from hermes.a2a.push_delivery import signature
+from hermes.config import A2APush
+from hermes.errors import ConfigError
+from support.webhook import webhook
+
+HERE = ["127.0.0.1"]
+SUBMITTED, WORKING, COMPLETED = (
+    TaskState.TASK_STATE_SUBMITTED,
+    TaskState.TASK_STATE_WORKING,
+    TaskState.TASK_STATE_COMPLETED,
+)
+
+
+def status(state: TaskState, task_id: str = "t") -> TaskStatusUpdateEvent:
+    return TaskStatusUpdateEvent(task_id=task_id, context_id="c", status=TaskStatus(state=state))
+
+
+def chunk() -> TaskArtifactUpdateEvent:
+    artifact = Artifact(artifact_id="a", parts=[Part(text="a piece")])
+    return TaskArtifactUpdateEvent(task_id="t", context_id="c", artifact=artifact)
+
+
+@asynccontextmanager
+async def queue(
+    *urls: str, env: dict[str, str] | None = None, resolve: Any = None, token: str = "", **settings: Any
+) -> AsyncGenerator[PushQueue]:
+    """A queue that tells these webhooks of the task ``t``."""
+    store = InMemoryPushNotificationConfigStore()
+    for number, url in enumerate(urls):
+        login = AuthenticationInfo(scheme="Bearer", credentials="hook-login")
+        config = TaskPushNotificationConfig(id=str(number), task_id="t", url=url, token=token)
+        if token:
+            config.authentication.CopyFrom(login)
+        await store.set_info("t", config, ServerCallContext())
+    settings = {"allowed_hosts": HERE, **settings}
+    made = PushQueue(store, A2APush(**settings), env or {}, resolve=resolve, first_pause=0.01)
+    try:
+        yield made
+    finally:
+        await made.aclose()
+
+
+def test_every_change_of_state_is_told_in_order_and_nothing_else() -> None:
+    async def main() -> None:
+        async with queue(hook.url) as push:
+            await push.send_notification("t", Task(id="t", status=TaskStatus(state=SUBMITTED)))
+            for event in (status(WORKING), chunk(), status(WORKING), chunk(), status(COMPLETED)):
+                await push.send_notification("t", event)
+        assert (push.counts.sent, push.counts.failed, push.counts.dropped) == (3, 0, 0)
+
+    with webhook() as hook:
+        asyncio.run(main())
+        assert hook.states == ["submitted", "working", "completed"]
+
+
+def test_what_is_told_is_how_it_was_then() -> None:
+    async def main() -> None:
+        async with queue(hook.url) as push:
+            task = Task(id="t", status=TaskStatus(state=SUBMITTED))
+            await push.send_notification("t", task)
+            task.status.state = COMPLETED
+
+    with webhook() as hook:
+        asyncio.run(main())
+        assert hook.states == ["submitted"]
+
+
+def test_every_event_is_told_to_those_who_want_it() -> None:
+    async def main() -> None:
+        async with queue(hook.url, every_event=True) as push:
+            for event in (status(WORKING), chunk(), status(WORKING)):
+                await push.send_notification("t", event)
+
+    with webhook() as hook:
+        asyncio.run(main())
+        assert hook.states == ["working", "artifact", "working"]
+
+
+def test_the_headers_prove_who_calls() -> None:
+    async def main() -> None:
+        async with queue(hook.url, token="note-token", env={"PUSH_SECRET": "s3cret"}, secret_env="PUSH_SECRET") as push:
+            await push.send_notification("t", status(WORKING))
+
+    with webhook() as hook:
+        asyncio.run(main())
+        [headers], [body] = hook.headers, hook.bodies
+    assert headers["x-a2a-notification-token"] == "note-token"
+    assert headers["authorization"] == "Bearer hook-login"
+    assert headers["x-hermes-signature"] == signature(b"s3cret", headers["x-hermes-timestamp"], body)
+    assert abs(time.time() - int(headers["x-hermes-timestamp"])) < 30
+    assert headers["content-type"] == "application/json"
+
+
+def test_a_secret_that_is_not_set_is_noticed_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"a2a\.push\.secret_env: PUSH_SECRET is not set"):
+        PushQueue(InMemoryPushNotificationConfigStore(), A2APush(secret_env="PUSH_SECRET"), {})
+
+
+def test_a_slow_webhook_holds_up_nobody() -> None:
+    async def main() -> None:
+        async with queue(hook.url) as push:
+            before = time.monotonic()
+            for number in range(50):
+                await push.send_notification("t", status(WORKING if number % 2 else SUBMITTED))
+            assert time.monotonic() - before < 0.1
+            await asyncio.to_thread(hook.wait, 1)
+            assert push.counts.sent == 0
+            assert hook.hold is not None
+            hook.hold.set()
+        assert push.counts.sent == 50
+
+    with webhook(hold=threading.Event()) as hook:
+        asyncio.run(main())
+
+
+def test_when_too_many_wait_the_newest_are_kept() -> None:
+    async def main() -> None:
+        async with queue(hook.url, max_queued=2) as push:
+            for state in (SUBMITTED, WORKING, SUBMITTED, WORKING, COMPLETED):
+                await push.send_notification("t", status(state))
+        assert (push.counts.sent, push.counts.dropped) == (2, 3)
+
+    with webhook() as hook:
+        asyncio.run(main())
+        assert hook.states == ["working", "completed"]
+
+
+def test_what_passes_is_tried_again() -> None:
+    async def main() -> None:
+        async with queue(hook.url) as push:
+            await push.send_notification("t", status(WORKING))
+            await push.send_notification("t", status(COMPLETED))
+        assert (push.counts.sent, push.counts.failed) == (2, 0)
+
+    with webhook(statuses=[503, 429]) as hook:
+        asyncio.run(main())
+        assert hook.states == ["working", "working", "working", "completed"]
+
+
+@pytest.mark.parametrize(("statuses", "calls"), [([400], 1), ([404], 1), ([500, 500, 500], 3)])
+def test_what_does_not_pass_is_given_up(statuses: list[int], calls: int, caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> None:
+        async with queue(hook.url + "?key=in-the-url", max_tries=3) as push:
+            await push.send_notification("t", status(WORKING))
+        assert (push.counts.sent, push.counts.failed) == (0, 1)
+
+    with webhook(statuses=[*statuses]) as hook:
+        asyncio.run(main())
+        assert len(hook.bodies) == calls
+    assert f"status {statuses[0]}" in caplog.text and "in-the-url" not in caplog.text
+
+
+def test_a_webhook_that_does_not_answer_is_given_up() -> None:
+    async def main() -> None:
+        async with queue(hook.url, timeout=0.1, max_tries=2) as push:
+            await push.send_notification("t", status(WORKING))
+        assert (push.counts.sent, push.counts.failed) == (0, 1)
+
+    with webhook(hold=threading.Event()) as hook:
+        asyncio.run(main())
+        assert len(hook.bodies) == 2
+
+
+def test_a_dead_webhook_keeps_no_other_from_hearing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        dead = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+    async def main() -> None:
+        async with queue(dead, hook.url, max_tries=2) as push:
+            await push.send_notification("t", status(COMPLETED))
+        assert (push.counts.sent, push.counts.failed) == (1, 1)
+
+    with webhook() as hook:
+        asyncio.run(main())
+        assert hook.states == ["completed"]
+
+
+def test_nobody_is_sent_elsewhere() -> None:
+    async def main() -> None:
+        async with queue(hook.url) as push:
+            await push.send_notification("t", status(WORKING))
+        assert (push.counts.sent, push.counts.failed) == (0, 1)
+
+    with webhook() as elsewhere, webhook(statuses=[307, 307], location=elsewhere.url) as hook:
+        asyncio.run(main())
+        assert len(hook.bodies) == 1 and elsewhere.bodies == []
+
+
+@pytest.mark.parametrize(
+    ("url", "allowed", "expected"),
+    [
+        ("http://127.0.0.1:9/hook", [], False),
+        ("http://127.0.0.1:9/hook", HERE, True),
+        ("http://[::1]:9/hook", [], False),
+        ("http://0x7f.1/hook", [], False),
+        ("http://10.1.2.3/hook", [], False),
+        ("http://169.254.169.254/latest/meta-data", [], False),
+        ("http://[::ffff:10.0.0.1]/hook", [], False),
+        ("https://8.8.8.8/hook?key=1", [], True),
+        ("https://8.8.8.8/hook", HERE, False),
+        ("ftp://8.8.8.8/hook", [], False),
+        ("file:///etc/passwd", [], False),
+        ("https://user:pass@8.8.8.8/", [], False),
+        ("https://8.8.8.8:port/", [], False),
+        ("", [], False),
+        ("http://hooks.example.org/", ["*.example.org"], True),
+        ("http://example.org/", ["*.example.org"], False),
+        ("http://badexample.org/", ["*.example.org"], False),
+    ],
+)
+def test_which_addresses_a_webhook_may_have(url: str, allowed: list[str], expected: bool) -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        if host.endswith("example.org"):
+            return ["8.8.8.8"]
+        return [str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+
+    async def main() -> bool:
+        async with queue(resolve=resolve, allowed_hosts=allowed) as push:
+            return await push.accepts(url)
+
+    assert asyncio.run(main()) is expected
+
+
+def test_a_name_that_changes_its_meaning_gains_nothing() -> None:
+    """The first look-up, when the webhook is accepted, is public; the next one is this machine."""
+    answers: Iterator[list[str]] = iter([["8.8.8.8"], ["127.0.0.1"], ["8.8.8.8", "127.0.0.1"]])
+
+    async def resolve(host: str, port: int) -> list[str]:
+        return next(answers)
+
+    async def main() -> None:
+        url = hook.url.replace("127.0.0.1", "rebinding.example.org")
+        async with queue(url, resolve=resolve, allowed_hosts=[]) as push:
+            assert await push.accepts(url)
+            await push.send_notification("t", status(WORKING))
+            await push.send_notification("t", status(COMPLETED))
+        assert (push.counts.sent, push.counts.failed) == (0, 2)
+
+    with webhook() as hook:
+        asyncio.run(main())
+        assert hook.bodies == []
+
+
+def test_the_address_that_was_screened_is_the_one_that_is_called() -> None:
+    async def resolve(host: str, port: int) -> list[str]:
+        return ["127.0.0.1"]
+
+    async def main() -> None:
+        url = hook.url.replace("127.0.0.1", "hooks.invalid")
+        async with queue(url, resolve=resolve, allowed_hosts=["hooks.invalid"]) as push:
+            await push.send_notification("t", status(WORKING))
+        assert push.counts.sent == 1
+
+    with webhook() as hook:
+        asyncio.run(main())
+        assert hook.headers[0]["host"].startswith("hooks.invalid:")
+
+
+def test_the_end_of_the_server_does_not_wait_for_the_dead() -> None:
+    async def main() -> float:
+        async with queue(hook.url, timeout=60) as push:
+            await push.send_notification("t", status(WORKING))
+            await push.send_notification("t", status(COMPLETED))
+            await asyncio.to_thread(hook.wait, 1)
+            before = time.monotonic()
+            await push.aclose()
+        assert (push.counts.sent, push.counts.failed, push.counts.dropped) == (0, 1, 1)
+        return time.monotonic() - before
+
+    with webhook(hold=threading.Event()) as hook:
+        assert asyncio.run(main()) < 4

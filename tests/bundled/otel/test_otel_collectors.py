@@ -1,0 +1,124 @@
+"""Collectors that are slow, ill or away: no turn waits for them, and somebody is told."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from support import trace_runs
+from support.otel_rig import TracedRig
+from support.otlp_receiver import OtlpReceiver
+
+
+def test_a_collector_that_never_answers_costs_a_turn_nothing_and_the_end_only_so_much(
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_OTEL_FLUSH_SECONDS", "0.3")
+    monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "20")
+    with ExitStack() as stack:
+        receiver = stack.enter_context(OtlpReceiver(0))
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        inner = stack.enter_context(ExitStack())
+        rig = TracedRig(home, workdir, inner, receiver)
+        host = rig.host("fine")
+        session = host.new_session()
+        session.run("one")
+        receiver.wait_for_request()  # the worker hangs from here on
+        started = time.monotonic()
+        for _ in range(5):
+            assert session.run("more").answer == "fine"
+        session_seconds = time.monotonic() - started
+        others = [host.new_session() for _ in range(20)]
+        for other in others:
+            other.run("hello")
+        started = time.monotonic()
+        host.close()
+        close_seconds = time.monotonic() - started
+        pipeline = rig.pipeline
+        assert pipeline is not None
+        (traces, _) = pipeline.health
+        assert traces.events_in == 52 and traces.events_out == 0 and traces.events_failed == 52
+        assert "not sent within 0.3 s" in traces.last_error
+        receiver.release()
+    assert session_seconds < 5
+    assert 0.25 < close_seconds < 3  # once for all sessions, not once for each
+
+
+def test_a_collector_that_is_away_is_told_of_once_and_not_on_the_terminal(
+    home: Path,
+    workdir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", f"http://user:hunter2hunter2@127.0.0.1:{port}")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    with ExitStack() as stack, caplog.at_level(logging.WARNING, "hermes.trace"), OtlpReceiver() as unused:
+        rig = TracedRig(home, workdir, stack, unused)
+        trace_runs.thinking(rig)
+        rig.collect()
+        assert rig.pipeline is not None
+        (traces,) = rig.pipeline.health
+        assert (traces.events_in, traces.events_out, traces.events_failed) == (2, 0, 2)
+        assert traces.target == f"http://127.0.0.1:{port}"
+        trace_runs.thinking(rig)
+        rig.collect()
+    told = [record.getMessage() for record in caplog.records if record.name.startswith("hermes.trace")]
+    assert told and len(told) == len(set(told))
+    assert "hunter2" not in str(told) + traces.last_error
+    assert capfd.readouterr().err == ""
+
+
+def test_a_collector_that_was_busy_gets_everything_later(
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_METRICS_EXPORTER", "none")
+    with OtlpReceiver(503, 200) as receiver, ExitStack() as stack:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        rig = TracedRig(home, workdir, stack, receiver)
+        trace_runs.thinking(rig)
+        rig.collect()
+        assert len(receiver.wait_for_spans(2)) == 2
+        assert rig.pipeline is not None
+        assert rig.pipeline.health[0].events_out == 2 and rig.pipeline.health[0].events_failed == 0
+
+
+def test_what_a_collector_refuses_counts_as_lost(home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with OtlpReceiver(400) as receiver, ExitStack() as stack:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.url)
+        rig = TracedRig(home, workdir, stack, receiver)
+        trace_runs.thinking(rig)
+        rig.collect()
+        assert rig.pipeline is not None
+        traces, metrics = rig.pipeline.health
+        assert (traces.events_in, traces.events_failed) == (2, 2) and "400" in traces.last_error
+        assert metrics.events_failed == 1 and metrics.target.endswith("(metrics)")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_fork_sends_its_own_spans_and_no_others(rig: TracedRig) -> None:
+    hooks = rig.hooks()
+    assert hooks.pre_llm_call is not None and hooks.on_session_end is not None
+    hooks.pre_llm_call(session_id="parent", turn_id="p")
+    hooks.on_session_end(session_id="parent", turn_id="p", completed=True)
+    child = os.fork()
+    if child == 0:
+        try:
+            hooks.pre_llm_call(session_id="child", turn_id="c")
+            hooks.on_session_end(session_id="child", turn_id="c", completed=True)
+            rig.collect()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    sessions = [span.attributes["session.id"] for span in rig.collect().spans]
+    assert sorted(sessions) == ["child", "parent"]

@@ -1,0 +1,73 @@
+"""A server that takes what Langfuse takes, and hosts whose turns are sent to it."""
+
+from __future__ import annotations
+
+import base64
+import os
+from contextlib import ExitStack
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+from hermes.bundled.observability.langfuse.recorder import Recorder
+from hermes.bundled.observability.langfuse.settings import read_settings
+from hermes.config import Config
+from hermes.hooks.table import Hooks
+from hermes.host import Host
+from support.otel_rig import HookContext
+from support.otlp_receiver import OtlpReceiver
+from support.trace_runs import Rig
+
+KEY = "observability/langfuse"
+PATH = "/api/public/otel/v1/traces"
+
+
+class LangfuseServer(OtlpReceiver):
+    """Takes OTLP at one address and with one pair of keys; everything else is refused."""
+
+    def __init__(self, public_key: str, secret_key: str, *statuses: int) -> None:
+        super().__init__(*statuses)
+        self._authorization = "Basic " + base64.b64encode(f"{public_key}:{secret_key}".encode()).decode()
+
+    def _take(self, handler: BaseHTTPRequestHandler) -> None:
+        if handler.path == PATH and handler.headers.get("authorization") == self._authorization:
+            super()._take(handler)
+            return
+        handler.rfile.read(int(handler.headers["content-length"]))
+        self.requests.append((handler.path, {name.lower(): text for name, text in handler.headers.items()}))
+        handler.send_response(401 if handler.path == PATH else 404)
+        handler.send_header("content-length", "0")
+        handler.end_headers()
+
+
+class LangfuseRig(Rig):
+    """Makes hosts whose turns are sent to a server. The SDK has one client for each public key: use a new one."""
+
+    def __init__(self, home: Path, workdir: Path, stack: ExitStack, server: OtlpReceiver) -> None:
+        super().__init__(home, workdir, stack)
+        self.server = server
+        self._recorder: Recorder | None = None
+
+    @property
+    def recorder(self) -> Recorder:
+        if self._recorder is None:
+            self._recorder = Recorder(read_settings(os.environ, {}), KEY)
+            self.stack.callback(self._recorder.close)  # first, so that it outlives the host
+        return self._recorder
+
+    def host_for(self, config: Config, **options: Any) -> Host:
+        recorder = self.recorder
+        host = super().host_for(config, **options)
+        recorder.join(HookContext(host.hooks, KEY))
+        return host
+
+    def hooks(self) -> Hooks:
+        """Hooks without a host, to be fired by hand."""
+        hooks = Hooks()
+        self.recorder.join(HookContext(hooks, KEY))
+        return hooks
+
+    def collect(self) -> OtlpReceiver:
+        """Everything that has ended is with the server."""
+        self.recorder.flush(30)
+        return self.server

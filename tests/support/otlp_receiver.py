@@ -1,0 +1,178 @@
+"""A collector in this process: takes OTLP over HTTP and shows what arrived."""
+
+from __future__ import annotations
+
+import gzip
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Self
+
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+
+@dataclass(frozen=True)
+class ArrivedSpan:
+    """A span as the collector sees it, in plain values."""
+
+    name: str
+    trace_id: str
+    span_id: str
+    parent_id: str
+    kind: int
+    started: int
+    ended: int
+    attributes: dict[str, Any]
+    events: list[tuple[str, dict[str, Any]]]
+    status: int
+    message: str
+    resource: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class ArrivedPoint:
+    """One data point of a metric: a histogram's sum and count, or a counter's sum."""
+
+    name: str
+    attributes: dict[str, Any]
+    sum: float
+    count: int
+
+
+class OtlpReceiver:
+    """A server on loopback. ``statuses``: how it answers, in order, the last one for ever; 0 is never to answer."""
+
+    def __init__(self, *statuses: int) -> None:
+        self._statuses = list(statuses or (200,))
+        self._changed = threading.Condition()
+        self._closing = threading.Event()
+        self._spans: list[ArrivedSpan] = []
+        self._points: list[ArrivedPoint] = []
+        #: Path and headers of every request.
+        self.requests: list[tuple[str, dict[str, str]]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def __enter__(self) -> Self:
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self) -> None:
+                receiver._take(self)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the library's name)
+                del format, args
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+    def release(self) -> None:
+        """Let go of those who wait for an answer, and answer from now on."""
+        with self._changed:
+            self._statuses = [200]
+        self._closing.set()
+
+    @property
+    def spans(self) -> list[ArrivedSpan]:
+        with self._changed:
+            return sorted(self._spans, key=lambda span: span.started)
+
+    @property
+    def points(self) -> list[ArrivedPoint]:
+        with self._changed:
+            return list(self._points)
+
+    def wait_for_request(self, seconds: float = 10.0) -> None:
+        with self._changed:
+            assert self._changed.wait_for(lambda: bool(self.requests), seconds), "nothing was sent"
+
+    def wait_for_spans(self, count: int, seconds: float = 10.0) -> list[ArrivedSpan]:
+        with self._changed:
+            assert self._changed.wait_for(lambda: len(self._spans) >= count, seconds), self._spans
+        return self.spans
+
+    def span(self, name: str) -> ArrivedSpan:
+        """The only span of that name."""
+        (found,) = [span for span in self.spans if span.name == name]
+        return found
+
+    def _take(self, handler: BaseHTTPRequestHandler) -> None:
+        body = handler.rfile.read(int(handler.headers["content-length"]))
+        if handler.headers.get("content-encoding") == "gzip":
+            body = gzip.decompress(body)
+        with self._changed:
+            self.requests.append((handler.path, {name.lower(): text for name, text in handler.headers.items()}))
+            status = self._statuses.pop(0) if len(self._statuses) > 1 else self._statuses[0]
+            if status == 200:
+                self._decode(handler.path, body)
+            self._changed.notify_all()
+        if status == 0:
+            self._closing.wait(60)
+            return
+        with suppress(OSError):
+            handler.send_response(status)
+            handler.send_header("content-length", "0")
+            handler.end_headers()
+
+    def _decode(self, path: str, body: bytes) -> None:
+        if path.endswith("/v1/metrics"):
+            self._points += _points(ExportMetricsServiceRequest.FromString(body))
+        else:
+            self._spans += arrived_spans(ExportTraceServiceRequest.FromString(body))
+
+
+def arrived_spans(request: Any) -> Iterable[ArrivedSpan]:
+    """The spans of a decoded export request."""
+    for group in request.resource_spans:
+        resource = _plain(group.resource.attributes)
+        for scope in group.scope_spans:
+            for span in scope.spans:
+                yield ArrivedSpan(
+                    name=span.name,
+                    trace_id=span.trace_id.hex(),
+                    span_id=span.span_id.hex(),
+                    parent_id=span.parent_span_id.hex(),
+                    kind=span.kind,
+                    started=span.start_time_unix_nano,
+                    ended=span.end_time_unix_nano,
+                    attributes=_plain(span.attributes),
+                    events=[(event.name, _plain(event.attributes)) for event in span.events],
+                    status=span.status.code,
+                    message=span.status.message,
+                    resource=resource,
+                )
+
+
+def _points(request: ExportMetricsServiceRequest) -> Iterable[ArrivedPoint]:
+    for group in request.resource_metrics:
+        for scope in group.scope_metrics:
+            for metric in scope.metrics:
+                for point in metric.histogram.data_points:
+                    yield ArrivedPoint(metric.name, _plain(point.attributes), point.sum, point.count)
+                for point in metric.sum.data_points:
+                    yield ArrivedPoint(metric.name, _plain(point.attributes), point.as_int or point.as_double, 1)
+
+
+def _plain(attributes: Iterable[Any]) -> dict[str, Any]:
+    return {attribute.key: _value(attribute.value) for attribute in attributes}
+
+
+def _value(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [_value(item) for item in value.array_value.values]
+    return getattr(value, kind) if kind else None
