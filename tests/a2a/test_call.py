@@ -86,9 +86,9 @@ def test_a_person_at_a_terminal_is_asked() -> None:
         _read_until(ours, "answer> ")
         os.write(ours, b"the blue one\n")
         _read_until(ours, "goes on with this conversation)")
-        os.close(ours)
         assert calling.stdout is not None and calling.stdout.read() == "you said the blue one \n"
         assert calling.wait(10) == 0
+        os.close(ours)  # earlier, and its last line could not be written
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

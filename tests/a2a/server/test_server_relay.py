@@ -37,12 +37,14 @@ class Collected(EventQueue):
         return [event for event in self.events if isinstance(event, TaskArtifactUpdateEvent)]
 
 
-def relayed(*told: TurnEvent, answer: str | None = None, pause_after: int = -1) -> Collected:
+def relayed(*told: TurnEvent, answer: str | None = None, pause_after: int = -1, watched: bool = True) -> Collected:
     """What comes of these events, told by another thread."""
 
     async def run() -> Collected:
         queue = Collected()
-        relay = Relay(TaskUpdater(queue, "t", "c"), Redactor(), show_tools=True, artifacts=0)
+        relay = Relay(
+            TaskUpdater(queue, "t", "c"), Redactor(), show_tools=True, artifacts=0, is_watched=lambda: watched
+        )
 
         def tell() -> None:
             for number, event in enumerate(told):
@@ -89,11 +91,18 @@ def test_reasoning_is_not_carried() -> None:
     assert [chunk.artifact.parts[0].text for chunk in made.chunks] == ["x"]
 
 
-@given(st.lists(st.text(max_size=5), max_size=8), st.lists(st.text(max_size=5), max_size=8), st.integers(-1, 10))
-def test_pieces_make_the_answers_whatever_the_pace(first: list[str], second: list[str], pause_after: int) -> None:
+@given(
+    st.lists(st.text(max_size=5), max_size=8),
+    st.lists(st.text(max_size=5), max_size=8),
+    st.integers(-1, 10),
+    st.booleans(),
+)
+def test_pieces_make_the_answers_whatever_the_pace(
+    first: list[str], second: list[str], pause_after: int, watched: bool
+) -> None:
     told: list[TurnEvent] = [*map(TextPiece, first), ANSWERED, ToolStarted("1", "tool", {})]
     told += [*map(TextPiece, second), ANSWERED]
-    made = relayed(*told, answer="".join(second), pause_after=pause_after)
+    made = relayed(*told, answer="".join(second), pause_after=pause_after, watched=watched)
     expected = [text for text in ("".join(first), "".join(second)) if text]
     assert [artifact_text(Task(artifacts=[artifact])) for artifact in made.task.artifacts] == expected
     for artifact in made.task.artifacts:
