@@ -332,7 +332,9 @@ class Host:
 
     def dispatch_tool(self, name: str, args: dict[str, Any], **_kwargs: Any) -> str:
         scope = current_scope.get() or Scope(platform=self.options.platform)
-        return dispatch_tool(self._tool_runtime, scope, self._cwd_of(scope.session_id), name, args)
+        session = self.open.get(scope.session_id)
+        cwd, journal = (self.cwd, None) if session is None else (session.cwd, session.journal)
+        return dispatch_tool(self._tool_runtime, scope, cwd, name, args, journal)
 
     def inject_message(self, content: str, role: str) -> bool:
         text = content if role == "user" else f"[{role}] {content}"

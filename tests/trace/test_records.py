@@ -43,9 +43,7 @@ def _strip(value: Any) -> Any:
         return {"name": "compacted", "summary": fields["data"]["summary"]}
     if fields.get("type") == "function":
         return fields["function"]["name"]  # a payload shows schemas only so deep
-    # A call that a plugin made has no step on record.
-    left_out = _TIMES | _ONE_SIDED | ({"other_tools"} if "user_message" in fields else set[str]())
-    return {name: _strip(item) for name, item in fields.items() if name not in left_out}
+    return {name: _strip(item) for name, item in fields.items() if name not in _TIMES | _ONE_SIDED}
 
 
 def test_watched_and_read_agree(run: Run) -> None:

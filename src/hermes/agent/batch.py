@@ -42,7 +42,7 @@ class _Slot:
 
     @property
     def unsafe(self) -> bool:
-        return self.call.tool is None or self.call.tool.effect == "unsafe"
+        return self.call.unsafe
 
 
 class ToolBatch:
@@ -157,8 +157,7 @@ class ToolBatch:
     def _claim(self, slots: list[_Slot]) -> None:
         """Put on record that these calls are about to take effect: after a crash they are never run again blindly."""
         for slot in slots:
-            body = {"id": slot.call.request.id, "name": slot.call.request.name, "args": slot.call.args}
-            self._journal.step(slot.key, "claimed", "unsafe", body)
+            self._journal.step(slot.key, "claimed", "unsafe", slot.call.claim())
         if slots:
             self._journal.commit()
 
@@ -205,7 +204,7 @@ class ToolBatch:
         with self._settling:
             if slot.outcome is not None:
                 return
-            self._journal.step(slot.key, "done", effect, _body(slot, outcome))
+            self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
             slot.outcome = outcome
         if slot.unsafe:
             self._journal.commit()
@@ -320,19 +319,6 @@ def _finished(slot: _Slot, outcome: Outcome) -> ToolFinished:
         outcome.error_message,
         written_files(outcome),
     )
-
-
-def _body(slot: _Slot, outcome: Outcome) -> dict[str, Any]:
-    return {
-        "id": slot.call.request.id,
-        "name": slot.call.request.name,
-        "args": outcome.args,
-        "result": outcome.result,
-        "status": outcome.status,
-        "error_type": outcome.error_type,
-        "error_message": outcome.error_message,
-        "duration_ms": outcome.duration_ms,
-    }
 
 
 def _outcome_from(body: dict[str, Any]) -> Outcome:

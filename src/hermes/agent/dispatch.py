@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from hermes.agent.tool_call import ToolCall, ToolRuntime, data_problem
+from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, data_problem
+from hermes.journal.turns import TurnJournal
 from hermes.providers.reply import ToolRequest
 from hermes.scope import Scope, new_id
 from hermes.tools.results import encodable, tool_error
@@ -16,8 +17,13 @@ from hermes.tools.results import encodable, tool_error
 MAX_DEPTH = 4
 
 
-def dispatch_tool(runtime: ToolRuntime, outer: Scope, cwd: Path, name: str, args: dict[str, Any]) -> str:
-    """Run a tool on behalf of a plugin, with the ids of the work in hand, and return what the model would see."""
+def dispatch_tool(
+    runtime: ToolRuntime, outer: Scope, cwd: Path, name: str, args: dict[str, Any], journal: TurnJournal | None = None
+) -> str:
+    """Run a tool on behalf of a plugin, with the ids of the work in hand, and return what the model would see.
+
+    With the ``journal`` of the turn in hand the call is on record: a trace shows it, and no replay runs it again.
+    """
     problem = data_problem(args)
     if problem is not None:
         return tool_error(problem)
@@ -28,8 +34,25 @@ def dispatch_tool(runtime: ToolRuntime, outer: Scope, cwd: Path, name: str, args
     request = ToolRequest(call_id, name, msgspec.json.encode(encodable(args)).decode())
     call = ToolCall(runtime, request, scope, runtime.registry.get(name), runtime.context(scope, cwd))
     try:
-        outcome = call.prepare() or call.execute()
+        outcome = call.prepare() or _execute(call, journal)
     except BaseException as error:
-        call.finish(call.cancelled(type(error).__name__))
+        outcome = call.cancelled(type(error).__name__)
+        _record(call, outcome, journal)
+        call.finish(outcome)
         raise
+    _record(call, outcome, journal)
     return call.finish(outcome)
+
+
+def _execute(call: ToolCall, journal: TurnJournal | None) -> Outcome:
+    if journal is not None and call.unsafe:
+        journal.event("dispatch_claimed", f"dispatch:{call.request.id}", call.claim())
+        journal.commit()
+    return call.execute()
+
+
+def _record(call: ToolCall, outcome: Outcome, journal: TurnJournal | None) -> None:
+    if journal is None:
+        return
+    # The commit of the step in hand takes it along.
+    journal.event("dispatch_done", f"dispatch:{call.request.id}", call.record(outcome))

@@ -48,8 +48,9 @@ class Attempt:
         """Take the answer."""
         reply = priced(normalise(answer), self.endpoint, self.started_at)
         key = self.endpoint.api_key
-        if len(key) >= _LEAST_KEY and key in reply.content:
-            reply.content = reply.content.replace(key, REDACTED)  # a server that echoes what it got
+        if len(key) >= _LEAST_KEY:  # there are servers that echo what they got
+            reply.content = reply.content.replace(key, REDACTED)
+            reply.model = reply.model.replace(key, REDACTED)
         self.outcome = self.reply = reply
 
     def __enter__(self) -> Attempt:

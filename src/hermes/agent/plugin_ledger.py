@@ -8,7 +8,7 @@ import time
 
 from hermes.agent.workers import Workers
 from hermes.contract.llm import PluginLlmBudgetError
-from hermes.errors import JournalError
+from hermes.errors import HermesError, JournalError
 from hermes.journal.plugin_spending import calls_in_session, spent_today
 from hermes.journal.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.store import Store
@@ -83,11 +83,13 @@ class PluginLedger:
     # -- budgets ------------------------------------------------------------------------------------------------
 
     def open(self, plugin: str, session_id: str, budget: Budget) -> None:
-        """Let a call begin, or raise ``PluginLlmBudgetError`` because the budget is spent.
+        """Let a call begin, or raise ``PluginLlmBudgetError`` because the budget is spent, or nobody keeps it any more.
 
         Tokens and dollars are known only after a call: one that begins below its limit may end above it.
         """
         account = (plugin, session_id)
+        if self._is_closed:
+            raise HermesError(f"plugin {plugin!r} may ask no model any more: the host is closed")
         with self._budget_lock:
             if budget.is_limited:
                 self.flush()

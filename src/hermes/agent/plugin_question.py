@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 Message = dict[str, Any]
 
+#: What clocks and servers can count to.
+_LARGEST = 10**9
 _TEXTS = ("provider", "model", "agent_id", "profile", "purpose")
 
 
@@ -69,7 +70,14 @@ def chat_messages(messages: object) -> list[Message]:
     for number, message in enumerate(cast("Sequence[object]", messages)):
         if not isinstance(message, Mapping) or not cast("Mapping[str, Any]", message).get("role"):
             raise ValueError(f"messages[{number}] must be a dictionary with a 'role' and a 'content'")
-        made.append(dict(cast("Mapping[str, Any]", message)))
+        fields = dict(cast("Mapping[str, Any]", message))
+        # JSON has a form for bytes and sets too, which no model would understand.
+        content = fields.get("content")
+        if content is not None and not isinstance(content, str | list | tuple):
+            raise ValueError(
+                f"messages[{number}]['content'] must be a string or a list of parts, got {type(content).__name__}"
+            )
+        made.append(fields)
     return made
 
 
@@ -86,20 +94,21 @@ def _text(name: str, value: object) -> str:
         return ""
     if not isinstance(value, str):
         raise ValueError(f"{name} must be a string, got {type(value).__name__}")
-    return value
+    # Not ``str(value)``: what is checked has to be what is used, whatever a subclass makes of it.
+    return str.__str__(value)
 
 
 def _number(name: str, value: object) -> float | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} must be a number of at least 0, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
+        raise ValueError(f"{name} must be a number from 0 to {_LARGEST:,}, got {value!r}")
     return value
 
 
 def _count(name: str, value: object) -> int | None:
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST:
+        raise ValueError(f"{name} must be a whole number from 1 to {_LARGEST:,}, got {value!r}")
     return value

@@ -96,8 +96,9 @@ class Session:
         self._memo = Memo()
         #: How full the model's window is.
         self.window = runtime.contexts.window(session_id, platform)
-        #: What the model sees while a turn runs.
+        #: What the model sees while a turn runs, and where the turn is put on record.
         self._view: View | None = None
+        self.journal: TurnJournal | None = None
         self._steering: deque[str] = deque()
         self._running = threading.Lock()
         self._listener: Listener = ignore_events
@@ -247,6 +248,7 @@ class Session:
         )
         task = message["content"] if isinstance(message["content"], str) else ""
         self.window.use(self.models.endpoints[0])
+        self.journal = journal
         self._view = view = View(
             journal, scope, self.window, self.models.endpoints, self.history, message, self.before_compress, listener
         )
@@ -275,7 +277,7 @@ class Session:
         finally:
             self._is_new = False
             self._listener = ignore_events
-            self.history, self._view = view.conversation(), None
+            self.history, self._view, self.journal = view.conversation(), None, None
 
     @property
     def _memory(self) -> Memory | None:

@@ -244,6 +244,30 @@ class ToolCall:
         extra = {"outcome": "unknown"} if unsure else {}
         return Outcome(tool_error(message, **extra), "cancelled", self._final_args(), 0, "keyboard_interrupt", message)
 
+    # -- on record ----------------------------------------------------------------------------------------------
+
+    @property
+    def unsafe(self) -> bool:
+        """Whether the call must be on record before it starts, because nobody may run it twice."""
+        return self.tool is None or self.tool.effect == "unsafe"
+
+    def claim(self) -> dict[str, Any]:
+        """The call as the journal has it before it starts."""
+        return {"id": self.request.id, "name": self.request.name, "args": self.args}
+
+    def record(self, outcome: Outcome) -> dict[str, Any]:
+        """The call as the journal has it when it is over."""
+        return {
+            "id": self.request.id,
+            "name": self.request.name,
+            "args": outcome.args,
+            "result": outcome.result,
+            "status": outcome.status,
+            "error_type": outcome.error_type,
+            "error_message": outcome.error_message,
+            "duration_ms": outcome.duration_ms,
+        }
+
     # -- finish -------------------------------------------------------------------------------------------------
 
     def finish(self, outcome: Outcome) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes.trace.clean import Cleaner
 from hermes.trace.conversation import summary_in
-from hermes.trace.draft import StepDraft, ToolDraft, TurnDraft
+from hermes.trace.draft import StepDraft, ToolDraft, ToolShelf, TurnDraft
 from hermes.trace.records import ApprovalRecord, Attempt, Mark, SideCall, ToolRequest, TurnRecord, Usage
 
 Row = dict[str, Any]
@@ -103,7 +103,10 @@ class _Assembly:
             elif kind in ("turn_resumed", "turn_undone"):
                 turn.marks.append(Mark(kind.removeprefix("turn_"), event["at"]))
             elif what == "tool":
-                self._add_tool(kind, key, int(place.partition(".")[0]), event)
+                step = self._steps.get(int(place.partition(".")[0]))
+                self._add_tool(event, turn.other_tools if step is None else step.tools)
+            elif what == "dispatch":
+                self._add_tool(event, turn.other_tools)
             elif kind == "step_done" and what == "setup":
                 turn.context = self._clean.text(body["context"])
             elif kind == "step_done" and what == "model":
@@ -119,11 +122,9 @@ class _Assembly:
         calls = reply["tool_calls"]
         step.tool_calls = tuple(ToolRequest(one["id"], one["name"], clean.arguments(one["arguments"])) for one in calls)
 
-    def _add_tool(self, kind: str, key: str, number: int, event: Row) -> None:
-        body, at = event["body"], event["at"]
-        step = self._steps.get(number)
-        shelf = step.tools if step is not None else self._turn.other_tools
-        if kind == "step_claimed":
+    def _add_tool(self, event: Row, shelf: ToolShelf) -> None:
+        key, body, at = event["key"], event["body"], event["at"]
+        if event["kind"].endswith("_claimed"):
             args = self._clean.value(body["args"])
             tool = self._tools[key] = shelf.running[key] = ToolDraft(body["id"], body["name"], args, at)
             return

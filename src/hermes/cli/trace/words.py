@@ -20,14 +20,14 @@ def event_words(kind: str, key: str, body: Body) -> str:
         return f"{body['reason']}: {body['error']}"
     if kind == "turn_resumed":
         return f"in flight: {', '.join(body['in_flight'])}" if body["in_flight"] else ""
-    if kind.startswith("step_"):
+    if kind.startswith(("step_", "dispatch_")):
         return _step_words(kind, key.partition(":")[0], body)
     return _compaction(body) if kind == "compacted" else ""
 
 
 def _step_words(kind: str, what: str, body: Body) -> str:
-    if what == "tool":
-        if kind == "step_claimed":
+    if what in ("tool", "dispatch"):
+        if kind.endswith("_claimed"):
             return f"{body['name']} is about to run"
         return f"{body['name']} {body['status']}, {duration(body['duration_ms'] / 1000)}"
     if what == "model":
