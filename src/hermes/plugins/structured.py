@@ -45,12 +45,15 @@ class StructuredQuestion:
         *,
         json_schema: Mapping[str, Any] | None = None,
         json_mode: bool = False,
-        schema_name: str | None = None,
-        system_prompt: str | None = None,
+        schema_name: object = None,
+        system_prompt: object = None,
     ) -> StructuredQuestion:
         """The question for instructions and input blocks."""
         if not isinstance(instructions, str) or not instructions.strip():
             raise ValueError("instructions must say what is wanted; they are empty")
+        for name, value in (("schema_name", schema_name), ("system_prompt", system_prompt)):
+            if value and not isinstance(value, str):
+                raise ValueError(f"{name} must be a string, got {type(value).__name__}")
         schema = _encoded(json_schema)
         about = [instructions]
         if schema_name:
@@ -58,7 +61,7 @@ class StructuredQuestion:
         if schema:
             about.append(f"JSON schema:\n{schema.decode()}")
         content = [_text("\n\n".join(about)), *_parts(blocks)]
-        system = [system_prompt] if system_prompt else []
+        system = [str(system_prompt)] if system_prompt else []
         if schema or json_mode:
             system.append(_JSON_ONLY)
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(system)}] if system else []
@@ -84,7 +87,7 @@ class StructuredQuestion:
         for candidate in _candidates(answer):
             try:
                 found = msgspec.json.decode(candidate)
-            except (msgspec.DecodeError, UnicodeError):
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
                 continue
             if self.schema:
                 _check(found, self.schema)
@@ -189,6 +192,8 @@ def _check(value: object, schema: bytes) -> None:
         problem = next(validator.iter_errors(value), None)
     except Unresolvable as error:
         raise ValueError(f"json_schema refers to something that is not in it: {error}") from None
+    except RecursionError:
+        raise ValueError("the answer cannot be checked: it, or json_schema, goes too deep") from None
     if problem is not None:
         told = str(problem.message)
         told = told if len(told) <= _MAX_PROBLEM_CHARS else told[:_MAX_PROBLEM_CHARS] + "…"

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event, EventQueue
-from a2a.server.tasks import PushNotificationSender, TaskStore
+from a2a.server.tasks import TaskStore
 from a2a.server.tasks.task_manager import append_artifact_to_task
 from a2a.types import Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
 
 from hermes.a2a.server.task_store import TERMINAL
+
+#: Tells those who are not connected what happened to a task.
+Notify = Callable[[str, Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent], Awaitable[None]]
 
 #: Events that a watcher may be behind; one that is slower is let go, and can take up the task again.
 _MOST_BEHIND = 2_000
@@ -43,9 +46,7 @@ class Watcher:
 class LiveTask(EventQueue):
     """One task in this process, while somebody works on it or watches it."""
 
-    def __init__(
-        self, task: Task, context: ServerCallContext, store: TaskStore, push: PushNotificationSender | None
-    ) -> None:
+    def __init__(self, task: Task, context: ServerCallContext, store: TaskStore, notify: Notify) -> None:
         self.task = task
         #: The call it is worked on for; its user owns the task.
         self.context = context
@@ -53,7 +54,7 @@ class LiveTask(EventQueue):
         self.run: asyncio.Task[None] | None = None
         self.watchers: set[Watcher] = set()
         self._store = store
-        self._push = push
+        self._notify = notify
 
     @property
     def is_over(self) -> bool:
@@ -65,6 +66,10 @@ class LiveTask(EventQueue):
         """Whether nobody has to do with it now."""
         return self.run is None and not self.watchers
 
+    def is_watched(self) -> bool:
+        """Whether somebody sees what happens while it happens."""
+        return bool(self.watchers)
+
     def snapshot(self) -> Task:
         """The task as it is now."""
         made = Task()
@@ -74,7 +79,7 @@ class LiveTask(EventQueue):
     async def begin(self) -> None:
         """Put the task on record for the first time."""
         await self._store.save(self.task, self.context)
-        await self._notify(self.task)
+        await self._notify(self.task.id, self.task)
 
     async def take(self, message: Message) -> None:
         """Add what its caller says."""
@@ -95,7 +100,7 @@ class LiveTask(EventQueue):
         else:
             raise TypeError(f"a task has no {type(event).__name__}")
         await self._store.save(self.task, self.context)
-        await self._notify(event)
+        await self._notify(self.task.id, event)
         for watcher in list(self.watchers):
             watcher.tell(event)
             if self.is_over:
@@ -113,7 +118,3 @@ class LiveTask(EventQueue):
             self.task.history.append(self.task.status.message)
         self.task.metadata.MergeFrom(event.metadata)
         self.task.status.CopyFrom(event.status)
-
-    async def _notify(self, event: Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent) -> None:
-        if self._push is not None:
-            await self._push.send_notification(self.task.id, event)

@@ -15,6 +15,13 @@ class SqlitePushConfigStore(PushNotificationConfigStore):
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        query = "SELECT DISTINCT task_id FROM push_configs"
+        #: Few tasks have any, and every event asks.
+        self._tasks = {row[0] for row in database.run_now(lambda connection: connection.execute(query).fetchall())}
+
+    def has(self, task_id: str) -> bool:
+        """Whether anybody may want to hear of the task."""
+        return task_id in self._tasks
 
     async def set_info(
         self, task_id: str, notification_config: TaskPushNotificationConfig, context: ServerCallContext
@@ -24,6 +31,7 @@ class SqlitePushConfigStore(PushNotificationConfigStore):
         row = (context.user.user_name, task_id, kept.id, kept.SerializeToString())
         query = "INSERT OR REPLACE INTO push_configs VALUES (?, ?, ?, ?)"
         await self._database.run(lambda connection: connection.execute(query, row))
+        self._tasks.add(task_id)
         return kept
 
     async def get_info(self, task_id: str, context: ServerCallContext) -> list[TaskPushNotificationConfig]:

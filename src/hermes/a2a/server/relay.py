@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
+from collections.abc import Callable
 from typing import Any
 
 from a2a.server.tasks import TaskUpdater
@@ -16,6 +17,8 @@ from hermes.sanitize import Redactor
 
 #: Pieces that come faster than this are sent together: every event costs, and nobody reads that fast.
 _SECONDS_BETWEEN_CHUNKS = 0.01
+#: While nobody watches, how long pieces are gathered before it is asked again.
+_SECONDS_UNWATCHED = 0.05
 _LONGEST_SUMMARY = 120
 
 _TOLD = (TextPiece, ModelAnswered, ModelFailed, ToolStarted)
@@ -24,10 +27,19 @@ _TOLD = (TextPiece, ModelAnswered, ModelFailed, ToolStarted)
 class Relay:
     """One artifact for each answer of the model, in chunks; tools as status messages."""
 
-    def __init__(self, updater: TaskUpdater, redactor: Redactor, *, show_tools: bool, artifacts: int) -> None:
+    def __init__(
+        self,
+        updater: TaskUpdater,
+        redactor: Redactor,
+        *,
+        show_tools: bool,
+        artifacts: int,
+        is_watched: Callable[[], bool],
+    ) -> None:
         self._updater = updater
         self._redactor = redactor
         self._show_tools = show_tools
+        self._is_watched = is_watched
         self._loop = asyncio.get_running_loop()
         self._events: deque[TurnEvent] = deque()
         self._news = asyncio.Event()
@@ -80,13 +92,17 @@ class Relay:
             while self._events:
                 await self._pass_on(self._events.popleft())
             self._read_pieces()
-            if await self._send_pieces() and not self._is_over:
-                await self._pause()
+            if self._is_over or not self._unsent:
+                continue
+            if not self._is_watched():
+                await self._pause(_SECONDS_UNWATCHED)
+            elif await self._send_pieces():
+                await self._pause(_SECONDS_BETWEEN_CHUNKS)
 
-    async def _pause(self) -> None:
+    async def _pause(self, seconds: float) -> None:
         self._is_pausing = True
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_SECONDS_BETWEEN_CHUNKS):
+            async with asyncio.timeout(seconds):
                 await self._urgent.wait()
         self._is_pausing = False
         if self._events:

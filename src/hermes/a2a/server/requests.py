@@ -18,6 +18,7 @@ from a2a.server.context import ServerCallContext
 from a2a.server.events import Event
 from a2a.server.request_handlers import RequestHandler
 from a2a.server.tasks import PushNotificationSender, TaskStore
+from a2a.server.tasks.push_notification_sender import PushNotificationEvent
 from a2a.types import (
     AgentCard,
     CancelTaskRequest,
@@ -254,7 +255,7 @@ class Requests(RequestHandler):
             status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED),
         )
         task.status.timestamp.GetCurrentTime()
-        return LiveTask(task, context, self._tasks, self._push)
+        return LiveTask(task, context, self._tasks, self._notify)
 
     async def _addressed(self, message: Message, context: ServerCallContext) -> LiveTask:
         """The task that a message names, if it can take one now."""
@@ -314,6 +315,10 @@ class Requests(RequestHandler):
             raise InvalidParamsError(message="Invalid push notification URL")
         return await self._webhooks.set_info(task_id, config, context)
 
+    async def _notify(self, task_id: str, event: PushNotificationEvent) -> None:
+        if self._push is not None and self._webhooks.has(task_id):
+            await self._push.send_notification(task_id, event)
+
     def _need_push(self) -> None:
         if self._push is None:
             raise PushNotificationNotSupportedError
@@ -336,7 +341,7 @@ class Requests(RequestHandler):
 
     def _live_task(self, known: Task, context: ServerCallContext) -> LiveTask:
         """The task as it lives here. Whoever asks owns it: they could not have read it otherwise."""
-        live = self._live.get(known.id) or LiveTask(known, context, self._tasks, self._push)
+        live = self._live.get(known.id) or LiveTask(known, context, self._tasks, self._notify)
         self._live[known.id] = live
         return live
 

@@ -144,6 +144,8 @@ class _Web(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 server.app,
+                interface="asgi3",
+                proxy_headers=False,
                 log_config=None,
                 access_log=False,
                 server_header=False,

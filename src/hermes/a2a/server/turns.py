@@ -17,6 +17,7 @@ from hermes.a2a.server.approvals import Question, Questions, RemotePerson, quest
 from hermes.a2a.server.contexts import Context, Conversations, abandon_turn, is_new_context
 from hermes.a2a.server.inputs import UnusableMessage, content_of
 from hermes.a2a.server.limits import Load
+from hermes.a2a.server.live import LiveTask
 from hermes.a2a.server.principals import LOCAL, Peer, Principal
 from hermes.a2a.server.relay import Relay
 from hermes.a2a.server.visible import visible
@@ -50,6 +51,8 @@ class _Run:
     context: Context
     principal: Principal
     updater: TaskUpdater
+    #: Whether somebody sees what happens while it happens.
+    is_watched: Callable[[], bool]
     interrupt: Interrupt = field(default_factory=Interrupt)
     #: Set while there is no thread at work for it.
     idle: asyncio.Event = field(default_factory=asyncio.Event)
@@ -132,7 +135,9 @@ class TurnExecutor(AgentExecutor):
         user = context.call_context.user
         principal = user.principal if isinstance(user, Peer) else LOCAL
         task_id, context_id = context.task_id or "", context.context_id or ""
-        run = _Run(task_id, (principal.name, context_id), principal, TaskUpdater(queue, task_id, context_id))
+        updater = TaskUpdater(queue, task_id, context_id)
+        is_watched = queue.is_watched if isinstance(queue, LiveTask) else lambda: True
+        run = _Run(task_id, (principal.name, context_id), principal, updater, is_watched)
         run.idle.set()
         self._runs[task_id] = run
         return run
@@ -154,7 +159,6 @@ class TurnExecutor(AgentExecutor):
         hops, most = hops_of(message.metadata), self._settings.max_hops
         if hops > most:
             raise UnusableMessage(f"This message came by way of {hops} agents, and at most {most} may be passed.")
-        await run.updater.start_work()
         related = list(context.related_tasks)
 
         def talk(session: Session, relay: Relay) -> TurnResult | None:
@@ -179,7 +183,6 @@ class TurnExecutor(AgentExecutor):
             await run.updater.requires_input(question_message(run.updater, waiting, note))
             return
         await self._questions.close(run.task_id)
-        await run.updater.start_work()
         reason = "nobody answered in time" if is_timeout(message) else "answered by the caller"
 
         def go_on(session: Session, relay: Relay) -> TurnResult | None:
@@ -203,6 +206,7 @@ class TurnExecutor(AgentExecutor):
             self._host.redactor,
             show_tools=self._settings.show_tools,
             artifacts=0 if task is None else len(task.artifacts),
+            is_watched=run.is_watched,
         )
         person = RemotePerson(run.principal, self._settings, self._host.redactor)
         known = await self._conversations.known(run.context, is_new=is_new_context(context.call_context))
@@ -231,6 +235,7 @@ class TurnExecutor(AgentExecutor):
         run.idle.clear()
         self._host.workers.submit(work)
         try:
+            await run.updater.start_work()
             await relay.run()
         except asyncio.CancelledError:
             # The conversation stays taken until the turn has come to its end.
