@@ -1,0 +1,29 @@
+"""Sends what the agent does to Langfuse: turns as traces, model calls as generations, tools and sub-agents in them."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from typing import Any
+
+from .settings import read_settings
+
+log = logging.getLogger(__name__)
+
+
+def register(ctx: Any) -> None:
+    """Watch every turn, when there are keys and the SDK is installed. The SDK itself is loaded by the first turn."""
+    settings = read_settings(os.environ, ctx.settings)
+    if settings.is_disabled:
+        log.info("tracing is switched off by the environment: nothing is sent to Langfuse")
+    elif settings.problem:
+        log.warning("nothing is sent to Langfuse: %s", settings.problem)
+    elif importlib.util.find_spec("langfuse") is None:
+        log.warning(
+            "nothing is sent to Langfuse: its SDK is not installed; pip install 'hermes-agent[langfuse]' gets it"
+        )
+    else:
+        from .recorder import Recorder
+
+        Recorder(settings, ctx.manifest.key).join(ctx)
