@@ -70,7 +70,7 @@ def test_tools_are_told_of_and_each_answer_is_an_artifact(home: Path, workdir: P
             ]
             assert told == ["terminal: echo hello"]
             facts = json_format.MessageToDict(task.metadata)
-            assert facts["hermes.usage"]["request_count"] == 2 and facts["hermes.steps"] == 2
+            assert facts["hermes.usage"]["requests"] == 2 and facts["hermes.steps"] == 2
 
     with ScriptedProvider(script) as provider, served(home, workdir, provider) as agent:
         asyncio.run(call())

@@ -16,13 +16,13 @@ from a2a.server.routes import (
     create_rest_routes,
 )
 from a2a.types import SendMessageConfiguration, SendMessageRequest
-from starlette.applications import Starlette
 from starlette.requests import Request
+from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from hermes.a2a.card import REST_PATH, RPC_PATH, Served, agent_card, card_routes
 from hermes.a2a.push import PushQueue
-from hermes.a2a.server.approvals import Question, Questions
+from hermes.a2a.server.approvals import Question, Questions, timeout_message
 from hermes.a2a.server.contexts import Conversations
 from hermes.a2a.server.database import Database
 from hermes.a2a.server.gate import PRINCIPAL, Door, Gate
@@ -32,7 +32,7 @@ from hermes.a2a.server.principals import LOCAL, Peer, Principal, Principals
 from hermes.a2a.server.push_configs import SqlitePushConfigStore
 from hermes.a2a.server.requests import Requests
 from hermes.a2a.server.task_store import SqliteTaskStore, sweep
-from hermes.a2a.server.turns import TurnExecutor, timeout_message
+from hermes.a2a.server.turns import TurnExecutor
 from hermes.host import Host
 
 log = logging.getLogger("hermes.a2a")
@@ -58,6 +58,16 @@ class A2AServer:
         self, host: Host, address: Address, principals: Principals, env: Mapping[str, str] = os.environ
     ) -> None:
         settings = host.config.a2a
+        served = Served(
+            base_url=address.base_url,
+            tools=host.offered_tools(),
+            input_modes=INPUT_MODES,
+            grpc_address=address.grpc,
+            push=True,
+            needs_token=bool(principals),
+            extended=True,
+        )
+        self.card = agent_card(served)
         self._is_closed = False
         self.database = Database(host.home / "a2a.db")
         host.guard.protect(*self.database.files())
@@ -69,16 +79,6 @@ class A2AServer:
         self._questions = Questions(self.database)
         conversations = Conversations(host, self.database)
         self.turns = TurnExecutor(host, conversations, self._questions, self._load)
-        served = Served(
-            base_url=address.base_url,
-            tools=host.offered_tools(),
-            input_modes=INPUT_MODES,
-            grpc_address=address.grpc,
-            push=True,
-            needs_token=bool(principals),
-            extended=True,
-        )
-        self.card = agent_card(served)
         webhooks = SqlitePushConfigStore(self.database)
         self._push = PushQueue(webhooks, settings.push, env)
         self.requests = Requests(
@@ -93,17 +93,17 @@ class A2AServer:
         self.max_body_bytes = settings.max_body_bytes
         self.app: ASGIApp = Gate(self._routes(), self.door, self.max_body_bytes)
 
-    def _routes(self) -> Starlette:
+    def _routes(self) -> Router:
         builder = CallContexts()
         routes = [
             *card_routes(self.card),
             *create_jsonrpc_routes(self.requests, RPC_PATH, builder, enable_v0_3_compat=True),
             *create_rest_routes(self.requests, builder, enable_v0_3_compat=True, path_prefix=REST_PATH),
         ]
-        return Starlette(routes=routes, lifespan=self._life)
+        return Router(routes, lifespan=self._life)
 
     @contextlib.asynccontextmanager
-    async def _life(self, _app: Starlette) -> AsyncGenerator[None]:
+    async def _life(self, _app: Router) -> AsyncGenerator[None]:
         clock = asyncio.create_task(self._watch_deadlines())
         try:
             yield

@@ -10,7 +10,7 @@ from dataclasses import astuple, dataclass, fields
 from typing import Any, Literal, cast
 
 from a2a.server.tasks import TaskUpdater
-from a2a.types import Message, Part
+from a2a.types import Message, Part, Role
 from google.protobuf import json_format, struct_pb2
 
 from hermes.a2a.server.database import Database
@@ -19,7 +19,7 @@ from hermes.agent.person import ApprovalAnswer, ApprovalRequest
 from hermes.config.sections import A2A
 from hermes.errors import ApprovalSuspended
 from hermes.sanitize import Redactor
-from hermes.scope import Interrupt
+from hermes.scope import Interrupt, new_id
 
 log = logging.getLogger("hermes.a2a")
 
@@ -125,6 +125,28 @@ def _from_data(documents: list[Any], approval_id: str) -> Choice | None:
         choice = next((answer[name] for name in ("choice", "decision", "answer") if name in answer), None)
         choices.add(_WORDS.get(choice.strip().casefold()) if isinstance(choice, str) else None)
     return choices.pop() if len(choices) == 1 else None
+
+
+#: Marks the message by which the server itself answers a question that nobody answered in time.
+_TIMEOUT_MARK = "hermes.timeout"
+
+
+def timeout_message(question: Question) -> Message:
+    """The answer to a question that nobody answered in time."""
+    message = Message(
+        message_id=new_id(),
+        role=Role.ROLE_USER,
+        task_id=question.task_id,
+        context_id=question.context_id,
+        parts=[Part(text="deny")],
+    )
+    message.metadata[_TIMEOUT_MARK] = True
+    return message
+
+
+def is_timeout(message: Message) -> bool:
+    """Whether nobody but the clock answered."""
+    return _TIMEOUT_MARK in message.metadata
 
 
 class Questions:

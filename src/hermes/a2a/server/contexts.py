@@ -79,7 +79,7 @@ class Conversations:
             def write(connection: sqlite3.Connection) -> None:
                 connection.execute("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", row)
 
-            self._database.run_soon(write)
+            self._database.run_soon(("context", *context), write)
         idle = [known for known in self._open if known not in self._locks]
         for old in idle[: max(len(self._open) - _MOST_OPEN, 0)]:
             self._host.workers.submit(partial(self._open.pop(old).close, "idle"))

@@ -15,8 +15,13 @@ from typing import TypeVar
 from hermes.errors import HermesError
 
 T = TypeVar("T")
+Key = tuple[str, ...]
+Write = Callable[[sqlite3.Connection], object]
 
 log = logging.getLogger("hermes.a2a")
+
+#: A quick turn changes its task four times; one transaction is enough for that.
+_SECONDS_TO_GATHER = 0.02
 
 _VERSION = 1
 _SCHEMA = """
@@ -45,6 +50,9 @@ class Database:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        #: What is to be written in a moment, all together, by what it is about.
+        self._writes: dict[Key, Write] = {}
+        self._timer: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hermes-a2a-db")
         try:
             self._connection = _open(path)
@@ -59,26 +67,46 @@ class Database:
         return [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-shm")]
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` in a transaction of its own and return its result once that is written."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, self._transact, work)
+        """Run ``work`` after everything that was asked for before, and return its result once that is written."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._transact, self._take_writes(), work)
 
-    def run_soon(self, work: Callable[[sqlite3.Connection], object]) -> None:
-        """Run ``work`` before everything that is asked for later, without waiting for it."""
-        self._thread.submit(self._transact, work).add_done_callback(_tell_failure)
+    def run_soon(self, key: Key, write: Write) -> None:
+        """Write something within a moment, without waiting for it; what was to be written under the key is not."""
+        self._writes.pop(key, None)
+        self._writes[key] = write
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_SECONDS_TO_GATHER, self.flush)
+
+    def flush(self) -> None:
+        """Write now what was to be written soon."""
+        written = self._thread.submit(self._transact, self._take_writes(), lambda _connection: None)
+        written.add_done_callback(_tell_failure)
 
     def run_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """The same for a thread that may wait."""
-        return self._thread.submit(self._transact, work).result()
+        """Like ``run``, for a thread that may wait."""
+        return self._thread.submit(self._transact, self._take_writes(), work).result()
 
     def close(self) -> None:
         """Finish what is under way and close the file."""
+        self.run_now(lambda _connection: None)
         self._thread.submit(self._connection.close).result()
         self._thread.shutdown()
 
-    def _transact(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def _take_writes(self) -> list[Write]:
+        taken = list(self._writes.values())
+        self._writes.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        return taken
+
+    def _transact(self, writes: list[Write], work: Callable[[sqlite3.Connection], T]) -> T:
         connection = self._connection
         connection.execute("BEGIN")
         try:
+            for write in writes:
+                write(connection)
             result = work(connection)
         except BaseException:
             connection.execute("ROLLBACK")
@@ -87,7 +115,7 @@ class Database:
         return result
 
 
-def _tell_failure(done: Future[object]) -> None:
+def _tell_failure(done: Future[None]) -> None:
     error = done.exception()
     if error is not None:
         log.error("a task could not be written down: %s", error)

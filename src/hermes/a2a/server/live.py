@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event, EventQueue
@@ -53,6 +53,7 @@ class LiveTask(EventQueue):
         #: The work on it, while there is some.
         self.run: asyncio.Task[None] | None = None
         self.watchers: set[Watcher] = set()
+        self._at_rest = asyncio.Event()
         self._store = store
         self._notify = notify
 
@@ -106,9 +107,20 @@ class LiveTask(EventQueue):
             if self.is_over:
                 watcher.tell(None)
 
+    def start(self, work: Coroutine[None, None, None]) -> None:
+        """Have somebody work on it."""
+        self._at_rest.clear()
+        self.run = asyncio.create_task(work)
+
+    async def wait_for_rest(self) -> None:
+        """Wait until nobody works on it."""
+        if self.run is not None:
+            await self._at_rest.wait()
+
     def rest(self) -> None:
         """The work is over, or waits for the caller."""
         self.run = None
+        self._at_rest.set()
         for watcher in self.watchers:
             if not watcher.stays:
                 watcher.tell(None)

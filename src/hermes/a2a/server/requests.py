@@ -179,8 +179,8 @@ class Requests(RequestHandler):
     @_guarded
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
         live = await self._deliver(params, context)
-        if live.run is not None and not params.configuration.return_immediately:
-            await asyncio.wait({live.run})
+        if not params.configuration.return_immediately:
+            await live.wait_for_rest()
         return apply_history_length(live.snapshot(), params.configuration)
 
     @_guarded_stream
@@ -237,7 +237,7 @@ class Requests(RequestHandler):
             if (task := await self._tasks.get(reference, context)) is not None
         ]
         self._live[live.task.id] = live
-        live.run = asyncio.create_task(self._work(live, _request(live, context, params, related)))
+        live.start(self._work(live, _request(live, context, params, related)))
         return live
 
     async def _work(self, live: LiveTask, request: RequestContext) -> None:

@@ -45,17 +45,19 @@ class SqliteTaskStore(TaskStore):
         _join_text(task)
         key = (context.user.user_name, task.id)
         status, now = task.status.SerializeToString(), time.monotonic()
-        if task.status.state in TERMINAL:
-            # Nobody hears of the end before it is on record.
-            await self._database.run(partial(_write, row=_row(context.user.user_name, task)))
+        known, at = self._written.get(key, (b"", 0.0))
+        is_over = task.status.state in TERMINAL
+        if is_over:
             self._open.pop(key, None)
             self._written.pop(key, None)
-            return
-        self._open[key] = task
-        known, at = self._written.get(key, (b"", 0.0))
-        if status != known or now - at >= _SECONDS_BETWEEN_PIECES:
+        else:
+            self._open[key] = task
+            if status == known and now - at < _SECONDS_BETWEEN_PIECES:
+                return
             self._written[key] = (status, now)
-            self._database.run_soon(partial(_write, row=_row(context.user.user_name, task)))
+        self._database.run_soon(("task", *key), partial(_write, row=_row(context.user.user_name, task)))
+        if is_over or not known:
+            self._database.flush()  # not waited for: what was said and answered is in the journal
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
         """The caller's task with that id, if there is one."""
@@ -116,6 +118,8 @@ def sweep(database: Database, keep_days: int) -> int:
         oldest = time.time_ns() - keep_days * 86_400_000_000_000
         ended = ", ".join(map(str, TERMINAL))
         connection.execute(f"DELETE FROM tasks WHERE state IN ({ended}) AND updated_ns < ?", (oldest,))
+        asked = f"SELECT id FROM tasks WHERE state = {int(TaskState.TASK_STATE_INPUT_REQUIRED)}"
+        connection.execute(f"DELETE FROM questions WHERE task_id NOT IN ({asked})")
         connection.execute("DELETE FROM push_configs WHERE (owner, task_id) NOT IN (SELECT owner, id FROM tasks)")
         return len(left)
 

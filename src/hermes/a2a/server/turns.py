@@ -6,29 +6,27 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from functools import partial
 
 from a2a.server.agent_execution import AgentExecutor, RequestContext
 from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Message, Part, TaskState
 
-from hermes.a2a.server.approvals import Question, Questions, RemotePerson, question_message, read_answer
-from hermes.a2a.server.contexts import Context, Conversations, abandon_turn, is_new_context
+from hermes.a2a.server.approvals import Question, Questions, RemotePerson, is_timeout, question_message, read_answer
+from hermes.a2a.server.contexts import Conversations, abandon_turn, is_new_context
 from hermes.a2a.server.inputs import UnusableMessage, content_of
 from hermes.a2a.server.limits import Load
 from hermes.a2a.server.live import LiveTask
-from hermes.a2a.server.principals import LOCAL, Peer, Principal
+from hermes.a2a.server.principals import LOCAL, Peer
 from hermes.a2a.server.relay import Relay
 from hermes.a2a.server.visible import visible
+from hermes.a2a.server.work import Outcome, Run, Turn, Work
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
-from hermes.errors import ApprovalSuspended
 from hermes.host import Host
 from hermes.journal.approvals import ApprovalRows
-from hermes.peers.hops import arrived, hops_of
-from hermes.scope import Interrupt
-from hermes.trace.parent import joined
+from hermes.peers.hops import hops_of
 
 log = logging.getLogger("hermes.a2a")
 
@@ -40,26 +38,6 @@ _SHUTDOWN = "the server stops"
 _STOPPED = "The server was stopped before there was an answer. Send the message again."
 _CANCELLED = "cancelled by the caller"
 
-Outcome = TurnResult | Question | Exception
-
-
-@dataclass(slots=True)
-class _Run:
-    """One task at work."""
-
-    task_id: str
-    context: Context
-    principal: Principal
-    updater: TaskUpdater
-    #: Whether somebody sees what happens while it happens.
-    is_watched: Callable[[], bool]
-    interrupt: Interrupt = field(default_factory=Interrupt)
-    #: Set while there is no thread at work for it.
-    idle: asyncio.Event = field(default_factory=asyncio.Event)
-    over: asyncio.Event = field(default_factory=asyncio.Event)
-    #: Whether the task's last state was announced.
-    is_ended: bool = False
-
 
 class TurnExecutor(AgentExecutor):
     """One task for each turn of the agent."""
@@ -70,9 +48,9 @@ class TurnExecutor(AgentExecutor):
         self._conversations = conversations
         self._questions = questions
         self._load = load
-        self._runs: dict[str, _Run] = {}
+        self._runs: dict[str, Run] = {}
 
-    # -- what the SDK calls -------------------------------------------------------------------------------------
+    # -- what requests call -------------------------------------------------------------------------------------
 
     async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
         """Answer a message: begin a task, or go on with the one that waits for this very message."""
@@ -103,8 +81,6 @@ class TurnExecutor(AgentExecutor):
                 await asyncio.wait_for(run.over.wait(), _SECONDS_TO_STOP)
         await self._end(run, TaskState.TASK_STATE_CANCELED)
 
-    # -- what the server calls ----------------------------------------------------------------------------------
-
     async def release(self, task_id: str) -> None:
         """A cancelled task asks nothing any more, and its turn is closed in the journal."""
         question = await self._questions.close(task_id)
@@ -131,18 +107,18 @@ class TurnExecutor(AgentExecutor):
 
     # -- a task at work -----------------------------------------------------------------------------------------
 
-    def _begin(self, context: RequestContext, queue: EventQueue) -> _Run:
+    def _begin(self, context: RequestContext, queue: EventQueue) -> Run:
         user = context.call_context.user
         principal = user.principal if isinstance(user, Peer) else LOCAL
         task_id, context_id = context.task_id or "", context.context_id or ""
         updater = TaskUpdater(queue, task_id, context_id)
         is_watched = queue.is_watched if isinstance(queue, LiveTask) else lambda: True
-        run = _Run(task_id, (principal.name, context_id), principal, updater, is_watched)
+        run = Run(task_id, (principal.name, context_id), principal, updater, is_watched)
         run.idle.set()
         self._runs[task_id] = run
         return run
 
-    async def _work(self, run: _Run, context: RequestContext) -> None:
+    async def _work(self, run: Run, context: RequestContext) -> None:
         message = context.message
         if message is None:
             raise UnusableMessage("The request has no message.")
@@ -174,7 +150,7 @@ class TurnExecutor(AgentExecutor):
 
         await self._run_turn(run, context, talk, goes_on=False)
 
-    async def _take_answer(self, run: _Run, context: RequestContext, message: Message, waiting: Question) -> None:
+    async def _take_answer(self, run: Run, context: RequestContext, message: Message, waiting: Question) -> None:
         choice = read_answer(message, waiting.approval_id)
         if choice == "approve" and "approve" not in run.principal.scopes:
             choice = None
@@ -192,14 +168,7 @@ class TurnExecutor(AgentExecutor):
 
         await self._run_turn(run, context, go_on, goes_on=True)
 
-    async def _run_turn(
-        self,
-        run: _Run,
-        context: RequestContext,
-        turn: Callable[[Session, Relay], TurnResult | None],
-        *,
-        goes_on: bool,
-    ) -> None:
+    async def _run_turn(self, run: Run, context: RequestContext, turn: Turn, *, goes_on: bool) -> None:
         task = context.current_task
         relay = Relay(
             run.updater,
@@ -208,32 +177,18 @@ class TurnExecutor(AgentExecutor):
             artifacts=0 if task is None else len(task.artifacts),
             is_watched=run.is_watched,
         )
-        person = RemotePerson(run.principal, self._settings, self._host.redactor)
         known = await self._conversations.known(run.context, is_new=is_new_context(context.call_context))
-        headers: dict[str, str] = context.call_context.state.get("headers", {})
-        hops = 0 if context.message is None else hops_of(context.message.metadata)
-        loop = asyncio.get_running_loop()
-        outcome: list[Outcome] = []
-        sessions: list[Session] = []
-
-        def work() -> None:
-            try:
-                session = self._conversations.open(known, goes_on=goes_on)
-                sessions.append(session)
-                self._host.people.attend(session.id, person)
-                with arrived(hops), joined(headers.get("traceparent", ""), headers.get("tracestate", "")):
-                    outcome.append(turn(session, relay) or RuntimeError("the turn is gone"))
-            except ApprovalSuspended:
-                outcome.append(person.question(run.task_id, *run.context) or RuntimeError("nothing was asked"))
-            except Exception as error:
-                outcome.append(error)
-            finally:
-                relay.end()
-                with contextlib.suppress(RuntimeError):  # the loop has ended before the turn did
-                    loop.call_soon_threadsafe(run.idle.set)
-
+        work = Work(
+            run,
+            self._host,
+            relay,
+            RemotePerson(run.principal, self._settings, self._host.redactor),
+            partial(self._conversations.open, known, goes_on=goes_on),
+            turn,
+            context,
+        )
         run.idle.clear()
-        self._host.workers.submit(work)
+        self._host.workers.submit(work.do)
         try:
             await run.updater.start_work()
             await relay.run()
@@ -243,11 +198,11 @@ class TurnExecutor(AgentExecutor):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(run.idle.wait(), _SECONDS_TO_LET_GO)
             raise
-        for session in sessions:
-            self._conversations.keep(run.context, session, known)
-        await self._conclude(run, relay, outcome[0])
+        if work.session is not None:
+            self._conversations.keep(run.context, work.session, known)
+        await self._conclude(run, relay, work.outcome)
 
-    async def _conclude(self, run: _Run, relay: Relay, outcome: Outcome) -> None:
+    async def _conclude(self, run: Run, relay: Relay, outcome: Outcome) -> None:
         if isinstance(outcome, Exception):
             raise outcome
         if isinstance(outcome, Question):
@@ -267,7 +222,7 @@ class TurnExecutor(AgentExecutor):
             text = f"Agent error: {outcome.error_type}" if outcome.error_type else _STOPPED
             await self._end(run, TaskState.TASK_STATE_FAILED, text, outcome)
 
-    async def _end(self, run: _Run, state: TaskState, text: str = "", result: TurnResult | None = None) -> None:
+    async def _end(self, run: Run, state: TaskState, text: str = "", result: TurnResult | None = None) -> None:
         """Announce the task's last state, once."""
         if run.is_ended:
             return
@@ -291,41 +246,12 @@ class TurnExecutor(AgentExecutor):
         task.result()
 
 
-#: Marks the message by which the server itself answers a question that nobody answered in time.
-_TIMEOUT_MARK = "hermes.timeout"
-
-
-def timeout_message(question: Question) -> Message:
-    """The answer to a question that nobody answered in time."""
-    from a2a.types import Role
-
-    from hermes.scope import new_id
-
-    message = Message(
-        message_id=new_id(),
-        role=Role.ROLE_USER,
-        task_id=question.task_id,
-        context_id=question.context_id,
-        parts=[Part(text="deny")],
-    )
-    message.metadata[_TIMEOUT_MARK] = True
-    return message
-
-
-def is_timeout(message: Message) -> bool:
-    """Whether nobody but the clock answered."""
-    return _TIMEOUT_MARK in message.metadata
-
-
 def _metadata(result: TurnResult) -> dict[str, object]:
     """What a task cost and which conversation it belongs to."""
-    usage: dict[str, float] = {name: count for name, count in result.usage.as_hook_payload().items() if count}
-    if result.usage.cost_usd is not None:
-        usage["cost_usd"] = result.usage.cost_usd
+    usage = {name: amount for name, amount in result.usage.as_columns().items() if amount}
     return {
         "hermes.session_id": result.session_id,
-        "hermes.turn_id": result.turn_id,
         "hermes.model": result.model,
         "hermes.steps": result.steps,
-        "hermes.usage": usage,
+        "hermes.usage": {**usage, "requests": result.usage.request_count},
     }
