@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -727,7 +728,12 @@ def test_threads_and_children_of_a_plugin_end_with_the_examination(tmp_path: Pat
     report = check_plugin_in_process(write(tmp_path / "p", source), limits=QUICK)
     assert "non-daemon-thread" in report.rules
     status = Path("/proc", (tmp_path / "pid").read_text(), "status")
-    assert not status.exists() or "State:\tZ" in status.read_text()
+    for _ in range(200):  # it was killed, which may take a moment on a busy machine
+        if not status.exists() or "State:\tZ" in status.read_text():
+            break
+        time.sleep(0.01)
+    else:
+        pytest.fail("the child of the plugin still runs")
 
 
 def test_in_a_process_findings_arrive_as_they_are_made(tmp_path: Path) -> None:

@@ -135,12 +135,14 @@ def _row(command: HookCommand, allow_list: AllowList, accept_all: bool) -> dict[
 
 
 def _plugins(configured: Configured) -> list[dict[str, Any]]:
-    """The plugins whose manifests name hooks. None of their code is imported."""
+    """The plugins whose manifests name hooks, of those that come along only what is enabled. No code is imported."""
     settings = configured.config.plugins
     found: list[dict[str, Any]] = []
     for key, manifest in discover(configured.home, Path.cwd()).items():
         if manifest.provides_hooks:
             decision = decide(manifest, set(settings.enabled), settings.disabled)
+            if manifest.source == "bundled" and decision != "load":
+                continue
             status = "enabled" if decision == "load" else decision
             found.append({"key": _shown(key), "status": status, "hooks": [_shown(h) for h in manifest.provides_hooks]})
     return found
