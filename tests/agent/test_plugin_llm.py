@@ -114,6 +114,14 @@ def test_json_is_shaped_for_each_wire(home: Path, workdir: Path, api_mode: str) 
         (PING, {"temperature": float("nan")}, "temperature must be"),
         (PING, {"max_tokens": 0}, "max_tokens must be"),
         (PING, {"max_tokens": True}, "max_tokens must be"),
+        (PING, {"max_tokens": 10**40}, "max_tokens must be"),
+        (PING, {"temperature": 10**400}, "temperature must be"),
+        (PING, {"timeout": 10**400}, "timeout must be"),
+        ([{"role": "user", "content": b"ping"}], {}, r"messages\[0\]\['content'\] must be a string .*, got bytes"),
+        ([{"role": 5, "content": "ping"}], {}, r"messages\[0\] must be"),
+        ([{"role": "assistant", "tool_calls": "none"}], {}, r"messages\[0\]\['tool_calls'\] must be a list"),
+        ([{"role": "assistant", "tool_calls": [None]}], {}, r"messages\[0\]\['tool_calls'\] must be a list"),
+        ([*PING, {"role": "user", "content": {"ping"}}], {}, r"messages\[1\]\['content'\] must be .*, got set"),
         (PING, {"timeout": "5"}, "timeout must be"),
         (PING, {"purpose": 5}, "purpose must be a string"),
     ],
@@ -122,6 +130,24 @@ def test_what_makes_no_sense_is_refused(home: Path, workdir: Path, messages: Any
     with ScriptedProvider([]) as provider, llm_host(home, workdir, provider) as (_, llm):
         with pytest.raises(ValueError, match=told):
             llm.complete(messages, **options)
+        assert provider.requests == []
+
+
+class _Pretender(str):
+    """A name that claims to be another one when it is looked at closely."""
+
+    def strip(self, _chars: str | None = None, /) -> str:
+        return "allowed"
+
+    def __str__(self) -> str:
+        return "allowed"
+
+
+def test_what_is_allowed_is_what_is_sent(home: Path, workdir: Path) -> None:
+    grants = granted(allow_model_override=True, allowed_models=["allowed"])
+    with ScriptedProvider("pong") as provider, llm_host(home, workdir, provider, plugins=grants) as (_, llm):
+        with pytest.raises(PluginLlmTrustError, match="model='another'"):
+            llm.complete(PING, model=_Pretender("another"))
         assert provider.requests == []
 
 

@@ -222,6 +222,18 @@ def test_a_budget_that_cannot_be_read_refuses(home: Path, workdir: Path) -> None
         assert provider.requests == []
 
 
+def test_nothing_is_spent_that_nobody_keeps_account_of(home: Path, workdir: Path) -> None:
+    with ScriptedProvider("pong") as provider:
+        for has_asked in (True, False):
+            with llm_host(home, workdir, provider) as (_, llm):
+                if has_asked:
+                    llm.complete(PING)
+            for ask in (lambda llm=llm: llm.complete(PING), lambda llm=llm: asyncio.run(llm.acomplete(PING))):
+                with pytest.raises(HermesError, match="plugin 'p' may ask no model any more: the host is closed"):
+                    ask()
+    assert len(provider.requests) == 1
+
+
 # -- keys -----------------------------------------------------------------------------------------------------------
 
 
@@ -252,6 +264,7 @@ def check_sealed(value: object) -> None:
     "reply",
     [
         text(f"your key is {KEY}"),
+        text("your key is my name", model=KEY),
         failure(401, f"Incorrect API key provided: {KEY}"),
         failure(400, f"Bearer {KEY} is not what I wanted"),
         failure(500, KEY),

@@ -19,10 +19,20 @@ from hermes.cli.main import main
 from hermes.cli.terminal_text import cells
 from hermes.cli.trace.rows import Row
 from hermes.cli.trace.waterfall import Style, draw
+from hermes.providers.credentials.auth_file import AuthFile
+from hermes.providers.credentials.keeping import add_key
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.trace.check_atof import check_atof
 from support import run_hermes, start_hermes, write_config
-from support.trace_runs import SECRET, Rig, approval, delegated_children, error_and_retry, one_tool
+from support.trace_runs import (
+    SECRET,
+    Rig,
+    approval,
+    delegated_children,
+    error_and_retry,
+    one_tool,
+    plugin_asks_a_model,
+)
 
 Found = subprocess.CompletedProcess[str]
 
@@ -54,7 +64,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory) -> Desk:
     folder = tmp_path_factory.mktemp("trace")
     (folder / "work").mkdir()
     made = Desk(folder / "home", folder / "work")
-    for scenario in (one_tool, approval, error_and_retry, delegated_children):
+    for scenario in (one_tool, plugin_asks_a_model, approval, error_and_retry, delegated_children):
         with ExitStack() as stack:
             made.ids[scenario.__name__] = scenario(Rig(made.home, made.cwd, stack)).stored.id
     return made
@@ -66,7 +76,7 @@ def test_sessions_are_listed_newest_first(desk: Desk) -> None:
     assert [line.split()[0] for line in lines[1:]] == list(reversed(desk.ids.values()))
     assert "2 (1 failed)" in lines[2]
     everything = json.loads(desk.ok("list", "--all", "--json"))
-    assert len(everything) == 6 and sum(row["parent_id"] is not None for row in everything) == 2
+    assert len(everything) == 7 and sum(row["parent_id"] is not None for row in everything) == 2
     assert len(desk.ok("list", "--limit", "1").splitlines()) == 2
 
 
@@ -84,11 +94,24 @@ def test_the_last_session_is_drawn_when_none_is_named(desk: Desk) -> None:
     assert desk.ok("show") == desk.ok("show", desk.ids["delegated_children"])
 
 
-@pytest.mark.parametrize("columns", [60, 80, 131])
+@pytest.mark.parametrize("columns", [24, 40, 60, 80, 131])
 def test_a_drawing_fits_the_width(desk: Desk, columns: int) -> None:
+    env = {"COLUMNS": str(columns)}
     for session_id in desk.ids.values():
-        drawn = desk.ok("show", session_id, env={"COLUMNS": str(columns)})
+        drawn = desk.ok("show", session_id, env=env)
         assert max(map(cells, drawn.splitlines())) <= columns
+        assert "model scr" in drawn or columns < 40
+    for listed in (desk.ok("list", env=env), desk.ok("tail", env=env)):
+        assert max(map(cells, listed.splitlines())) <= columns
+
+
+def test_a_narrow_terminal_shows_what_matters_first(desk: Desk) -> None:
+    lines = desk.ok("list", env={"COLUMNS": "40"}).splitlines()
+    assert lines[0].split() == ["ID", "TITLE"]
+    at = lines[0].index("TITLE")
+    assert all(line[at - 1] == " " and line[at] != " " for line in lines)
+    assert all("step_" in line or "turn_" in line for line in desk.ok("tail", env={"COLUMNS": "40"}).splitlines())
+    assert max(map(cells, desk.ok("stats", env={"COLUMNS": "60"}).splitlines())) <= 60
 
 
 def test_attempts_and_approvals_are_drawn(desk: Desk) -> None:
@@ -96,6 +119,15 @@ def test_attempts_and_approvals_are_drawn(desk: Desk) -> None:
     assert "attempt 2: scripted (custom)" in drawn and "ProviderError" in drawn
     drawn = desk.ok("show", desk.ids["approval"])
     assert "approval recursive-delete" in drawn and "once" in drawn
+
+
+def test_what_plugins_asked_is_drawn_in_its_turn_or_between_turns(desk: Desk) -> None:
+    lines = desk.ok("show", desk.ids["plugin_asks_a_model"]).splitlines()
+    assert ", 2 turns, 4 model calls, 0 tool calls, 400 in" in lines[1]
+    asked = [number for number, line in enumerate(lines) if "side plugin:acme" in line]
+    between = lines.index("between turns")
+    assert len(asked) == 2 and lines.index("turn 1") < asked[0] < lines.index("turn 2") < between < asked[1]
+    assert "between turns" not in desk.ok("show", desk.ids["plugin_asks_a_model"], "--turn", "1")
 
 
 def test_records_are_printed_for_programs(desk: Desk) -> None:
@@ -220,7 +252,7 @@ def test_events_of_another_process_are_printed_as_they_land(
 def test_figures_by_model_tool_and_plugin(desk: Desk) -> None:
     models = json.loads(desk.ok("stats", "--json"))["rows"]
     [model] = models
-    assert (model["name"], model["detail"], model["calls"], model["failed"]) == ("scripted", "custom", 12, 1)
+    assert (model["name"], model["detail"], model["calls"], model["failed"]) == ("scripted", "custom", 16, 1)
     assert 0 < model["p50"] <= model["p95"] <= model["total"]
     tools = {row["name"]: row["calls"] for row in json.loads(desk.ok("stats", "--by", "tool", "--json"))["rows"]}
     assert tools == {"delegate_task": 1, "terminal": 3, "read_file": 1}
@@ -245,3 +277,17 @@ def test_a_terminal_has_colours_and_one_without_unicode_plain_signs() -> None:
     assert turn.startswith("\x1b[31mgo ") and "=" * 24 in turn and "10.0 s" in turn
     assert tool.startswith("\x1b[32m  tool terminal") and f"  {' ' * 12}{'#' * 12}" in tool and "-  running" in tool
     assert mark.startswith("\x1b[2m  mark compacted") and "*" in mark and " ms" not in mark
+
+
+def test_the_keys_of_the_home_are_masked_whatever_they_look_like(home: Path, workdir: Path) -> None:
+    keys = {"config": "plain-words-all", "env": "correct-horse-battery", "stored": "nothing-like-one"}
+    with ScriptedProvider(" and ".join(keys.values())) as provider:
+        write_config(home, provider.base_url, f"providers:\n  acme:\n    api_key: {keys['config']}\n")
+        (home / ".env").write_text(f"ACME_API_KEY={keys['env']}\n")
+        add_key(AuthFile(home), "acme", keys["stored"])
+        assert run_hermes("chat", "-q", " or ".join(keys.values()), home=home, cwd=workdir).returncode == 0
+    commands = [["show"], ["show", "--json"], ["list"], ["tail"], ["tail", "--json"], ["export"]]
+    for command in [*commands, ["export", "--to", "atof"], ["export", "--to", "otlp"], ["export", "--to", "jsonl"]]:
+        told = run_hermes("trace", *command, home=home, cwd=workdir).stdout
+        assert "<redacted>" in told
+        assert [name for name, key in keys.items() if key in told] == [], command

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import sys
 from typing import Any
 
 import msgspec
@@ -133,9 +135,35 @@ def test_what_does_not_fit_the_schema_is_an_error() -> None:
         question(json_schema=SCHEMA).read("{}")
 
 
+def test_without_the_library_an_answer_is_taken_as_it_is(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "jsonschema.exceptions", None)
+    caplog.set_level(logging.DEBUG, "agent.plugin_llm")
+    schema = {"type": "integer", "title": "a schema that no other test has"}
+    assert question(json_schema=schema).read('"x"') == ("x", "json")
+    assert [(record.levelname, "jsonschema is not installed" in record.message) for record in caplog.records] == [
+        ("DEBUG", True)
+    ]
+
+
 def test_a_schema_fetches_nothing() -> None:
     with pytest.raises(ValueError, match="refers to something that is not in it"):
         question(json_schema={"$ref": "http://127.0.0.1:9/schema.json"}).read("1")
+
+
+@pytest.mark.parametrize("options", [{"system_prompt": b"x"}, {"system_prompt": 5}, {"schema_name": ["x"]}])
+def test_words_have_to_be_words(options: Any) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(options))} must be a string, got"):
+        question(**options)
+
+
+def test_what_goes_too_deep_is_no_crash() -> None:
+    deep = "[" * 5_000 + "]" * 5_000
+    assert question(json_mode=True).read(deep) == (None, "text")
+    for schema, answer in (({"$ref": "#"}, "1"), ({"items": {"$ref": "#"}}, "[" * 500 + "]" * 500)):
+        with pytest.raises(ValueError, match="goes too deep"):
+            question(json_schema=schema).read(answer)
 
 
 @given(answer=st.text(st.characters(codec="utf-8")))

@@ -12,13 +12,15 @@ from typing import Any
 from hermes.config import Config
 from hermes.config.sections import Agent, Fallback, Model, Provider
 from hermes.host import Host, HostOptions
-from hermes.scope import Interrupt
+from hermes.plugins.llm import PluginLlm
+from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, failure, hanging, reasoning, text, tool_call
 from hermes.testing import tool_calls as calls
 from hermes.tools.registry import Tool, ToolContext
 from hermes.trace.collector import Collector
 from hermes.trace.from_journal import session_record
 from hermes.trace.records import SessionRecord
+from support.llm_rig import recorded, working_in
 
 USAGE = {
     "prompt_tokens": 100,
@@ -245,6 +247,20 @@ def two_turns_with_context(rig: Rig) -> Run:
     return rig.run(host, session.id)
 
 
+def plugin_asks_a_model(rig: Rig) -> Run:
+    """Once in a turn, and once between two, as a command does."""
+    host = rig.host(text("ok", usage=USAGE))
+    session = host.new_session()
+    turn_id = session.run("Go.").turn_id
+    llm = PluginLlm("acme", host.llm)
+    for scope in (Scope(session_id=session.id, turn_id=turn_id), Scope(session_id=session.id)):
+        with working_in(scope):
+            llm.complete([{"role": "user", "content": "?"}])
+    session.run("Go on.")
+    assert len(recorded(host)) == 2
+    return rig.run(host, session.id)
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     one_tool,
     thinking,
@@ -260,4 +276,5 @@ SCENARIOS: tuple[Scenario, ...] = (
     steered_and_out_of_steps,
     plugin_makes_a_call,
     two_turns_with_context,
+    plugin_asks_a_model,
 )

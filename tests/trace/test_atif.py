@@ -35,6 +35,7 @@ from support.trace_runs import (
     interrupted_turn,
     one_tool,
     parallel_tools_reversed,
+    plugin_asks_a_model,
     plugin_makes_a_call,
     steered_and_out_of_steps,
     thinking,
@@ -145,6 +146,14 @@ def test_what_was_condensed_is_a_step_of_its_own(rig: Rig) -> None:
     assert "They spoke of little." in step["message"] and step["extra"]["tokens_before"] > step["extra"]["tokens_after"]
     [side] = made["extra"]["side_calls"]
     assert side["purpose"] == "compression" and side["status"] == "ok"
+
+
+def test_what_a_plugin_asked_is_beside_the_conversation(rig: Rig) -> None:
+    made = checked(plugin_asks_a_model(rig).stored)
+    assert [(one["purpose"], one["metrics"]["prompt_tokens"]) for one in made["extra"]["side_calls"]] == [
+        ("plugin:acme", 100)
+    ] * 2
+    assert made["final_metrics"]["total_prompt_tokens"] == 200
 
 
 def test_what_else_the_model_was_told_stands_before_its_answer(rig: Rig) -> None:

@@ -18,6 +18,7 @@ from support.trace_runs import (
     delegated_children,
     error_and_retry,
     parallel_tools_reversed,
+    plugin_asks_a_model,
 )
 
 EVENT = TypeAdapter[Event](Event)
@@ -41,6 +42,17 @@ def test_events_are_in_order_of_time_and_the_same_each_time(run: Run) -> None:
     moments = [event["timestamp"] for event in stream]
     assert moments == sorted(moments)
     assert stream == events(run.stored)
+
+
+def test_what_a_plugin_asked_is_told_as_that(rig: Rig) -> None:
+    record = plugin_asks_a_model(rig).stored
+    asked = [event for event in events(record) if event["metadata"].get("purpose") == "plugin:acme"]
+    assert [(event["scope_category"], "turn_id" in event["metadata"]) for event in asked] == [
+        *[("start", True), ("end", True)],
+        *[("start", False), ("end", False)],
+    ]
+    assert asked[1]["data"] == {"usage": {**asked[3]["data"]["usage"], "total_tokens": 107}}
+    assert asked[0]["data"] is None and asked[3]["metadata"]["status"] == "ok"
 
 
 def test_tools_end_in_the_order_in_which_they_ended(rig: Rig) -> None:

@@ -37,6 +37,13 @@ def test_counts_are_taken_once(exporter: ExporterHealth) -> None:
     assert [one.calls for one in health.take()] == [1]
 
 
+def test_what_went_wrong_without_a_loss_is_told_too(exporter: ExporterHealth) -> None:
+    exporter.failed("no such folder", 0)
+    assert [(one.calls, one.failures, one.last_error) for one in health.take()] == [(0, 0, "no such folder")]
+    exporter.received()
+    assert [(one.calls, one.failures, one.last_error) for one in health.take()] == [(1, 0, "")]
+
+
 def test_two_that_send_to_the_same_place_are_one(exporter: ExporterHealth) -> None:
     second = ExporterHealth(exporter.plugin, exporter.target)
     exporter.received()

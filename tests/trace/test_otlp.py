@@ -91,6 +91,16 @@ def test_content_can_be_left_out(rig: Rig) -> None:
         assert "Read a with" not in seen and "key <redacted>" not in seen and run.stored.system_prompt[:40] not in seen
 
 
+def test_what_a_plugin_asked_between_turns_is_a_trace_of_its_own(rig: Rig) -> None:
+    record = trace_runs.plugin_asks_a_model(rig).stored
+    for export in (otlp.export, openinference.export):
+        spans = read(export(record))
+        inside, between = [span for span in spans if span.attributes.get("hermes.purpose") == "plugin:acme"]
+        turns = [span for span in spans if span.name.startswith("invoke_agent")]
+        assert (inside.trace_id, inside.parent_id) == (turns[0].trace_id, turns[0].span_id)
+        assert between.parent_id == "" and between.trace_id not in {turn.trace_id for turn in turns}
+
+
 def test_children_are_inside_the_call_that_delegated(rig: Rig) -> None:
     run = trace_runs.delegated_children(rig)
     spans = read(otlp.export(run.stored))

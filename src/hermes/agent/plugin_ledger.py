@@ -88,7 +88,7 @@ class PluginLedger:
         Tokens and dollars are known only after a call: one that begins below its limit may end above it.
         """
         account = (plugin, session_id)
-        if self._is_closed:
+        if self._is_closed or self._workers.is_closed:
             raise HermesError(f"plugin {plugin!r} may ask no model any more: the host is closed")
         with self._budget_lock:
             if budget.is_limited:

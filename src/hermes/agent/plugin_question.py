@@ -66,19 +66,23 @@ def chat_messages(messages: object) -> list[Message]:
         raise ValueError(f"messages must be a list of {{'role': …, 'content': …}}, got {type(messages).__name__}")
     if not len(cast("Sequence[object]", messages)):
         raise ValueError("messages are empty; give at least one")
-    made: list[Message] = []
-    for number, message in enumerate(cast("Sequence[object]", messages)):
-        if not isinstance(message, Mapping) or not cast("Mapping[str, Any]", message).get("role"):
-            raise ValueError(f"messages[{number}] must be a dictionary with a 'role' and a 'content'")
-        fields = dict(cast("Mapping[str, Any]", message))
-        # JSON has a form for bytes and sets too, which no model would understand.
-        content = fields.get("content")
-        if content is not None and not isinstance(content, str | list | tuple):
-            raise ValueError(
-                f"messages[{number}]['content'] must be a string or a list of parts, got {type(content).__name__}"
-            )
-        made.append(fields)
-    return made
+    return [
+        _chat_message(message, f"messages[{number}]")
+        for number, message in enumerate(cast("Sequence[object]", messages))
+    ]
+
+
+def _chat_message(message: object, place: str) -> Message:
+    fields = dict(cast("Mapping[str, Any]", message)) if isinstance(message, Mapping) else {}
+    role, content, calls = fields.get("role"), fields.get("content"), fields.get("tool_calls")
+    if not isinstance(role, str) or not role:
+        raise ValueError(f"{place} must be a dictionary with a 'role' and a 'content'")
+    # JSON has a form for bytes and sets too, which no model would understand.
+    if content is not None and not isinstance(content, str | list | tuple):
+        raise ValueError(f"{place}['content'] must be a string or a list of parts, got {type(content).__name__}")
+    if calls and not (isinstance(calls, list) and all(isinstance(call, dict) for call in cast("list[object]", calls))):
+        raise ValueError(f"{place}['tool_calls'] must be a list of dictionaries")
+    return fields
 
 
 def _has_image(message: Message) -> bool:

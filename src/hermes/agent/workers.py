@@ -80,6 +80,10 @@ class Workers:
         self._tasks.put(task)
         return task
 
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
     def close(self) -> None:
         """Let the free threads end. Those that are stuck end when they get free, or with the process."""
         with self._lock:

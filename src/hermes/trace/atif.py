@@ -230,8 +230,7 @@ class _Trajectory:
                     "metrics": metrics(call.usage) if call.usage is not None else None,
                 }
             )
-            for turn in turns
-            for call in turn.side_calls
+            for call in (*self._session.side_calls, *(call for turn in turns for call in turn.side_calls))
         ]
 
     def _final_metrics(self, turns: list[TurnRecord]) -> Document:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from hermes.trace.atif_parts import no_nulls
-from hermes.trace.records import Attempt, ModelStep, SessionRecord, ToolStep, TurnRecord
+from hermes.trace.records import Attempt, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, Usage
 from hermes.trace.times import iso
 
 VERSION = "0.1"
@@ -73,6 +73,8 @@ class _Stream:
         for left in children.values():
             for child in left:
                 end = max(end, self._add_child(child, scope, {}))
+        for call in session.side_calls:
+            end = max(end, self._add_side_call(call, scope, {}))
         if session.ended_at is not None:
             end = max(end, _micros(session.ended_at))
         for mark in session.marks:
@@ -95,6 +97,8 @@ class _Stream:
         for tool in turn.tools():
             for child in children.pop((turn.id, tool.tool_call_id), ()):
                 end = max(end, self._add_child(child, scope, ids))
+        for call in turn.side_calls:
+            end = max(end, self._add_side_call(call, scope, ids))
         for mark in turn.marks:
             self._mark(f"hermes.turn.{mark.name}", _micros(mark.at), scope, mark.data or None, ids)
         if turn.ended_at is not None:
@@ -128,16 +132,25 @@ class _Stream:
     def _add_attempts(self, step: ModelStep, session: _Scope, ids: Event) -> int:
         end = 0
         for attempt in step.attempts:
-            about = {**ids, "api_request_id": attempt.api_request_id}
-            about |= {"provider": attempt.provider, "model": attempt.model}
-            key = f"session:{session.metadata['session_id']}:{attempt.api_request_id}"
-            profile = {"model_name": attempt.model}
-            name = attempt.provider or "unknown"
-            scope = session.inside(_uuid(key), name, "llm", profile, about)
-            start = _micros(attempt.started_at)
-            end = _end(start, attempt.ended_at)
-            self._scope_event(scope, "start", start, {"messages": list(step.messages)}, {})
-            self._scope_event(scope, "end", end, _outcome(step, attempt), {"status": _status(attempt.status)})
+            asked = {"messages": list(step.messages)}
+            end = self._add_attempt(attempt, session, ids, asked, _outcome(step, attempt))
+        return end
+
+    def _add_side_call(self, call: SideCall, session: _Scope, ids: Event) -> int:
+        """A question beside the conversation: what was said in it is not on record."""
+        attempt = call.attempt
+        told = _spent(call.usage) if attempt.status == "ok" else {"error": attempt.error}
+        return self._add_attempt(attempt, session, {**ids, "purpose": call.purpose}, None, told)
+
+    def _add_attempt(self, attempt: Attempt, session: _Scope, ids: Event, asked: Event | None, told: Event) -> int:
+        about = {**ids, "api_request_id": attempt.api_request_id}
+        about |= {"provider": attempt.provider, "model": attempt.model}
+        key = f"session:{session.metadata['session_id']}:{attempt.api_request_id}"
+        scope = session.inside(_uuid(key), attempt.provider or "unknown", "llm", {"model_name": attempt.model}, about)
+        start = _micros(attempt.started_at)
+        end = _end(start, attempt.ended_at)
+        self._scope_event(scope, "start", start, asked, {})
+        self._scope_event(scope, "end", end, told, {"status": _status(attempt.status)})
         return end
 
     def _add_tool(self, tool: ToolStep, session: _Scope, ids: Event, step: str, after: int) -> int:
@@ -251,19 +264,18 @@ def _outcome(step: ModelStep, attempt: Attempt) -> Event:
             "tool_calls": calls or None,
         }
     )
-    usage = step.usage
-    counts = (
-        None
-        if usage is None
-        else no_nulls(
-            {
-                "prompt_tokens": usage.prompt_tokens,
-                "completion_tokens": usage.output_tokens,
-                "total_tokens": usage.total_tokens,
-                "cached_tokens": usage.cache_read_tokens,
-                "reasoning_tokens": usage.reasoning_tokens,
-                "cost_usd": usage.cost_usd,
-            }
-        )
-    )
-    return no_nulls({"assistant_message": message, "finish_reason": step.finish_reason, "usage": counts})
+    return {"assistant_message": message, "finish_reason": step.finish_reason, **_spent(step.usage)}
+
+
+def _spent(usage: Usage | None) -> Event:
+    if usage is None:
+        return {}
+    counts = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.total_tokens,
+        "cached_tokens": usage.cache_read_tokens,
+        "reasoning_tokens": usage.reasoning_tokens,
+        "cost_usd": usage.cost_usd,
+    }
+    return {"usage": no_nulls(counts)}

@@ -222,6 +222,7 @@ class SessionDraft:
     role: str = ""
     goal: str = ""
     marks: list[Mark] = field(default_factory=list[Mark])
+    side_calls: list[SideCall] = field(default_factory=list[SideCall])
 
     def end_turn(self) -> None:
         """Freeze the turn in hand, once and for all."""
@@ -251,4 +252,5 @@ class SessionDraft:
             role=self.role,
             goal=self.goal,
             marks=tuple(self.marks),
+            side_calls=tuple(self.side_calls),
         )

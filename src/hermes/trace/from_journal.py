@@ -16,7 +16,7 @@ from hermes.journal.store import Store
 from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
 from hermes.trace.draft import SessionDraft
-from hermes.trace.journal_turn import Row, TurnRows, compaction_mark, turn_record
+from hermes.trace.journal_turn import Row, TurnRows, compaction_mark, side_call, turn_record
 from hermes.trace.records import SessionRecord, ToolStep
 
 _SESSION = (
@@ -88,6 +88,8 @@ class _Reader:
         for call in self._rows(_CALLS, draft.id):
             if call["turn_id"] in by_id:
                 by_id[call["turn_id"]].calls.append(call)
+            elif not call["turn_id"]:
+                draft.side_calls.append(side_call(call, self.clean))
         for approval in self._rows(_APPROVALS, draft.id):
             if approval["turn_id"] in by_id:
                 approval["rules"] = msgspec.json.decode(approval["rules"])

@@ -30,6 +30,7 @@ class ExporterHealth:
         self.plugin = plugin
         self.target = redact_text(target)
         self.last_error = ""
+        self._has_new_error = False
         self._received = self._sent = self._failed = 0
         self._taken = (0, 0)
         with _lock:
@@ -58,11 +59,12 @@ class ExporterHealth:
             self._sent += count
 
     def failed(self, error: BaseException | str, count: int = 1) -> None:
-        """Events were lost. The error is kept as one line, redacted."""
+        """Events were lost, or something else went wrong and none was. The error is kept as one line, redacted."""
         text = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
         with _lock:
             self._failed += count
             self.last_error = redact_text(" ".join(text.split()))[:_MAX_ERROR_CHARS]
+            self._has_new_error = True
 
     def close(self) -> None:
         """Nothing more will be counted here, and nobody need know of what was."""
@@ -73,7 +75,8 @@ class ExporterHealth:
     def _take(self) -> PluginCalls:
         received, failed = self._received - self._taken[0], self._failed - self._taken[1]
         self._taken = (self._received, self._failed)
-        error = self.last_error if failed else ""
+        error = self.last_error if self._has_new_error else ""
+        self._has_new_error = False
         return PluginCalls(self.plugin, EXPORT_SITE + self.target, received, failed, 0.0, error)
 
 
@@ -87,6 +90,6 @@ def take() -> list[PluginCalls]:
             before = counted.get((one.plugin, one.site), PluginCalls(one.plugin, one.site))
             calls, failures = before.calls + one.calls, before.failures + one.failures
             error = one.last_error or before.last_error
-            if calls or failures:
+            if calls or failures or error:
                 counted[one.plugin, one.site] = PluginCalls(one.plugin, one.site, calls, failures, 0.0, error)
     return list(counted.values())

@@ -40,6 +40,12 @@ def compaction_mark(event: Row, clean: Cleaner) -> Mark:
     return Mark("compacted", event["at"], {**data, "summary": clean.text(summary_in(body["messages"]))})
 
 
+def side_call(call: Row, clean: Cleaner) -> SideCall:
+    """A question beside the conversation."""
+    purpose: str = call["key"]
+    return SideCall(purpose.removeprefix("side:"), _attempt(call, clean), _usage(call))
+
+
 class _Assembly:
     """Puts one turn together."""
 
@@ -70,7 +76,7 @@ class _Assembly:
             kind, _, rest = call["key"].partition(":")
             if kind == "model" and rest.isdecimal():
                 step = self._steps.setdefault(int(rest), StepDraft(int(rest)))
-                attempt = self._attempt(call)
+                attempt = _attempt(call, self._clean)
                 step.add_attempt(
                     *(attempt.api_request_id, attempt.provider, attempt.model, attempt.started_at, attempt.ended_at),
                     *(attempt.status, attempt.error, attempt.first_token),
@@ -79,17 +85,7 @@ class _Assembly:
                     step.usage, step.finish_reason = _usage(call), call["finish_reason"] or ""
                     step.model = call["model"]
             else:
-                purpose = rest if kind == "side" else call["key"]
-                self._turn.side_calls.append(SideCall(purpose, self._attempt(call), _usage(call)))
-
-    def _attempt(self, call: Row) -> Attempt:
-        ended_at = call["started_at"] + call["duration"]
-        error = self._clean.text(call["error"] or "")
-        return Attempt(
-            *(call["api_request_id"], call["provider"], call["model"], call["started_at"], ended_at, call["status"]),
-            error=error,
-            first_token=call["first_token"],
-        )
+                self._turn.side_calls.append(side_call(call, self._clean))
 
     # -- events -------------------------------------------------------------------------------------------------
 
@@ -158,6 +154,15 @@ class _Assembly:
             step = self._steps.get(said["step"] + (said["position"] > 0))
             if step is not None:
                 step.messages.append(self._clean.value(said["message"]))
+
+
+def _attempt(call: Row, clean: Cleaner) -> Attempt:
+    ended_at = call["started_at"] + call["duration"]
+    return Attempt(
+        *(call["api_request_id"], call["provider"], call["model"], call["started_at"], ended_at, call["status"]),
+        error=clean.text(call["error"] or ""),
+        first_token=call["first_token"],
+    )
 
 
 def _usage(call: Row) -> Usage | None:

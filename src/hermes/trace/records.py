@@ -222,6 +222,8 @@ class SessionRecord(Struct, frozen=True):
     goal: str = ""
     #: Compactions that were asked for between two turns.
     marks: tuple[Mark, ...] = ()
+    #: Questions beside the conversation between two turns, such as the command of a plugin asks.
+    side_calls: tuple[SideCall, ...] = ()
 
     def children_by_call(self) -> dict[tuple[str, str], list[SessionRecord]]:
         """The children by the turn and the tool call that started them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from hermes.trace.genai import AGENT_SPAN, Attributes, inference_span, tool_span
 from hermes.trace.records import (
@@ -100,6 +100,15 @@ class Span:
     events: list[SpanEvent] = field(default_factory=list[SpanEvent])
 
 
+class _Place(NamedTuple):
+    """Where a request belongs; what is asked between two turns is a trace of its own."""
+
+    session_id: str
+    turn_id: str
+    trace_id: str
+    parent_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class SpanTree:
     """Makes the spans of a session and its descendants, parents first.
@@ -120,6 +129,9 @@ class SpanTree:
                 if call_id:
                     own_calls[turn.id, call_id] = own_calls["", call_id] = span
                 yield span
+        for side in session.side_calls:
+            trace_id = digest(16, "trace", session.id, side.attempt.api_request_id)
+            yield self._side_call(side, _Place(session.id, "", trace_id, ""))
         for child in session.children:
             yield from self.spans(child, own_calls)
 
@@ -168,11 +180,12 @@ class SpanTree:
 
     def _requests(self, session: SessionRecord, turn: TurnRecord, root: Span) -> Iterator[tuple[Span, str]]:
         number = 0
+        place = _Place(session.id, turn.id, root.trace_id, root.span_id)
         before: ModelStep | None = None
         for step in turn.steps:
             for attempt in step.attempts:
                 number += 1
-                span = self._request(session, turn, root, attempt, number)
+                span = self._request(attempt, place, number)
                 if self.content:
                     span.attributes.update(self.words.asked(_new_messages(session, turn, step, before)))
                 if attempt.status == "ok":
@@ -185,27 +198,27 @@ class SpanTree:
                 yield span, ""
             before = step
         for side in turn.side_calls:
-            yield self._side_call(session, turn, root, side), ""
+            yield self._side_call(side, place), ""
 
-    def _side_call(self, session: SessionRecord, turn: TurnRecord, root: Span, side: SideCall) -> Span:
-        span = self._request(session, turn, root, side.attempt, 0)
+    def _side_call(self, side: SideCall, place: _Place) -> Span:
+        span = self._request(side.attempt, place, 0)
         span.attributes["hermes.purpose"] = side.purpose
         if side.usage is not None:
             span.attributes.update(self.words.answer(model=side.attempt.model, finish_reason="", usage=side.usage))
         return span
 
-    def _request(self, session: SessionRecord, turn: TurnRecord, root: Span, attempt: Attempt, number: int) -> Span:
+    def _request(self, attempt: Attempt, place: _Place, number: int) -> Span:
         span = Span(
-            trace_id=root.trace_id,
-            span_id=digest(8, "request", session.id, attempt.api_request_id),
-            parent_id=root.span_id,
+            trace_id=place.trace_id,
+            span_id=digest(8, "request", place.session_id, attempt.api_request_id),
+            parent_id=place.parent_id,
             name=inference_span(attempt.model),
             kind="client",
             started_at=attempt.started_at,
             ended_at=attempt.ended_at or attempt.started_at,
             attributes=self.words.inference(
-                session_id=session.id,
-                turn_id=turn.id,
+                session_id=place.session_id,
+                turn_id=place.turn_id,
                 api_request_id=attempt.api_request_id,
                 provider=attempt.provider,
                 model=attempt.model,

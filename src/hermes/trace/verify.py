@@ -31,19 +31,21 @@ def verify(records: Iterable[Record]) -> list[Problem]:
     for record in records:
         by_kind.setdefault(record["record"], []).append(record)
     problems = list(_gaps(by_kind["event"]))
+    events, calls = (_grouped(by_kind[kind], "turn_id") for kind in ("event", "model_call"))
+    messages = _grouped(by_kind["message"], "turn")
     for turn in by_kind["turn"]:
-        part = _TurnPart(
-            turn,
-            [event for event in by_kind["event"] if event["turn_id"] == turn["id"]],
-            [call for call in by_kind["model_call"] if call["turn_id"] == turn["id"]],
-            {
-                (row["step"], row["position"]): row["message"]
-                for row in by_kind["message"]
-                if row["turn"] == turn["ordinal"]
-            },
-        )
+        said = {(row["step"], row["position"]): row["message"] for row in messages.get(turn["ordinal"], ())}
+        part = _TurnPart(turn, events.get(turn["id"], []), calls.get(turn["id"], []), said)
         problems.extend(Problem(turn["ordinal"], key, text) for key, text in part.check())
     return problems
+
+
+def _grouped(records: list[Record], name: str) -> dict[Any, list[Record]]:
+    """Records by one of their fields: a long session is looked through once, not once for each of its turns."""
+    found: dict[Any, list[Record]] = {}
+    for record in records:
+        found.setdefault(record[name], []).append(record)
+    return found
 
 
 def _gaps(events: list[Record]) -> Iterator[Problem]:

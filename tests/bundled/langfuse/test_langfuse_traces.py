@@ -90,6 +90,17 @@ def test_what_was_said_is_there_without_the_secrets_in_it(rig: LangfuseRig) -> N
     assert trace_runs.SECRET not in json.dumps([span.attributes for span in spans])
 
 
+def test_keys_of_the_environment_are_masked_whatever_they_look_like(
+    rig: LangfuseRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_API_KEY", "plain-words-as-a-key")
+    hooks, ids = rig.hooks(), {"session_id": "s", "turn_id": "t"}
+    fire(hooks, "pre_llm_call", **ids, user_message="Use plain-words-as-a-key.", platform="cli")
+    fire(hooks, "on_session_end", **ids, completed=True, interrupted=False)
+    [turn] = rig.collect().spans
+    assert turn.attributes[INPUT] == "Use <redacted>."
+
+
 def test_generations_have_model_parameters_usage_and_cost(rig: LangfuseRig) -> None:
     hooks, ids = rig.hooks(), {"session_id": "s", "turn_id": "t"}
     body = {"model": "m", "temperature": 0.5, "reasoning": {"effort": "low"}, "system": "Be kind.", "stop": ["."]}

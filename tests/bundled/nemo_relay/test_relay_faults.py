@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.testing import RecordedRequest, ScriptedProvider, by_step, hanging, text, tool_call
+from hermes.testing import RecordedRequest, ScriptedProvider, by_step, failure, hanging, text, tool_call
 from hermes.trace.check_atof import check_atof
-from support import hermes_command, hermes_environment
+from hermes.trace.claims import claim, give_back
+from support import hermes_command, hermes_environment, start_hermes
 from support.relay_rig import (
     PREFIX,
     HostMaker,
@@ -23,6 +24,7 @@ from support.relay_rig import (
     problems,
     relay_chat,
     relay_env,
+    relay_host,
     relay_path,
     scopes,
     trajectories,
@@ -160,6 +162,42 @@ def test_killed_in_the_middle(home: Path, workdir: Path, tmp_path: Path, route: 
     assert unpaired == []
 
 
+def test_two_processes_and_one_folder(home: Path, workdir: Path, tmp_path: Path) -> None:
+    long = "x" * 20_000
+    steps = [tool_call("terminal", {"command": f"printf {long}"})] * 8
+    with ScriptedProvider(by_step(*steps, text("done"))) as provider:
+        write_relay_config(home, provider.base_url)
+        env = {**relay_path(), **relay_env(tmp_path)}
+        started = [start_hermes("chat", "--query", "go", "--quiet", home=home, cwd=workdir, env=env) for _ in range(2)]
+        assert [process.wait(60) for process in started] == [0, 0]
+    names = sorted(path.name for path in (tmp_path / "atof").iterdir())
+    assert names in (["events.jsonl"], ["events-2.jsonl", "events.jsonl"])  # one, when they were not there together
+    assert [problem for name in names for problem in problems(tmp_path, name)] == []
+    told = [event for name in names for event in events(tmp_path, name)]
+    assert len(trajectories(tmp_path)) == len(scopes(told, "agent")) == 2
+    assert len(scopes(told, "tool", "end")) == 16
+
+
+@pytest.mark.parametrize("route", ["env", "toml"])
+def test_a_file_that_another_process_writes_is_left_alone(
+    home: Path, workdir: Path, tmp_path: Path, route: str
+) -> None:
+    (tmp_path / "plugins.toml").write_text(TOML.format(folder=tmp_path))
+    toml = {f"{PREFIX}PLUGINS_TOML": str(tmp_path / "plugins.toml")} if route == "toml" else {}
+    env = {**relay_env(tmp_path, ATOF_MODE="overwrite"), **toml}
+    taken = claim(tmp_path / "atof", "events.jsonl")
+    try:
+        taken.write_text("somebody's\n")
+        with ScriptedProvider("hello") as provider:
+            done = relay_chat(home, workdir, "--query", "go", "--quiet", env=env, base_url=provider.base_url)
+    finally:
+        give_back(taken)
+    assert (done.returncode, done.stdout) == (0, "hello\n")
+    assert taken.read_text() == "somebody's\n"
+    assert problems(tmp_path, "events-2.jsonl") == []
+    assert "another process writes to" in "".join(_log(home))
+
+
 def test_ended_by_a_signal(home: Path, workdir: Path, tmp_path: Path) -> None:
     with ScriptedProvider(hanging()) as provider:
         write_relay_config(home, provider.base_url)
@@ -219,6 +257,34 @@ def test_a_forked_child_stays_silent(home: Path, workdir: Path, tmp_path: Path) 
     assert (done.returncode, done.stderr) == (0, "")
     assert problems(tmp_path) == []
     assert '"session_id":"forked"' not in (tmp_path / "atof" / "events.jsonl").read_text()
+
+
+def test_keys_of_the_environment_are_masked_whatever_they_look_like(
+    home: Path, workdir: Path, relay_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ACME_API_KEY", "correct horse battery")
+    script = [failure(400, "no correct horse battery"), text("It is correct horse battery.")]
+    with ScriptedProvider(script) as provider, relay_host(home, workdir, provider) as host:
+        host.new_session().run("My key is correct horse battery.")
+        host.new_session().run("My key is correct horse battery.")
+    written = [path.read_text() for kind in ("atof", "atif") for path in (relay_folder / kind).iterdir()]
+    assert len(written) == 3
+    assert all("<redacted>" in one and "correct horse battery" not in one for one in written)
+
+
+def test_what_goes_nowhere_is_not_counted_as_sent(exporting_host: HostMaker, relay_folder: Path) -> None:
+    from hermes.trace import health
+
+    (relay_folder / "atof").write_text("a file where the folder should be")
+    health.take()
+    with exporting_host("hello") as host:
+        host.new_session().run("go")
+        for session in host.open:
+            session.close()
+        counted = {one.site: one for one in health.take() if "nemo_relay" in one.plugin}
+    assert counted["export:atof"].calls == counted["export:atof"].failures > 1
+    assert counted["export:atof"].last_error.startswith("FileExistsError")
+    assert counted["export:atif"].failures == 0
 
 
 def test_health_is_kept(exporting_host: HostMaker, relay_folder: Path) -> None:

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from hermes.bundled.observability.nemo_relay.plugins_toml import (
     PluginsTomlError,
-    appending,
-    atof_files,
     read_plugins_toml,
     translated,
+    with_files,
 )
 from hermes.bundled.observability.nemo_relay.settings import AtifFiles, AtofFile, is_plain_name, read_settings
 from support.relay_rig import PREFIX, VERSION, HostMaker, problems, trajectories
@@ -210,9 +209,19 @@ def test_translation_there_and_back(tmp_path: Path) -> None:
     config = new["components"][0]["config"]
     file = {"output_directory": str(tmp_path / ".nemo-relay/atof"), "filename": "events.jsonl", "mode": "overwrite"}
     assert config == {"version": 4, "atof": {"enabled": True, "sinks": [{"type": "file", **file}]}}
-    assert atof_files(new) == atof_files(document) == [(tmp_path / ".nemo-relay/atof", "events.jsonl")]
     assert translated(new, 1, has_sinks=False, has_typed_endpoints=False) == document
-    assert appending(new)["components"][0]["config"]["atof"]["sinks"][0]["mode"] == "append"
+    asked: list[tuple[Path, str]] = []
+
+    def choose(folder: Path, filename: str) -> str:
+        asked.append((folder, filename))
+        return "other.jsonl"
+
+    for one, again in ((new, False), (document, False), (new, True)):
+        atof = with_files(one, choose, again=again)["components"][0]["config"]["atof"]
+        table = atof["sinks"][0] if one is new else atof
+        assert (table["filename"], table["mode"]) == ("other.jsonl", "append" if again else "overwrite")
+    assert asked == [(tmp_path / ".nemo-relay/atof", "events.jsonl")] * 3
+    assert config["atof"]["sinks"][0] == {"type": "file", **file}
 
 
 def test_endpoints_are_translated(tmp_path: Path) -> None:

@@ -95,6 +95,17 @@ def test_nothing_that_was_said_leaves_unless_asked_for(rig: TracedRig) -> None:
     )
 
 
+def test_keys_of_the_environment_are_masked_whatever_they_look_like(
+    rig: TracedRig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HERMES_OTEL_CAPTURE_CONTENT", "true")
+    monkeypatch.setenv("ACME_API_KEY", "Read a with")
+    trace_runs.one_tool(rig)
+    spans = rig.collect().spans
+    assert spans[0].attributes["input.value"] == "<redacted> <redacted>."
+    assert "Read a with" not in json.dumps([span.attributes for span in spans])
+
+
 @pytest.mark.parametrize(
     "variable", ["HERMES_OTEL_CAPTURE_CONTENT", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"]
 )

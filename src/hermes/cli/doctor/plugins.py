@@ -88,7 +88,7 @@ def check_exporters(patient: Patient) -> Iterator[Finding]:
             continue
         target = one.site.removeprefix(EXPORT_SITE)
         counts = f"{target}: {plural(one.calls, 'event')} in, {one.calls - one.failures} out"
-        if one.failures:
+        if one.last_error:
             yield warning(one.plugin, f"{counts}; last: {one.last_error}", "check where it sends to and its settings")
         else:
             yield ok(one.plugin, counts)

@@ -6,16 +6,20 @@ import contextlib
 import os
 import sys
 from collections.abc import Generator
+from pathlib import Path
 
 import msgspec
 
 from hermes.cli.terminal_text import cells, plain
 from hermes.config import hermes_home
-from hermes.errors import SessionNotFound
+from hermes.errors import CredentialError, SessionNotFound
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
+from hermes.sanitize import Redactor
 
-_NARROWEST = 60
+_NARROWEST = 24
+#: Below this there is no room for everything.
+NARROW = 60
 _WIDTH_WITHOUT_TERMINAL = 100
 #: How many sessions are looked through for an id like one that does not exist.
 _LOOKED_THROUGH = 1_000
@@ -26,6 +30,22 @@ def open_store() -> Generator[Store]:
     """The journal of the home."""
     with contextlib.closing(Store(hermes_home() / "state.db")) as store:
         yield store
+
+
+def guard() -> Redactor:
+    """Masks the very keys of this home and of the environment, whatever they look like."""
+    from hermes.cli.doctor.patient import Patient
+    from hermes.providers.credentials.auth_file import AuthFile
+
+    home = hermes_home()
+    redactor = Patient(home, Path.cwd()).redactor
+    # A file that cannot be read holds no key that anybody used.
+    with contextlib.suppress(CredentialError):
+        file = AuthFile(home)
+        for stored in (one for provider in file.providers() for one in file.credentials(provider)):
+            redactor.add_secret(stored.secret)
+            redactor.add_secret(stored.refresh_token)
+    return redactor
 
 
 def session_named(store: Store, name: str | None) -> str:

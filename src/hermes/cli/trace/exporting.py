@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 
 from hermes.cli.terminal_text import plain
-from hermes.cli.trace.desk import open_store, session_named
+from hermes.cli.trace.desk import guard, open_store, session_named
 from hermes.errors import HermesError
 from hermes.trace.records import SessionRecord
 
@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
     from hermes.trace.from_journal import session_record
 
     with open_store() as store:
-        record = session_record(store, session_named(store, args.session))
+        record = session_record(store, session_named(store, args.session), guard())
     text = b"".join(line + b"\n" for line in _FORMATS[args.to](record))
     if args.output == "-":
         # A program gets what was recorded; a terminal nothing that could drive it.

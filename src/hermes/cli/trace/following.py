@@ -10,13 +10,12 @@ from typing import Any
 import msgspec
 
 from hermes.cli.terminal_text import fitted, one_line
-from hermes.cli.trace.desk import open_store, session_named, width
+from hermes.cli.trace.desk import NARROW, guard, open_store, session_named, width
 from hermes.cli.trace.words import event_words
 from hermes.trace.clean import Cleaner
 from hermes.trace.stream import EventStream, StreamedEvent
 
 _POLL_SECONDS = 0.2
-_clean = Cleaner()
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -28,19 +27,20 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     with open_store() as store:
+        clean = Cleaner(guard())
         stream = EventStream(store, session_named(store, args.session) if args.session else None)
         for event in stream.last(args.events):
-            _print(event, args.json)
+            _print(event, clean, args.json)
         while args.follow:
             sys.stdout.flush()
             time.sleep(_POLL_SECONDS)
             for event in stream.new():
-                _print(event, args.json)
+                _print(event, clean, args.json)
     return 0
 
 
-def _print(event: StreamedEvent, as_json: bool) -> None:
-    body: Any = _clean.value(event.body)
+def _print(event: StreamedEvent, clean: Cleaner, as_json: bool) -> None:
+    body: Any = clean.value(event.body)
     if as_json:
         fields = {name: getattr(event, name) for name in event.__struct_fields__}
         print(msgspec.json.encode({**fields, "body": body}).decode())
@@ -48,7 +48,9 @@ def _print(event: StreamedEvent, as_json: bool) -> None:
     clock = time.strftime("%H:%M:%S", time.localtime(event.at))
     name = f"{event.kind} {event.key}".strip()
     words = one_line(event_words(event.kind, event.key, body))
-    print(fitted(f"{clock}  {event.session_id:<22}  {name:<22}  {words}", width()))
+    room = width()
+    where = f"{event.session_id:<22}  {name:<22}" if room >= NARROW else name
+    print(fitted(f"{clock}  {where}  {words}", room))
 
 
 def _count(text: str) -> int:

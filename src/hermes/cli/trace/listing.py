@@ -7,10 +7,10 @@ import contextlib
 import time
 
 from hermes.cli.terminal_text import fitted, one_line
-from hermes.cli.trace.desk import cost, open_store, print_json, table, width
+from hermes.cli.trace.desk import NARROW, cost, guard, open_store, print_json, table, width
 from hermes.config import hermes_home
 from hermes.journal.runner import Runner
-from hermes.sanitize import redact_text
+from hermes.sanitize import Redactor
 from hermes.trace.overview import Overview, overview
 
 DEFAULT_LIMIT = 20
@@ -34,9 +34,15 @@ def run(args: argparse.Namespace) -> int:
         print("No session is on record yet. Start one with: hermes chat --query TEXT")
     else:
         with contextlib.closing(Runner(hermes_home() / "runners")) as runner:
-            titles = ["TITLE", *(_title(row, runner) for row in rows)]
-        for line, title in zip(table([_HEADINGS, *map(_row, rows)], left=2), titles, strict=True):
-            print(fitted(f"{line}  {title}", width()))
+            redactor = guard()
+            titles = ["TITLE", *(_title(row, runner, redactor) for row in rows)]
+        figures = [_HEADINGS, *map(_row, rows)]
+        if width() < NARROW:
+            lines = table([(row[0], title) for row, title in zip(figures, titles, strict=True)], left=2)
+        else:
+            lines = [f"{line}  {title}" for line, title in zip(table(figures, left=2), titles, strict=True)]
+        for line in lines:
+            print(fitted(line, width()))
     return 0
 
 
@@ -56,12 +62,12 @@ def _row(row: Overview) -> tuple[str, ...]:
     )
 
 
-def _title(row: Overview, runner: Runner) -> str:
+def _title(row: Overview, runner: Runner, redactor: Redactor) -> str:
     """What it is about, with how it stands when that is worth a word."""
     is_cut_off = row.state == "running" and not (row.runner and runner.is_alive(row.runner))
     state = "cut off" if is_cut_off else row.state
     note = "" if state == "completed" else f"[{state}] "
-    title = one_line(redact_text(row.title), 60) or "(no title)"
+    title = one_line(redactor.redact(row.title), 60) or "(no title)"
     return f"{note}{'> ' if row.parent_id else ''}{title}"
 
 

@@ -94,6 +94,11 @@ def _child_rows(child: SessionRecord, depth: int) -> Iterator[Row]:
         yield from list(turn_rows(child, turn, depth))[1:]
 
 
+def side_rows(session: SessionRecord) -> list[Row]:
+    """What was asked between the turns."""
+    return [_side_row(call, 0) for call in session.side_calls]
+
+
 def _side_row(call: SideCall, depth: int) -> Row:
     attempt = call.attempt
     failed = attempt.status != "ok"
@@ -125,7 +130,8 @@ def summary(session: SessionRecord) -> str:
             model_calls += sum(len(step.attempts) for step in turn.steps) + len(turn.side_calls)
             tools += sum(1 for _ in turn.tools())
             usage = sum((call.usage for call in turn.side_calls if call.usage is not None), usage)
-        usage = usage + one.usage()
+        model_calls += len(one.side_calls)
+        usage = sum((call.usage for call in one.side_calls if call.usage is not None), usage + one.usage())
     parts = [session.platform, f"{session.model} ({session.provider})" if session.provider else session.model]
     parts += [count(turns, "turn"), count(model_calls, "model call"), count(tools, "tool call")]
     parts += [f"{children} children" if children > 1 else "1 child"] if children else []

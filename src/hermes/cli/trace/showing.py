@@ -7,7 +7,7 @@ import os
 import sys
 
 from hermes.cli.terminal_text import fitted, one_line, shows_unicode
-from hermes.cli.trace.desk import open_store, print_json, session_named, width
+from hermes.cli.trace.desk import guard, open_store, print_json, session_named, width
 from hermes.errors import HermesError
 
 
@@ -18,12 +18,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    from hermes.cli.trace.rows import summary, turn_rows
+    from hermes.cli.trace.rows import side_rows, summary, turn_rows
     from hermes.cli.trace.waterfall import Style, draw
     from hermes.trace.from_journal import session_record
 
     with open_store() as store:
-        session = session_record(store, session_named(store, args.session))
+        session = session_record(store, session_named(store, args.session), guard())
     if args.json:
         print_json(session)
         return 0
@@ -38,6 +38,10 @@ def run(args: argparse.Namespace) -> int:
     for number, turn in turns:
         print(f"\nturn {number}")
         for line in draw(list(turn_rows(session, turn)), style):
+            print(line)
+    if session.side_calls and args.turn is None:
+        print("\nbetween turns")
+        for line in draw(side_rows(session), style):
             print(line)
     return 0
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.cli.terminal_text import one_line
-from hermes.cli.trace.desk import cost, duration, open_store, print_json, table
+from hermes.cli.terminal_text import cells, fitted, one_line
+from hermes.cli.trace.desk import cost, duration, open_store, print_json, table, width
 from hermes.cli.usage import moment
 from hermes.trace.latency import GROUPINGS, Figures, figures
 
 _LONGEST_NAME = 50
+_SHORTEST_NAME = 12
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,9 +28,19 @@ def run(args: argparse.Namespace) -> int:
     elif not rows:
         print("Nothing is on record from that time. '--since all' looks at all of it.")
     else:
-        for line in table([_headings(args.by), *(_row(row, args.by) for row in rows)]):
+        for line in _fitting([_headings(args.by), *(_row(row, args.by) for row in rows)]):
             print(line)
     return 0
+
+
+def _fitting(rows: list[tuple[str, ...]]) -> list[str]:
+    """The table, its names cut so that the figures keep their line."""
+    lines = table(rows)
+    excess = max(map(cells, lines)) - width()
+    if excess <= 0:
+        return lines
+    room = max(max(cells(row[0]) for row in rows) - excess, _SHORTEST_NAME)
+    return table([(fitted(row[0], room), *row[1:]) for row in rows])
 
 
 def _headings(grouping: str) -> tuple[str, ...]:
@@ -43,11 +54,12 @@ def _row(row: Figures, grouping: str) -> tuple[str, ...]:
     name = f"{row.name} ({row.detail})" if row.detail else row.name
     start = (one_line(name, _LONGEST_NAME), f"{row.calls:,}", f"{row.failed:,}")
     if grouping == "plugin":
-        return (*start, _short(row.total / row.calls), duration(row.total), cost(row.cost_usd))
+        # Events that were exported are counted, and nobody took their time.
+        return (*start, _short(row.total / row.calls), duration(row.total or None), cost(row.cost_usd))
     costs = (cost(row.cost_usd),) if grouping == "model" else ()
     return (*start, duration(row.p50), duration(row.p95), duration(row.total), *costs)
 
 
 def _short(seconds: float) -> str:
     """Callbacks take microseconds."""
-    return f"{seconds * 1e6:.0f} µs" if seconds < 0.001 else duration(seconds)
+    return f"{seconds * 1e6:.0f} µs" if 0 < seconds < 0.001 else duration(seconds or None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from hermes.cli.terminal_text import cells, fitted
-from hermes.cli.trace.desk import duration
+from hermes.cli.trace.desk import NARROW, duration
 from hermes.cli.trace.rows import Kind, Row
 
 _SHARE_OF_LABEL = 0.36
@@ -39,8 +39,10 @@ class Style:
 def draw(rows: list[Row], style: Style) -> Iterator[str]:
     """One turn, a line for each row. The first row sets the scale."""
     scale = _Scale(rows)
-    label_width = int(style.width * _SHARE_OF_LABEL)
     bar_width = int(style.width * _SHARE_OF_BAR)
+    is_narrow = style.width < NARROW
+    # Without room for how it went, what it was gets that too.
+    label_width = style.width - bar_width - _DURATION_WIDTH - 4 if is_narrow else int(style.width * _SHARE_OF_LABEL)
     for row in rows:
         name = "" if row.kind == "turn" else f"{row.kind} "
         label = fitted("  " * row.depth + name + row.label, label_width)
@@ -48,7 +50,7 @@ def draw(rows: list[Row], style: Style) -> Iterator[str]:
         bar = scale.bar(row, bar_width, style.unicode)
         took = duration(None if row.ended_at is None else row.ended_at - row.started_at)
         start = f"{label}  {bar}  {'' if row.kind == 'mark' else took:>{_DURATION_WIDTH}}  "
-        detail = fitted(row.detail, max(style.width - cells(start), 8))
+        detail = "" if is_narrow else fitted(row.detail, max(style.width - cells(start), 8))
         if style.colour:
             colour = _FAILED if row.failed else _COLOURS[row.kind]
             yield f"\x1b[{colour}m{label}  {bar}\x1b[0m{start[len(label) + len(bar) + 2 :]}{detail}".rstrip()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, TypeGuard
 
 from opentelemetry.trace import Span
 
 from hermes.contract.response import to_plain
-from hermes.trace.clean import Cleaner
+from hermes.trace.clean import Cleaner, knowing
 from hermes.trace.live.watcher import Watcher
 from hermes.trace.records import ToolRequest
 
@@ -20,7 +21,7 @@ class Content:
 
     def __init__(self, watcher: Watcher) -> None:
         self._watcher = watcher
-        self._clean = Cleaner()
+        self._clean = Cleaner(knowing(os.environ))
 
     def pre_llm_call(self, *, turn_id: str, user_message: Any = None) -> None:
         """What the user said."""

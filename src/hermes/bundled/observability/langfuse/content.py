@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, cast
 
 import msgspec
 
 from hermes.contract.response import to_plain
-from hermes.sanitize import Redactor
-from hermes.trace.clean import Cleaner
+from hermes.trace.clean import Cleaner, knowing
 
 from .settings import Settings
 
@@ -40,7 +40,7 @@ class Content:
     def __init__(self, settings: Settings) -> None:
         self._captures = settings.capture_content
         self._hidden = (_OPAQUE,) if settings.capture_reasoning else (_OPAQUE, *_REASONING)
-        self._clean = Cleaner(Redactor((settings.secret_key,)))
+        self._clean = Cleaner(knowing({**os.environ, "LANGFUSE_SECRET_KEY": settings.secret_key}))
         #: The last request of each session: its messages, and each of them as JSON.
         self._spoken: dict[str, tuple[list[Any], list[bytes]]] = {}
 

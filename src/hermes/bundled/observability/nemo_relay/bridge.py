@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.contract.hooks import HOOKS
+from hermes.trace.clean import Cleaner, knowing
 
 from .exporters import PATIENCE_SECONDS, Exporters
 from .loop import RelayLoop
@@ -46,8 +47,10 @@ class Bridge:
         self._loop = RelayLoop()
         self._clock = Clock()
         self._exporters = Exporters(relay, settings, cwd, self._loop, plugin)
-        self._observer = Observer(relay, self._exporters, self._clock)
-        self._trajectories = Trajectories(plugin, self._clock.event_seconds)
+        redactor = knowing(os.environ)
+        self._clean = Cleaner(redactor)
+        self._observer = Observer(relay, self._exporters, self._clock, self._clean)
+        self._trajectories = Trajectories(plugin, self._clock.event_seconds, redactor)
         self._worker = Worker()
         self._lock = threading.Lock()
         #: Sessions that have begun and not ended: as long as there are any, everything stays open.
@@ -67,7 +70,7 @@ class Bridge:
         if exporters.managed_mode:
             # The middleware has to find the span that a hook announced right before.
             self._is_inline = True
-            calls = ManagedCalls(self._relay, exporters, self._observer, self._loop)
+            calls = ManagedCalls(self._relay, exporters, self._observer, self._loop, self._clean)
             ctx.register_middleware("llm_execution", calls.run_llm)
             ctx.register_middleware("tool_execution", calls.run_tool)
         this: Callable[[], Bridge | None] = weakref.ref(self)

@@ -8,16 +8,16 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hermes.trace.claims import claim, give_back
 from hermes.trace.health import ExporterHealth
 
 from .loop import RelayLoop, bounded
 from .plugins_toml import (
     PluginsToml,
     PluginsTomlError,
-    appending,
-    atof_files,
     read_plugins_toml,
     translated,
+    with_files,
 )
 from .relay import Relay
 from .settings import AtifFiles, AtofFile, Settings
@@ -48,9 +48,13 @@ class Exporters:
         self._activation: Any = None
         self._file: Any = None
         self._file_name = f"hermes-{os.getpid()}-{next(_numbers)}"
+        #: Files that no other process writes to meanwhile.
+        self._claimed: list[Path] = []
         self._was_open = False
         self._health: ExporterHealth | None = None
         self._has_warned = False
+        #: Why nothing takes the events.
+        self._obstacle: Exception | None = None
         #: Events handed over since the last flush.
         self._under_way = 0
 
@@ -110,6 +114,8 @@ class Exporters:
             self._health.sent(count)
 
     def _flush(self) -> None:
+        if self._obstacle is not None:
+            raise self._obstacle.with_traceback(None)
         self._relay.flush()
         if self._file is not None:
             self._file.force_flush()
@@ -123,6 +129,7 @@ class Exporters:
         activation, self._activation = self._activation, None
         if activation is not None:
             self._attempt("plugins.toml", lambda: self._deactivate(activation))
+        self._give_back()
         self._loop.close()
 
     def _attempt(self, what: str, close: Any) -> None:
@@ -131,21 +138,38 @@ class Exporters:
         except Exception as error:
             log.warning("%s did not close well: %s", what, error)
             if self._health is not None:
-                self._health.failed(error)
+                self._health.failed(error, 0)  # what was lost with it was counted by the flush
+
+    # -- files --------------------------------------------------------------------------------------------------
+
+    def _claim(self, folder: Path, filename: str) -> str:
+        """The name to write to in a folder; ``OSError`` when that cannot be."""
+        if not filename:  # one that the runtime chooses
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return ""
+        path = claim(folder, filename)
+        self._claimed.append(path)
+        if path.name != filename:
+            log.warning("another process writes to %s; events go to %s", folder / filename, path.name)
+        return path.name
+
+    def _give_back(self) -> None:
+        while self._claimed:
+            give_back(self._claimed.pop())
 
     # -- the file of the environment ----------------------------------------------------------------------------
 
     def _open_file(self, atof: AtofFile) -> None:
         self._health = self._health or ExporterHealth(self._plugin, "atof")
+        self._obstacle = None
         try:
-            make_private_file(atof.folder, atof.filename)
-            file = self._relay.atof_exporter(
-                atof.folder, atof.filename, overwrite=atof.overwrite and not self._was_open
-            )
+            name = self._claim(atof.folder, atof.filename)
+            file = self._relay.atof_exporter(atof.folder, name, overwrite=atof.overwrite and not self._was_open)
             file.register(self._file_name)
         except Exception as error:
             log.warning("no events are written to %s: %s", atof.folder / atof.filename, error)
-            self._health.failed(error)
+            self._has_warned, self._obstacle = True, error
+            self._give_back()
             return
         self._file = file
 
@@ -204,12 +228,11 @@ class Exporters:
     def _initialize(self, document: dict[str, Any]) -> None:
         self._health = self._health or ExporterHealth(self._plugin, "plugins.toml")
         try:
-            for folder, filename in atof_files(document):
-                make_private_file(folder, filename)
-            chosen = appending(document) if self._was_open else document
+            chosen = with_files(document, self._claim, again=self._was_open)
             self._activation = self._loop.run(lambda: self._relay.initialize(chosen), PATIENCE_SECONDS)
         except Exception as error:
-            self._health.failed(error)
+            self._give_back()
+            self._health.failed(error, 0)
             self._health = None
             self._document = None
             self._reject(str(error))
@@ -223,14 +246,3 @@ class Exporters:
     def _reject(self, reason: str) -> None:
         path = self._settings.plugins_toml
         log.warning("%s is not used: %s; the other HERMES_NEMO_RELAY_ settings apply", path, reason)
-
-
-def make_private_file(folder: Path, filename: str) -> None:
-    """Make the folder and the file, for the user's eyes alone, whatever the runtime would do. Links are refused."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if not filename:
-        return
-    path = folder / filename
-    if path.is_symlink():
-        raise OSError(f"{path} is a symbolic link; name the file itself")
-    os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW, 0o600))

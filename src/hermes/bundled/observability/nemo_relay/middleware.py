@@ -22,12 +22,12 @@ log = logging.getLogger("hermes.plugins.nemo_relay")
 class ManagedCalls:
     """The callbacks of both kinds. A call whose span nobody began is run as if they were not there."""
 
-    def __init__(self, relay: Relay, exporters: Exporters, observer: Observer, loop: RelayLoop) -> None:
+    def __init__(self, relay: Relay, exporters: Exporters, observer: Observer, loop: RelayLoop, clean: Cleaner) -> None:
         self._relay = relay
         self._exporters = exporters
         self._observer = observer
         self._loop = loop
-        self._clean = Cleaner()
+        self._clean = clean
         if not relay.knows_call_ids:
             log.warning(
                 "nemo-relay %s does not keep the ids of managed tool calls; equal calls at the same time "

@@ -31,11 +31,11 @@ _NO_DATA = frozenset({*_IDS, "telemetry_schema_version"})
 class Observer:
     """The sessions of one host. Methods named after a hook take that hook's fields."""
 
-    def __init__(self, relay: Relay, exporters: Exporters, clock: Clock) -> None:
+    def __init__(self, relay: Relay, exporters: Exporters, clock: Clock, clean: Cleaner) -> None:
         self._relay = relay
         self._exporters = exporters
         self._clock = clock
-        self._clean = Cleaner()
+        self._clean = clean
         self._sessions: dict[str, SessionScope] = {}
         #: Of children that were announced: who delegated, and by which call.
         self._families: dict[str, tuple[str, str]] = {}
@@ -167,7 +167,7 @@ class Observer:
     def api_request_error(self, fields: Fields) -> None:
         status = "cancelled" if fields.get("reason") == "interrupted" else "error"
         told = {name: fields.get(name) for name in ("error", "reason", "retryable", "retry_count")}
-        self._end(fields, _llm(fields), told, status, "hermes.api.error")
+        self._end(fields, _llm(fields), self._clean.value(told), status, "hermes.api.error")
 
     # -- tool calls ---------------------------------------------------------------------------------------------
 

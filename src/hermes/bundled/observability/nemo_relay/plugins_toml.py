@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
@@ -113,22 +114,19 @@ def _atof_files(config: Table) -> list[Table]:
     return [sink for sink in tables if sink.get("type") == "file"]
 
 
-def atof_files(document: Table) -> list[tuple[Path, str]]:
-    """Where events of a document go, folder and file name; a name that the runtime chooses is empty."""
-    return [
-        (Path(table["output_directory"]), str(table.get("filename") or ""))
-        for config in _observability(document)
-        for table in _atof_files(config)
-    ]
+def with_files(document: Table, choose: Callable[[Path, str], str], *, again: bool) -> Table:
+    """The document for a start: ``choose`` says what the file for events in a folder is called instead.
 
-
-def appending(document: Table) -> Table:
-    """The same document for another start in this process: what the first one wrote stays."""
-    again = copy.deepcopy(document)
-    for config in _observability(again):
-        for table in _atof_files(config):
+    A name that the runtime chooses is empty. When it starts ``again`` in this process, what was written before stays.
+    """
+    chosen = copy.deepcopy(document)
+    for table in (table for config in _observability(chosen) for table in _atof_files(config)):
+        name = choose(Path(table["output_directory"]), str(table.get("filename") or ""))
+        if name:
+            table["filename"] = name
+        if again:
             table["mode"] = "append"
-    return again
+    return chosen
 
 
 def translated(document: Table, schema: int, *, has_sinks: bool, has_typed_endpoints: bool) -> Table:

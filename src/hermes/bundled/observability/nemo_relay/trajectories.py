@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable
 
+from hermes.sanitize import Redactor
 from hermes.trace.atif import document
 from hermes.trace.atif_file import write_trajectory
 from hermes.trace.collector import Collector
@@ -23,8 +24,8 @@ log = logging.getLogger("hermes.plugins.nemo_relay")
 class Trajectories:
     """The documents of a host's sessions. Children are in the document of the session a user talks to."""
 
-    def __init__(self, plugin: str, clock: Callable[[], float]) -> None:
-        self.collector = Collector(clock=clock)
+    def __init__(self, plugin: str, clock: Callable[[], float], redactor: Redactor) -> None:
+        self.collector = Collector(redactor, clock)
         self._health = ExporterHealth(plugin, "atif")
         self._has_warned = False
         #: When the document of each session may be written again before its end.
