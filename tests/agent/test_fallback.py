@@ -151,6 +151,25 @@ def test_another_provider_follows_when_all_keys_are_spent(home: Path, workdir: P
     assert len(first.requests) == 2
 
 
+def test_it_is_said_also_when_the_first_is_not_even_asked(home: Path, workdir: Path) -> None:
+    for name in ("stored-key-one", "stored-key-two"):
+        add_key(AuthFile(home), "one", name, name)
+    with ScriptedProvider([failure(429), failure(429)]) as first, ScriptedProvider(text("hello")) as second:
+        config = config_for(first, second)
+        config.providers["one"].api_key = ""
+        events: list[TurnEvent] = []
+        for _process in range(2):
+            events.clear()
+            with Host(home, config, cwd=workdir, env={}) as host:
+                session = host.new_session()
+                assert session.run("go", listener=events.append).answer == "hello"
+                assert session.run("again", listener=events.append).answer == "hello"
+            assert switches(events) == [ModelSwitched("two", "scripted", "one", "large", "the rate limit is reached")]
+    [told] = [event.error for event in events if isinstance(event, ModelFailed)]
+    assert told.startswith("one: all keys are cooling down, the first is back in 60 min")
+    assert len(first.requests) == 2  # the second process knows that both keys rest
+
+
 # -- what a person sees -----------------------------------------------------------------------------------------------
 
 
@@ -178,7 +197,7 @@ def test_one_line_says_that_it_switches(home: Path, workdir: Path) -> None:
 def test_a_quiet_run_says_who_answered(home: Path, workdir: Path) -> None:
     out, err, code = chat(home, workdir, "-Q", script=[failure(401)])
     assert (out, code) == ("hello\n", 0)
-    assert err.splitlines()[1:] == ["large (one) failed; scripted (two) answered"]
+    assert err.splitlines()[1:] == ["large (one) failed: the key was refused; scripted (two) answered"]
     assert len(chat(home, workdir, "-Q", script=text("fine"))[1].splitlines()) == 1
 
 

@@ -165,7 +165,13 @@ def test_the_server_says_no() -> None:
         (404, {}, "broken", "nothing there answers for model scripted (HTTP 404)", "ends in /v1"),
         (429, {"error": {"message": "slow down"}}, "warning", "rate limit", "wait a little"),
         (503, {}, "warning", "overloaded", "try again later"),
-        (500, {"error": {"message": "oops"}}, "broken", "the server failed (HTTP 500): oops", "check model.base_url"),
+        (
+            500,
+            {"error": {"message": "oops"}},
+            "broken",
+            "the server failed (HTTP 500): oops",
+            "check the base_url of demo",
+        ),
         (307, {}, "broken", "redirects", "redirects are not followed"),
     ]
     for code, body, status, detail, fix in replies:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -14,9 +15,10 @@ import pytest
 from hermes.cli.main import main
 from hermes.cli.model import trial
 from hermes.providers.credentials.auth_file import AuthFile
-from hermes.providers.credentials.keeping import add_key
+from hermes.providers.credentials.keeping import add_key, add_sign_in
+from hermes.providers.credentials.oauth import Tokens
 from hermes.providers.endpoint import Timeouts
-from hermes.testing import ScriptedProvider, failure
+from hermes.testing import FaultServer, ScriptedProvider, failure
 from support.model_server import CERTIFICATE, ModelServer, model_server
 from support.proxy_servers import connect_proxy
 
@@ -80,6 +82,12 @@ def test_every_format_is_spoken(home: Path, capsys: Output, api_mode: str) -> No
         assert json.loads(capsys.readouterr().out)["api_mode"] == api_mode
 
 
+def test_a_server_that_speaks_another_format(home: Path, capsys: Output, server: ModelServer) -> None:
+    use(home, server.base_url, more="providers: {custom: {api_mode: anthropic_messages}}\n")
+    kind, line = problem(capsys)
+    assert kind == "url" and "check model.base_url, api_mode and what the server logs" in line
+
+
 def test_the_next_stored_key_is_tried(home: Path, capsys: Output, server: ModelServer) -> None:
     use(home, server.base_url)
     (home / ".env").write_text("LAB_TOKEN=sk-refused-0123456789\n")
@@ -93,11 +101,33 @@ def test_the_next_stored_key_is_tried(home: Path, capsys: Output, server: ModelS
     assert "refused the key (LAB_TOKEN in " in capsys.readouterr().err
 
 
+def test_keys_that_all_rest_and_a_sign_in_that_has_ended(home: Path, capsys: Output, server: ModelServer) -> None:
+    use(home, server.base_url)
+    (home / "config.yaml").write_text(
+        f"model: {{provider: lab, default: alpha}}\nproviders: {{lab: {{base_url: '{server.base_url}'}}}}\n"
+    )
+    file = AuthFile(home)
+    for number in range(2):
+        add_key(file, "lab", f"sk-refused-{number}-0123456789", str(number))
+    assert main(["model", "test"]) == 1
+    assert "refused the key" in capsys.readouterr().err
+    kind, line = problem(capsys)
+    assert kind == "rate_limit" and "lab: all keys are cooling down, the first is back in 5 min" in line
+    file.path.unlink()
+    add_sign_in(file, "lab", Tokens("access-of-yesterday", "", time.time() - 60))
+    kind, line = problem(capsys)
+    assert kind == "key" and "hermes auth login lab" in line and "None" not in line
+
+
 def test_the_key(home: Path, capsys: Output, server: ModelServer) -> None:
     use(home, server.base_url)
     server.key = "another"
     kind, line = problem(capsys)
     assert kind == "key" and f"refused the key (LAB_TOKEN in {home}/.env): HTTP 401" in line
+    (home / ".env").write_text("")
+    del os.environ["LAB_TOKEN"]
+    kind, line = problem(capsys)
+    assert kind == "key" and "refused a request without a key: HTTP 401" in line and "hermes auth add custom" in line
 
 
 def test_the_model_name(home: Path, capsys: Output, server: ModelServer) -> None:
@@ -113,6 +143,14 @@ def test_the_address(home: Path, capsys: Output, server: ModelServer) -> None:
     assert kind == "url" and "(HTTP 404)" in line and "/v1" in line
 
 
+def test_what_the_server_says_about_it_is_not_lost(home: Path, capsys: Output, server: ModelServer) -> None:
+    use(home, server.base_url)
+    server.refusal = (403, {"error": {"message": "This country is not supported", "code": 403}})
+    assert "HTTP 403: This country is not supported; " in problem(capsys)[1]
+    server.refusal = (404, {"error": {"message": "No endpoints match your data policy", "code": 404}})
+    assert "(HTTP 404): No endpoints match your data policy; " in problem(capsys)[1]
+
+
 @pytest.mark.parametrize(
     ("status", "body", "kind"),
     [
@@ -121,6 +159,8 @@ def test_the_address(home: Path, capsys: Output, server: ModelServer) -> None:
         (503, {}, "overloaded"),
         (500, {"error": {"message": f"oops {KEY}"}}, "server"),
         (400, {"error": {"message": "no"}}, "other"),
+        (405, {}, "url"),
+        (407, {}, "proxy"),
     ],
 )
 def test_the_server_says_no(
@@ -159,6 +199,35 @@ def test_tls(home: Path, capsys: Output, server: ModelServer) -> None:
     use(home, server.base_url.replace("http:", "https:"))
     kind, line = problem(capsys)
     assert kind == "tls" and "use http:// in model.base_url" in line
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        ("redirect", "url"),
+        ("web_page", "url"),
+        ("no_http", "url"),
+        ("long_line", "url"),
+        ("gzip_bomb", "url"),
+        ("half_chunk", "connection"),
+        ("reset", "connection"),
+        ("empty_body", "connection"),
+        ("echoed_key", "key"),
+        ("error_as_success", "overloaded"),
+        ("cut_error", "server"),
+        ("no_tls", "tls"),
+    ],
+)
+def test_a_server_that_misbehaves(home: Path, capsys: Output, fault: str, kind: str) -> None:
+    with FaultServer(fault) as misbehaving:
+        use(home, misbehaving.base_url)
+        assert problem(capsys)[0] == kind
+
+
+def test_a_socket_file_that_is_not_there(home: Path, capsys: Output) -> None:
+    use(home, f"http+unix://{home}/none.sock/v1")
+    kind, line = problem(capsys)
+    assert kind == "connection" and "check the socket file in model.base_url" in line
 
 
 def test_the_proxy(home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:

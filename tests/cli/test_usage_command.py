@@ -138,7 +138,7 @@ def test_the_table(used: Path) -> None:
         "local (ollama)                 1     10       0    1        -",
         "total               5 (1 failed)  2,560     800  161    $2.25",
         "",
-        "The price of 1 of the calls is not known; they are not in the cost.",
+        "The cost of 1 call is not known, and not in the sum.",
     ]
 
 
@@ -156,6 +156,14 @@ def test_nothing_used(home: Path, grouping: str) -> None:
 def test_a_time_that_is_none(home: Path, since: str) -> None:
     done = run_hermes("usage", f"--since={since}", home=home, cwd=home.parent)
     assert done.returncode == 2 and "allowed: 12h, 7d, 4w, a date such as 2026-11-01, or all" in done.stderr
+
+
+def test_an_answer_that_tells_no_tokens_is_not_taken_for_a_free_one(home: Path, workdir: Path) -> None:
+    with ScriptedProvider(text("hi", usage={})) as provider:
+        write_config(home, provider.base_url)
+        run_hermes("chat", "-q", "hello", "-Q", home=home, cwd=workdir)
+    total = rows_of(home)["total"]
+    assert (total["calls"], total["cost_usd"], total["unpriced"]) == (1, None, 1)
 
 
 def test_a_real_conversation_with_a_cost_that_the_provider_tells(home: Path, workdir: Path) -> None:

@@ -239,7 +239,7 @@ def test_a_server_that_is_not_there(ask: Ask) -> None:
     with pytest.raises(ProviderError, match=r"cannot connect to http://127\.0\.0\.1") as caught:
         ask(gone)
     assert caught.value.reason == "connection"
-    assert "check model.base_url" in str(caught.value)
+    assert "check the base_url of demo" in str(caught.value)
 
 
 def test_a_host_that_does_not_exist(ask: Ask) -> None:
@@ -274,6 +274,14 @@ def test_each_phase_has_its_limit(ask: Ask, reply: ScriptedReply, timeouts: Time
     assert error.reason == "timeout"
     assert says in str(error)
     assert error.retryable
+
+
+def test_a_limit_in_the_middle_of_an_answer_says_when_it_ends(ask: Ask) -> None:
+    begun = STREAM[: STREAM.index(b"\n\n") + 2]
+    limit = b'data: {"error": {"code": "rate_limit_exceeded", "resets_in_seconds": 40}}\n\n'
+    error = refused(ask, raw(begun + limit))
+    assert isinstance(error, IncompleteReply)
+    assert (error.reason, error.retry_after) == ("rate_limit", 40)
 
 
 def test_what_arrived_before_a_timeout_is_kept(ask: Ask) -> None:

@@ -35,6 +35,7 @@ CASES: list[tuple[int, bytes, FailureReason]] = [
     (401, body(message="who?", code="invalid_api_key"), "auth"),
     (403, body(message="no"), "auth"),
     (402, body(message="pay", code=402), "billing"),
+    (407, b"", "connection"),
     (429, body(message="pay", code="insufficient_quota"), "billing"),
     (404, body(message="no such model", code="model_not_found"), "model_missing"),
     (404, b'{"error": "model not found"}', "model_missing"),
@@ -116,6 +117,9 @@ def test_the_shapes_that_providers_document(name: str) -> None:
 def test_a_wait_that_the_body_asks_for() -> None:
     details = [{"@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": "34.5s"}]
     limit = body(code=429, status="RESOURCE_EXHAUSTED", details=details)
+    assert str(error_from_response(ENDPOINT, 429, {}, limit)).endswith("; wait 34 s, or use another key or model")
+    assert "; wait 60 min, or" in str(error_from_response(ENDPOINT, 429, {"retry-after": "3600"}, b""))
+    assert "; wait a little, or" in str(error_from_response(ENDPOINT, 429, {}, b""))
     assert error_from_response(ENDPOINT, 429, {}, limit).retry_after == 34.5
     assert error_from_response(ENDPOINT, 429, {"retry-after": "2"}, limit).retry_after == 2
     assert error_in_body(ENDPOINT, {"code": "usage_limit_reached", "resets_in_seconds": 90}).retry_after == 90
@@ -153,7 +157,7 @@ def test_messages_say_what_happened_and_what_to_do() -> None:
     )
     missing = error_from_response(ENDPOINT, 404, {}, body(message="unknown", code="model_not_found"))
     assert "model 'gpt-x' was not found" in str(missing)
-    assert "check model.default and model.base_url" in str(missing)
+    assert "check the name of the model and the base_url of demo" in str(missing)
 
 
 def test_words_in_free_text_decide_nothing() -> None:

@@ -33,7 +33,7 @@ def test_rests_double_up_to_the_longest() -> None:
     health = Health(clock)
     rests: list[float] = []
     for _ in range(6):
-        health.failed(FIRST)
+        health.failed(FIRST, "overloaded")
         rests.append(rest_of(health, clock))
         clock.now += rests[-1]
     assert rests == [FIRST_REST, 120, 240, 480, LONGEST_REST, LONGEST_REST]
@@ -42,13 +42,13 @@ def test_rests_double_up_to_the_longest() -> None:
 def test_success_forgets_everything() -> None:
     clock = Clock()
     health = Health(clock)
-    health.failed(FIRST)
+    health.failed(FIRST, "overloaded")
     clock.now += FIRST_REST
-    health.failed(FIRST)
-    assert health.has_failed(FIRST)
+    health.failed(FIRST, "overloaded")
+    assert health.failure(FIRST) == "overloaded"
     health.worked(FIRST)
-    assert not health.has_failed(FIRST) and rest_of(health, clock) == 0
-    health.failed(FIRST)
+    assert health.failure(FIRST) is None and rest_of(health, clock) == 0
+    health.failed(FIRST, "overloaded")
     assert rest_of(health, clock) == FIRST_REST
 
 
@@ -56,23 +56,23 @@ def test_many_turns_that_see_one_failure_count_once() -> None:
     clock = Clock()
     health = Health(clock)
     for _ in range(10):
-        health.failed(FIRST)
+        health.failed(FIRST, "overloaded")
     assert rest_of(health, clock) == FIRST_REST
 
 
 def test_it_is_the_model_at_its_address_that_rests_whatever_the_key() -> None:
     health = Health(Clock())
-    health.failed(FIRST)
-    assert health.has_failed(replace(FIRST, api_key="two"))
-    assert not health.has_failed(replace(FIRST, model="other"))
-    assert not health.has_failed(SECOND)
+    health.failed(FIRST, "overloaded")
+    assert health.failure(replace(FIRST, api_key="two")) == "overloaded"
+    assert health.failure(replace(FIRST, model="other")) is None
+    assert health.failure(SECOND) is None
 
 
 def test_the_order_is_kept_among_equals() -> None:
     health = Health(Clock())
     third = Endpoint("http://third/v1", "c")
     assert health.order([FIRST, SECOND, third]) == [FIRST, SECOND, third]
-    health.failed(SECOND)
+    health.failed(SECOND, "overloaded")
     assert health.order([FIRST, SECOND, third]) == [FIRST, third, SECOND]
-    health.failed(FIRST)
+    health.failed(FIRST, "overloaded")
     assert health.order([FIRST, SECOND, third]) == [third, FIRST, SECOND]

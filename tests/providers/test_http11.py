@@ -88,8 +88,9 @@ def test_bytes_after_the_end_spoil_the_connection() -> None:
     assert not http.start_over()
 
 
-def test_an_answer_that_ends_with_the_connection() -> None:
+@pytest.mark.parametrize("version", [b"1.0", b"1.1"])
+def test_an_answer_that_ends_with_the_connection(version: bytes) -> None:
     http = asked()
-    head, body, ended = read(http, [b"HTTP/1.0 200 OK\r\n\r\nhello", b""])
+    head, body, ended = read(http, [b"HTTP/" + version + b" 200 OK\r\n\r\nhello", b""])
     assert head == Head(200, {}) and body == b"hello" and ended
     assert not http.start_over()

@@ -17,6 +17,7 @@ import pytest
 from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
 from hermes.providers.endpoint import Timeouts
+from hermes.providers.exchange import ConnectTimeout
 from hermes.providers.reply import InterruptedReply, normalise
 from hermes.providers.wire import Delta
 from hermes.scope import Interrupt
@@ -110,6 +111,7 @@ def test_connecting_has_a_limit(ask: Ask) -> None:
         with pytest.raises(ProviderError, match=r"no connection to .* within 0.1 s \(timeout: connect\)") as caught:
             ask(f"http://127.0.0.1:{port}/v1", timeouts=Timeouts(connect=0.1))
         assert caught.value.reason == "timeout"
+        assert isinstance(caught.value, ConnectTimeout)
 
 
 def test_while_a_name_is_looked_up(ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from hermes.errors import RETRYABLE, FailureReason, ProviderError
 from hermes.providers.endpoint import Endpoint
+from hermes.providers.exchange import ConnectTimeout
 from hermes.providers.health import Health
 from hermes.providers.keys import KeyRing
 from hermes.providers.policy import MAX_DELAY, Failure, Send, Sleep, attempts, pursue
@@ -154,6 +155,28 @@ def test_another_model_of_the_same_gateway_may_still_work(reason: FailureReason)
     assert (asked(steps), given_up) == (["large", "small"], None)
 
 
+def test_a_server_that_nobody_can_connect_to_is_not_waited_for_twice() -> None:
+    failure = ConnectTimeout("gateway: no connection within 15 s")
+    steps, given_up = play([*GATEWAY, ELSEWHERE], 0, [Failure(failure), None])
+    assert (asked(steps), given_up) == (["large", "other"], None)
+
+
+@pytest.mark.parametrize("reason", ["model_missing", "overloaded", "rate_limit", "timeout"])
+def test_an_entry_that_is_the_one_that_failed_is_left_out(reason: FailureReason) -> None:
+    again = replace(GATEWAY[0], context_length=1000)
+    steps, given_up = play([GATEWAY[0], again, ELSEWHERE], 0, [Failure(error(reason)), None])
+    assert (asked(steps), given_up) == (["large", "other"], None)
+
+
+def test_an_entry_that_names_the_first_again_is_nobody_else_to_ask() -> None:
+    ring = Ring("a")
+    steps, given_up = play([GATEWAY[0], GATEWAY[0]], 0, [Failure(error("rate_limit"))], keys=ring)
+    assert (keys_of(steps), given_up and given_up.reason) == (["a"], "rate_limit")
+    policy = attempts([GATEWAY[0], GATEWAY[0]], 2, keys=Ring("a"))
+    next(policy)
+    assert isinstance(policy.send(Failure(error("rate_limit", retry_after=3))), Sleep)
+
+
 def test_another_key_at_the_same_server_is_another_account() -> None:
     other = replace(GATEWAY[1], api_key="key-3")
     assert asked(play([GATEWAY[0], other], 0, [Failure(error("auth")), None])[0]) == ["large", "small"]
@@ -186,6 +209,9 @@ class Ring:
         self.told.append((endpoint.api_key, error and error.reason))
         if error is not None and error.reason in ("auth", "billing", "rate_limit"):
             self.names.remove(endpoint.api_key)
+
+    def comes_back(self, endpoint: Endpoint) -> bool:
+        return True
 
     def explain(self, endpoint: Endpoint) -> str:
         return f"{endpoint.provider}: all keys rest"
@@ -224,7 +250,10 @@ def test_with_nobody_else_to_ask_a_spent_pool_is_waited_for() -> None:
 def test_keys_that_all_rest_are_explained() -> None:
     steps, given_up = play(GATEWAY[:1], 3, [], keys=Ring())
     assert steps == [] and str(given_up) == "gateway: all keys rest"
-    assert keys_of(play([GATEWAY[0], ELSEWHERE], 3, [None], keys=Ring())[0]) == ["key-2"]
+    [send] = play([GATEWAY[0], ELSEWHERE], 3, [None], keys=Ring())[0]
+    assert isinstance(send, Send)
+    # Nothing was sent to the first, and still it is told who takes over from it, and why.
+    assert (send.endpoint, send.instead_of, send.after and send.after.reason) == (ELSEWHERE, GATEWAY[0], "rate_limit")
 
 
 def test_a_passing_failure_keeps_the_key() -> None:
@@ -278,7 +307,7 @@ def test_one_that_rests_is_still_better_than_nothing() -> None:
     last = error("server_error")
     assert play([FIRST], 0, [Failure(last)], health=health)[1] is last
     assert asked(play([FIRST], 0, [None], health=health)[0]) == ["a"]
-    health.failed(FIRST)
+    health.failed(FIRST, "overloaded")
     assert asked(play([FIRST, SECOND], 0, [Failure(error("timeout")), None], health=health)[0]) == ["b", "a"]
 
 
@@ -286,4 +315,4 @@ def test_a_bad_question_does_not_speak_against_the_endpoint() -> None:
     health = Health()
     play([FIRST, SECOND], 0, [Failure(error("bad_request"))], health=health)
     play([FIRST, SECOND], 0, [Failure(error("truncated"), text_was_shown=True)], health=health)
-    assert not health.has_failed(FIRST)
+    assert health.failure(FIRST) is None

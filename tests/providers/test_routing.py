@@ -71,6 +71,7 @@ def test_an_address_alone_means_a_custom_server() -> None:
         (Config(), {"provider": "olama", "model": "m"}, "did you mean 'ollama'"),
         (Config(providers={"x": Provider(enabled=False)}), {"provider": "x", "model": "m"}, "disabled"),
         (Config(model=Model(base_url="nonsense", default="m")), {}, "http://"),
+        (Config(model=Model(base_url="http://[::1/v1", default="m")), {}, "base_url cannot be parsed"),
         (
             Config(model=OWN, fallback_providers=[Fallback(provider="lmstudio")]),
             {},

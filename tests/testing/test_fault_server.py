@@ -63,7 +63,7 @@ def test_silence_lasts_until_the_server_is_closed() -> None:
         sock.settimeout(10)
         assert sock.recv(1) == b""
         assert read_all(other).startswith(b"HTTP/1.1 200 OK")
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before  # a thread of an earlier test may have ended meanwhile
 
 
 def test_a_long_wait_does_not_hold_up_the_end() -> None:

@@ -119,6 +119,8 @@ class ModelCall:
     def _attempt(self, send: Send) -> Answered | Failure:
         endpoint = send.endpoint
         if send.instead_of is not None and send.after is not None:
+            if send.number == 1:  # that one was not even asked, so nothing else has said what is wrong
+                self.listener(ModelFailed(send.instead_of.provider, send.instead_of.model, str(send.after)))
             self._tell_of_switch(endpoint, send.instead_of, in_words(send.after.reason, send.instead_of.model))
         attempt = Attempt(self, endpoint, retry_count=send.attempt - 1)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from typing import NamedTuple
@@ -65,6 +66,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Do what was asked for."""
+    # What the credentials have to say is told below; without a handler, logging would say it as well.
+    logging.getLogger("hermes").addHandler(logging.NullHandler())
     home = hermes_home()
     env = {**os.environ, **load_env_file(home)}
     desk = Desk(AuthFile(home), load_config(home, environ=env).config, env)

@@ -186,9 +186,12 @@ def _converse(
 def _say_who_answered(session: Session, result: TurnResult) -> None:
     """Somebody who sees no events must still learn that the model they chose did not answer."""
     first, health = session.models.endpoints[0], session.models.health
-    if result.status == "completed" and health is not None and health.has_failed(first):
-        now = f"{result.model} ({result.provider})"
-        print(one_line(f"{first.model} ({first.provider}) failed; {now} answered"), file=sys.stderr, flush=True)
+    reason = None if health is None else health.failure(first)
+    if result.status == "completed" and reason is not None:
+        from hermes.providers.failures import in_words
+
+        why = f"{first.model} ({first.provider}) failed: {in_words(reason, first.model)}"
+        print(one_line(f"{why}; {result.model} ({result.provider}) answered"), file=sys.stderr, flush=True)
 
 
 def _listener(output: Output, interrupt: Interrupt) -> Listener:

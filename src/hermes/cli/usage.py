@@ -10,6 +10,7 @@ from dataclasses import asdict
 import msgspec
 
 from hermes.cli.terminal_text import cells, one_line
+from hermes.commands.wording import plural
 from hermes.config import hermes_home
 from hermes.journal.store import Store
 from hermes.journal.usage import GROUPINGS, Grouping, Used, total, usage_by
@@ -63,7 +64,7 @@ def _lines(rows: list[Used], grouping: Grouping) -> list[str]:
     widths = [max(cells(row[column]) for row in table) for column in range(6)]
     lines = [_line(row, widths) for row in table]
     if everything.unpriced:
-        lines += ["", f"The price of {everything.unpriced} of the calls is not known; they are not in the cost."]
+        lines += ["", f"The cost of {plural(everything.unpriced, 'call')} is not known, and not in the sum."]
     return lines
 
 

@@ -31,7 +31,7 @@ _QUERY = """
                + coalesce(sum(m.cache_write_tokens), 0),
            coalesce(sum(m.cache_read_tokens), 0), coalesce(sum(m.output_tokens), 0),
            coalesce(sum(m.reasoning_tokens), 0), sum(m.cost_usd),
-           sum(m.cost_usd IS NULL AND m.output_tokens IS NOT NULL)
+           sum(m.cost_usd IS NULL AND (m.output_tokens IS NOT NULL OR m.status = 'ok'))
     FROM all_calls m LEFT JOIN sessions s ON s.id = m.session_id
     WHERE m.started_at >= ? AND m.status <> 'crashed'
       AND (s.branched_from IS NULL OR m.started_at >= s.created_at)
@@ -55,7 +55,7 @@ class Used:
     reasoning_tokens: int
     #: None when the cost of no call is known.
     cost_usd: float | None
-    #: Calls that used tokens at a price nobody knows.
+    #: Calls whose cost nobody knows: no price, or answered without a word about the tokens.
     unpriced: int
 
 

@@ -10,7 +10,7 @@ from hermes.contract.response import Record
 from hermes.errors import ProviderError
 from hermes.providers.endpoint import Endpoint
 from hermes.providers.failures import error_in_body, excerpt, malformed, message
-from hermes.providers.reply import IncompleteReply, Reply
+from hermes.providers.reply import IncompleteReply, Reply, with_partial
 from hermes.providers.sse import EventSplitter
 from hermes.providers.wire import Delta
 
@@ -84,7 +84,7 @@ class BodyParser:
         try:
             payloads = self._splitter.feed(data)
         except ProviderError as error:
-            raise self._with_partial(error) from None
+            raise self._with_partial(malformed(self._endpoint, str(error))) from None
         deltas: list[Delta] = []
         for payload in payloads:
             self._event(payload, deltas)
@@ -166,9 +166,7 @@ class BodyParser:
 
     def _with_partial(self, error: ProviderError) -> ProviderError:
         """The error with what arrived before it, when anything did."""
-        if not self._answer.started:
-            return error
-        return IncompleteReply(str(error), partial=self.partial(), reason=error.reason, status_code=error.status_code)
+        return with_partial(error, self.partial()) if self._answer.started else error
 
 
 def decode_json(data: bytes, decoder: msgspec.json.Decoder[T]) -> T:

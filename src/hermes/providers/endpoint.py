@@ -57,6 +57,11 @@ class Endpoint:
                 f"non-ASCII letter); copy it again"
             )
 
+    @property
+    def address_setting(self) -> str:
+        """What to correct when the address is wrong. A named provider may have it in one of several places."""
+        return "model.base_url" if self.provider == "custom" else f"the base_url of {self.provider}"
+
     def url(self, path: str) -> str:
         """The address of one operation: ``path`` below the base URL, whose query string is kept."""
         parts = urlsplit(self.base_url)
@@ -64,7 +69,7 @@ class Endpoint:
 
 
 def _check_url(url: str) -> None:
-    parts = _split(url)
+    parts = split_url(url)
     if parts.scheme in SOCKET_SCHEMES:
         split_socket_path(url)
         return
@@ -79,7 +84,8 @@ def _check_url(url: str) -> None:
         raise ConfigError(f"base_url {url!r} names no usable host; an example is http://127.0.0.1:8000/v1")
 
 
-def _split(url: str) -> SplitResult:
+def split_url(url: str) -> SplitResult:
+    """A base URL in its parts, or an error that says what is wrong with it."""
     try:
         parts = urlsplit(url)
         _ = parts.port  # out of range or not a number: raised only when it is looked at

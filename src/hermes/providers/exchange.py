@@ -7,6 +7,7 @@ import socket
 import time
 from typing import Literal
 
+from hermes.errors import ProviderError
 from hermes.providers.endpoint import Timeouts
 from hermes.scope import Interrupt
 
@@ -20,6 +21,13 @@ class TimedOut(Exception):
         super().__init__(f"{phase}: {seconds} s")
         self.phase: Phase = phase
         self.seconds = seconds
+
+
+class ConnectTimeout(ProviderError):
+    """Nobody answered the connect: for everything behind the same server that is as good as a refusal."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="timeout")
 
 
 class Patience:

@@ -106,6 +106,7 @@ STATUSES: dict[int, FailureReason] = {
     402: "billing",
     403: "auth",
     404: "model_missing",
+    407: "connection",
     408: "timeout",
     410: "model_missing",
     413: "context_too_long",

@@ -28,13 +28,13 @@ _WHAT: dict[FailureReason, str] = {
 }
 
 _ADVICE: dict[FailureReason, str] = {
-    "rate_limit": "wait a little, or use another key or model",
+    "rate_limit": "wait {wait}, or use another key or model",
     "overloaded": "try again later, or configure fallback_providers",
     "context_too_long": "start a new session or use a model with a larger context",
     "content_policy": "rephrase the request or use another model",
     "auth": "set model.api_key or the provider's key in the .env file",
     "billing": "add credit at the provider, or use another key",
-    "model_missing": "check model.default and model.base_url",
+    "model_missing": "check the name of the model and {address}",
 }
 
 _EXCERPT = 300
@@ -51,21 +51,18 @@ def error_from_response(endpoint: Endpoint, status: int, headers: Mapping[str, s
     wait = retry_after(headers)
     if status == 402 and wait is not None:
         reason = "rate_limit"  # what comes back by waiting is a budget for the moment, not an empty account
-    return ProviderError(
-        message(endpoint, reason, detail, status),
-        reason=reason,
-        status_code=status,
-        retry_after=wait_in(error) if wait is None else wait,
-    )
+    wait = wait_in(error) if wait is None else wait
+    line = message(endpoint, reason, detail, status, wait)
+    return ProviderError(line, reason=reason, status_code=status, retry_after=wait)
 
 
 def error_in_body(endpoint: Endpoint, error: object) -> ProviderError:
     """The error for an ``error`` object inside a body or a stream whose status promised success."""
     status = status_in(error)
     reason = classify(status, codes_in(error))
-    return ProviderError(
-        message(endpoint, reason, _detail(error), status), reason=reason, status_code=status, retry_after=wait_in(error)
-    )
+    wait = wait_in(error)
+    line = message(endpoint, reason, _detail(error), status, wait)
+    return ProviderError(line, reason=reason, status_code=status, retry_after=wait)
 
 
 def malformed(endpoint: Endpoint, found: str, body: bytes = b"") -> ProviderError:
@@ -74,7 +71,9 @@ def malformed(endpoint: Endpoint, found: str, body: bytes = b"") -> ProviderErro
     return ProviderError(message(endpoint, "malformed", detail, None), reason="malformed")
 
 
-def message(endpoint: Endpoint, reason: FailureReason, detail: str, status: int | None) -> str:
+def message(
+    endpoint: Endpoint, reason: FailureReason, detail: str, status: int | None, wait: float | None = None
+) -> str:
     """One line: who, what happened, what the server said, what to do. The key never appears in it."""
     line = f"{endpoint.provider}: {in_words(reason, endpoint.model)}"
     if status is not None:
@@ -82,8 +81,14 @@ def message(endpoint: Endpoint, reason: FailureReason, detail: str, status: int 
     if detail:
         line += f": {detail}"
     if reason in _ADVICE:
-        line += f"; {_ADVICE[reason]}"
+        line += f"; {_ADVICE[reason].format(address=endpoint.address_setting, wait=_span(wait))}"
     return scrub(endpoint, line)
+
+
+def _span(seconds: float | None) -> str:
+    if not seconds:
+        return "a little"
+    return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
 def in_words(reason: FailureReason, model: str) -> str:
@@ -156,7 +161,7 @@ def _redirect(endpoint: Endpoint, status: int, location: str) -> ProviderError:
         scrub(
             endpoint,
             f"{endpoint.provider}: the server redirects to {target} (HTTP {status}); redirects are not followed "
-            f"because the key would go with them, set model.base_url to the right address",
+            f"because the key would go with them, set {endpoint.address_setting} to the right address",
         ),
         reason="bad_request",
         status_code=status,

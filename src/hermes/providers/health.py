@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from hermes.errors import FailureReason
 from hermes.providers.endpoint import Endpoint
 
 #: Seconds an endpoint rests after it failed; each failure in a row doubles them.
@@ -21,10 +22,10 @@ class Health:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        #: How long each rests, and until when.
-        self._rests: dict[_Place, tuple[float, float]] = {}
+        #: How long each rests, until when, and why.
+        self._rests: dict[_Place, tuple[float, float, FailureReason]] = {}
 
-    def failed(self, endpoint: Endpoint) -> None:
+    def failed(self, endpoint: Endpoint, reason: FailureReason) -> None:
         """It was given up on: it rests, longer each time."""
         now, place = self._clock(), _place(endpoint)
         with self._lock:
@@ -32,7 +33,7 @@ class Health:
             if last is not None and now < last[1]:
                 return  # several turns at once saw the same failure
             seconds = FIRST_REST if last is None else min(last[0] * 2, LONGEST_REST)
-            self._rests[place] = (seconds, now + seconds)
+            self._rests[place] = (seconds, now + seconds, reason)
 
     def worked(self, endpoint: Endpoint) -> None:
         """It answered: whatever was wrong is over."""
@@ -40,9 +41,10 @@ class Health:
             with self._lock:
                 self._rests.pop(_place(endpoint), None)
 
-    def has_failed(self, endpoint: Endpoint) -> bool:
-        """Whether it failed the last time it was asked."""
-        return _place(endpoint) in self._rests
+    def failure(self, endpoint: Endpoint) -> FailureReason | None:
+        """Why it failed the last time it was asked; ``None`` when it did not."""
+        rest = self._rests.get(_place(endpoint))
+        return None if rest is None else rest[2]
 
     def order(self, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
         """The endpoints in the order to try them: those that rest come last, when nothing else is left."""

@@ -26,10 +26,11 @@ class Head:
 class Conversation:
     """Requests and answers on one connection, one after the other."""
 
-    __slots__ = ("_h11",)
+    __slots__ = ("_h11", "_is_closed")
 
     def __init__(self) -> None:
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MAX_HEAD)
+        self._is_closed = False
 
     def ask(self, method: str, target: str, headers: list[tuple[str, str]], body: bytes) -> list[bytes]:
         """The bytes of a request, in the pieces they are to be sent in."""
@@ -49,6 +50,7 @@ class Conversation:
             if not _HTTP.startswith(begun[: len(_HTTP)]):
                 raise NotHttp("it said something else and closed")
             raise ConnectionLost("the server disconnected before it answered")
+        self._is_closed = not data
         self._h11.receive_data(data)
 
     def next(self) -> Head | bytes | Literal["more", "end"]:
@@ -72,6 +74,8 @@ class Conversation:
     def start_over(self) -> bool:
         """Get ready for the next request; false when this connection cannot take one."""
         state = self._h11
+        if self._is_closed:
+            return False  # the answer ended with the connection, which nothing in its head need announce
         if state.our_state is not h11.DONE or state.their_state is not h11.DONE or state.trailing_data[0]:
             return False  # bytes after the end would be taken for the next answer
         state.start_next_cycle()

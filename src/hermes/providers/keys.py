@@ -19,6 +19,10 @@ class KeyRing(Protocol):
         """Give the key back, with what became of the request; a key that was refused or used up rests from now on."""
         ...
 
+    def comes_back(self, endpoint: Endpoint) -> bool:
+        """When ``take`` had nothing to give: whether waiting helps, since keys rest that are good."""
+        ...
+
     def explain(self, endpoint: Endpoint) -> str:
         """Why ``take`` had nothing to give, and what to do, in one line."""
         ...

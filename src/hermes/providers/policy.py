@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hermes.errors import FailureReason, ProviderError
 from hermes.providers.endpoint import Endpoint
+from hermes.providers.exchange import ConnectTimeout
 from hermes.providers.health import Health
 from hermes.providers.keys import KeyRing
 from hermes.scope import Interrupt
@@ -89,7 +90,7 @@ def attempts(
     """
     if not endpoints:
         raise ValueError("no endpoint to try")
-    return _Pursuit(endpoints, max_retries, keys, health or Health(), jitter).run()
+    return _Pursuit(_distinct(endpoints), max_retries, keys, health or Health(), jitter).run()
 
 
 class _Pursuit:
@@ -110,20 +111,20 @@ class _Pursuit:
         self.jitter = jitter
         self.number = 0
         self.last: ProviderError | None = None
-        #: The endpoint of the attempt before.
+        #: The endpoint that was tried before.
         self.before: Endpoint | None = None
 
     def run(self) -> Attempts:
         order = self.health.order(self.endpoints)
-        given_up: list[tuple[Endpoint, FailureReason]] = []
+        given_up: list[tuple[Endpoint, ProviderError]] = []
         for endpoint in order:
-            if any(_shares_failure(endpoint, failed, reason) for failed, reason in given_up):
+            if any(_shares_failure(endpoint, failed, error) for failed, error in given_up):
                 continue
             error = yield from self._pursue(endpoint, is_last=endpoint is order[-1])
             if error is None:
                 self.health.worked(endpoint)
                 return
-            given_up.append((endpoint, error.reason))
+            given_up.append((endpoint, error))
             self.last = error
         assert self.last is not None
         raise self.last
@@ -159,8 +160,9 @@ class _Pursuit:
         finally:
             self._give_back(lent, _GIVEN_UP)
         if error is None:
-            return self._no_key(endpoint)
-        self.health.failed(endpoint)
+            error = self._no_key(endpoint)
+            self.before = endpoint  # nothing was sent, but whoever is asked next takes over from this one
+        self.health.failed(endpoint, error.reason)
         return error
 
     def _send(
@@ -171,7 +173,7 @@ class _Pursuit:
         outcome: ProviderError | None = _GIVEN_UP
         # Where there is nobody else to ask, coming back is no news.
         is_return = len(self.endpoints) > 1 and self.number == 1 and endpoint is self.endpoints[0]
-        is_return = is_return and self.health.has_failed(endpoint)
+        is_return = is_return and self.health.failure(endpoint) is not None
         before, self.before = self.before, endpoint
         instead_of = None if before is endpoint else before
         try:
@@ -194,8 +196,9 @@ class _Pursuit:
             self.keys.report(lent, outcome)
 
     def _no_key(self, endpoint: Endpoint) -> ProviderError:
-        why = "no key" if self.keys is None else self.keys.explain(endpoint)
-        return ProviderError(why, reason="rate_limit")
+        assert self.keys is not None  # without a ring the endpoint's own key is always there
+        reason = "rate_limit" if self.keys.comes_back(endpoint) else "auth"
+        return ProviderError(self.keys.explain(endpoint), reason=reason)
 
 
 def pursue(policy: Attempts, interrupt: Interrupt, attempt: Callable[[Send], T | Failure]) -> T:
@@ -229,13 +232,21 @@ def succeed(policy: Attempts) -> None:
     raise RuntimeError("the attempts went on after one of them had succeeded")
 
 
-def _shares_failure(endpoint: Endpoint, failed: Endpoint, reason: FailureReason) -> bool:
+def _distinct(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+    """Without entries that name one before them again: what failed there has no reason to work here."""
+    found: dict[tuple[str, ...], Endpoint] = {}
+    for one in endpoints:
+        found.setdefault((one.base_url, one.model, one.api_mode, *_account(one)), one)
+    return list(found.values())
+
+
+def _shares_failure(endpoint: Endpoint, failed: Endpoint, error: ProviderError) -> bool:
     """Whether what was wrong with ``failed`` is wrong with this one too: the same server, or the same account there."""
     if _server(endpoint) != _server(failed):
         return False
-    if reason in _OF_THE_ACCOUNT:
-        return _account(endpoint) == _account(failed)
-    return reason == "connection"
+    if error.reason == "connection" or isinstance(error, ConnectTimeout):
+        return True
+    return error.reason in _OF_THE_ACCOUNT and _account(endpoint) == _account(failed)
 
 
 def _account(endpoint: Endpoint) -> tuple[str, str, str]:

@@ -49,6 +49,17 @@ class IncompleteReply(ProviderError):
         self.partial = partial
 
 
+def with_partial(error: ProviderError, partial: Reply) -> IncompleteReply:
+    """The same error with what had arrived before it."""
+    return IncompleteReply(
+        str(error),
+        partial=partial,
+        reason=error.reason,
+        status_code=error.status_code,
+        retry_after=error.retry_after,
+    )
+
+
 class InterruptedReply(Interrupted):
     """The request was cancelled; ``partial`` is what had arrived by then."""
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import msgspec
 
 from hermes.config.sections import Config, Fallback, Model, PhaseTimeouts, Provider
 from hermes.errors import ConfigError, NotConfigured, did_you_mean
-from hermes.providers.endpoint import ApiMode, Endpoint, Timeouts
+from hermes.providers.endpoint import ApiMode, Endpoint, Timeouts, split_url
 from hermes.providers.profiles import CUSTOM, PROFILES, Profile, canonical
 from hermes.providers.quirks import Quirks
 
@@ -150,7 +149,7 @@ def another_model(config: Config, endpoint: Endpoint, model: str, profiles: Prof
 
 def guess_api_mode(base_url: str) -> ApiMode:
     """The format that the server at an address speaks, as far as the address tells."""
-    parts = urlsplit(base_url)
+    parts = split_url(base_url)
     host, path = (parts.hostname or "").lower(), parts.path.rstrip("/").lower()
     if host == "api.anthropic.com" or path.removesuffix("/v1").endswith("/anthropic"):
         return "anthropic_messages"

@@ -88,7 +88,4 @@ class EventSplitter:
     def _check_size(self, size: int) -> None:
         if size > MAX_EVENT_BYTES:
             limit = MAX_EVENT_BYTES // (1024 * 1024)
-            raise ProviderError(
-                f"the server sent an event of more than {limit} MB; this is not a model's answer, check base_url",
-                reason="malformed",
-            )
+            raise ProviderError(f"an event of more than {limit} MB", reason="malformed")

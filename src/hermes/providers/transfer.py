@@ -10,7 +10,7 @@ from hermes.providers.address import Address, locate
 from hermes.providers.connections import Connection, S
 from hermes.providers.decoding import BodyDecoder
 from hermes.providers.endpoint import Endpoint
-from hermes.providers.exchange import Patience, TimedOut
+from hermes.providers.exchange import ConnectTimeout, Patience, TimedOut
 from hermes.providers.failures import malformed, scrub
 from hermes.providers.http11 import Conversation, Head
 from hermes.providers.network_errors import (
@@ -21,7 +21,7 @@ from hermes.providers.network_errors import (
     ProxyUnreachable,
     UnsendableHeader,
 )
-from hermes.providers.reply import IncompleteReply
+from hermes.providers.reply import IncompleteReply, with_partial
 from hermes.providers.wire import Delta, HttpRequest, Parser, ReasoningDelta, TextDelta, Wire
 
 OnDelta = Callable[[Delta], object]
@@ -122,7 +122,11 @@ class Transfer:
             return self._error_piece(data)
         assert decoder is not None
         parser, on_delta = self.parser, self._on_delta
-        deltas = parser.feed(decoder.decode(data))
+        try:
+            plain = decoder.decode(data)
+        except ProviderError as error:
+            raise self._with_partial(error) from None
+        deltas = parser.feed(plain)
         if deltas and on_delta is not None:
             self._shown = True
             for delta in deltas:
@@ -153,6 +157,8 @@ class Transfer:
             "next chunk": f"the answer stalled for {seconds}",
             "total": f"the request took longer than {seconds} in all",
         }[error.phase]
+        if error.phase == "connect":
+            return ConnectTimeout(scrub(self._endpoint, f"{self._endpoint.provider}: {what} (timeout: connect)"))
         return self._error("timeout", f"{what} (timeout: {error.phase})")
 
     def _failed(self, error: NetworkError, phase: str) -> ProviderError:
@@ -163,7 +169,8 @@ class Transfer:
             return self._error("connection", f"the proxy did not connect to {origin}: {error}")
         if isinstance(error, ConnectError):
             return self._error(
-                "connection", f"cannot connect to {origin}: {error}; {_connect_advice(error, self.address)}"
+                "connection",
+                f"cannot connect to {origin}: {error}; {_connect_advice(error, self.address, self._endpoint)}",
             )
         if isinstance(error, NotHttp):
             return malformed(self._endpoint, f"{origin} does not answer in HTTP ({error})")
@@ -173,10 +180,12 @@ class Transfer:
 
     def _error(self, reason: FailureReason, what: str) -> ProviderError:
         line = scrub(self._endpoint, f"{self._endpoint.provider}: {what}")
+        return self._with_partial(ProviderError(line, reason=reason))
+
+    def _with_partial(self, error: ProviderError) -> ProviderError:
         partial = self.parser.partial()
-        if partial.content or partial.reasoning or partial.tool_calls:
-            return IncompleteReply(line, partial=partial, reason=reason)
-        return ProviderError(line, reason=reason)
+        has_begun = partial.content or partial.reasoning or partial.tool_calls
+        return with_partial(error, partial) if has_begun else error
 
     def _with_cause(self, error: IncompleteReply) -> IncompleteReply:
         """The parser sees only that the answer is not whole; the connection may know why."""
@@ -195,16 +204,16 @@ def _show_whole(response: Record, on_delta: OnDelta) -> None:
         on_delta(TextDelta(message.content))
 
 
-def _connect_advice(error: ConnectError, address: Address) -> str:
-    detail = str(error)
+def _connect_advice(error: ConnectError, address: Address, endpoint: Endpoint) -> str:
+    detail, setting = str(error), endpoint.address_setting
     if isinstance(error, ProxyUnreachable):
         return "check the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
     if "Hostname mismatch" in detail or "IP address mismatch" in detail:
-        return "the certificate is for another host, check model.base_url"
+        return f"the certificate is for another host, check {setting}"
     if "CERTIFICATE_VERIFY_FAILED" in detail:
-        return "if the certificate is your own, name its authority in SSL_CERT_FILE or model.ca_bundle"
+        return "if the certificate is your own, name its authority in SSL_CERT_FILE or ca_bundle"
     if "WRONG_VERSION_NUMBER" in detail or "record layer failure" in detail:
-        return "the port does not speak TLS, use http:// in model.base_url"
+        return f"the port does not speak TLS, use http:// in {setting}"
     if address.socket_path:
-        return "check the socket file in model.base_url and that the server is running"
-    return "check model.base_url and that the server is running"
+        return f"check the socket file in {setting} and that the server is running"
+    return f"check {setting} and that the server is running"

@@ -48,6 +48,12 @@ def _bomb() -> bytes:
     return b"".join(packer.compress(blank) for _ in range(80)) + packer.flush()
 
 
+def _packed(pieces: list[bytes]) -> bytes:
+    """Compressed so that all of it can be unpacked at once, although more may follow."""
+    packer = zlib.compressobj(wbits=zlib.MAX_WBITS | 16)
+    return packer.compress(b"".join(pieces)) + packer.flush(zlib.Z_SYNC_FLUSH)
+
+
 def _drip(data: bytes, seconds: float) -> list[Step]:
     return [step for at in range(len(data)) for step in (data[at : at + 1], seconds)]
 
@@ -180,6 +186,20 @@ def _content() -> Iterator[Fault]:
         "close",
         "truncated",
         "cut off",
+    )
+    yield Fault(
+        "broken_gzip",
+        "A compressed stream that turns into something else.",
+        (
+            _UNTIL_CLOSE.replace(b"connection", b"content-encoding: gzip\r\nconnection"),
+            _packed(_HALF),
+            0.05,
+            b"\xff" * 99,
+        ),
+        "close",
+        "malformed",
+        "broken compression",
+        "Half of ",
     )
     yield Fault("web_page", "A sign-in page.", (_document(b"<title>Sign in</title>"),), "keep", "malformed", "Sign in")
     yield Fault("empty_body", "Success and no body.", (_document(b""),), "keep", "truncated", "before the answer began")

@@ -212,7 +212,7 @@ def test_when_all_rest_there_is_none(pool: CredentialPool, clock: Clock, add_key
     add_keys("a", "b")
     use(pool, failure("rate_limit", 429, 600.0))
     use(pool, failure("auth", 401))
-    assert pool.take(LAB) is None
+    assert pool.take(LAB) is None and pool.comes_back(LAB)
     assert pool.explain(LAB) == (
         "lab: all keys are cooling down, the first is back in 5 min; 'hermes auth list' shows them, "
         "'hermes auth add lab' adds one"

@@ -174,6 +174,7 @@ def test_a_sign_in_that_the_provider_has_ended_is_dead(
     other = CredentialPool(AuthFile(file.home))
     assert other.take(LAB) is None
     assert other.explain(LAB) == "lab: no sign-in is valid; run: hermes auth login lab"
+    assert not other.comes_back(LAB)
 
 
 def test_a_dead_sign_in_leaves_the_keys(file: AuthFile, pool: HomeKeys, sign_in: SignIn) -> None:

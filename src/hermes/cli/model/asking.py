@@ -66,8 +66,8 @@ def choose_model(models: Sequence[str], default: str = "") -> str | None:
             _show_models(shown, len(found))
             continue
         insisted, near = typed, nearest_model(typed, models)
-        hint = f"did you mean {near}? " if near else ""
-        say(f"{one_line(typed, 80)} is not listed; {hint}Type it again to take it all the same.")
+        hint = f"; did you mean {near}?" if near else "."
+        say(f"{one_line(typed, 80)} is not listed{hint} Type it again to take it all the same.")
 
 
 def _show_models(shown: Sequence[str], count: int) -> None:

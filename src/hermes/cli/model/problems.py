@@ -24,6 +24,8 @@ Kind = Literal[
 ]
 # fmt: on
 
+_PROXY_LOGIN = "put name and password into the proxy's URL in HTTP_PROXY or ALL_PROXY"
+
 #: Where the sentences of this program turn from what was found to what to do about it.
 _ADVICE = re.compile(r"; |: (?=run |move )")
 
@@ -37,7 +39,11 @@ _KINDS: dict[FailureReason, Kind] = {
     "timeout": "timeout",
     "connection": "connection",
     "malformed": "url",
+    "truncated": "connection",
 }
+
+#: Statuses of a server at which the address goes wrong: a redirect, and a place that takes no questions.
+_WRONG_ADDRESS = (301, 302, 303, 307, 308, 405)
 
 
 class Problem(NamedTuple):
@@ -75,18 +81,33 @@ def explain(error: HermesError, endpoint: Endpoint, key_from: str = "", models: 
     network = _network(error, endpoint)
     if network is not None:
         return network
-    if error.reason == "auth":
+    if error.reason == "auth" and error.status_code is not None:
         shown = f"the key ({key_from})" if key_from else "a request without a key"
-        detail = f"{place(endpoint)} refused {shown}: HTTP {error.status_code}"
-        return Problem("key", detail, "put a key that is valid there")
+        detail = f"{place(endpoint)} refused {shown}: HTTP {error.status_code}{_said(error)}"
+        return Problem("key", detail, "put a key that is valid there" if key_from else _store_key(endpoint))
+    if error.status_code == 407:
+        return Problem("proxy", f"{place(endpoint)}: the proxy wants a login (HTTP 407)", _PROXY_LOGIN)
     if models and not is_among(endpoint.model, models) and error.reason in ("bad_request", "model_missing"):
         return not_listed(endpoint, models)
     if error.status_code == 404 and "not found" in str(error):
-        advice = "check model.default and model.base_url; the address of most servers ends in /v1"
-        detail = f"{place(endpoint)}: nothing there answers for model {endpoint.model} (HTTP 404)"
+        advice = f"check the name of the model and {endpoint.address_setting}; the address of most servers ends in /v1"
+        detail = f"{place(endpoint)}: nothing there answers for model {endpoint.model} (HTTP 404){_said(error)}"
         return Problem("model" if models else "url", detail, advice)
     detail, fix = told(error)
-    return Problem(_KINDS.get(error.reason, "other"), detail, fix or "check model.base_url and what the server logs")
+    kind = "url" if error.status_code in _WRONG_ADDRESS else _KINDS.get(error.reason, "other")
+    # A server that speaks another format answers too, only not in a way that can be read.
+    suspects = f"{endpoint.address_setting}, api_mode" if error.reason == "malformed" else endpoint.address_setting
+    return Problem(kind, detail, fix or f"check {suspects} and what the server logs")
+
+
+def _store_key(endpoint: Endpoint) -> str:
+    return f"store one with 'hermes auth add {endpoint.provider}'"
+
+
+def _said(error: ProviderError) -> str:
+    """What the server said about its status, to be put behind it: a key may be good and the country not."""
+    _, found, said = told(error)[0].partition(f"(HTTP {error.status_code}): ")
+    return f": {said}" if found else ""
 
 
 def not_listed(endpoint: Endpoint, models: Sequence[str]) -> Problem:
@@ -102,7 +123,7 @@ def _network(error: ProviderError, endpoint: Endpoint) -> Problem | None:
     proxy = proxy_for(parts.scheme, parts.hostname or "")
     via = f" (through the proxy {_proxy_place(proxy)})" if proxy else ""
     for cause in _causes(error):
-        known = _network_problem(cause, parts.hostname or "", via)
+        known = _network_problem(cause, endpoint, via)
         if known is not None:
             fix = f"{known.fix}; check the proxy in HTTPS_PROXY, HTTP_PROXY and ALL_PROXY" if proxy else known.fix
             at_proxy = any(isinstance(one, ProxyError | ProxyUnreachable) for one in _causes(error))
@@ -110,18 +131,19 @@ def _network(error: ProviderError, endpoint: Endpoint) -> Problem | None:
     return None
 
 
-def _network_problem(cause: BaseException, host: str, via: str) -> Problem | None:
+def _network_problem(cause: BaseException, endpoint: Endpoint, via: str) -> Problem | None:
+    setting = endpoint.address_setting
     if isinstance(cause, socket.gaierror):
-        advice = "check model.base_url and the network of this machine"
-        return Problem("dns", f"the name {host} does not resolve{via}", advice)
+        advice = f"check {setting} and the network of this machine"
+        return Problem("dns", f"the name {urlsplit(endpoint.base_url).hostname} does not resolve{via}", advice)
     if isinstance(cause, ConnectionRefusedError):
-        advice = "start the server, or correct the port in model.base_url"
+        advice = f"start the server, or correct the port in {setting}"
         return Problem("connection", f"the connection was refused{via}", advice)
     if isinstance(cause, ssl.SSLCertVerificationError):
         advice = "if the certificate is your own, name its authority in SSL_CERT_FILE; else check host and clock"
         return Problem("tls", f"TLS: its certificate is not trusted: {cause.verify_message}{via}", advice)
     if isinstance(cause, ssl.SSLError):
-        advice = "if that port does not speak TLS, use http:// in model.base_url"
+        advice = f"if that port does not speak TLS, use http:// in {setting}"
         return Problem("tls", f"TLS: the connection cannot be secured ({cause.reason or cause}){via}", advice)
     if isinstance(cause, TimedOut):
         detail = f"no answer within {cause.seconds:g} s ({cause.phase}){via}"

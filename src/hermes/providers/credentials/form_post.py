@@ -38,15 +38,16 @@ def post_form(driver: Driver, provider: str, url: str, fields: Mapping[str, str]
     secrets = [value for name, value in fields.items() if name not in _PUBLIC]
     try:
         endpoint = Endpoint(url, "token", provider, timeouts=_TIMEOUTS)
+    except ConfigError as error:
+        raise CredentialError(f"{provider}: {error}") from None
+    try:
         answer = driver.send(endpoint, _FormPost(), {"form": dict(fields)}, interrupt=Interrupt()).answer
     except ProviderError as error:
         answer = getattr(error, "answer", None)
         if not isinstance(answer, dict):
             # The advice of the driver is about models, and the address in question is another one.
-            told = str(error).replace("model.base_url", f"providers.{provider}.oauth in config.yaml")
+            told = str(error).replace(endpoint.address_setting, f"providers.{provider}.oauth in config.yaml")
             raise CredentialError(_without(secrets, told)) from None
-    except ConfigError as error:
-        raise CredentialError(f"{provider}: {error}") from None
     found = cast("dict[str, Any]", answer)
     if "error" in found:
         raise _refusal(provider, found, secrets)

@@ -55,6 +55,10 @@ class HomeKeys:
         pool = self._opened()
         return [] if pool is None else pool.file.providers()
 
+    def comes_back(self, endpoint: Endpoint) -> bool:
+        """Whether keys rest that are good."""
+        return self._open().comes_back(endpoint)
+
     def explain(self, endpoint: Endpoint) -> str:
         """Why ``take`` had nothing to give, and what to do, in one line."""
         return self._open().explain(endpoint)

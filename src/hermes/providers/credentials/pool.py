@@ -113,11 +113,14 @@ class CredentialPool:
             f"add it with 'hermes auth add {provider} --profile {profile}'"
         )
 
+    def comes_back(self, endpoint: Endpoint) -> bool:
+        """Whether keys rest that are good."""
+        return bool(self._waits(endpoint))
+
     def explain(self, endpoint: Endpoint) -> str:
         """Why ``take`` had nothing to give, and what to do, in one line."""
-        provider, now = endpoint.provider, self._clock()
-        stored = self._ledger.credentials(provider)
-        waits = [one.rests_until - now for one in stored if one.is_resting(now) and not self._sign_ins.problem(one)]
+        provider = endpoint.provider
+        waits = self._waits(endpoint)
         if waits:
             minutes = min(waits) / 60
             when = f"{minutes:.0f} min" if minutes >= 1 else "less than a minute"
@@ -125,8 +128,14 @@ class CredentialPool:
                 f"{provider}: all keys are cooling down, the first is back in {when}; "
                 f"'hermes auth list' shows them, 'hermes auth add {provider}' adds one"
             )
+        stored = self._ledger.credentials(provider)
         problems = [problem for one in stored if (problem := self._sign_ins.problem(one))]
         return problems[0] if problems else f"{provider}: no sign-in is valid; run: hermes auth login {provider}"
+
+    def _waits(self, endpoint: Endpoint) -> list[float]:
+        """Seconds until each key is back that rests and is good."""
+        now, stored = self._clock(), self._ledger.credentials(endpoint.provider)
+        return [one.rests_until - now for one in stored if one.is_resting(now) and not self._sign_ins.problem(one)]
 
     def close(self) -> None:
         """Write what is not written yet."""
