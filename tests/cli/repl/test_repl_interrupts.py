@@ -101,9 +101,11 @@ def test_a_terminal_that_goes_away_ends_everything_too(home: Path, workdir: Path
             terminal.send("go")
             command = _pid(workdir, terminal)
             terminal.hang_up()
-            assert terminal.process.wait(10) == 143
+            # Whichever is noticed first: the signal, or that nobody reads any more.
+            assert terminal.process.wait(10) in (143, 141)
     assert not is_running(command)
-    assert "Traceback" not in (home / "logs" / "agent.log").read_text()
+    log = (home / "logs" / "agent.log").read_text()
+    assert "Traceback" not in log, log
 
 
 def test_what_is_typed_while_the_agent_works_waits_survives_a_stop_and_is_answered_next(

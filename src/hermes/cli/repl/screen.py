@@ -235,7 +235,8 @@ class Screen:
         self._application.invalidate()
 
     def _exit(self) -> None:
-        self._flush()
+        with contextlib.suppress(OSError):  # a terminal that is gone shows nothing more
+            self._flush()
         self._is_over = True
         if self._application.is_running and not self._application.is_done:
             self._application.exit()
@@ -293,8 +294,10 @@ class Screen:
     def _handle_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         error = context.get("exception")
         if isinstance(error, OSError) and self._dialogue is not None:
+            log.info("the screen is lost: %s", error)
             self._dialogue.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
-        log.error("the screen: %s", context.get("message"), exc_info=error)
+        else:
+            log.error("the screen: %s", context.get("message"), exc_info=error)
 
     @contextlib.contextmanager
     def _captured(self) -> Generator[None]:
