@@ -171,3 +171,23 @@ def test_redacting_twice_changes_nothing_more(text: str) -> None:
 
 def test_percent_encoded_keys_are_found() -> None:
     assert "abcdefghijklmnop" not in redact_text("next=" + quote("=sk-abcdefghijklmnopqrst"))
+
+
+@given(st.lists(st.text("ab", min_size=8, max_size=11), max_size=3), st.lists(st.text("ab-", max_size=12), max_size=8))
+def test_known_secrets_are_masked_the_same_however_the_text_is_cut(secrets: list[str], pieces: list[str]) -> None:
+    redactor = Redactor(tuple(secrets))
+    shown, held = "", ""
+    for piece in pieces:
+        certain, held = redactor.split_known(held + piece)
+        shown += certain
+    shown += redactor.mask_known(held)
+    assert shown == redactor.mask_known("".join(pieces))
+    assert not any(secret in shown for secret in secrets)
+
+
+def test_only_known_secrets_are_masked_in_what_is_said() -> None:
+    redactor = Redactor(("open-sesame-123",))
+    said = "token=open-sesame-123, and sk-proj-abcdefghijklmnopqrstuvwxyz0123456789 is how others look"
+    assert redactor.mask_known(said) == said.replace("open-sesame-123", "<redacted>")
+    assert redactor.split_known("say open-ses") == ("say ", "open-ses")
+    assert redactor.split_known("say open-sesame!") == ("say open-sesame!", "")

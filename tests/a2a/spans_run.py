@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,6 +13,8 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from hermes.a2a import HermesA2AExecutor
+from hermes.config import hermes_home, load_config
+from hermes.host import Host, HostOptions
 from support.executor_rig import Answering, ask, completion
 
 ANSWERS: dict[str, Any] = {
@@ -30,7 +33,18 @@ class Failing(TracerProvider):
         raise RuntimeError("no tracer today")
 
 
+def beside_an_agent() -> None:
+    """An agent of the configuration has a turn, and then the executor."""
+    home = hermes_home()
+    with Host(home, load_config(home).config, HostOptions(platform="test"), cwd=Path.cwd()) as host:
+        assert host.new_session().run("hello").answer == "Hello."
+        assert ask(HermesA2AExecutor("hermes-4", _client=Answering(ANSWERS["reasoning"])), "hello") == "Hello."
+
+
 def main() -> None:
+    if sys.argv[1:] == ["plugin"]:
+        beside_an_agent()
+        return
     if sys.argv[1:] == ["failing"]:
         trace.set_tracer_provider(Failing())
         assert ask(HermesA2AExecutor("hermes-4", _client=Answering(ANSWERS["both"])), "hello") == "Hello."

@@ -122,6 +122,13 @@ def test_what_the_agent_says_does_not_drive_the_terminal(capsys: Capture) -> Non
     assert "\x1b" not in capsys.readouterr().out
 
 
+def test_a_command_that_is_shown_can_be_copied_whatever_names_the_agent_gives(capsys: Capture) -> None:
+    name = "x; touch y"
+    with serving_echo() as remote:
+        call(remote.url, "echo hi", "--context", name)
+    assert f"(--context {shlex.quote(name)} goes on" in capsys.readouterr().err
+
+
 def test_a_token_comes_from_the_environment(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ECHO_TOKEN", "open-sesame-123")
     with serving_echo(Remote(token="open-sesame-123")) as remote:

@@ -30,6 +30,7 @@ from a2a.types import (
     TaskStatus,
 )
 
+from support.a2a_rig import UNUSED_TLS
 from support.executor_server import serving
 
 SECRET = "sk-sentinel-0123456789abcdef"
@@ -42,12 +43,13 @@ def user_message(words: str, *, task_id: str | None = None, context_id: str | No
 
 async def conversation(base_url: str, binding: str, streaming: bool, message: Message) -> list[StreamResponse]:
     """Everything the SDK's client is told."""
-    config = ClientConfig(streaming=streaming, supported_protocol_bindings=[binding])
-    client = await create_client(base_url, client_config=config)
-    try:
-        return [event async for event in client.send_message(SendMessageRequest(message=message))]
-    finally:
-        await client.close()
+    async with httpx.AsyncClient(verify=UNUSED_TLS) as http:
+        config = ClientConfig(streaming=streaming, supported_protocol_bindings=[binding], httpx_client=http)
+        client = await create_client(base_url, client_config=config)
+        try:
+            return [event async for event in client.send_message(SendMessageRequest(message=message))]
+        finally:
+            await client.close()
 
 
 @pytest.mark.parametrize("binding", BINDINGS)
@@ -109,7 +111,7 @@ CHANNELS: dict[str, tuple[str, dict[str, str], dict[str, Any]]] = {
 async def everything_said(base_url: str) -> dict[str, str]:
     """The whole of each response, head and body, by channel."""
     said: dict[str, str] = {}
-    async with httpx.AsyncClient(base_url=base_url) as client:
+    async with httpx.AsyncClient(base_url=base_url, verify=UNUSED_TLS) as client:
         for name, (path, headers, body) in CHANNELS.items():
             response = await client.post(path, headers=headers, json=body)
             said[name] = f"{response.status_code} {response.headers} {response.text}"

@@ -11,6 +11,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from hermes.testing import ScriptedProvider
+from support import write_config
+
 pytest.importorskip("opentelemetry.sdk.trace")
 
 TESTS = Path(__file__).parents[1]
@@ -51,3 +54,16 @@ def test_a_workspace_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_tracer_that_fails_costs_no_reply() -> None:
     run("failing")
+
+
+def test_the_otel_plugin_of_the_same_process_exports_it(home: Path) -> None:
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    from support.otlp_receiver import OtlpReceiver
+
+    with ScriptedProvider("Hello.") as provider, OtlpReceiver() as receiver:
+        write_config(home, provider.base_url, "plugins:\n  enabled: [observability/otel]\n")
+        run("plugin", OTEL_EXPORTER_OTLP_ENDPOINT=receiver.url, HERMES_HOME=str(home))
+        turn, span = receiver.span("invoke_agent hermes"), receiver.span("hermes.reasoning")
+    assert span.attributes["hermes.reasoning_preview"] == "r" * 512 and span.attributes["hermes.model"] == "hermes-4"
+    assert span.resource["service.name"] == turn.resource["service.name"]
+    assert span.trace_id != turn.trace_id  # the executor has no part in the turn

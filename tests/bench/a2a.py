@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
+import socket
 import subprocess
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,24 +43,28 @@ def measure(workspace: Workspace) -> list[Row]:
     plan = Plan()
     with (
         _serving(workspace, home) as url,
+        closing(_Caller(url, plan.query(), expected_answer(workspace.notes, plan))) as called,
         Host(workspace.folder / "a2a-direct", load_config(home).config, HostOptions(), cwd=workspace.notes) as host,
     ):
-        called = _Caller(url, plan.query(), expected_answer(workspace.notes, plan))
         served: list[float] = []
         direct: list[float] = []
         first: list[float] = []
+        streamed: list[float] = []
         for number in range(WARM_UP + (workspace.repeat or REPEAT)):
-            seconds = called.send(), _direct(host, plan), called.first_status()
+            seconds = called.send(), _direct(host, plan), *called.stream()
             if number >= WARM_UP:
-                for kept, value in zip((served, direct, first), seconds, strict=True):
+                for kept, value in zip((served, direct, first, streamed), seconds, strict=True):
                     kept.append(value * 1e3)
         crowd = asyncio.run(_crowd(url, Plan(hold=MANY).query(), expected_answer(workspace.notes, plan)))
-    return [_added(served, direct), _first(first), _many(crowd)]
+    return [_added(served, direct, streamed), _first(first), _many(crowd)]
 
 
-def _added(served: list[float], direct: list[float]) -> Row:
+def _added(served: list[float], direct: list[float], streamed: list[float]) -> Row:
     added = median(served) - median(direct)
-    note = f"{median(served):.1f} ms served, {median(direct):.1f} ms in process"
+    note = (
+        f"{median(served):.1f} ms served, {median(streamed):.1f} ms as a stream to its end, "
+        f"{median(direct):.1f} ms in process"
+    )
     what = "what hermes a2a serve adds to a turn, median"
     return Row(what, max(added, 0.0), None, "ms", f"≤ {BUDGET_MS:g} ms", added <= BUDGET_MS, note)
 
@@ -89,34 +93,54 @@ def _direct(host: Host, plan: Plan) -> float:
 
 
 class _Caller:
-    """A bare client on one connection."""
+    """A bare client on one connection: what it costs itself is not what serving costs."""
 
     def __init__(self, url: str, words: str, answer: str) -> None:
         place = urlsplit(url)
-        self._connection = http.client.HTTPConnection(place.hostname or "", place.port or 80, timeout=30)
+        self._socket = socket.create_connection((place.hostname or "", place.port or 80), timeout=30)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._words = words
         self._answer = answer
 
+    def close(self) -> None:
+        self._socket.close()
+
     def send(self) -> float:
         """Seconds of a message that waits for its answer."""
+        request = self._request("SendMessage")
         started = time.perf_counter()
-        self._connection.request("POST", "/", _body("SendMessage", self._words), _HEADERS)
-        task = msgspec.json.decode(self._connection.getresponse().read())["result"]["task"]
+        self._socket.sendall(request)
+        head, body = self._read(b"\r\n\r\n")
+        length = int(head.lower().partition(b"content-length: ")[2].split()[0])
+        while len(body) < length:
+            body += self._socket.recv(65_536)
+        task = msgspec.json.decode(body)["result"]["task"]
         seconds = time.perf_counter() - started
         if task["artifacts"][0]["parts"][0]["text"] != self._answer:
             raise BenchFailed(f"the task answered {task}")
         return seconds
 
-    def first_status(self) -> float:
-        """Seconds until a message that streams has its first status."""
+    def stream(self) -> tuple[float, float]:
+        """Seconds until a message that streams has its first status, and until its stream has ended."""
+        request = self._request("SendStreamingMessage")
         started = time.perf_counter()
-        self._connection.request("POST", "/", _body("SendStreamingMessage", self._words), _HEADERS)
-        response = self._connection.getresponse()
-        while b"statusUpdate" not in response.readline():
-            pass
-        seconds = time.perf_counter() - started
-        response.read()
-        return seconds
+        self._socket.sendall(request)
+        _, rest = self._read(b"statusUpdate")
+        first = time.perf_counter() - started
+        self._read(b"0\r\n\r\n", rest)
+        return first, time.perf_counter() - started
+
+    def _read(self, mark: bytes, so_far: bytes = b"") -> tuple[bytes, bytes]:
+        while mark not in so_far:
+            so_far += self._socket.recv(65_536)
+        before, _, after = so_far.partition(mark)
+        return before, after
+
+    def _request(self, method: str) -> bytes:
+        body = _body(method, self._words)
+        fields = {"Host": "127.0.0.1", **_HEADERS, "Content-Length": str(len(body))}
+        lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        return f"POST / HTTP/1.1\r\n{lines}\r\n".encode() + body
 
 
 def _body(method: str, words: str) -> bytes:

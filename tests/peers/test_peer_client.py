@@ -187,8 +187,10 @@ def test_a_stream_that_breaks_before_the_task_is_known_fails() -> None:
 
 
 def test_an_agent_that_never_answers_is_given_up() -> None:
-    with serving_echo() as remote, pytest.raises(PeerError, match=r"echo was silent for 0\.3 s"):
-        call(remote, lambda client: client.send("wait"), replace(OPTIONS, timeout=0.3))
+    with serving_echo() as remote:
+        with pytest.raises(PeerError, match=r"echo was silent for 0\.3 s"):
+            call(remote, lambda client: client.send("wait"), replace(OPTIONS, timeout=0.3))
+        assert remote.cancelled.is_set()
 
 
 def test_a_server_that_only_listens_is_given_up() -> None:

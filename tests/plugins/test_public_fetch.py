@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import threading
 
 import pytest
 
@@ -32,6 +34,12 @@ from support.image_server import PNG, ImageServer
         ("::ffff:93.184.216.34", True),
         ("64:ff9b::a00:1", False),
         ("2002:a00:1::", False),
+        ("::127.0.0.1", False),
+        ("::ffff:0:127.0.0.1", False),
+        ("64:ff9b:1::7f00:1", False),
+        ("fec0::1", False),
+        ("3fff::1", False),
+        ("5f00::1", False),
     ],
 )
 def test_which_addresses_are_public(address: str, public: bool) -> None:
@@ -92,7 +100,13 @@ def test_redirections_are_followed_a_few_times_and_only_on_the_web() -> None:
             fetch(f"{server.address}/start", max_bytes=1000, allow_private=True)
 
 
-@pytest.mark.parametrize("host", ["10.0.0.1", "router", "printer.local", "metadata.internal"])
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("10.0.0.1", "router", "printer.local", "metadata.internal", "Metadata.Internal.", "localhost.", "127.0.0.1."),
+        *("127.1", "0x7f.1", "0177.0.0.1", "2130706433", "[::127.0.0.1]"),
+    ],
+)
 def test_behind_a_proxy_the_name_itself_is_judged(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
     with pytest.raises(ValueError, match="private network"):
@@ -104,3 +118,27 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv("http_proxy", server.address)
         assert fetch("http://images.example/x.png", max_bytes=1000).data == PNG
     assert server.fetched == ["http://images.example/x.png"]
+
+
+@pytest.mark.parametrize("sent", [b"HTTP/1.1 200 OK\r\nX-Slow: ", b"HTTP/1.1 200 OK\r\n\r\n"], ids=["head", "body"])
+def test_a_server_that_sends_a_byte_now_and_then_is_given_up(sent: bytes) -> None:
+    done = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def drip() -> None:
+            connection, _ = listener.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(sent)
+                while not done.wait(0.05):
+                    connection.sendall(b"x")
+
+        server = threading.Thread(target=drip)
+        server.start()
+        try:
+            with pytest.raises(TimeoutError, match=r"longer than 0\.3 s"):
+                fetch(
+                    f"http://127.0.0.1:{listener.getsockname()[1]}/x", max_bytes=10_000, timeout=0.3, allow_private=True
+                )
+        finally:
+            done.set()
+            server.join()

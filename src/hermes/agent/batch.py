@@ -16,7 +16,7 @@ from hermes.agent.guardrails import LoopGuard
 from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, unknown_outcome
 from hermes.agent.verify import written_files
 from hermes.agent.workers import wait_for
-from hermes.errors import Interrupted
+from hermes.errors import ApprovalSuspended, Interrupted
 from hermes.journal.turns import Message, TurnJournal
 from hermes.providers.reply import ToolRequest
 from hermes.scope import Scope
@@ -191,6 +191,12 @@ class ToolBatch:
     def _execute(self, slot: _Slot) -> None:
         try:
             outcome = slot.call.execute()
+        except ApprovalSuspended:
+            # What can run again asks again once the answer is there; nothing on record says that it ran.
+            if not slot.unsafe:
+                raise
+            message = "Somebody would have to be asked, which cannot be done in the middle of this call."
+            outcome = slot.call.failed(message, "approval_denied")
         except BaseException as error:
             self._close(slot, slot.call.cancelled(type(error).__name__))
             raise

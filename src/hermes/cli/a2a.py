@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
+from collections.abc import Generator
 
 from hermes.cli.terminal_text import plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
@@ -54,9 +56,37 @@ def run(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     # The SDK's own spans would double those of the turn.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
-    try:
+    with _packages():
+        from hermes.a2a.server.place import Place, check_place
         from hermes.a2a.server.principals import read_principals
-        from hermes.a2a.server.serving import Place, check_place, log_libraries, serve
+
+    home = hermes_home()
+    warnings: list[str] = []
+    apply_env(load_env_file(home, warnings=warnings))
+    redactor = Redactor(tuple(value for name, value in os.environ.items() if is_secret_key(name)))
+    setup_logging(home, verbose=args.verbose, redactor=redactor)
+    loaded = load_config(home)
+    place = Place(args.host, args.port, args.grpc_port, args.public_url)
+    principals = read_principals(loaded.config.a2a, os.environ, redactor)
+    check_place(place, principals)
+    with _packages():
+        from hermes.a2a.server.serving import log_libraries, serve  # large, and not needed to refuse
+    from hermes.host import Host, HostOptions
+
+    log_libraries()
+    options = HostOptions(provider=args.provider, model=args.model, plugins=args.plugin, platform="a2a")
+    with Host(home, loaded.config, options, redactor=redactor) as host:
+        for warning in (*warnings, *loaded.warnings, *host.notices):
+            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        serve(host, place, principals, _announce)
+    return 0
+
+
+@contextlib.contextmanager
+def _packages() -> Generator[None]:
+    """Say which package is missing, and how to get it."""
+    try:
+        yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("hermes"):
             raise
@@ -64,24 +94,6 @@ def _serve(args: argparse.Namespace) -> int:
             f"serving needs the package {error.name}, which is not installed; get it with: "
             f"pip install 'hermes-agent[a2a]'"
         ) from None
-    from hermes.host import Host, HostOptions
-
-    home = hermes_home()
-    warnings: list[str] = []
-    apply_env(load_env_file(home, warnings=warnings))
-    redactor = Redactor(tuple(value for name, value in os.environ.items() if is_secret_key(name)))
-    setup_logging(home, verbose=args.verbose, redactor=redactor)
-    log_libraries()
-    loaded = load_config(home)
-    place = Place(args.host, args.port, args.grpc_port, args.public_url)
-    principals = read_principals(loaded.config.a2a, os.environ, redactor)
-    check_place(place, principals)
-    options = HostOptions(provider=args.provider, model=args.model, plugins=args.plugin, platform="a2a")
-    with Host(home, loaded.config, options, redactor=redactor) as host:
-        for warning in (*warnings, *loaded.warnings, *host.notices):
-            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
-        serve(host, place, principals, _announce)
-    return 0
 
 
 def _announce(url: str, grpc_address: str) -> None:

@@ -169,15 +169,22 @@ class _Call:
             answer = "approve (or deny)" if reply.is_approval else "'your answer'"
             print(
                 f"The agent waits for an answer. Give it with: "
-                f"hermes a2a call {self._peer.name} --task {one_line(reply.task_id)} {answer}",
+                f"hermes a2a call {self._peer.name} --task {_word(reply.task_id)} {answer}",
                 file=sys.stderr,
             )
         elif code:
             reason = f": {self._clean(reply.status)}" if reply.status else ""
             print(f"The agent's task is {reply.state}{reason}", file=sys.stderr)
         elif reply.context_id:
-            print(f"(--context {one_line(reply.context_id)} goes on with this conversation)", file=sys.stderr)
+            print(f"(--context {_word(reply.context_id)} goes on with this conversation)", file=sys.stderr)
         return code
+
+
+def _word(name: str) -> str:
+    """What the agent calls something, as one word of a command that may be copied into a shell."""
+    import shlex
+
+    return shlex.quote(one_line(name))
 
 
 def _document(reply: Reply, peer: Peer, redactor: Redactor) -> dict[str, Any]:

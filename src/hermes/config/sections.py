@@ -336,11 +336,12 @@ class A2A(Struct, kw_only=True):
     approval_timeout: Seconds = 600  #: Seconds a caller has to answer; then it is denied.
     show_tools: bool = True  #: Tell callers which tools are at work.
     answer_in_status: bool = False  #: Repeat the answer in the status of a finished task.
+    files: bool = False  #: Send the files that tools wrote as artifacts.
     max_tasks: Positive = 200  #: Tasks at work at the same time; further ones wait.
     max_waiting: Natural = 1_000  #: Tasks that may wait; further ones are refused.
     max_requests_per_minute: Natural = 1_200  #: Requests of one caller; 0 is no limit.
     max_body_bytes: Positive = 16_000_000  #: Longest request.
-    max_file_bytes: Positive = 8_000_000  #: Longest file of a message.
+    max_file_bytes: Positive = 8_000_000  #: Longest file of a message or of an artifact.
     keep_days: Positive = 30  #: Days a finished task can be looked at.
     push: A2APush = field(default_factory=A2APush)
     agents: dict[str, A2AAgent] = {}  #: Other agents, by name.

@@ -150,7 +150,7 @@ class PeerClient:
         approval_id: str = "",
         on_update: Callable[[Update], None] | None = None,
     ) -> Reply:
-        """Send a message and wait for the end of the answer. When the caller is cancelled, so is the remote task."""
+        """Send a message and wait for the end of the answer. Whoever stops waiting cancels the remote task."""
         reply, begun = Reply(), asyncio.Event()
         updates = self.stream(text, reply, task_id=task_id, context_id=context_id, approval_id=approval_id)
 
@@ -166,6 +166,9 @@ class PeerClient:
             await asyncio.shield(reading)
         except asyncio.CancelledError:
             await self._give_up(reading, begun, reply)
+            raise
+        except PeerError:
+            await self._stop(reply)
             raise
         return reply
 
@@ -211,6 +214,9 @@ class PeerClient:
         await asyncio.wait({reading})
         if not reading.cancelled():
             reading.exception()  # it is of no use now, and would be reported as forgotten
+        await self._stop(reply)
+
+    async def _stop(self, reply: Reply) -> None:
         if not reply.task_id or reply.is_settled:
             return
         with contextlib.suppress(PeerError, TimeoutError):

@@ -23,6 +23,7 @@ class Redactor:
 
     def __init__(self, secrets: tuple[str, ...] = ()) -> None:
         self._secrets: tuple[str, ...] = ()
+        self._first_letters: frozenset[str] = frozenset()
         for secret in secrets:
             self.add_secret(secret)
 
@@ -34,11 +35,32 @@ class Redactor:
         forms = {value, _json_escaped(value), *self._secrets}
         # Longest first, so that a secret inside another does not leave the rest of it standing.
         self._secrets = tuple(sorted(forms, key=len, reverse=True))
+        self._first_letters = frozenset(secret[0] for secret in forms)
 
     def redact(self, text: str) -> str:
         """The text with every secret replaced by ``<redacted>``."""
         spans = [*_find(text), *self._known(text)]
         return _mask(text, spans) if spans else text
+
+    def mask_known(self, text: str) -> str:
+        """The text without the secrets it was told about. What only looks like one stays."""
+        spans = list(self._known(text))
+        return _mask(text, spans) if spans else text
+
+    def split_known(self, text: str) -> tuple[str, str]:
+        """The same for a text that goes on: what is certain of it by now, and the rest, which may be half a secret."""
+        cut = self._start_of_half_a_secret(text)
+        for start, stop in sorted(self._known(text), reverse=True):
+            if start < cut < stop:  # one that is whole ends behind the cut
+                cut = start
+        return self.mask_known(text[:cut]), text[cut:]
+
+    def _start_of_half_a_secret(self, text: str) -> int:
+        longest = len(self._secrets[0]) if self._secrets else 0
+        for start in range(max(len(text) - longest, 0), len(text)):
+            if text[start] in self._first_letters and any(secret.startswith(text[start:]) for secret in self._secrets):
+                return start
+        return len(text)
 
     def suspects(self, text: str) -> bool:
         """Whether ``redact`` would change the text, or a string inside it when the text is JSON."""

@@ -9,7 +9,7 @@ import httpx
 import msgspec
 import pytest
 
-from support.a2a_rig import Served, sse_documents, wire_message
+from support.a2a_rig import UNUSED_TLS, Served, sse_documents, wire_message
 
 
 def error_of(agent: Served, method: str, params: Any, **options: Any) -> int:
@@ -104,7 +104,9 @@ def test_cancel_and_its_errors(agent: Served) -> None:
 def test_subscribe(agent: Served) -> None:
     task = parked(agent)
     body = {"jsonrpc": "2.0", "id": "1", "method": "SubscribeToTask", "params": {"id": task["id"]}}
-    with httpx.stream("POST", agent.url, json=body, headers={"A2A-Version": "1.0"}, timeout=20) as response:
+    with httpx.stream(
+        "POST", agent.url, json=body, headers={"A2A-Version": "1.0"}, timeout=20, verify=UNUSED_TLS
+    ) as response:
         lines = response.iter_lines()
         first = next(line for line in lines if line.startswith("data: "))
         assert msgspec.json.decode(first[6:])["result"]["task"]["id"] == task["id"]
@@ -177,7 +179,9 @@ def test_a_finished_task_takes_no_more_messages(agent: Served) -> None:
     ],
 )
 def test_requests_that_are_none(agent: Served, body: bytes, code: int, request_id: Any) -> None:
-    response = httpx.post(agent.url, content=body, headers={"A2A-Version": "1.0", "Content-Type": "application/json"})
+    response = httpx.post(
+        agent.url, content=body, headers={"A2A-Version": "1.0", "Content-Type": "application/json"}, verify=UNUSED_TLS
+    )
     assert response.json()["error"]["code"] == code and response.json()["id"] == request_id
 
 

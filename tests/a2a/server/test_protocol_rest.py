@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 
-from support.a2a_rig import Served, sse_documents, wire_message
+from support.a2a_rig import UNUSED_TLS, Served, sse_documents, wire_message
 
 
 def finished(agent: Served) -> dict[str, Any]:
@@ -48,7 +48,11 @@ def test_get_list_and_history(agent: Served) -> None:
 def test_cancel_and_subscribe(agent: Served) -> None:
     parked = agent.post("/rest/message:send", wire_message("ask")).json()["task"]
     with httpx.stream(
-        "GET", f"{agent.url}/rest/tasks/{parked['id']}:subscribe", headers={"A2A-Version": "1.0"}, timeout=20
+        "GET",
+        f"{agent.url}/rest/tasks/{parked['id']}:subscribe",
+        headers={"A2A-Version": "1.0"},
+        timeout=20,
+        verify=UNUSED_TLS,
     ) as response:
         lines = response.iter_lines()
         assert "task" in msgspec.json.decode(next(line for line in lines if line.startswith("data: "))[6:])
@@ -72,7 +76,9 @@ def test_errors(agent: Served) -> None:
         == "UNSUPPORTED_OPERATION"
     )
     assert agent.get("/rest/nothing").status_code == 404
-    broken = httpx.post(f"{agent.url}/rest/message:send", content=b"{", headers={"A2A-Version": "1.0"})
+    broken = httpx.post(
+        f"{agent.url}/rest/message:send", content=b"{", headers={"A2A-Version": "1.0"}, verify=UNUSED_TLS
+    )
     assert problem(broken) == (400, "INVALID_REQUEST")
 
 

@@ -14,7 +14,7 @@ import pytest
 
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, hanging, text, tool_call
 from support import is_running, run_hermes, start_hermes, write_config
-from support.a2a_rig import VERSION, sse_documents, wait_until, wire_message
+from support.a2a_rig import UNUSED_TLS, VERSION, sse_documents, wait_until, wire_message
 from support.approval_rig import RISKY
 
 TOKEN = "a-token-that-is-long-enough"
@@ -47,9 +47,9 @@ def test_it_serves_and_ends_in_order(home: Path, workdir: Path, number: signal.S
     with ScriptedProvider([tool_call("terminal", {"command": command})]) as provider:
         write_config(home, provider.base_url)
         with serving(home, workdir) as (process, url):
-            assert httpx.get(f"{url}/.well-known/agent-card.json").json()["name"] == "Hermes"
+            assert httpx.get(f"{url}/.well-known/agent-card.json", verify=UNUSED_TLS).json()["name"] == "Hermes"
             body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": wire_message("sleep")}
-            with httpx.stream("POST", url, json=body, headers=VERSION, timeout=20) as response:
+            with httpx.stream("POST", url, json=body, headers=VERSION, timeout=20, verify=UNUSED_TLS) as response:
                 wait_until(lambda: (workdir / "child.pid").exists() and (workdir / "child.pid").read_text(), 20)
                 process.send_signal(number)
                 last = sse_documents(response.read().decode())[-1]["result"]["statusUpdate"]["status"]
@@ -66,11 +66,13 @@ def test_a_token_of_the_environment_and_a_public_address(home: Path, workdir: Pa
         (home / ".env").write_text(f"HERMES_A2A_TOKEN={TOKEN}\n")
         (home / ".env").chmod(0o600)
         with serving(home, workdir, "--host", "0.0.0.0", "--public-url", public) as (_, url):
-            card = httpx.get(f"{url}/.well-known/agent-card.json").json()
+            card = httpx.get(f"{url}/.well-known/agent-card.json", verify=UNUSED_TLS).json()
             assert {row["url"] for row in card["supportedInterfaces"]} == {f"{public}/", f"{public}/rest"}
-            assert httpx.get(f"{url}/rest/tasks", headers=VERSION).status_code == 401
+            assert httpx.get(f"{url}/rest/tasks", headers=VERSION, verify=UNUSED_TLS).status_code == 401
             known = {**VERSION, "Authorization": f"Bearer {TOKEN}"}
-            answer = httpx.post(f"{url}/rest/message:send", json=wire_message(), headers=known, timeout=20)
+            answer = httpx.post(
+                f"{url}/rest/message:send", json=wire_message(), headers=known, timeout=20, verify=UNUSED_TLS
+            )
             assert answer.json()["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
     assert TOKEN not in (home / "logs" / "agent.log").read_text()
 
@@ -115,7 +117,7 @@ def test_a_server_that_was_killed_goes_on_with_what_waits(home: Path, workdir: P
             process.wait()
         assert parked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED" and not (workdir / "ran").exists()
         with serving(home, workdir) as (_, url):
-            left = httpx.get(f"{url}/rest/tasks/{at_work['id']}", headers=VERSION).json()
+            left = httpx.get(f"{url}/rest/tasks/{at_work['id']}", headers=VERSION, verify=UNUSED_TLS).json()
             done = _send(url, "approve", taskId=parked["id"])
     assert left["status"]["state"] == "TASK_STATE_FAILED"
     assert done["status"]["state"] == "TASK_STATE_COMPLETED" and (workdir / "ran").exists()
@@ -124,4 +126,5 @@ def test_a_server_that_was_killed_goes_on_with_what_waits(home: Path, workdir: P
 
 def _send(url: str, words: str, *, configuration: dict[str, Any] | None = None, **more: str) -> dict[str, Any]:
     body = {**wire_message(words, **more), "configuration": configuration or {}}
-    return httpx.post(f"{url}/rest/message:send", json=body, headers=VERSION, timeout=20).json()["task"]
+    answer = httpx.post(f"{url}/rest/message:send", json=body, headers=VERSION, timeout=20, verify=UNUSED_TLS)
+    return answer.json()["task"]

@@ -22,10 +22,12 @@ from hermes.a2a.server.push_configs import SqlitePushConfigStore
 from hermes.a2a.server.requests import Requests
 from hermes.a2a.server.serving import Place, check_place
 from hermes.config import A2A, A2APrincipal
+from hermes.config.sections import A2APush
 from hermes.errors import HermesError
 from hermes.sanitize import Redactor
 from hermes.testing import ScriptedProvider, failure, reasoning, text
 from support.a2a_rig import VERSION, calling, said, send, served, state_name, wire_message
+from support.webhook import webhook
 
 ALICE, BOB, CAROL = (f"the-token-of-{name}-0123456789" for name in ("alice", "bob", "carol"))
 SETTINGS = A2A(
@@ -117,7 +119,13 @@ THOUGHT = "THOUGHT-that-nobody-may-see"
     ],
 )
 def test_sentinels_are_on_no_channel(home: Path, workdir: Path, reply: Any, answer: str | None) -> None:
-    with ScriptedProvider(reply) as provider, served(home, workdir, provider, A2A(answer_in_status=True)) as agent:
+    settings = A2A(answer_in_status=True, push=A2APush(allowed_hosts=["127.0.0.1"]))
+    with (
+        webhook() as hook,
+        ScriptedProvider(reply) as provider,
+        served(home, workdir, provider, settings) as agent,
+    ):
+        told = {**wire_message("e"), "configuration": {"taskPushNotificationConfig": {"url": hook.url}}}
         channels = {
             "rpc": agent.post("/", {"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": wire_message("a")}),
             "sse": agent.post(
@@ -125,9 +133,12 @@ def test_sentinels_are_on_no_channel(home: Path, workdir: Path, reply: Any, answ
             ),
             "rest": agent.post("/rest/message:send", wire_message("c")),
             "rest stream": agent.post("/rest/message:stream", wire_message("d")),
+            "rpc with a webhook": agent.rpc("SendMessage", told),
             "list": agent.get("/rest/tasks?includeArtifacts=true"),
         }
-        seen = {name: response.text for name, response in channels.items()}
+        seen = {name: getattr(response, "text", str(response)) for name, response in channels.items()}
+        hook.wait(3)  # submitted, working, and how it ended
+        seen["push"] = b"".join(hook.bodies).decode()
     seen["file"] = b"".join(path.read_bytes() for path in sorted(home.glob("a2a.db*"))).decode("latin-1")
     for name, words in seen.items():
         assert "SENTINEL" not in words and "THOUGHT" not in words, name

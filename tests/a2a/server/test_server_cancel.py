@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest
 from a2a.utils.errors import TaskNotCancelableError
 
-from hermes.testing import ScriptedProvider, hanging, text, tool_call
+from hermes.testing import ScriptedProvider, by_step, hanging, text, tool_call
 from support import is_running
 from support.a2a_rig import SilentModel, calling, kinds, said, served, state_name, stream, wait_until
 
@@ -41,6 +42,30 @@ def test_a_cancelled_command_is_gone_with_its_children(home: Path, workdir: Path
         asyncio.run(call())
         assert len(provider.requests) == 1
         assert [row.state for row in agent.host.sessions.list()] == ["interrupted"]
+
+
+def test_child_agents_end_with_the_task(home: Path, workdir: Path) -> None:
+    pid = workdir / "child.pid"
+    script: dict[str, Any] = {
+        "go": by_step(tool_call("delegate_task", {"goal": "work"}), text("never")),
+        "work": by_step(tool_call("terminal", {"command": "echo $$ > child.pid; sleep 300"}), text("never")),
+    }
+
+    async def call() -> None:
+        async with calling(agent) as client:
+            running = asyncio.create_task(stream(client, said("go")))
+            await asyncio.to_thread(wait_until, lambda: pid.exists() and pid.read_text(), 15)
+            [task] = (await client.list_tasks(ListTasksRequest())).tasks
+            started = time.monotonic()
+            cancelled = await client.cancel_task(CancelTaskRequest(id=task.id))
+            assert time.monotonic() - started < 1.5
+            assert state_name(cancelled.status.state) == "canceled"
+            await asyncio.to_thread(wait_until, lambda: not is_running(int(pid.read_text())))
+            assert kinds(await running)[-1] == "canceled"
+
+    with ScriptedProvider(script) as provider, served(home, workdir, provider) as agent:
+        asyncio.run(call())
+        assert len(provider.requests) == 2
 
 
 def test_a_cancelled_model_call_is_hung_up(home: Path, workdir: Path) -> None:

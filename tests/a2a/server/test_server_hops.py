@@ -8,8 +8,11 @@ from pathlib import Path
 import msgspec
 
 from hermes.config import A2A, A2AAgent
-from hermes.testing import ScriptedProvider, by_step, text, tool_calls
+from hermes.peers.hops import HOPS
+from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
+from support.a2a_echo import serving_echo
 from support.a2a_rig import calling, said, send, served, state_name
+from support.approval_rig import RISKY
 
 
 def test_an_agent_that_calls_itself_ends(home: Path, workdir: Path) -> None:
@@ -32,3 +35,30 @@ def test_an_agent_that_calls_itself_ends(home: Path, workdir: Path) -> None:
     assert len(results) == 4
     assert "a2a.max_hops allows 3" in results[0]["error"]
     assert [result["text"] for result in results[1:]] == ["done"] * 3
+
+
+def test_an_answer_does_not_bring_an_agent_nearer(home: Path, workdir: Path) -> None:
+    """The count is that of the message which began the task, whoever answers its questions."""
+    script = by_step(
+        tool_call("terminal", {"command": RISKY}),
+        tool_call("a2a_send", {"agent": "echo", "message": "echo hello"}),
+        text("done"),
+    )
+    settings = A2A(max_hops=3)
+
+    async def call() -> None:
+        async with calling(agent, streaming=False) as client:
+            begin = said("begin")
+            begin.message.metadata[HOPS] = 2
+            task = await send(client, begin)
+            assert state_name(task.status.state) == "input_required"
+            assert state_name((await send(client, said("approve", task_id=task.id))).status.state) == "completed"
+
+    with (
+        serving_echo() as remote,
+        ScriptedProvider(script) as provider,
+        served(home, workdir, provider, settings, toolsets=["a2a", "terminal"]) as agent,
+    ):
+        settings.agents["echo"] = A2AAgent(url=remote.url)
+        asyncio.run(call())
+        assert remote.hops == [3]

@@ -24,9 +24,11 @@ from a2a.types import (
 )
 from a2a.utils.errors import InvalidParamsError
 
+from hermes.a2a.server import database as database_module
 from hermes.a2a.server.database import Database
 from hermes.a2a.server.principals import Peer, Principal
 from hermes.a2a.server.push_configs import SqlitePushConfigStore
+from hermes.a2a.server.questions import Question, Questions
 from hermes.a2a.server.task_store import SqliteTaskStore, sweep
 from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider, hanging, text
@@ -176,6 +178,19 @@ def test_a_file_of_a_newer_program_is_left_alone(home: Path) -> None:
     (home / "a2a.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(HermesError, match="move it aside"):
         Database(home / "a2a.db")
+
+
+def test_a_question_in_a_file_of_the_first_version_is_still_open(home: Path) -> None:
+    home.mkdir()
+    with closing(sqlite3.connect(home / "a2a.db")) as connection:
+        connection.executescript(f"{database_module._VERSIONS[0]} PRAGMA user_version = 1;")  # pyright: ignore[reportPrivateUsage]
+        row = ("task", "alice", "context", "appr_1", "terminal", "rm -r x", "deletes", 9e9)
+        connection.execute("INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+        connection.commit()
+    for _ in range(2):  # the second time there is nothing to change
+        with closing(Database(home / "a2a.db")) as database:
+            expected = Question("task", "alice", "context", "appr_1", "terminal", "rm -r x", "deletes", 9e9)
+            assert Questions(database).of("task") == expected
 
 
 def test_a_server_that_starts_over_knows_its_conversations(home: Path, workdir: Path) -> None:

@@ -22,14 +22,15 @@ from starlette.types import ASGIApp
 
 from hermes.a2a.card import REST_PATH, RPC_PATH, Served, agent_card, card_routes
 from hermes.a2a.push import PushQueue
-from hermes.a2a.server.approvals import Question, Questions, timeout_message
 from hermes.a2a.server.contexts import Conversations
 from hermes.a2a.server.database import Database
+from hermes.a2a.server.direct import KEYS, DirectMessages
 from hermes.a2a.server.gate import PRINCIPAL, Door, Gate
 from hermes.a2a.server.inputs import INPUT_MODES
 from hermes.a2a.server.limits import Load
 from hermes.a2a.server.principals import LOCAL, Peer, Principal, Principals
 from hermes.a2a.server.push_configs import SqlitePushConfigStore
+from hermes.a2a.server.questions import Question, Questions, timeout_message
 from hermes.a2a.server.requests import Requests
 from hermes.a2a.server.task_store import SqliteTaskStore, sweep
 from hermes.a2a.server.turns import TurnExecutor
@@ -37,8 +38,6 @@ from hermes.host import Host
 
 log = logging.getLogger("hermes.a2a")
 
-#: Headers that open the door; nobody behind it needs them.
-_KEYS = ("authorization", "x-api-key", "cookie")
 _SECONDS_BETWEEN_LOOKS = 1.0
 
 
@@ -91,7 +90,8 @@ class A2AServer:
             may_push_to=self._push.accepts,
         )
         self.max_body_bytes = settings.max_body_bytes
-        self.app: ASGIApp = Gate(self._routes(), self.door, self.max_body_bytes)
+        direct = DirectMessages(self._routes(), self.requests)
+        self.app: ASGIApp = Gate(direct, self.door, self.max_body_bytes)
 
     def _routes(self) -> Router:
         builder = CallContexts()
@@ -122,17 +122,17 @@ class A2AServer:
         self.database.close()
 
     async def _watch_deadlines(self) -> None:
-        """Deny what nobody answers in time, and let the turns go on."""
+        """Answer what nobody answers in time, and let the turns go on."""
         while True:
             await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
             for question in self._questions.overdue():
                 try:
-                    await self._deny(question)
+                    await self._give_up(question)
                 except Exception:
                     log.exception("task %s cannot go on without an answer", question.task_id)
                     await self._questions.close(question.task_id)
 
-    async def _deny(self, question: Question) -> None:
+    async def _give_up(self, question: Question) -> None:
         caller = ServerCallContext(user=Peer(Principal(question.owner)))
         # It goes the way of every answer, so that those who watch the task see how it goes on.
         await self.requests.on_message_send(
@@ -149,7 +149,7 @@ class CallContexts(DefaultServerCallContextBuilder):
     def build(self, request: Request) -> ServerCallContext:
         context = super().build(request)
         headers: dict[str, str] = context.state["headers"]
-        for name in _KEYS:
+        for name in KEYS:
             headers.pop(name, None)
         return context
 

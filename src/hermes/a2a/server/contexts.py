@@ -80,8 +80,12 @@ class Conversations:
                 connection.execute("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", row)
 
             self._database.run_soon(("context", *context), write)
+        if len(self._open) > _MOST_OPEN:
+            self._close_idle()
+
+    def _close_idle(self) -> None:
         idle = [known for known in self._open if known not in self._locks]
-        for old in idle[: max(len(self._open) - _MOST_OPEN, 0)]:
+        for old in idle[: len(self._open) - _MOST_OPEN]:
             self._host.workers.submit(partial(self._open.pop(old).close, "idle"))
 
     def open(self, session_id: str | None, *, goes_on: bool) -> Session:

@@ -20,11 +20,13 @@ Write = Callable[[sqlite3.Connection], object]
 
 log = logging.getLogger("hermes.a2a")
 
-#: A quick turn changes its task four times; one transaction is enough for that.
-_SECONDS_TO_GATHER = 0.02
+#: A quick turn changes its task four times; one transaction is enough for that, and it need not hold up the answer:
+#: what was said and answered is in the journal.
+_SECONDS_TO_GATHER = 0.01
 
-_VERSION = 1
-_SCHEMA = """
+#: What each version of the file adds to the one before.
+_VERSIONS = (
+    """
 CREATE TABLE tasks (
     owner TEXT NOT NULL, id TEXT NOT NULL, context_id TEXT NOT NULL, state INTEGER NOT NULL,
     updated_ns INTEGER, body BLOB NOT NULL, PRIMARY KEY (owner, id)
@@ -42,7 +44,16 @@ CREATE TABLE questions (
     task_id TEXT PRIMARY KEY, owner TEXT NOT NULL, context_id TEXT NOT NULL, approval_id TEXT NOT NULL,
     tool TEXT NOT NULL, summary TEXT NOT NULL, reason TEXT NOT NULL, deadline REAL NOT NULL
 ) WITHOUT ROWID;
-"""
+""",
+    """
+ALTER TABLE questions RENAME COLUMN approval_id TO id;
+ALTER TABLE questions ADD COLUMN kind TEXT NOT NULL DEFAULT 'approval';
+ALTER TABLE questions ADD COLUMN choices TEXT NOT NULL DEFAULT '[]';
+CREATE TABLE answers (
+    task_id TEXT NOT NULL, question_id TEXT NOT NULL, answer TEXT NOT NULL, PRIMARY KEY (task_id, question_id)
+) WITHOUT ROWID;
+""",
+)
 
 
 class Database:
@@ -131,13 +142,15 @@ def _open(path: Path) -> sqlite3.Connection:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            connection.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} PRAGMA user_version = {_VERSION}; COMMIT;")
-        elif version > _VERSION:
+        newest = len(_VERSIONS)
+        if version > newest:
             raise HermesError(
-                f"{path} was written by a newer version of hermes (schema {version}, this one knows {_VERSION}); "
+                f"{path} was written by a newer version of hermes (schema {version}, this one knows {newest}); "
                 f"upgrade hermes, or set HERMES_HOME to another folder"
             )
+        if version < newest:
+            steps = "".join(_VERSIONS[version:])
+            connection.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {newest}; COMMIT;")
     except BaseException:
         connection.close()
         raise

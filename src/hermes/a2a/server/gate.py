@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.a2a.server.limits import Load, Pace
@@ -18,6 +18,9 @@ from hermes.config.sections import A2A, A2AScope
 
 #: Where the principal of a request is put for those behind the gate.
 PRINCIPAL = "hermes.principal"
+#: Where its body is, and the method it asks for.
+BODY = "hermes.body"
+METHOD = "hermes.method"
 
 #: Server errors without a code of their own in the protocol.
 _JSON_RPC_CODE = -32000
@@ -42,7 +45,8 @@ _STARTING = frozenset({"SendMessage", "SendStreamingMessage", "message/send", "m
 class _Envelope(msgspec.Struct):
     """What a JSON-RPC request says of itself."""
 
-    method: str = ""
+    #: Whatever it is: of two with the same name the last one counts, here as for those behind the gate.
+    method: Any = ""
     id: Any = None
 
 
@@ -94,6 +98,9 @@ class Gate:
         if scope["type"] != "http" or (scope["path"] == AGENT_CARD_WELL_KNOWN_PATH):
             await self._app(scope, receive, send)
             return
+        if not scope["path"].isprintable():  # the router overlooks a line end behind a path
+            await PlainTextResponse("Not Found", 404)(scope, receive, send)
+            return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         envelope = _Envelope()
         refusal = self._from_elsewhere(headers)
@@ -104,18 +111,18 @@ class Gate:
                 limit = f"the request is longer than {self._max_body_bytes:,} bytes"
                 refusal = Refusal(413, "INVALID_ARGUMENT", limit)
             else:
-                receive = _replayed(body, receive)
+                scope[BODY], receive = body, _replayed(body, receive)
                 if scope["path"] == "/":
                     envelope = _envelope(body)
                     if envelope is None:
                         await JSONResponse(_NO_JSON)(scope, receive, send)
                         return
-        method = envelope.method if scope["path"] == "/" else rest_method(scope["method"], scope["path"])
+        method = str(envelope.method) if scope["path"] == "/" else rest_method(scope["method"], scope["path"])
         refusal = refusal or self._door.refusal(principal, method)
         if refusal is not None:
             await _answer(refusal, envelope if scope["path"] == "/" else None)(scope, receive, send)
             return
-        scope[PRINCIPAL] = principal
+        scope[PRINCIPAL], scope[METHOD] = principal, method
         await self._app(scope, receive, send)
 
     def _from_elsewhere(self, headers: dict[str, str]) -> Refusal | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import hmac
 import ipaddress
@@ -110,6 +111,7 @@ def _digest(token: str, what: str, redactor: Redactor) -> bytes:
     return hashlib.sha256(token.encode("utf-8", "replace")).digest()
 
 
+@functools.lru_cache(256)
 def is_loopback(host: str) -> bool:
     """Whether only this machine reaches the host."""
     if host.lower() == "localhost":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections import deque
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from hermes.sanitize import Redactor
 
 #: Pieces that come faster than this are sent together: every event costs, and nobody reads that fast.
 _SECONDS_BETWEEN_CHUNKS = 0.01
-#: While nobody watches, how long pieces are gathered before it is asked again.
+#: While nobody watches, how often what was told is put on record: every look takes time from the turn.
 _SECONDS_UNWATCHED = 0.05
 _LONGEST_SUMMARY = 120
 
@@ -46,9 +47,10 @@ class Relay:
         self._urgent = asyncio.Event()
         #: Pieces that come now are looked at a little later, all together.
         self._is_pausing = False
+        self._looked_at = time.monotonic()
         self._is_over = False
         self._count = artifacts
-        self._filter = VisibleText()
+        self._filter = VisibleText(self._redactor)
         self._pieces: list[str] = []
         #: What the artifact in hand holds, and what of it was not sent yet.
         self._text = ""
@@ -61,9 +63,13 @@ class Relay:
 
     def listen(self, event: TurnEvent) -> None:
         """Take an event of the turn. Reasoning is not even carried."""
-        if isinstance(event, _TOLD):
-            self._events.append(event)
+        if not isinstance(event, _TOLD):
+            return
+        self._events.append(event)
+        if isinstance(event, ToolStarted) or self._is_watched():
             self._wake(is_urgent=not isinstance(event, TextPiece))
+        elif time.monotonic() - self._looked_at > _SECONDS_UNWATCHED:
+            self._wake(is_urgent=False)
 
     def end(self) -> None:
         """Nothing more will be told."""
@@ -89,20 +95,21 @@ class Relay:
             await self._news.wait()
             self._news.clear()
             self._urgent.clear()
+            self._looked_at = time.monotonic()
             while self._events:
-                await self._pass_on(self._events.popleft())
+                event = self._events.popleft()
+                if isinstance(event, TextPiece):
+                    self._pieces.append(event.text)
+                else:
+                    await self._pass_on(event)
             self._read_pieces()
-            if self._is_over or not self._unsent:
-                continue
-            if not self._is_watched():
-                await self._pause(_SECONDS_UNWATCHED)
-            elif await self._send_pieces():
-                await self._pause(_SECONDS_BETWEEN_CHUNKS)
+            if not self._is_over and await self._send_pieces() and self._is_watched():
+                await self._pause()
 
-    async def _pause(self, seconds: float) -> None:
+    async def _pause(self) -> None:
         self._is_pausing = True
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(_SECONDS_BETWEEN_CHUNKS):
                 await self._urgent.wait()
         self._is_pausing = False
         if self._events:
@@ -110,7 +117,7 @@ class Relay:
 
     async def finish(self, answer: str) -> None:
         """See to it that the answer is there, once: as the artifact it streamed into, or as one of its own."""
-        answer = visible(answer)
+        answer = visible(answer, self._redactor)
         if answer and answer != self._last:
             self._unsent = answer
             await self._close_artifact()
@@ -121,9 +128,6 @@ class Relay:
             await self._close_artifact()
 
     async def _pass_on(self, event: TurnEvent) -> None:
-        if isinstance(event, TextPiece):
-            self._pieces.append(event.text)
-            return
         self._read_pieces()
         match event:
             case ModelAnswered():
@@ -144,7 +148,7 @@ class Relay:
 
     def _start_over(self) -> None:
         """Another attempt begins: what it says takes the place of what the failed one had said."""
-        self._filter = VisibleText()
+        self._filter = VisibleText(self._redactor)
         self._text = self._unsent = ""
 
     async def _send_pieces(self) -> bool:
@@ -162,7 +166,7 @@ class Relay:
         await self._send(chunk, is_last=True)
         self._last = self._text
         self._text, self._begun = "", False
-        self._filter = VisibleText()
+        self._filter = VisibleText(self._redactor)
         self._count += 1
 
     async def _send(self, chunk: str, *, is_last: bool) -> None:

@@ -48,13 +48,13 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 from a2a.utils.input_mode_validator import validate_input_modes
-from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 from google.protobuf.message import Message as Request
 
 from hermes.a2a.server.contexts import mark_new_context
 from hermes.a2a.server.live import LiveTask, Watcher
 from hermes.a2a.server.push_configs import SqlitePushConfigStore
+from hermes.a2a.server.required import check_required
 from hermes.a2a.server.task_store import TERMINAL
 from hermes.a2a.server.turns import TurnExecutor
 
@@ -72,7 +72,7 @@ def _guarded(method: F) -> F:
 
     @functools.wraps(method)
     async def run(self: Requests, params: Request, context: ServerCallContext) -> Any:
-        validate_proto_required_fields(params)
+        check_required(params)
         try:
             return await method(self, params, context)
         except A2AError:
@@ -88,7 +88,7 @@ def _guarded_stream(method: F) -> F:
 
     @functools.wraps(method)
     async def run(self: Requests, params: Request, context: ServerCallContext) -> AsyncGenerator[Event]:
-        validate_proto_required_fields(params)
+        check_required(params)
         stream: AsyncGenerator[Event] = method(self, params, context)
         try:
             async for event in stream:
@@ -225,17 +225,18 @@ class Requests(RequestHandler):
             live = self._begin(message, context)
         if params.configuration.HasField("task_push_notification_config"):
             await self._add_webhook(live.task.id, params.configuration.task_push_notification_config, context)
+        related = [
+            task
+            for reference in list(message.reference_task_ids)[:_MOST_REFERENCES]
+            if (task := await self._tasks.get(reference, context)) is not None
+        ]
+        _refuse_if_at_work(live)  # again: another message may have come first meanwhile
         if message.task_id == live.task.id and live.task.history:
             await live.take(message)
         else:
             message.task_id, message.context_id = live.task.id, live.task.context_id
             live.task.history.append(message)
             await live.begin()
-        related = [
-            task
-            for reference in list(message.reference_task_ids)[:_MOST_REFERENCES]
-            if (task := await self._tasks.get(reference, context)) is not None
-        ]
         self._live[live.task.id] = live
         live.start(self._work(live, _request(live, context, params, related)))
         return live
@@ -264,8 +265,7 @@ class Requests(RequestHandler):
             raise InvalidParamsError(message=f"task {known.id} belongs to the context {known.context_id}")
         _refuse_if_over(known)
         live = self._live_task(known, context)
-        if live.run is not None:
-            raise UnsupportedOperationError(message=f"task {known.id} is at work; wait for it, or cancel it")
+        _refuse_if_at_work(live)
         message.context_id = known.context_id
         return live
 
@@ -355,6 +355,11 @@ def _refuse_if_over(task: Task) -> None:
         raise UnsupportedOperationError(
             message=f"task {task.id} is in terminal state {TaskState.Name(task.status.state)}"
         )
+
+
+def _refuse_if_at_work(live: LiveTask) -> None:
+    if live.run is not None:
+        raise UnsupportedOperationError(message=f"task {live.task.id} is at work; wait for it, or cancel it")
 
 
 def _request(

@@ -8,44 +8,21 @@ import logging
 import signal
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator
-from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import uvicorn
 
 from hermes.a2a.server.app import A2AServer, Address
-from hermes.a2a.server.principals import TOKEN_VARIABLE, Principals, is_loopback, is_wildcard
+from hermes.a2a.server.connections import PunctualProtocol
+from hermes.a2a.server.place import Place, check_place
+from hermes.a2a.server.principals import Principals, is_wildcard
+from hermes.a2a.server.sole import only_server
 from hermes.errors import HermesError
 from hermes.host import Host
 
 _SECONDS_TO_DRAIN = 3
 _BACKLOG = 2_048
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where to listen, and what to tell others."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    #: None serves no gRPC; 0 is any free port.
-    grpc_port: int | None = None
-    public_url: str = ""
-
-
-def check_place(place: Place, principals: Principals) -> None:
-    """Refuse to be open to others without tokens, and to name an address that nobody can call."""
-    if not is_loopback(place.host) and not principals:
-        raise HermesError(
-            f"{place.host} can be reached by others, and nobody needs a token: set {TOKEN_VARIABLE} in .env, "
-            f"name callers under a2a.principals, or listen on 127.0.0.1"
-        )
-    if is_wildcard(place.host) and not place.public_url:
-        raise HermesError(
-            f"{place.host} is an address to listen on, not one to call; say with --public-url how others reach "
-            f"this server"
-        )
 
 
 def serve(host: Host, place: Place, principals: Principals, announce: Callable[[str, str], None]) -> None:
@@ -75,7 +52,7 @@ async def serve_until(
 ) -> None:
     """The same, on a loop that is there already."""
     check_place(place, principals)
-    with _listening(place) as listener:
+    with _listening(place) as listener, only_server(host.home):
         called = "127.0.0.1" if is_wildcard(place.host) else place.host
         local_url = base_url(called, listener.getsockname()[1])
         grpc_port = _free_port(place.host) if place.grpc_port == 0 else place.grpc_port
@@ -114,7 +91,7 @@ async def _serve_http(
     ending.cancel()
     # First the turns, so that those who wait hear how their tasks ended; then the connections.
     await server.turns.stop()
-    web.should_exit = True
+    web.end()
     await serving
 
 
@@ -149,13 +126,16 @@ def base_url(host: str, port: int) -> str:
 
 
 class _Web(uvicorn.Server):
-    """uvicorn without its signal handlers: the order in which things end is decided here."""
+    """uvicorn without its signal handlers: when and in which order things end is decided here."""
 
     def __init__(self, server: A2AServer) -> None:
+        self._ending = asyncio.Event()
         super().__init__(
             uvicorn.Config(
                 server.app,
                 interface="asgi3",
+                http=PunctualProtocol,
+                ws="none",
                 proxy_headers=False,
                 log_config=None,
                 access_log=False,
@@ -168,6 +148,17 @@ class _Web(uvicorn.Server):
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None]:
         yield
+
+    async def main_loop(self) -> None:
+        """Keep the date right until the end is wanted, instead of asking for that ten times a second."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), 1.0)
+
+    def end(self) -> None:
+        """Take nothing on any more, and end when what is under way is over."""
+        self.should_exit = True
+        self._ending.set()
 
 
 class _ToLog(logging.Handler):

@@ -56,8 +56,6 @@ class SqliteTaskStore(TaskStore):
                 return
             self._written[key] = (status, now)
         self._database.run_soon(("task", *key), partial(_write, row=_row(context.user.user_name, task)))
-        if is_over or not known:
-            self._database.flush()  # not waited for: what was said and answered is in the journal
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
         """The caller's task with that id, if there is one."""
@@ -119,7 +117,8 @@ def sweep(database: Database, keep_days: int) -> int:
         ended = ", ".join(map(str, TERMINAL))
         connection.execute(f"DELETE FROM tasks WHERE state IN ({ended}) AND updated_ns < ?", (oldest,))
         asked = f"SELECT id FROM tasks WHERE state = {int(TaskState.TASK_STATE_INPUT_REQUIRED)}"
-        connection.execute(f"DELETE FROM questions WHERE task_id NOT IN ({asked})")
+        for table in ("questions", "answers"):
+            connection.execute(f"DELETE FROM {table} WHERE task_id NOT IN ({asked})")
         connection.execute("DELETE FROM push_configs WHERE (owner, task_id) NOT IN (SELECT owner, id FROM tasks)")
         return len(left)
 

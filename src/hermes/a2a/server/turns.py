@@ -13,15 +13,19 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Message, Part, TaskState
 
-from hermes.a2a.server.approvals import Question, Questions, RemotePerson, is_timeout, question_message, read_answer
+from hermes.a2a.server.approvals import approval_message, read_approval
+from hermes.a2a.server.clarifying import clarifying_message, read_clarification
 from hermes.a2a.server.contexts import Conversations, abandon_turn, is_new_context
+from hermes.a2a.server.files import WrittenFile
 from hermes.a2a.server.inputs import UnusableMessage, content_of
 from hermes.a2a.server.limits import Load
 from hermes.a2a.server.live import LiveTask
+from hermes.a2a.server.person import RemotePerson
 from hermes.a2a.server.principals import LOCAL, Peer
+from hermes.a2a.server.questions import Question, Questions, is_timeout
 from hermes.a2a.server.relay import Relay
 from hermes.a2a.server.visible import visible
-from hermes.a2a.server.work import Outcome, Run, Turn, Work
+from hermes.a2a.server.work import Run, Turn, Work
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
 from hermes.host import Host
@@ -83,6 +87,7 @@ class TurnExecutor(AgentExecutor):
 
     async def release(self, task_id: str) -> None:
         """A cancelled task asks nothing any more, and its turn is closed in the journal."""
+        self._questions.forget(task_id)
         question = await self._questions.close(task_id)
         if question is None:
             return
@@ -91,7 +96,8 @@ class TurnExecutor(AgentExecutor):
             session_id = await self._conversations.known(context)
 
             def close() -> None:
-                ApprovalRows(self._host.store).revoke(approval_id=question.approval_id)
+                if question.kind == "approval":
+                    ApprovalRows(self._host.store).revoke(approval_id=question.id)
                 abandon_turn(self._host, self._conversations.open(session_id, goes_on=True))
 
             await self._on_thread(close)
@@ -151,22 +157,35 @@ class TurnExecutor(AgentExecutor):
         await self._run_turn(run, context, talk, goes_on=False)
 
     async def _take_answer(self, run: Run, context: RequestContext, message: Message, waiting: Question) -> None:
-        choice = read_answer(message, waiting.approval_id)
-        if choice == "approve" and "approve" not in run.principal.scopes:
-            choice = None
-        if choice is None:
-            note = "That was no clear answer. "
-            await run.updater.requires_input(question_message(run.updater, waiting, note))
+        take = self._take_decision if waiting.kind == "approval" else self._take_clarification
+        if not await take(run, message, waiting):
+            await self._ask(run, waiting, "That was no clear answer. ")
             return
         await self._questions.close(run.task_id)
-        reason = "nobody answered in time" if is_timeout(message) else "answered by the caller"
 
         def go_on(session: Session, relay: Relay) -> TurnResult | None:
-            rows = ApprovalRows(self._host.store)
-            rows.answer(waiting.approval_id, "once" if choice == "approve" else "deny", reason)
             return session.finish_open_turn(listener=relay.listen, interrupt=run.interrupt)
 
         await self._run_turn(run, context, go_on, goes_on=True)
+
+    async def _take_decision(self, run: Run, message: Message, waiting: Question) -> bool:
+        choice = read_approval(message, waiting.id)
+        if choice is None or (choice == "approve" and "approve" not in run.principal.scopes):
+            return False
+        reason = "nobody answered in time" if is_timeout(message) else "answered by the caller"
+        rows = ApprovalRows(self._host.store)
+        await self._on_thread(partial(rows.answer, waiting.id, "once" if choice == "approve" else "deny", reason))
+        return True
+
+    async def _take_clarification(self, run: Run, message: Message, waiting: Question) -> bool:
+        answer = "" if is_timeout(message) else read_clarification(message, waiting)
+        if answer is not None:
+            await self._questions.answer(waiting, answer)
+        return answer is not None
+
+    async def _ask(self, run: Run, question: Question, note: str = "") -> None:
+        ask = approval_message if question.kind == "approval" else clarifying_message
+        await run.updater.requires_input(ask(run.updater, question, note))
 
     async def _run_turn(self, run: Run, context: RequestContext, turn: Turn, *, goes_on: bool) -> None:
         task = context.current_task
@@ -182,7 +201,7 @@ class TurnExecutor(AgentExecutor):
             run,
             self._host,
             relay,
-            RemotePerson(run.principal, self._settings, self._host.redactor),
+            RemotePerson(run.principal, self._settings, self._host.redactor, self._questions.answers(run.task_id)),
             partial(self._conversations.open, known, goes_on=goes_on),
             turn,
             context,
@@ -200,18 +219,20 @@ class TurnExecutor(AgentExecutor):
             raise
         if work.session is not None:
             self._conversations.keep(run.context, work.session, known)
-        await self._conclude(run, relay, work.outcome)
+        await self._conclude(run, relay, work)
 
-    async def _conclude(self, run: Run, relay: Relay, outcome: Outcome) -> None:
+    async def _conclude(self, run: Run, relay: Relay, work: Work) -> None:
+        outcome = work.outcome
         if isinstance(outcome, Exception):
             raise outcome
         if isinstance(outcome, Question):
             await relay.cut()
             await self._questions.ask(outcome)
-            await run.updater.requires_input(question_message(run.updater, outcome))
+            await self._ask(run, outcome)
         elif outcome.status == "completed":
             await relay.finish(outcome.answer)
-            text = visible(outcome.answer) if self._settings.answer_in_status else ""
+            await self._send_files(run, work.files)
+            text = visible(outcome.answer, self._host.redactor) if self._settings.answer_in_status else ""
             await self._end(run, TaskState.TASK_STATE_COMPLETED, text, outcome)
         elif run.interrupt.reason == _CANCELLED:
             await relay.cut()
@@ -222,15 +243,22 @@ class TurnExecutor(AgentExecutor):
             text = f"Agent error: {outcome.error_type}" if outcome.error_type else _STOPPED
             await self._end(run, TaskState.TASK_STATE_FAILED, text, outcome)
 
+    async def _send_files(self, run: Run, files: list[WrittenFile]) -> None:
+        for number, file in enumerate(files, 1):
+            part = Part(raw=file.data, filename=file.name, media_type=file.media_type)
+            artifact_id = f"{run.task_id}-file-{number}"
+            await run.updater.add_artifact([part], artifact_id, file.name, append=False, last_chunk=True)
+
     async def _end(self, run: Run, state: TaskState, text: str = "", result: TurnResult | None = None) -> None:
         """Announce the task's last state, once."""
         if run.is_ended:
             return
         run.is_ended = True
+        self._questions.forget(run.task_id)
         message = run.updater.new_agent_message([Part(text=text)]) if text else None
         await run.updater.update_status(state, message, metadata=None if result is None else _metadata(result))
 
-    async def _on_thread(self, work: Callable[[], None]) -> None:
+    async def _on_thread(self, work: Callable[[], object]) -> None:
         done = asyncio.Event()
         loop = asyncio.get_running_loop()
 

@@ -1,6 +1,8 @@
-"""What of a model's text may leave: everything but the reasoning that it writes between ``<think>`` tags."""
+"""What of a model's text may leave: no reasoning between ``<think>`` tags, and none of the server's keys."""
 
 from __future__ import annotations
+
+from hermes.sanitize import Redactor
 
 _OPEN = "<think>"
 _CLOSE = "</think>"
@@ -13,8 +15,11 @@ class VisibleText:
     text after all: answers do talk about it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, redactor: Redactor | None = None) -> None:
+        self._redactor = redactor
         self._held = ""
+        #: What may turn out to be a key.
+        self._half_a_key = ""
 
     def feed(self, text: str) -> str:
         """Take the next piece; returns what is certain by now."""
@@ -34,17 +39,23 @@ class VisibleText:
                 break
             shown.append(self._held[:start])
             self._held = self._held[end + len(_CLOSE) :]
-        return "".join(shown)
+        return self._without_keys("".join(shown))
 
     def finish(self) -> str:
         """What was held back to the end."""
-        held, self._held = self._held, ""
-        return held
+        rest, self._held, self._half_a_key = self._half_a_key + self._held, "", ""
+        return rest if self._redactor is None else self._redactor.mask_known(rest)
+
+    def _without_keys(self, text: str) -> str:
+        if self._redactor is None:
+            return text
+        certain, self._half_a_key = self._redactor.split_known(self._half_a_key + text)
+        return certain
 
 
-def visible(text: str) -> str:
-    """The whole text without reasoning."""
-    filter_ = VisibleText()
+def visible(text: str, redactor: Redactor | None = None) -> str:
+    """The whole text without reasoning, and without the keys that the redactor knows."""
+    filter_ = VisibleText(redactor)
     return filter_.feed(text) + filter_.finish()
 
 

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 from a2a.server.agent_execution import RequestContext
 from a2a.server.tasks import TaskUpdater
 
-from hermes.a2a.server.approvals import Question, RemotePerson
 from hermes.a2a.server.contexts import Context
+from hermes.a2a.server.files import WrittenFile, files_of
+from hermes.a2a.server.person import RemotePerson
 from hermes.a2a.server.principals import Principal
+from hermes.a2a.server.questions import Question
 from hermes.a2a.server.relay import Relay
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
@@ -60,26 +62,31 @@ class Work:
         context: RequestContext,
     ) -> None:
         self._run = run
-        self._people = host.people
+        self._host = host
         self._relay = relay
         self._person = person
         self._open_session = open_session
         self._turn = turn
         self._headers: dict[str, str] = context.call_context.state.get("headers", {})
-        self._hops = 0 if context.message is None else hops_of(context.message.metadata)
+        # An answer comes straight from the caller, but the work it lets go on was asked for from further away.
+        task = context.current_task
+        self._hops = 0 if task is None else max((hops_of(said.metadata) for said in task.history), default=0)
         self._loop = asyncio.get_running_loop()
         self.session: Session | None = None
         self.outcome: Outcome = RuntimeError("the turn is gone")
+        #: What the turn wrote, when callers get that.
+        self.files: list[WrittenFile] = []
 
     def do(self) -> None:
         """Run the turn to its end, or to where it has to wait."""
         run = self._run
         try:
             session = self.session = self._open_session()
-            self._people.attend(session.id, self._person)
+            self._host.people.attend(session.id, self._person)
             traceparent, tracestate = (self._headers.get(name, "") for name in ("traceparent", "tracestate"))
             with arrived(self._hops), joined(traceparent, tracestate):
                 self.outcome = self._turn(session, self._relay) or self.outcome
+            self.files = self._written(session)
         except ApprovalSuspended:
             self.outcome = self._person.question(run.task_id, *run.context) or self.outcome
         except Exception as error:
@@ -88,7 +95,13 @@ class Work:
             self.outcome = RuntimeError(type(error).__name__)
         finally:
             if self.session is not None:
-                self._people.leave(self.session.id)
+                self._host.people.leave(self.session.id)
             self._relay.end()
             with contextlib.suppress(RuntimeError):  # the loop has ended before the turn did
                 self._loop.call_soon_threadsafe(run.idle.set)
+
+    def _written(self, session: Session) -> list[WrittenFile]:
+        host = self._host
+        if not host.config.a2a.files or not isinstance(self.outcome, TurnResult):
+            return []
+        return files_of(self.outcome, session.cwd, host.guard, host.redactor, host.config.a2a.max_file_bytes)

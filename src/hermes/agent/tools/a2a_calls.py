@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -48,7 +49,7 @@ def run_send(args: Args, context: ToolContext, models: ModelSource) -> str:
     message = str(args["message"])
     if not message.strip():
         return tool_error("message is empty; say what the agent is to do")
-    notes: list[str] = []
+    notes: deque[str] = deque(maxlen=_NOTES)  # an agent may say a lot
 
     async def work(client: PeerClient) -> Fields:
         reply = await client.send(
@@ -56,7 +57,7 @@ def run_send(args: Args, context: ToolContext, models: ModelSource) -> str:
             context_id=str(args.get("context_id") or ""),
             on_update=lambda update: notes.append(update.status[:_LONGEST_NOTE]) if update.status else None,
         )
-        return _answered(reply, context) | ({"progress": notes[-_NOTES:]} if notes else {})
+        return _answered(reply, context) | ({"progress": list(notes)} if notes else {})
 
     return _call(args, context, models, work)
 

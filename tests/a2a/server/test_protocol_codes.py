@@ -1,0 +1,83 @@
+"""The error codes that depend on what a server offers, and those that this one has no occasion for."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, cast
+
+import httpx
+import pytest
+from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
+from a2a.server.tasks import InMemoryTaskStore
+from starlette.applications import Starlette
+
+from hermes.a2a.card import Served as CardFacts
+from hermes.a2a.card import agent_card
+from hermes.a2a.server.database import Database
+from hermes.a2a.server.push_configs import SqlitePushConfigStore
+from hermes.a2a.server.requests import Requests
+from hermes.a2a.server.turns import TurnExecutor
+from support.a2a_rig import VERSION, Served, wire_message
+
+PUSH_METHODS: dict[str, dict[str, str]] = {
+    "CreateTaskPushNotificationConfig": {"taskId": "t", "url": "http://127.0.0.1:9/a"},
+    "GetTaskPushNotificationConfig": {"taskId": "t", "id": "c"},
+    "ListTaskPushNotificationConfigs": {"taskId": "t"},
+    "DeleteTaskPushNotificationConfig": {"taskId": "t", "id": "c"},
+}
+
+
+def test_a_server_without_push_says_so(tmp_path: Path) -> None:
+    """Ours always has it; the methods hold for one that has not."""
+
+    async def call() -> list[int]:
+        card = agent_card(CardFacts(base_url="http://127.0.0.1:1"))
+        # Nobody gets as far as a turn.
+        requests = Requests(
+            cast("TurnExecutor", None),
+            InMemoryTaskStore(),
+            card,
+            card,
+            webhooks=SqlitePushConfigStore(database),
+        )
+        app = Starlette(routes=[*create_jsonrpc_routes(requests, "/"), *create_rest_routes(requests)])
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=VERSION) as client:
+            codes: list[int] = []
+            for method, params in PUSH_METHODS.items():
+                body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                codes.append((await client.post("/", json=body)).json()["error"]["code"])
+            codes.append((await client.get("/tasks/t/pushNotificationConfigs")).status_code)
+        return codes
+
+    database = Database(tmp_path / "a2a.db")
+    try:
+        assert asyncio.run(call()) == [-32003] * 4 + [400]
+    finally:
+        database.close()
+
+
+@pytest.mark.parametrize(
+    "part", [{"raw": "AAAA", "mediaType": "application/zip"}, {"url": "http://x/y", "mediaType": "video/mp4"}]
+)
+def test_files_of_a_kind_that_is_not_taken(agent: Served, part: dict[str, Any]) -> None:
+    message = wire_message(parts=[part])
+    for method in ("SendMessage", "SendStreamingMessage"):
+        assert agent.rpc(method, message)["error"]["code"] == -32005
+    for path in ("/rest/message:send", "/rest/message:stream"):
+        assert agent.post(path, message).status_code == 400
+
+
+def test_what_this_server_has_no_occasion_for(agent: Served) -> None:
+    """No extended card (-32007) and a required extension (-32008): the card says that neither can happen.
+
+    An answer of the agent that is none (-32006) cannot either: every event of a task goes through one place that takes
+    nothing else.
+    """
+    capabilities = agent.get("/.well-known/agent-card.json").json()["capabilities"]
+    assert capabilities["extendedAgentCard"] is True
+    assert not any(extension.get("required") for extension in capabilities.get("extensions", []))
+    unknown = {"A2A-Extensions": "https://example.org/extension/v1"}
+    assert "result" in agent.rpc("SendMessage", wire_message(), headers=unknown)
+    assert "result" in agent.rpc("GetExtendedAgentCard", headers=unknown)

@@ -1,0 +1,55 @@
+"""What tools wrote goes to the caller, when the server is told so, and only what may leave."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from hermes.config import A2A
+from hermes.testing import ScriptedProvider, by_step, text, tool_calls
+from support.a2a_rig import served, wire_message
+
+SECRET = "test-key-of-a-model"
+
+
+def written(home: Path, workdir: Path, settings: A2A, files: dict[str, str]) -> list[dict[str, Any]]:
+    """The artifacts of a task that writes these files."""
+    calls = [("write_file", {"path": name, "content": content}) for name, content in files.items()]
+    with (
+        ScriptedProvider(by_step(tool_calls(calls), text("done"))) as provider,
+        served(home, workdir, provider, settings) as agent,
+    ):
+        task = agent.rpc("SendMessage", wire_message("go"))["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert task["artifacts"][0]["parts"] == [{"text": "done"}]
+    return task["artifacts"][1:]
+
+
+def test_files_stay_unless_wanted(home: Path, workdir: Path) -> None:
+    assert written(home, workdir, A2A(), {"a.txt": "one"}) == []
+    assert (workdir / "a.txt").read_text().strip() == "one"
+
+
+def test_files_are_artifacts(home: Path, workdir: Path) -> None:
+    sent = written(home, workdir, A2A(files=True), {"a.txt": "one", "deep/b.json": "{}"})
+    assert [artifact["name"] for artifact in sent] == ["a.txt", "deep/b.json"]
+    [part] = sent[1]["parts"]
+    assert (part["filename"], part["mediaType"]) == ("deep/b.json", "application/json")
+    assert base64.b64decode(part["raw"]).strip() == b"{}"
+    assert len({artifact["artifactId"] for artifact in sent}) == 2
+
+
+def test_what_must_not_leave_stays(home: Path, workdir: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere.txt"
+    (workdir / "link.txt").symlink_to(tmp_path / "linked.txt")
+    files = {
+        "long.txt": "x" * 101,
+        "key.txt": f"the key is {SECRET}",
+        str(elsewhere): "outside",
+        "link.txt": "outside too",
+        "fine.txt": "fine",
+    }
+    sent = written(home, workdir, A2A(files=True, max_file_bytes=100), files)
+    assert [artifact["name"] for artifact in sent] == ["fine.txt"]
+    assert (workdir / "key.txt").exists() and elsewhere.exists()
