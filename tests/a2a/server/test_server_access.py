@@ -212,6 +212,8 @@ def test_others_are_let_in_with_tokens_only() -> None:
         (A2A(principals={"a": A2APrincipal(token_env="X")}), {}, "X is not set"),
         (A2A(principals={"a": A2APrincipal(token_env="X")}), {"X": "short"}, "5 characters"),
         (A2A(principals={"a": A2APrincipal(token_sha256="abc")}), {}, "64 digits"),
+        (A2A(principals={"a": A2APrincipal(token_sha256=hashlib.sha256().hexdigest())}), {}, "an empty token"),
+        (A2A(principals={"local": A2APrincipal(token_env="X")}), {"X": ALICE}, "give another"),
         (
             A2A(principals={"a": A2APrincipal(token_env="X"), "b": A2APrincipal(token_env="X")}),
             {"X": ALICE},

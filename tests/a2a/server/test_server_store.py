@@ -8,6 +8,7 @@ import stat
 import time
 from collections.abc import Generator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,8 +28,8 @@ from a2a.utils.errors import InvalidParamsError
 from hermes.a2a.server import database as database_module
 from hermes.a2a.server.database import Database
 from hermes.a2a.server.principals import Peer, Principal
-from hermes.a2a.server.push_configs import SqlitePushConfigStore
-from hermes.a2a.server.questions import Question, Questions
+from hermes.a2a.server.push_configs import MOST_WEBHOOKS, SqlitePushConfigStore
+from hermes.a2a.server.questions import Question, Questions, is_timeout, timeout_message
 from hermes.a2a.server.task_store import SqliteTaskStore, sweep
 from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider, hanging, text
@@ -227,3 +228,42 @@ def _put_back(home: Path, left: Task) -> None:
         connection.execute("UPDATE tasks SET state = ?, body = ? WHERE id = ?", values)
     with closing(sqlite3.connect(home / "state.db")) as connection, connection:
         connection.execute("UPDATE turns SET state = 'running', ended_at = NULL, error = NULL")
+
+
+def test_a_new_task_is_on_disk_at_once(database: Database) -> None:
+    async def run() -> None:
+        await SqliteTaskStore(database).save(task("t", WORKING), ALICE)
+        # What waits its moment would not be there for the thread's next work.
+        found = database.run_now(lambda connection: connection.execute("SELECT id FROM tasks").fetchall())
+        assert found == [("t",)]
+
+    asyncio.run(run())
+
+
+def test_a_commit_that_fails_leaves_the_file_usable(database: Database) -> None:
+    def fail(connection: sqlite3.Connection) -> None:
+        connection.execute("ROLLBACK")  # as SQLite does by itself when the disk is full
+
+    with pytest.raises(sqlite3.OperationalError, match="no transaction is active"):
+        database.run_now(fail)
+    assert database.run_now(lambda connection: connection.execute("SELECT 1").fetchone()) == (1,)
+
+
+def test_webhooks_of_a_task_are_limited(database: Database) -> None:
+    async def run() -> None:
+        store = SqlitePushConfigStore(database)
+        for number in range(MOST_WEBHOOKS):
+            await store.set_info("t", TaskPushNotificationConfig(id=str(number), url="https://a.example"), ALICE)
+        await store.set_info("t", TaskPushNotificationConfig(id="0", url="https://b.example"), ALICE)
+        with pytest.raises(InvalidParamsError, match="delete one of them first"):
+            await store.set_info("t", TaskPushNotificationConfig(id="more", url="https://a.example"), ALICE)
+        assert len(await store.get_info("t", ALICE)) == MOST_WEBHOOKS
+
+    asyncio.run(run())
+
+
+def test_only_the_clock_runs_out() -> None:
+    asked = Question("t", "alice", "c", "appr_1", "terminal", "rm x", "deletes", time.time() + 60)
+    late = replace(asked, deadline=time.time() - 1)
+    assert not is_timeout(timeout_message(asked), asked)
+    assert is_timeout(timeout_message(late), late)

@@ -119,10 +119,11 @@ class Database:
             for write in writes:
                 write(connection)
             result = work(connection)
+            connection.execute("COMMIT")
         except BaseException:
-            connection.execute("ROLLBACK")
+            if connection.in_transaction:  # a full disk may have ended it already
+                connection.execute("ROLLBACK")
             raise
-        connection.execute("COMMIT")
         return result
 
 

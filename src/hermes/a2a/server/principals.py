@@ -35,6 +35,9 @@ class Principal:
 
 #: Whoever is on this machine, when nobody needs a token.
 LOCAL = Principal("local", is_known=False)
+#: Whoever has the token of the environment.
+_TOKEN_HOLDER = Principal("token")
+_RESERVED = frozenset({LOCAL.name, _TOKEN_HOLDER.name})
 
 
 class Peer(User):
@@ -81,6 +84,8 @@ def read_principals(settings: A2A, env: Mapping[str, str], redactor: Redactor) -
     known: dict[bytes, Principal] = {}
     for name, entry in settings.principals.items():
         where = f"a2a.principals.{name}"
+        if name in _RESERVED:
+            raise ConfigError(f"{where}: this name stands for callers without one of their own; give another")
         if bool(entry.token_env) == bool(entry.token_sha256):
             raise ConfigError(f"{where}: give either token_env or token_sha256")
         if entry.token_env:
@@ -90,6 +95,8 @@ def read_principals(settings: A2A, env: Mapping[str, str], redactor: Redactor) -
             digest = _digest(token, f"{where}: the token in {entry.token_env}", redactor)
         elif _DIGEST.fullmatch(entry.token_sha256.lower()):
             digest = bytes.fromhex(entry.token_sha256)
+            if digest == hashlib.sha256().digest():
+                raise ConfigError(f"{where}.token_sha256: is that of an empty token; make it of the token itself")
         else:
             raise ConfigError(f"{where}.token_sha256: not a SHA-256 in hex (64 digits)")
         if digest in known:
@@ -97,7 +104,7 @@ def read_principals(settings: A2A, env: Mapping[str, str], redactor: Redactor) -
         known[digest] = Principal(name, frozenset(entry.scopes))
     token = env.get(TOKEN_VARIABLE, "")
     if token:
-        known.setdefault(_digest(token, TOKEN_VARIABLE, redactor), Principal("token"))
+        known.setdefault(_digest(token, TOKEN_VARIABLE, redactor), _TOKEN_HOLDER)
     return Principals(known)
 
 

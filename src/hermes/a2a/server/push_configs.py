@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from a2a.server.context import ServerCallContext
 from a2a.server.tasks import PushNotificationConfigStore
 from a2a.server.tasks.push_notification_config_store import normalize_push_notification_config
 from a2a.types import TaskPushNotificationConfig
+from a2a.utils.errors import InvalidParamsError
 
 from hermes.a2a.server.database import Database
+
+#: Every event of a task goes to each of its webhooks.
+MOST_WEBHOOKS = 20
 
 
 class SqlitePushConfigStore(PushNotificationConfigStore):
@@ -29,8 +35,16 @@ class SqlitePushConfigStore(PushNotificationConfigStore):
         """Keep a webhook; one with the same id is replaced."""
         kept = normalize_push_notification_config(task_id, notification_config)
         row = (context.user.user_name, task_id, kept.id, kept.SerializeToString())
-        query = "INSERT OR REPLACE INTO push_configs VALUES (?, ?, ?, ?)"
-        await self._database.run(lambda connection: connection.execute(query, row))
+
+        def keep(connection: sqlite3.Connection) -> bool:
+            others = "SELECT count(*) FROM push_configs WHERE task_id = ? AND id != ?"
+            if connection.execute(others, (task_id, kept.id)).fetchone()[0] >= MOST_WEBHOOKS:
+                return False
+            connection.execute("INSERT OR REPLACE INTO push_configs VALUES (?, ?, ?, ?)", row)
+            return True
+
+        if not await self._database.run(keep):
+            raise InvalidParamsError(message=f"a task may have {MOST_WEBHOOKS} webhooks; delete one of them first")
         self._tasks.add(task_id)
         return kept
 

@@ -139,6 +139,6 @@ def timeout_message(question: Question) -> Message:
     return message
 
 
-def is_timeout(message: Message) -> bool:
-    """Whether nobody but the clock answered."""
-    return _TIMEOUT_MARK in message.metadata
+def is_timeout(message: Message, question: Question) -> bool:
+    """Whether nobody but the clock answered. A caller may write the mark too; before its time it means nothing."""
+    return _TIMEOUT_MARK in message.metadata and question.deadline <= time.time()

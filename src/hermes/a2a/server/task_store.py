@@ -56,6 +56,8 @@ class SqliteTaskStore(TaskStore):
                 return
             self._written[key] = (status, now)
         self._database.run_soon(("task", *key), partial(_write, row=_row(context.user.user_name, task)))
+        if not known and not is_over:
+            self._database.flush()  # whoever hears of a new task may ask for it after a crash
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
         """The caller's task with that id, if there is one."""

@@ -172,13 +172,13 @@ class TurnExecutor(AgentExecutor):
         choice = read_approval(message, waiting.id)
         if choice is None or (choice == "approve" and "approve" not in run.principal.scopes):
             return False
-        reason = "nobody answered in time" if is_timeout(message) else "answered by the caller"
+        reason = "nobody answered in time" if is_timeout(message, waiting) else "answered by the caller"
         rows = ApprovalRows(self._host.store)
         await self._on_thread(partial(rows.answer, waiting.id, "once" if choice == "approve" else "deny", reason))
         return True
 
     async def _take_clarification(self, run: Run, message: Message, waiting: Question) -> bool:
-        answer = "" if is_timeout(message) else read_clarification(message, waiting)
+        answer = "" if is_timeout(message, waiting) else read_clarification(message, waiting)
         if answer is not None:
             await self._questions.answer(waiting, answer)
         return answer is not None
