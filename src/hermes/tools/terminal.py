@@ -79,16 +79,14 @@ def _run_in_foreground(
     output = BoundedOutput(context.limits.max_output_chars)
     interrupt = context.scope.interrupt
     try:
-        try:
-            finished = _collect(child, output, time.monotonic() + timeout, interrupt)
-        finally:
-            forget()
+        finished = _collect(child, output, time.monotonic() + timeout, interrupt)
         if not finished or interrupt.cancelled:
             child.stop()
         _drain(child, output)
     finally:
         if child.exit_code() is None:
             child.stop(grace=0)
+        forget()  # not before it is over: a second Ctrl-C may come while it is still being stopped
         child.close()
     interrupt.check()
     output.end()
