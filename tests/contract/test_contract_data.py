@@ -36,8 +36,8 @@ EXPECTED = {
         "approx_input_tokens request_char_count max_tokens started_at middleware_trace request"
     ),
     "post_api_request": (
-        f"{RUNTIME} api_duration started_at ended_at finish_reason message_count response_model response usage cost_usd "
-        "assistant_message assistant_content_chars assistant_tool_call_count middleware_trace request"
+        f"{RUNTIME} api_duration started_at ended_at finish_reason message_count response_model response usage "
+        "cost_usd assistant_message assistant_content_chars assistant_tool_call_count middleware_trace request"
     ),
     "api_request_error": (
         f"{RUNTIME} api_duration started_at ended_at status_code retry_count max_retries retryable reason error "

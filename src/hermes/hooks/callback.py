@@ -15,7 +15,7 @@ from hermes.hooks.copies import CopyMemo, isolate, renew
 
 log = logging.getLogger("hermes.hooks")
 
-#: Fields that hold a whole conversation, or what stays the same in one: copies of them are carried over from one event to the next.
+#: Fields that hold a whole conversation, or what stays the same in it: copies are carried over to the next event.
 _GROWING = frozenset({"conversation_history", "request_messages", "request", "tools"})
 
 #: Distinct causes of failure that one callback may warn about.
