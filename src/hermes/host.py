@@ -29,7 +29,7 @@ from hermes.agent.vision import Vision
 from hermes.agent.workers import Workers
 from hermes.config.fresh import FreshConfig
 from hermes.config.sections import Config
-from hermes.errors import HermesError, JournalError, SessionNotFound
+from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.table import Hooks
 from hermes.journal.approvals import ApprovalRows
 from hermes.journal.runner import Runner
@@ -153,7 +153,7 @@ class Host:
         self.contexts = Contexts(config, self.models, self.side, self.workers, self.open)
 
     def _gather_tools(self) -> None:
-        config, limits = self.config, _limits(self.config)
+        config, limits = self.config, ToolLimits.of(self.config)
         self.tools = ToolRegistry(builtin_tools(limits))
         self.memory = Memory(self.home, config.memory, self.redactor, self.workers)
         self.images = ImageMaker(
@@ -281,17 +281,8 @@ class Host:
         )
 
     def _plugins_that_did_not_load(self) -> list[str]:
-        """A guard that is not on duty is worth a line: it may be what keeps a command from running."""
-        notices = [
-            f"plugin {plugin.manifest.key} is enabled and did not load: {self.redactor.redact(plugin.error)}"
-            for plugin in self.plugins
-            if plugin.status == "failed"
-        ]
-        known = {name for plugin in self.plugins for name in (plugin.manifest.key, plugin.manifest.name)}
-        wanted = self.config.plugins.enabled if self.options.use_enabled_plugins else []
-        if not is_set("HERMES_SAFE_MODE", self._env):
-            notices += [f"plugin {name} is enabled and was not found" for name in wanted if name not in known]
-        return notices
+        looks_for_them = self.options.use_enabled_plugins and not is_set("HERMES_SAFE_MODE", self._env)
+        return self.plugins.missing(self.config.plugins.enabled if looks_for_them else (), self.redactor.redact)
 
     def _load_shell_hooks(self) -> list[str]:
         events = self.config.hooks.events
@@ -388,30 +379,14 @@ class Host:
         stats = self.hooks.stats()
         if not self.open or not (stats or any(plugin.status in ("loaded", "failed") for plugin in self.plugins)):
             return
-        from hermes.journal.plugin_stats import record_plugin_counters
-        from hermes.plugins.usage import plugin_usage
+        from hermes.plugins.usage import record_usage
 
-        counters = plugin_usage(self.plugins, stats, self.redactor.redact)
         session_id = list(self.open)[-1].id
         self.open.clear()  # closing a second time must not count twice
-        try:
-            record_plugin_counters(self.store, session_id, counters)
-        except JournalError as error:
-            logging.getLogger("hermes.plugins").warning("the counters of the plugins are not kept: %s", error)
+        record_usage(self.store, session_id, self.plugins, stats, self.redactor.redact)
 
     def __enter__(self) -> Host:
         return self
 
     def __exit__(self, *_exception: object) -> None:
         self.close()
-
-
-def _limits(config: Config) -> ToolLimits:
-    return ToolLimits(
-        terminal_timeout=config.terminal.timeout,
-        max_foreground_timeout=config.terminal.max_foreground_timeout,
-        max_output_chars=config.tool_output.max_bytes,
-        max_line_length=config.tool_output.max_line_length,
-        max_read_chars=config.file_read_max_chars,
-        max_read_lines=config.tool_output.max_lines,
-    )

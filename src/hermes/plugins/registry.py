@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -94,6 +94,16 @@ class PluginSet:
     @property
     def auxiliary_tasks(self) -> Mapping[str, AuxiliaryTaskEntry]:
         return {key: task for plugin in self for key, task in plugin.auxiliary_tasks.items()}
+
+    def missing(self, wanted: Iterable[str], redact: Callable[[str], str]) -> list[str]:
+        """A guard that is not on duty is worth a line: it may be what keeps a command from running."""
+        lines = [
+            f"plugin {plugin.manifest.key} is enabled and did not load: {redact(plugin.error)}"
+            for plugin in self
+            if plugin.status == "failed"
+        ]
+        known = {name for plugin in self for name in (plugin.manifest.key, plugin.manifest.name)}
+        return lines + [f"plugin {name} is enabled and was not found" for name in wanted if name not in known]
 
     def waiting(self, what: str) -> list[Waiting]:
         """The registrations of one kind that no part of the runtime has picked up."""

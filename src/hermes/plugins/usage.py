@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
+from hermes.errors import JournalError
 from hermes.hooks.callback import CallbackStats
-from hermes.journal.plugin_stats import REGISTER_SITE, TOOL_SITE, WAITING_SITE, PluginCalls
+from hermes.journal.plugin_stats import REGISTER_SITE, TOOL_SITE, WAITING_SITE, PluginCalls, record_plugin_counters
+from hermes.journal.store import Store
 from hermes.plugins.registry import LoadedPlugin
 from hermes.trace.health import take as taken_from_exporters
+
+log = logging.getLogger("hermes.plugins")
+
+
+def record_usage(
+    store: Store,
+    session_id: str,
+    plugins: Iterable[LoadedPlugin],
+    stats: Iterable[CallbackStats],
+    redact: Callable[[str], str],
+) -> None:
+    """Keep what the plugins did with a session. No run fails for want of it."""
+    try:
+        record_plugin_counters(store, session_id, plugin_usage(plugins, stats, redact))
+    except JournalError as error:
+        log.warning("the counters of the plugins are not kept: %s", error)
 
 
 def plugin_usage(

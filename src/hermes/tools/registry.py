@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from hermes.config.sections import Config
 from hermes.errors import PluginError
 from hermes.scope import Scope
 
@@ -34,6 +35,18 @@ class ToolLimits:
     max_line_length: int = 2_000
     max_read_chars: int = 100_000
     max_read_lines: int = 2_000
+
+    @classmethod
+    def of(cls, config: Config) -> ToolLimits:
+        """Those that a configuration sets."""
+        return cls(
+            terminal_timeout=config.terminal.timeout,
+            max_foreground_timeout=config.terminal.max_foreground_timeout,
+            max_output_chars=config.tool_output.max_bytes,
+            max_line_length=config.tool_output.max_line_length,
+            max_read_chars=config.file_read_max_chars,
+            max_read_lines=config.tool_output.max_lines,
+        )
 
 
 @dataclass(slots=True)
