@@ -219,7 +219,8 @@ def test_the_last_events_are_printed(desk: Desk) -> None:
 @pytest.fixture
 def follower(home: Path, workdir: Path) -> Generator[subprocess.Popen[str]]:
     process = start_hermes(
-        *("trace", "tail", "--follow", "-n", "0"),
+        # Whether the first events land before it looks or after, it shows them.
+        *("trace", "tail", "--follow", "-n", "1000"),
         home=home,
         cwd=workdir,
         env={"PYTHONUNBUFFERED": "1"},
