@@ -242,6 +242,7 @@ def test_events_of_another_process_are_printed_as_they_land(
     lines: list[str] = []
     while not lines or "turn_ended" not in lines[-1]:
         lines.append(follower.stdout.readline())
+        assert lines[-1], "it ended too soon"
     assert all(session_id in line for line in lines) and "terminal is about to run" in "".join(lines)
     os.kill(follower.pid, signal.SIGINT)
     assert follower.wait(10) == 130
