@@ -71,7 +71,9 @@ def test_a_provider_with_a_key(home: Path, workdir: Path, places: dict[str, str]
         terminal.send("groq")
         terminal.wait_for("Key for groq (it is not shown):")
         terminal.send("wrong-0123456789")
-        terminal.wait_for("refused the key")
+        # Not before it asks again: what is typed earlier would be seen, and not read.
+        terminal.wait_until(lambda: terminal.text.count("Key for groq (it is not shown):") == 2, "the second question")
+        assert "refused the key" in terminal.text
         terminal.send(KEY)
         terminal.wait_for("1. alpha")
         terminal.send("alpha")
