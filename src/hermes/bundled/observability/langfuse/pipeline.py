@@ -9,16 +9,16 @@ import atexit
 import concurrent.futures.thread  # noqa: F401  # pyright: ignore[reportUnusedImport]
 from typing import Any
 
+import langfuse
+from langfuse import Langfuse, LangfuseOtelSpanAttributes
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 
-import langfuse
 from hermes.trace.genai import AGENT_NAME
 from hermes.trace.health import ExporterHealth
 from hermes.trace.live.exporters import CountingIntake
-from langfuse import Langfuse, LangfuseOtelSpanAttributes
 
 from .exporter import CountingExporter, Remarks, ingestion
 from .settings import Settings
