@@ -75,7 +75,7 @@ def test_weights_that_are_not_the_expected_ones_do_not_stay(index: Path, home: P
 
 
 def test_no_network(home: Path, bare_environment: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PIP_INDEX_URL", "http://user:hidden-word@127.0.0.1:9/simple")
+    monkeypatch.setenv("PIP_INDEX_URL", "http://user:hidden-word@127.0.0.1:9/packages")
     monkeypatch.setenv("PIP_RETRIES", "0")
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     with pytest.raises(HermesError, match="the package index cannot be reached; check the network") as failed:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from hermes.agent.session import Session
 from hermes.config import Config
 from hermes.config.sections import Agent, Fallback, Model, Provider
 from hermes.host import Host, HostOptions
@@ -232,6 +233,29 @@ def plugin_makes_a_call(rig: Rig) -> Run:
     session = host.new_session()
     session.run("go")
     return rig.run(host, session.id)
+
+
+def two_at_once(rig: Rig) -> list[Session]:
+    """Two conversations whose equal calls meet while both are under way."""
+    meet = threading.Barrier(2)
+
+    def wait(_args: object, _context: object) -> str:
+        meet.wait(10)
+        return "{}"
+
+    def script(request: Any) -> Any:
+        done = any(message["role"] == "tool" for message in request.messages)
+        return text("done") if done else tool_call("wait", {}, call_id="call_0")
+
+    host = rig.host(script, toolsets=["own"])
+    host.tools.add(Tool("wait", "own", "", NO_PARAMETERS, wait, "pure"))
+    sessions = [host.new_session(), host.new_session()]
+    threads = [threading.Thread(target=session.run, args=("go",)) for session in sessions]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sessions
 
 
 def two_turns_with_context(rig: Rig) -> Run:

@@ -7,7 +7,7 @@ Times are seconds since the epoch. Every collection is in order of time, tool re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -30,6 +30,13 @@ class Usage(Struct, frozen=True):
     reasoning_tokens: int = 0
     #: None when the price is not known.
     cost_usd: float | None = None
+
+    @classmethod
+    def told(cls, counts: Mapping[str, int] | None, cost_usd: float | None = None) -> Usage | None:
+        """The counts as ``post_api_request`` tells them; None when there are none."""
+        if counts is None:
+            return None
+        return cls(*(counts.get(name, 0) for name in cls.__struct_fields__[:5]), cost_usd=cost_usd)
 
     @property
     def prompt_tokens(self) -> int:

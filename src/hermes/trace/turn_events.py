@@ -161,9 +161,7 @@ class TurnEvents:
             step.add_attempt(api_request_id, provider, answered_by, started_at, ended_at or self._watched.clock(), "ok")
             step.text, step.reasoning, step.finish_reason = text, reasoning, finish_reason
             step.model = answered_by
-            if usage is not None:
-                counts = (usage.get(name, 0) for name in Usage.__struct_fields__[:5])
-                step.usage = Usage(*counts, cost_usd=cost_usd)
+            step.usage = Usage.told(usage, cost_usd) or step.usage
             turn.ask_for(step, calls)
 
     def api_request_error(

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 import time
 from typing import Any
 
 import pytest
 
 from hermes.hooks.table import Hooks
-from hermes.testing import text, tool_call
-from hermes.tools.registry import Tool
 from support import trace_runs
 from support.langfuse_rig import PATH, LangfuseRig
 from support.otlp_receiver import ArrivedSpan
@@ -251,24 +248,7 @@ def test_a_turn_that_another_process_began_has_a_root_too(rig: LangfuseRig) -> N
 
 
 def test_two_sessions_at_once_do_not_mix(rig: LangfuseRig) -> None:
-    meet = threading.Barrier(2)
-
-    def wait(_args: object, _context: object) -> str:
-        meet.wait(10)
-        return "{}"
-
-    def script(request: Any) -> Any:
-        done = any(message["role"] == "tool" for message in request.messages)
-        return text("done") if done else tool_call("wait", {}, call_id="call_0")
-
-    host = rig.host(script, toolsets=["own"])
-    host.tools.add(Tool("wait", "own", "", {"type": "object", "properties": {}}, wait, "pure"))
-    sessions = [host.new_session(), host.new_session()]
-    threads = [threading.Thread(target=session.run, args=("go",)) for session in sessions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    sessions = trace_runs.two_at_once(rig)
     spans = rig.collect().spans
     assert len(spans) == 8 and len({span.trace_id for span in spans}) == 2
     for session in sessions:

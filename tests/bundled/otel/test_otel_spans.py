@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -235,24 +234,7 @@ def test_code_in_a_tool_joins_the_calls_span(rig: TracedRig) -> None:
 
 
 def test_two_sessions_at_once_do_not_mix(rig: TracedRig) -> None:
-    meet = threading.Barrier(2)
-
-    def wait(_args: object, _context: object) -> str:
-        meet.wait(10)
-        return "{}"
-
-    def script(request: Any) -> Any:
-        done = any(message["role"] == "tool" for message in request.messages)
-        return text("done") if done else tool_call("wait", {}, call_id="call_0")
-
-    host = rig.host(script, toolsets=["own"])
-    host.tools.add(Tool("wait", "own", "", {"type": "object", "properties": {}}, wait, "pure"))
-    sessions = [host.new_session(), host.new_session()]
-    threads = [threading.Thread(target=session.run, args=("go",)) for session in sessions]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    sessions = trace_runs.two_at_once(rig)
     spans = rig.collect().spans
     assert len(spans) == 8
     for session in sessions:

@@ -165,7 +165,7 @@ class Watcher:
         cost_usd: float | None = None,
     ) -> None:
         """The model has answered."""
-        spent = _usage(usage, cost_usd)
+        spent = Usage.told(usage, cost_usd)
         turn, span = self.spans.turns.get(turn_id), self.spans.requests.pop(api_request_id, None)
         if turn is not None:
             turn.failure = ""
@@ -322,9 +322,3 @@ class Watcher:
         self.spans.children.pop(child_session_id, None)
         about = {"hermes.child.session_id": child_session_id, "hermes.child.status": child_status}
         self.spans.event((session_id, turn_id, tool_call_id), "hermes.subagent.stop", about)
-
-
-def _usage(usage: dict[str, Any] | None, cost_usd: float | None) -> Usage | None:
-    if usage is None:
-        return None
-    return Usage(*(usage.get(name, 0) for name in Usage.__struct_fields__[:5]), cost_usd=cost_usd)

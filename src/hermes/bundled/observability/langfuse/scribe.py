@@ -312,9 +312,9 @@ class Scribe:
 
 def usage_details(usage: dict[str, Any] | None) -> dict[str, int] | None:
     """Tokens by kind, none of them counted twice: the server adds up the kinds by whether they are input or output."""
-    if usage is None:
+    spent = Usage.told(usage)
+    if spent is None:
         return None
-    spent = Usage(*(usage.get(name, 0) for name in Usage.__struct_fields__[:5]))
     reasoning = min(spent.reasoning_tokens, spent.output_tokens)
     details = {
         "input_cached_tokens": spent.cache_read_tokens,
