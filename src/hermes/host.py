@@ -38,12 +38,12 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.local.endpoint import NOTICE, is_embedded
 from hermes.local.service import LocalService
+from hermes.models.credentials.home_keys import HomeKeys
+from hermes.models.endpoint import Endpoint
+from hermes.models.http.driver import Driver
 from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
-from hermes.providers.credentials.home_keys import HomeKeys
-from hermes.providers.driver import Driver
-from hermes.providers.endpoint import Endpoint
 from hermes.sanitize import Redactor
 from hermes.scope import Scope, current_scope, new_session_id
 from hermes.tools.builtin import builtin_tools

@@ -14,9 +14,9 @@ from hermes.agent.events import ModelFailed, ModelSwitched, TurnEvent
 from hermes.config.sections import Agent, Config, Fallback, Model, Provider
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.providers.credentials.auth_file import AuthFile
-from hermes.providers.credentials.keeping import add_key
-from hermes.providers.health import Health
+from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.credentials.keeping import add_key
+from hermes.models.health import Health
 from hermes.testing import EventRecorder, ScriptedProvider, failure, text
 from support import run_hermes
 

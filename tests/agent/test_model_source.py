@@ -11,10 +11,10 @@ from hermes.config import Config
 from hermes.config.sections import Fallback, Model, Provider
 from hermes.errors import ConfigError
 from hermes.host import Host
-from hermes.providers.credentials.auth_file import AuthFile
-from hermes.providers.credentials.keeping import add_key
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.policy import Send, pursue
+from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.credentials.keeping import add_key
+from hermes.models.endpoint import Endpoint
+from hermes.models.retry import Send, pursue
 from hermes.scope import Interrupt
 
 CONFIG = Config(

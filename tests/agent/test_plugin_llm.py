@@ -12,8 +12,8 @@ import pytest
 
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError
 from hermes.errors import HermesError, ProviderError
-from hermes.providers.credentials.auth_file import AuthFile
-from hermes.providers.credentials.keeping import add_key
+from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.credentials.keeping import add_key
 from hermes.scope import Scope
 from hermes.testing import EventRecorder, ScriptedProvider, failure, hanging, text
 from support.llm_rig import KEY, PING, granted, llm_host, recorded, working_in

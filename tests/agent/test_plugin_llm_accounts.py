@@ -18,8 +18,8 @@ from hermes.errors import HermesError
 from hermes.journal.plugin_spending import PluginSpending, spending_by_plugin
 from hermes.journal.spending import session_spending
 from hermes.journal.usage import usage_by
+from hermes.models.endpoint import Endpoint
 from hermes.plugins.llm import PluginLlm
-from hermes.providers.endpoint import Endpoint
 from hermes.scope import Scope
 from hermes.testing import EventRecorder, ScriptedProvider, dropped, failure, hanging, text
 from support import run_hermes

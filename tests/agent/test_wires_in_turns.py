@@ -11,7 +11,7 @@ import pytest
 from hermes.config.sections import Fallback
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.providers.endpoint import ApiMode
+from hermes.models.endpoint import ApiMode
 from hermes.testing import ScriptedProvider, ScriptedReply, failure, text
 from hermes.testing.replies import Call
 from support.configured import configured_host

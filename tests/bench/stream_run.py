@@ -12,11 +12,11 @@ from collections.abc import Callable
 import httpx2
 import msgspec
 
-from hermes.providers.async_driver import AsyncDriver
-from hermes.providers.chat_completions import ChatCompletions
-from hermes.providers.driver import Driver
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.reply import normalise
+from hermes.models.endpoint import Endpoint
+from hermes.models.http.async_driver import AsyncDriver
+from hermes.models.http.driver import Driver
+from hermes.models.reply import normalise
+from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.scope import Interrupt
 
 from .server import Plan, answer_text, raise_file_limit

@@ -12,9 +12,9 @@ from typing import get_args
 
 import httpx2
 
-from hermes.providers.driver import Driver
-from hermes.providers.endpoint import ApiMode, Endpoint
-from hermes.providers.wires import wire_for
+from hermes.models.endpoint import ApiMode, Endpoint
+from hermes.models.http.driver import Driver
+from hermes.models.wires.choice import wire_for
 from hermes.scope import Interrupt
 from hermes.testing.formats import FORMATS
 from hermes.testing.replies import text

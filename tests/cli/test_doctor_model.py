@@ -17,9 +17,9 @@ from hermes.cli.model.names import is_among, nearest_model
 from hermes.cli.model.origin import Origins
 from hermes.config import Config, hermes_home
 from hermes.config.sections import Provider
-from hermes.providers.credentials.auth_file import AuthFile
-from hermes.providers.credentials.keeping import add_key
-from hermes.providers.endpoint import Endpoint, Timeouts
+from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.credentials.keeping import add_key
+from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.testing import ScriptedProvider, failure, text
 from hermes.testing.replies import ScriptedReply
 from support import run_hermes

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.main import main
-from hermes.providers.credentials.auth_file import AuthFile
-from hermes.providers.credentials.keeping import add_key
+from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.credentials.keeping import add_key
 from support import run_hermes, start_hermes
 from support.model_server import ModelServer, model_server
 from support.repl_terminal import CTRL_C, ReplTerminal

@@ -14,10 +14,10 @@ import pytest
 
 from hermes.cli.main import main
 from hermes.cli.model import trial
-from hermes.providers.credentials.auth_file import AuthFile
-from hermes.providers.credentials.keeping import add_key, add_sign_in
-from hermes.providers.credentials.oauth import Tokens
-from hermes.providers.endpoint import Timeouts
+from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.credentials.keeping import add_key, add_sign_in
+from hermes.models.credentials.oauth import Tokens
+from hermes.models.endpoint import Timeouts
 from hermes.testing import FaultServer, ScriptedProvider, failure
 from support.model_server import CERTIFICATE, ModelServer, model_server
 from support.proxy_servers import connect_proxy

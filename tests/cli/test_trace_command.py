@@ -19,8 +19,8 @@ from hermes.cli.main import main
 from hermes.cli.terminal_text import cells
 from hermes.cli.trace.rows import Row
 from hermes.cli.trace.waterfall import Style, draw
-from hermes.providers.credentials.auth_file import AuthFile
-from hermes.providers.credentials.keeping import add_key
+from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.credentials.keeping import add_key
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.trace.check_atof import check_atof
 from support import run_hermes, start_hermes, write_config

@@ -9,11 +9,11 @@ import msgspec
 
 from hermes.errors import RETRYABLE, FailureReason, ProviderError
 from hermes.local.endpoint import ADDRESS
-from hermes.providers.endpoint import Endpoint, Timeouts
-from hermes.providers.failure_codes import STATUSES
-from hermes.providers.policy import Failure, Send, attempts
-from hermes.providers.profiles import PROFILES
-from hermes.providers.quirks import Quirks
+from hermes.models.endpoint import Endpoint, Timeouts
+from hermes.models.failure_codes import STATUSES
+from hermes.models.profiles import PROFILES
+from hermes.models.quirks import Quirks
+from hermes.models.retry import Failure, Send, attempts
 
 from .markdown import code, table
 

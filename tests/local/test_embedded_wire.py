@@ -14,7 +14,7 @@ from hermes.local.conversation import MOST_TOKENS, tokens
 from hermes.local.grammar import call_text, free_answer, quoting_answer
 from hermes.local.offers import Offer
 from hermes.local.wire import EmbeddedWire
-from hermes.providers.reply import normalise
+from hermes.models.reply import normalise
 from hermes.testing.replies import completion, events, text
 from support.local_rig import ENDPOINT
 

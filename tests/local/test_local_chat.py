@@ -18,7 +18,7 @@ from hermes.local.endpoint import ADDRESS, EMBEDDED, LOCAL, NOTICE
 from hermes.local.grammar import call_text
 from hermes.local.offers import Offer
 from hermes.local.running import running_states
-from hermes.providers.profiles import PROFILES
+from hermes.models.profiles import PROFILES
 from support import run_hermes
 from support.approval_rig import ListedPerson, says
 from support.local_rig import write_gguf

@@ -22,10 +22,10 @@ from hermes.local.install import inspect
 from hermes.local.running import running_states
 from hermes.local.service import LocalService
 from hermes.local.wire import EmbeddedWire
-from hermes.providers.chat_completions import ChatCompletions
-from hermes.providers.driver import Driver
-from hermes.providers.reply import Reply, normalise
-from hermes.providers.wire import Delta, TextDelta
+from hermes.models.http.driver import Driver
+from hermes.models.reply import Reply, normalise
+from hermes.models.wires.chat.wire import ChatCompletions
+from hermes.models.wires.wire import Delta, TextDelta
 from hermes.scope import Interrupt
 from support.local_rig import ENDPOINT, gone
 

@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 from hermes.config.sections import Local
 from hermes.local.service import LocalService
-from hermes.providers.driver import Driver
+from hermes.models.http.driver import Driver
 from support.local_rig import ask
 service = LocalService(Driver(), Path(sys.argv[1]), Local(), {})
 print(ask(service).content, flush=True)

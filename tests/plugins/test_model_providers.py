@@ -10,9 +10,9 @@ import pytest
 from hermes.config.sections import Agent, Config, Fallback, Model, Plugins, Provider
 from hermes.errors import ConfigError, PluginError
 from hermes.host import Host, HostOptions
+from hermes.models.profiles import Profile
+from hermes.models.quirks import Quirks
 from hermes.plugins.model_provider import ProviderProfile, read_profile
-from hermes.providers.profiles import Profile
-from hermes.providers.quirks import Quirks
 from hermes.testing import ScriptedProvider, text
 from support.configured import write_plugin
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from hermes.contract.response import Record
-from hermes.providers.async_driver import AsyncDriver
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.wire import Delta, Wire
+from hermes.models.endpoint import Endpoint
+from hermes.models.http.async_driver import AsyncDriver
+from hermes.models.wires.wire import Delta, Wire
 from hermes.scope import Interrupt
 
 

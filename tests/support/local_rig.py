@@ -11,9 +11,9 @@ from typing import Any
 
 from hermes.local.endpoint import ADDRESS, EMBEDDED, LOCAL
 from hermes.local.service import LocalService
-from hermes.providers.chat_completions import ChatCompletions
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.reply import Reply, normalise
+from hermes.models.endpoint import Endpoint
+from hermes.models.reply import Reply, normalise
+from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.scope import Interrupt
 
 ServiceFactory = Callable[..., LocalService]

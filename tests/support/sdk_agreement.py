@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from hermes.providers.driver import Driver
-from hermes.providers.endpoint import ApiMode
-from hermes.providers.reply import Reply, normalise
+from hermes.models.endpoint import ApiMode
+from hermes.models.http.driver import Driver
+from hermes.models.reply import Reply, normalise
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, ScriptedReply
 from support.sdk_types import Model, as_document, endpoint_at

@@ -9,9 +9,9 @@ from typing import Any, Protocol, cast
 import msgspec
 from pydantic import TypeAdapter
 
-from hermes.providers.endpoint import ApiMode, Endpoint
-from hermes.providers.wire import Wire
-from hermes.providers.wires import wire_for
+from hermes.models.endpoint import ApiMode, Endpoint
+from hermes.models.wires.choice import wire_for
+from hermes.models.wires.wire import Wire
 from hermes.testing import ScriptedReply, raw
 
 KEY = "sk-test-0123456789abcdef"

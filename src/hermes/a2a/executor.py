@@ -17,7 +17,7 @@ from hermes.a2a.openai_client import OpenAIClient
 from hermes.a2a.reasoning import record_reasoning, split_thinking
 from hermes.a2a.sdk import canceled_event, part_text, text_message
 from hermes.contract.response import to_plain
-from hermes.providers.reply import text_of
+from hermes.models.reply import text_of
 
 log = logging.getLogger("hermes.a2a")
 

@@ -9,9 +9,9 @@ from typing import Any
 from hermes.a2a.openai_errors import named
 from hermes.contract.response import Record
 from hermes.errors import ProviderError
-from hermes.providers.async_driver import AsyncDriver
-from hermes.providers.chat_completions import ChatCompletions
-from hermes.providers.endpoint import Endpoint, Timeouts
+from hermes.models.endpoint import Endpoint, Timeouts
+from hermes.models.http.async_driver import AsyncDriver
+from hermes.models.wires.chat.wire import ChatCompletions
 
 DEFAULT_BASE_URL = "https://openrouter.ai/api/v1"
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from hermes.agent.side_call import SideModel
-from hermes.providers.endpoint import Endpoint
+from hermes.models.endpoint import Endpoint
 from hermes.sanitize import Redactor
 from hermes.scope import Scope
 

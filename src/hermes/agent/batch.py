@@ -18,7 +18,7 @@ from hermes.agent.verify import written_files
 from hermes.agent.workers import wait_for
 from hermes.errors import ApprovalSuspended, Interrupted
 from hermes.journal.turns import Message, TurnJournal
-from hermes.providers.reply import ToolRequest
+from hermes.models.reply import ToolRequest
 from hermes.scope import Scope
 from hermes.tools.registry import ToolContext
 

@@ -16,9 +16,9 @@ from hermes.config.sections import Config
 from hermes.errors import PluginError
 from hermes.hooks.table import Hooks
 from hermes.journal.turns import Message
+from hermes.models.billing import known_model
+from hermes.models.endpoint import Endpoint
 from hermes.plugins.registry import PluginSet
-from hermes.providers.billing import known_model
-from hermes.providers.endpoint import Endpoint
 from hermes.scope import Scope
 from hermes.tools.registry import ToolRegistry
 

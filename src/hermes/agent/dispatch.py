@@ -9,7 +9,7 @@ import msgspec
 
 from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, data_problem
 from hermes.journal.turns import TurnJournal
-from hermes.providers.reply import ToolRequest
+from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, new_id
 from hermes.tools.results import encodable, tool_error
 

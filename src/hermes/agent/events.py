@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hermes.providers.usage import Usage
+from hermes.models.usage import Usage
 
 ToolStatus = Literal["ok", "error", "blocked", "cancelled", "timeout"]
 TurnStatus = Literal["completed", "failed", "interrupted"]

@@ -25,15 +25,15 @@ from hermes.errors import Interrupted, ProviderError
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
 from hermes.journal.turns import Message, ModelCallRow, TurnJournal
-from hermes.providers.billing import priced
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.failures import in_words
-from hermes.providers.health import Health
-from hermes.providers.keys import KeyRing
-from hermes.providers.policy import Failure, Send, attempts, pursue
-from hermes.providers.reply import Reply, normalise, to_response
-from hermes.providers.vision import able_to_read
-from hermes.providers.wire import Delta, ReasoningDelta, TextDelta, Wire
+from hermes.models.billing import priced
+from hermes.models.endpoint import Endpoint
+from hermes.models.failures import in_words
+from hermes.models.health import Health
+from hermes.models.keys import KeyRing
+from hermes.models.reply import Reply, normalise, to_response
+from hermes.models.retry import Failure, Send, attempts, pursue
+from hermes.models.vision import able_to_read
+from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, Wire
 from hermes.sanitize import Memo, Redactor, sanitise
 from hermes.scope import Interrupt, Scope
 

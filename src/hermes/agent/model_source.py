@@ -14,15 +14,15 @@ from hermes.errors import ConfigError, CredentialError, HermesError, NotConfigur
 from hermes.hooks.table import Hooks
 from hermes.local.endpoint import LOCAL
 from hermes.local.service import LocalService
+from hermes.models.endpoint import Endpoint
+from hermes.models.health import Health
+from hermes.models.keys import StoredKeys
+from hermes.models.profiles import CUSTOM, PROFILES, Profile
+from hermes.models.retry import Attempts, attempts
+from hermes.models.routing import another_model, endpoint_for, endpoints_for, name_of
+from hermes.models.wires.choice import wire_for
+from hermes.models.wires.wire import Wire
 from hermes.plugins.registry import PluginSet
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.health import Health
-from hermes.providers.keys import StoredKeys
-from hermes.providers.policy import Attempts, attempts
-from hermes.providers.profiles import CUSTOM, PROFILES, Profile
-from hermes.providers.routing import another_model, endpoint_for, endpoints_for, name_of
-from hermes.providers.wire import Wire
-from hermes.providers.wires import wire_for
 from hermes.sanitize import Redactor, is_secret_key
 
 log = logging.getLogger("hermes.model")

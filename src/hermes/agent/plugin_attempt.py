@@ -7,15 +7,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hermes.errors import ProviderError
-from hermes.providers.billing import priced
-from hermes.providers.policy import Attempts, Failure, Sleep
-from hermes.providers.reply import Reply, normalise
+from hermes.models.billing import priced
+from hermes.models.reply import Reply, normalise
+from hermes.models.retry import Attempts, Failure, Sleep
 from hermes.sanitize import REDACTED
 
 if TYPE_CHECKING:
     from hermes.contract.response import Record
-    from hermes.providers.endpoint import Endpoint
-    from hermes.providers.wire import Wire
+    from hermes.models.endpoint import Endpoint
+    from hermes.models.wires.wire import Wire
 
 #: What is shorter is a placeholder such as "none", and a word like any other.
 _LEAST_KEY = 8

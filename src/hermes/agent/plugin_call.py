@@ -18,15 +18,15 @@ from hermes.config.fresh import FreshConfig
 from hermes.contract.llm import PluginLlmStructuredResult, PluginLlmTrustError, PluginLlmUsage
 from hermes.errors import HermesError, ProviderError, did_you_mean
 from hermes.journal.steps import PLUGIN_KEY
+from hermes.models.reply import Reply
+from hermes.models.retry import Attempts, Failure, Send, pursue
 from hermes.plugins.structured import StructuredQuestion
 from hermes.plugins.trust import SETTINGS, budget_of, key_of, refusal, unknown_settings
-from hermes.providers.policy import Attempts, Failure, Send, pursue
-from hermes.providers.reply import Reply
 from hermes.scope import Interrupt, Scope, current_scope, new_id
 
 if TYPE_CHECKING:
     from hermes.contract.response import Record
-    from hermes.providers.endpoint import Endpoint
+    from hermes.models.endpoint import Endpoint
 
 log = logging.getLogger("agent.plugin_llm")
 
@@ -117,7 +117,7 @@ class PluginCall:
 
     async def answer_async(self) -> Reply:
         """Ask, on the running event loop."""
-        from hermes.providers.async_driver import pursue_async
+        from hermes.models.http.async_driver import pursue_async
 
         interrupt = self._scope.interrupt if self._scope else None
 

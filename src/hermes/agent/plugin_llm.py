@@ -17,14 +17,14 @@ from hermes.config.fresh import FreshConfig
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult
 from hermes.journal.store import Store
 from hermes.local.endpoint import is_local
+from hermes.models.endpoint import Endpoint
 from hermes.plugins.structured import StructuredQuestion
-from hermes.providers.endpoint import Endpoint
 from hermes.scope import Interrupt, new_id
 
 if TYPE_CHECKING:
     from hermes.contract.response import Record
     from hermes.local.service import LocalService
-    from hermes.providers.async_driver import AsyncDriver
+    from hermes.models.http.async_driver import AsyncDriver
 
 
 class PluginModels:
@@ -68,7 +68,7 @@ class PluginModels:
 
     def _ready_driver(self) -> AsyncDriver:
         if self._driver is None:
-            from hermes.providers.async_driver import AsyncDriver
+            from hermes.models.http.async_driver import AsyncDriver
 
             with self._lock:
                 self._driver = self._driver or AsyncDriver()

@@ -9,8 +9,8 @@ from hermes.agent.model_source import ModelSource
 from hermes.agent.plugin_question import CallOptions, Question
 from hermes.config.sections import AgentProfile
 from hermes.errors import ConfigError, HermesError
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.vision import able_to_read, sees_images
+from hermes.models.endpoint import Endpoint
+from hermes.models.vision import able_to_read, sees_images
 
 #: Settings of all questions, and of those with images.
 TASK, VISION_TASK = "plugin_llm", "vision"

@@ -28,7 +28,7 @@ from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.journal.turns import Message, SessionInfo, TurnJournal, TurnState, begin_turn, reopen_turn
-from hermes.providers.usage import Usage
+from hermes.models.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
 from hermes.tools.registry import Tool

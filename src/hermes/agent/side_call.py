@@ -11,10 +11,10 @@ from hermes.agent.model_source import ModelSource
 from hermes.errors import ProviderError
 from hermes.journal.steps import SIDE_KEY, ModelCallRow, record_model_call
 from hermes.journal.store import Store
-from hermes.providers.billing import priced
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.policy import Failure, Send, pursue
-from hermes.providers.reply import Reply, normalise
+from hermes.models.billing import priced
+from hermes.models.endpoint import Endpoint
+from hermes.models.reply import Reply, normalise
+from hermes.models.retry import Failure, Send, pursue
 from hermes.sanitize import Redactor
 from hermes.scope import Scope, new_id
 

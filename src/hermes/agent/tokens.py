@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.providers.carry import FIELD as CARRY
+from hermes.models.wires.carry import FIELD as CARRY
 
 #: Text of most languages has about four bytes to a token.
 BYTES_PER_TOKEN = 4

@@ -25,7 +25,7 @@ from hermes.config.sections import ToolLoopGuardrails
 from hermes.errors import ApprovalSuspended, Interrupted
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
-from hermes.providers.reply import ToolRequest
+from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope
 from hermes.tools.coerce import check_args, coerce_args, parse_arguments
 from hermes.tools.guard import FileGuard

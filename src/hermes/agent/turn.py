@@ -27,8 +27,8 @@ from hermes.errors import ApprovalSuspended, HermesError, Interrupted, JournalEr
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.journal.turns import Message, TurnJournal, TurnState
-from hermes.providers.reply import Reply, tool_call_message
-from hermes.providers.usage import Usage
+from hermes.models.reply import Reply, tool_call_message
+from hermes.models.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Scope, current_scope
 from hermes.tools.registry import ToolContext

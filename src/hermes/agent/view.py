@@ -16,8 +16,8 @@ from hermes.agent.vision import show
 from hermes.agent.window import BeforeCompress, Window
 from hermes.journal.compactions import Compaction
 from hermes.journal.turns import Message, TurnJournal
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.usage import Usage
+from hermes.models.endpoint import Endpoint
+from hermes.models.usage import Usage
 from hermes.scope import Scope
 
 log = logging.getLogger("hermes.context")

@@ -11,8 +11,8 @@ from hermes.agent.side_call import SideModel
 from hermes.errors import HermesError, ProviderError
 from hermes.journal.bodies import message_text, unpack
 from hermes.journal.store import Store
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.vision import sees_images
+from hermes.models.endpoint import Endpoint
+from hermes.models.vision import sees_images
 from hermes.scope import Scope
 
 Message = dict[str, Any]

@@ -12,8 +12,8 @@ from hermes.agent.tokens import estimate, tools_tokens
 from hermes.config.sections import Compression
 from hermes.hooks.callback import describe
 from hermes.journal.turns import Message
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.usage import Usage
+from hermes.models.endpoint import Endpoint
+from hermes.models.usage import Usage
 from hermes.scope import Scope
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from hermes.cli.terminal_text import plain
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.sections import Model
 from hermes.errors import ConfigError, CredentialError
-from hermes.providers.credentials.auth_file import AuthFile
-from hermes.providers.credentials.credential import Credential
-from hermes.providers.profiles import CUSTOM, PROFILES
-from hermes.providers.routing import endpoint_for, name_of
+from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.credentials.credential import Credential
+from hermes.models.profiles import CUSTOM, PROFILES
+from hermes.models.routing import endpoint_for, name_of
 
 _EXAMPLES = """
 examples:
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace, desk: Desk) -> int:
-    from hermes.providers.credentials.keeping import add_key
+    from hermes.models.credentials.keeping import add_key
 
     provider = _known(args.provider, desk)
     desk.file.pool()  # a file that cannot be read is said before anybody types a key
@@ -93,7 +93,7 @@ def _add(args: argparse.Namespace, desk: Desk) -> int:
 
 
 def _remove(args: argparse.Namespace, desk: Desk) -> int:
-    from hermes.providers.credentials.keeping import remove
+    from hermes.models.credentials.keeping import remove
 
     if args.id and args.profile:
         raise CredentialError("give the id or --profile, not both")
@@ -124,7 +124,7 @@ def _known(provider: str, desk: Desk) -> str:
 
 def _login(args: argparse.Namespace, desk: Desk) -> int:
     from hermes.cli.auth_login import sign_in
-    from hermes.providers.credentials.keeping import add_sign_in
+    from hermes.models.credentials.keeping import add_sign_in
 
     desk.file.edit(lambda _pool: None)  # a home that cannot keep the result is said before anybody signs in
     tokens = sign_in(args.provider, desk.config, on_device=args.device, open_browser=not args.no_browser)

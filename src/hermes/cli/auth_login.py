@@ -10,11 +10,11 @@ from contextlib import closing
 from hermes.cli.terminal_text import one_line, plain
 from hermes.config import Config
 from hermes.errors import CredentialError
-from hermes.providers.credentials.browser_flow import sign_in_with_browser
-from hermes.providers.credentials.device_flow import sign_in_on_another_device
-from hermes.providers.credentials.home_keys import sign_in_settings
-from hermes.providers.credentials.oauth import DeviceCode, Tokens, authorization_server, is_private_address
-from hermes.providers.driver import Driver
+from hermes.models.credentials.browser_flow import sign_in_with_browser
+from hermes.models.credentials.device_flow import sign_in_on_another_device
+from hermes.models.credentials.home_keys import sign_in_settings
+from hermes.models.credentials.oauth import DeviceCode, Tokens, authorization_server, is_private_address
+from hermes.models.http.driver import Driver
 
 
 def sign_in(provider: str, config: Config, *, on_device: bool, open_browser: bool) -> Tokens:

@@ -8,8 +8,8 @@ from typing import Any
 
 from hermes.cli.terminal_text import plain
 from hermes.config.sections import PoolStrategy
-from hermes.providers.credentials.credential import Credential
-from hermes.providers.credentials.sign_ins import login_command
+from hermes.models.credentials.credential import Credential
+from hermes.models.credentials.sign_ins import login_command
 from hermes.sanitize import redact_text
 
 _HEADINGS = ("PROVIDER", "ID", "PROFILE", "KEY", "REQUESTS", "STATE")

@@ -84,7 +84,7 @@ def _with_key(desk: Desk, rows: list[ProviderRow]) -> Selection | None:
 def _at_address(desk: Desk) -> Selection | None:
     from hermes.cli.model.asking import ask, say
     from hermes.cli.model.selecting import pick_model
-    from hermes.providers.profiles import CUSTOM
+    from hermes.models.profiles import CUSTOM
 
     while True:
         address = ask("Its address, such as http://127.0.0.1:8000/v1 (Enter alone leaves it): ")

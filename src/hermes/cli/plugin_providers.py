@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from hermes.config import Config
-from hermes.providers.profiles import Profile
+from hermes.models.profiles import Profile
 from hermes.sanitize import Redactor
 
 

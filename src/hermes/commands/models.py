@@ -8,7 +8,7 @@ from dataclasses import replace
 from hermes.commands.conversation import Conversation
 from hermes.config.sections import Config
 from hermes.errors import HermesError
-from hermes.providers.profiles import CUSTOM, canonical
+from hermes.models.profiles import CUSTOM, canonical
 
 #: What is asked of the model; ``default`` asks for nothing, and what it then does is its own choice.
 _EFFORTS = ("none", "minimal", "low", "medium", "high", "default")

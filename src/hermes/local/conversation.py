@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from hermes.local.grammar import call_text
 from hermes.local.offers import Offer
 from hermes.local.results import ToolResult, offer_of, quote
-from hermes.providers.reply import text_of
+from hermes.models.reply import text_of
 
 Message = dict[str, Any]
 

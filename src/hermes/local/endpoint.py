@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hermes.providers.endpoint import Endpoint
+from hermes.models.endpoint import Endpoint
 
 if TYPE_CHECKING:
     from hermes.local.weights import Weights

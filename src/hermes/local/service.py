@@ -12,8 +12,8 @@ from hermes.config.sections import Local
 from hermes.contract.response import Record
 from hermes.errors import ConfigError
 from hermes.local.endpoint import is_embedded, is_local, settled
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.wire import Delta, Wire
+from hermes.models.endpoint import Endpoint
+from hermes.models.wires.wire import Delta, Wire
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:

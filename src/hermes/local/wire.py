@@ -9,10 +9,10 @@ from hermes.local.examples import prompt
 from hermes.local.grammar import free_answer, quoting_answer
 from hermes.local.offers import ARGUMENTS, LOOKS, Offer, offers
 from hermes.local.results import quote
-from hermes.providers.chat_completions import ChatCompletions
-from hermes.providers.chat_parser import ChatParser
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.reply import text_of
+from hermes.models.endpoint import Endpoint
+from hermes.models.reply import text_of
+from hermes.models.wires.chat.parser import ChatParser
+from hermes.models.wires.chat.wire import ChatCompletions
 
 #: How often one message may lead to tool calls.
 MOST_ROUNDS = 2

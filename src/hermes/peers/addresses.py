@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 from hermes.config.sections import A2A
 from hermes.errors import did_you_mean
+from hermes.models.http.address import is_this_machine
 from hermes.peers.failures import PeerError
 from hermes.plugins.public_fetch import is_public
-from hermes.providers.address import is_this_machine
 
 _CARD_PATH = "/.well-known/agent-card.json"
 _PORTS = {"http": 80, "https": 443}

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import httpx
 
+from hermes.models.http.certificates import Certificates
+from hermes.models.http.proxies import proxy_for
 from hermes.peers.failures import PeerError
 from hermes.plugins.public_fetch import refuse_private_name
-from hermes.providers.certificates import Certificates
-from hermes.providers.proxies import proxy_for
 
 #: The addresses of a host, as IP addresses.
 Resolve = Callable[[str, int], Awaitable[list[str]]]

@@ -9,9 +9,9 @@ from typing import Any, cast
 import msgspec
 
 from hermes.errors import PluginError
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.profiles import Profile
-from hermes.providers.quirks import Quirks
+from hermes.models.endpoint import Endpoint
+from hermes.models.profiles import Profile
+from hermes.models.quirks import Quirks
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _MODES = {"": "", "responses": "codex_responses"}
@@ -65,7 +65,7 @@ def read_profile(value: object) -> tuple[str, Profile]:
 
 
 def _profile(given: ProviderProfile) -> Profile:
-    from hermes.providers.routing import guess_api_mode
+    from hermes.models.routing import guess_api_mode
 
     mode = _MODES.get(given.api_mode, given.api_mode) or guess_api_mode(given.base_url)
     fields: dict[str, Any] = {

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
-from hermes.providers.proxies import proxy_for
+from hermes.models.http.proxies import proxy_for
 
 _CHUNK = 64 * 1024
 #: The IPv6 addresses that are handed out to the public. All others are private, reserved or stand for something else.

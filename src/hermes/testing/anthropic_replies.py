@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.providers.usage import usage_from
+from hermes.models.usage import usage_from
 from hermes.testing.replies import DEFAULT_USAGE, ScriptedReply, call_id, in_pieces
 
 _STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}

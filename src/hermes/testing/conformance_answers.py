@@ -8,7 +8,7 @@ from typing import Any, cast
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import ProviderError
-from hermes.providers.reply import normalise
+from hermes.models.reply import normalise
 
 _ACTIONS = ("block", "approve")
 _TRACE_FIELDS = ("source", "reason", "name")

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.providers.usage import usage_from
+from hermes.models.usage import usage_from
 from hermes.testing.replies import DEFAULT_USAGE, Call, ScriptedReply, call_id, in_pieces
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}

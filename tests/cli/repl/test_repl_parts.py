@@ -30,7 +30,7 @@ from hermes.cli.repl.questions import Questions, approval_question, clarifying_q
 from hermes.cli.repl.turn_view import TurnView, folded
 from hermes.cli.terminal_text import cells
 from hermes.errors import HermesError, Interrupted
-from hermes.providers.usage import Usage
+from hermes.models.usage import Usage
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
 

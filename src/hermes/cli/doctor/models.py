@@ -21,9 +21,9 @@ from hermes.config import env_path
 from hermes.config.sections import Fallback, Model
 from hermes.errors import ConfigError, NotConfigured
 from hermes.local.endpoint import is_local
-from hermes.providers.credentials.auth_file import AuthFile
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.routing import fallback_for
+from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.endpoint import Endpoint
+from hermes.models.routing import fallback_for
 
 
 class Choice(NamedTuple):

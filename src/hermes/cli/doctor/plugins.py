@@ -18,11 +18,11 @@ from hermes.config import env_path
 from hermes.errors import JournalError
 from hermes.journal.plugin_stats import EXPORT_SITE, REGISTER_SITE, PluginCalls, plugin_totals, recent_counters
 from hermes.journal.store import Store
+from hermes.models.profiles import CUSTOM
+from hermes.models.routing import name_of
 from hermes.plugins.check import check_plugin
 from hermes.plugins.discovery import discover, is_set, suggestion
 from hermes.plugins.manifest import PluginManifest, read_fields
-from hermes.providers.profiles import CUSTOM
-from hermes.providers.routing import name_of
 
 T = TypeVar("T")
 

@@ -11,9 +11,9 @@ from hermes.cli.model.names import is_among
 from hermes.cli.model.problems import explain, not_listed, place, told
 from hermes.cli.model.server_list import list_models
 from hermes.errors import FailureReason, HermesError, ProviderError
-from hermes.providers.driver import Driver
-from hermes.providers.endpoint import Endpoint, Timeouts
-from hermes.providers.wires import wire_for
+from hermes.models.endpoint import Endpoint, Timeouts
+from hermes.models.http.driver import Driver
+from hermes.models.wires.choice import wire_for
 from hermes.scope import Interrupt
 
 PATIENCE = Timeouts(connect=4.0, first_byte=7.0, between_chunks=3.0, total=10.0)

@@ -22,11 +22,11 @@ from hermes.errors import ConfigError, ProviderError
 from hermes.hooks.table import Hooks
 from hermes.local.endpoint import LOCAL, is_local
 from hermes.local.service import LocalService
-from hermes.providers.credentials.home_keys import HomeKeys
-from hermes.providers.driver import Driver
-from hermes.providers.endpoint import Endpoint, Timeouts
-from hermes.providers.profiles import CUSTOM, Profile
-from hermes.providers.routing import endpoint_for, name_of
+from hermes.models.credentials.home_keys import HomeKeys
+from hermes.models.endpoint import Endpoint, Timeouts
+from hermes.models.http.driver import Driver
+from hermes.models.profiles import CUSTOM, Profile
+from hermes.models.routing import endpoint_for, name_of
 from hermes.sanitize import Redactor, is_secret_key
 
 PATIENCE = Timeouts(connect=4.0, first_byte=8.0, between_chunks=4.0, total=15.0)
@@ -122,7 +122,7 @@ class Desk:
 
     def key_from(self, endpoint: Endpoint) -> str:
         """Where the key of an endpoint comes from; empty when it has none."""
-        from hermes.providers.credentials.auth_file import AuthFile
+        from hermes.models.credentials.auth_file import AuthFile
 
         for stored in AuthFile(self.home).credentials(endpoint.provider) if self.keys.has(endpoint.provider) else ():
             if stored.secret == endpoint.api_key:

@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.config.files import write_atomically
 from hermes.errors import ConfigError
-from hermes.providers.endpoint import Endpoint
+from hermes.models.endpoint import Endpoint
 
 #: Seconds for which a list is believed.
 LIFETIME = 600.0

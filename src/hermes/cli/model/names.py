@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from hermes.config import Config
 from hermes.errors import ConfigError
-from hermes.providers.profiles import CUSTOM, Profile
-from hermes.providers.routing import name_of
+from hermes.models.profiles import CUSTOM, Profile
+from hermes.models.routing import name_of
 
 
 def is_among(model: str, models: Sequence[str]) -> bool:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, cast
 from hermes.config import Config, env_path
 from hermes.config.sections import Model, Provider
 from hermes.local.endpoint import LOCAL
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.profiles import PROFILES, Profile
+from hermes.models.endpoint import Endpoint
+from hermes.models.profiles import PROFILES, Profile
 
 
 class Origins(NamedTuple):

@@ -11,8 +11,8 @@ from hermes.cli.model.desk import SHORT_PATIENCE, Desk
 from hermes.cli.model.problems import place
 from hermes.errors import ConfigError, HermesError
 from hermes.local.endpoint import is_local
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.profiles import CUSTOM
+from hermes.models.endpoint import Endpoint
+from hermes.models.profiles import CUSTOM
 
 
 class ProviderRow(msgspec.Struct):

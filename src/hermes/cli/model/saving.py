@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from hermes.cli.model.desk import Desk
 from hermes.config import config_path, env_path
-from hermes.providers.profiles import CUSTOM
-from hermes.providers.routing import name_of
+from hermes.models.profiles import CUSTOM
+from hermes.models.routing import name_of
 
 #: Settings of the ``model`` section that are about the provider, and would be wrong for another one.
 _OF_PROVIDER = ("base_url", "api_key", "key_env", "api_mode", "extra_headers", "extra_body", "ca_bundle")

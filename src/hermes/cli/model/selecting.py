@@ -20,9 +20,9 @@ from hermes.config.sections import Model
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
 from hermes.local.endpoint import LOCAL, is_local
 from hermes.local.weights import NotInstalled
-from hermes.providers.credentials.keeping import check_key
-from hermes.providers.endpoint import Endpoint
-from hermes.providers.routing import endpoint_for
+from hermes.models.credentials.keeping import check_key
+from hermes.models.endpoint import Endpoint
+from hermes.models.routing import endpoint_for
 
 
 def run_set(args: argparse.Namespace) -> int:

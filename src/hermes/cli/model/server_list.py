@@ -9,13 +9,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 from hermes.contract.response import Record
 from hermes.errors import ProviderError
-from hermes.providers.chat_completions import ChatCompletions
-from hermes.providers.document import DocumentParser, decoded
-from hermes.providers.driver import Driver
-from hermes.providers.endpoint import ApiMode, Endpoint
-from hermes.providers.failures import malformed
-from hermes.providers.wire import HttpRequest
-from hermes.providers.wires import wire_for
+from hermes.models.endpoint import ApiMode, Endpoint
+from hermes.models.failures import malformed
+from hermes.models.http.driver import Driver
+from hermes.models.wires.chat.wire import ChatCompletions
+from hermes.models.wires.choice import wire_for
+from hermes.models.wires.document import DocumentParser, decoded
+from hermes.models.wires.wire import HttpRequest
 from hermes.scope import Interrupt
 
 _LONGEST_LIST = 8 * 1024 * 1024

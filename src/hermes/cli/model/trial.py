@@ -15,9 +15,9 @@ from hermes.cli.model.problems import Problem, explain, place, told
 from hermes.cli.terminal_text import one_line
 from hermes.contract.response import Record
 from hermes.errors import ConfigError, HermesError, ProviderError
-from hermes.providers.endpoint import Endpoint, Timeouts
-from hermes.providers.policy import Failure, Send, attempts, pursue
-from hermes.providers.reply import normalise
+from hermes.models.endpoint import Endpoint, Timeouts
+from hermes.models.reply import normalise
+from hermes.models.retry import Failure, Send, attempts, pursue
 from hermes.scope import Interrupt
 
 #: A model may have to be loaded before it can answer.

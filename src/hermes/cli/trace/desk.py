@@ -35,7 +35,7 @@ def open_store() -> Generator[Store]:
 def guard() -> Redactor:
     """Masks the very keys of this home and of the environment, whatever they look like."""
     from hermes.cli.doctor.patient import Patient
-    from hermes.providers.credentials.auth_file import AuthFile
+    from hermes.models.credentials.auth_file import AuthFile
 
     home = hermes_home()
     redactor = Patient(home, Path.cwd()).redactor

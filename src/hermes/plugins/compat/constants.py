@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.models.profiles import PROFILES
 from hermes.plugins.compat.host import Names, home_of
-from hermes.providers.profiles import PROFILES
 
 if TYPE_CHECKING:
     from hermes.plugins.context import Parts

@@ -1,0 +1,35 @@
+"""What the price data says about an endpoint and its replies, read only where there is something to find."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.models.endpoint import Endpoint
+from hermes.models.reply import Reply
+
+if TYPE_CHECKING:
+    from hermes.models.prices import PricedModel
+
+
+def known_model(endpoint: Endpoint) -> PricedModel | None:
+    """What the data has about the model of an endpoint."""
+    if not _may_be_listed(endpoint):
+        return None
+    from hermes.models.prices import find_model
+
+    return find_model(endpoint.base_url, endpoint.model)
+
+
+def priced(reply: Reply, endpoint: Endpoint, at: float) -> Reply:
+    """The reply with what it cost, where that is known: as the provider told, else by the price data."""
+    usage = reply.usage
+    if usage is not None and usage.cost_usd is None and _may_be_listed(endpoint):
+        from hermes.models.prices import cost_of
+
+        usage.cost_usd = cost_of(endpoint, reply.model, usage, at)
+    return reply
+
+
+def _may_be_listed(endpoint: Endpoint) -> bool:
+    # A server of one's own charges nothing that anybody could look up.
+    return endpoint.base_url.startswith("https://")

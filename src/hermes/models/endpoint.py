@@ -1,0 +1,95 @@
+"""Where a model lives and how to talk to it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+from urllib.parse import SplitResult, urlsplit, urlunsplit
+
+from hermes.errors import ConfigError
+from hermes.models.http.address import SOCKET_SCHEMES, split_socket_path
+from hermes.models.quirks import Quirks
+
+#: The request format of an endpoint, as hooks report it.
+ApiMode = Literal["chat_completions", "anthropic_messages", "codex_responses"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long each phase of a request may take, in seconds. ``None`` means no limit."""
+
+    connect: float | None = 15.0
+    #: From the request being sent to the first byte of the answer; a model may think for minutes.
+    first_byte: float | None = 300.0
+    #: Between two pieces of an answer that has begun.
+    between_chunks: float | None = 120.0
+    total: float | None = 1800.0
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One model at one address. The key and the headers, which may carry one, stay out of the ``repr``."""
+
+    base_url: str
+    model: str
+    provider: str = "custom"
+    api_key: str = field(default="", repr=False)
+    api_mode: ApiMode = "chat_completions"
+    extra_headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
+    extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    #: A file of certificate authorities to trust for this endpoint; empty leaves it to the environment and the system.
+    ca_bundle: str = ""
+    quirks: Quirks = field(default_factory=Quirks)
+    #: Whether the model takes images; ``None`` when nobody knows.
+    sees_images: bool | None = None
+    #: The tokens that fit into the model's window; ``None`` when nobody knows.
+    context_length: int | None = None
+    #: The name of the one stored credential that may be used; empty is any of the provider's, or the key above.
+    credential: str = ""
+
+    def __post_init__(self) -> None:
+        _check_url(self.base_url)
+        if any(character in self.api_key for character in "\r\n\0") or not self.api_key.isascii():
+            raise ConfigError(
+                f"the API key for {self.provider} has characters that cannot be sent (a line break or a "
+                f"non-ASCII letter); copy it again"
+            )
+
+    @property
+    def address_setting(self) -> str:
+        """What to correct when the address is wrong. A named provider may have it in one of several places."""
+        return "model.base_url" if self.provider == "custom" else f"the base_url of {self.provider}"
+
+    def url(self, path: str) -> str:
+        """The address of one operation: ``path`` below the base URL, whose query string is kept."""
+        parts = urlsplit(self.base_url)
+        return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/") + path, parts.query, ""))
+
+
+def _check_url(url: str) -> None:
+    parts = split_url(url)
+    if parts.scheme in SOCKET_SCHEMES:
+        split_socket_path(url)
+        return
+    if parts.username is not None or parts.password is not None:
+        raise ConfigError(
+            f"base_url for host {parts.hostname} contains a user name or password; "
+            f"put the key in api_key, or send another scheme through extra_headers"
+        )
+    if parts.scheme not in ("http", "https"):
+        raise ConfigError(f"base_url {url!r} must start with http:// or https://, for example http://127.0.0.1:8000/v1")
+    if not parts.hostname or any(character.isspace() for character in url):
+        raise ConfigError(f"base_url {url!r} names no usable host; an example is http://127.0.0.1:8000/v1")
+
+
+def split_url(url: str) -> SplitResult:
+    """A base URL in its parts, or an error that says what is wrong with it."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # out of range or not a number: raised only when it is looked at
+    except ValueError as error:
+        # The text of the URL stays out: it may hold a password.
+        raise ConfigError(f"base_url cannot be parsed: {error}") from None
+    return parts

@@ -1,0 +1,1 @@
+"""The HTTP client: connections, proxies, TLS, time limits, and one request with its answer."""

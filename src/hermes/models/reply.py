@@ -1,0 +1,231 @@
+"""What a model answered, in the one typed form the loop works with."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from hermes.contract.response import Record, chat_response, to_plain
+from hermes.errors import FailureReason, Interrupted, ProviderError
+from hermes.models.usage import Usage, usage_from
+
+
+class ToolRequest(msgspec.Struct):
+    """One tool call the model asks for. ``arguments`` is the JSON text as the model wrote it."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Reply(msgspec.Struct):
+    """One model answer: text, reasoning and tool calls, and how it ended."""
+
+    content: str = ""
+    reasoning: str = ""
+    tool_calls: list[ToolRequest] = []
+    finish_reason: str = "stop"
+    model: str = ""
+    usage: Usage | None = None
+    response_id: str = ""
+    #: What the provider wants back with the next request; only its own wire reads it.
+    carry: dict[str, Any] | None = None
+
+
+class IncompleteReply(ProviderError):
+    """The answer broke off or turned into an error; ``partial`` is what had arrived by then."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        partial: Reply,
+        reason: FailureReason = "truncated",
+        status_code: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, reason=reason, status_code=status_code, retry_after=retry_after)
+        self.partial = partial
+
+
+def with_partial(error: ProviderError, partial: Reply) -> IncompleteReply:
+    """The same error with what had arrived before it."""
+    return IncompleteReply(
+        str(error),
+        partial=partial,
+        reason=error.reason,
+        status_code=error.status_code,
+        retry_after=error.retry_after,
+    )
+
+
+class InterruptedReply(Interrupted):
+    """The request was cancelled; ``partial`` is what had arrived by then."""
+
+    def __init__(self, reason: str, partial: Reply) -> None:
+        super().__init__(reason)
+        self.partial = partial
+
+
+def normalise(response: object) -> Reply:
+    """Any object of the chat shape as a ``Reply``.
+
+    Takes what execution middleware may return: a record, a dictionary, a namespace, an SDK object, or any of
+    them after a JSON round trip. Raises ``ProviderError`` with reason ``malformed`` saying what was found.
+    """
+    body = to_plain(response)
+    if not isinstance(body, dict):
+        raise _malformed(f"expected a chat completion, found {type(response).__name__}")
+    fields = cast("dict[str, Any]", body)
+    choice = _first_choice(fields)
+    message = choice.get("message")
+    if not isinstance(message, dict):
+        raise _malformed(f"the first choice has no message (its keys: {_keys(choice)})")
+    message = cast("dict[str, Any]", message)
+    calls = tool_requests(message.get("tool_calls"))
+    reply = Reply(
+        content=text_of(message.get("content")) or text_of(message.get("refusal")),
+        reasoning=text_of(message.get("reasoning")) or text_of(message.get("reasoning_content")),
+        tool_calls=calls,
+        finish_reason=_string(choice.get("finish_reason")) or ("tool_calls" if calls else "stop"),
+        model=_string(fields.get("model")),
+        usage=usage_from(fields.get("usage")),
+        response_id=_string(fields.get("id")),
+        carry=_carry(message.get("carry")),
+    )
+    refuse_empty(reply)
+    return reply
+
+
+def to_response(reply: Reply) -> Record:
+    """A reply as the chat completion object that plugins see."""
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": reply.content or None,
+        "reasoning": reply.reasoning or None,
+        "tool_calls": [tool_call_message(call) for call in reply.tool_calls] or None,
+    }
+    return chat_response(
+        {
+            "id": reply.response_id or None,
+            "object": "chat.completion",
+            "model": reply.model,
+            "choices": [{"index": 0, "message": message, "finish_reason": reply.finish_reason}],
+            "usage": reply.usage.as_response_usage() if reply.usage else None,
+        }
+    )
+
+
+def tool_call_message(call: ToolRequest) -> dict[str, Any]:
+    """A tool call as it stands in an assistant message."""
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def refuse_empty(reply: Reply) -> None:
+    """Raise when a reply says nothing: a silent empty answer would end the turn without an explanation."""
+    if reply.content or reply.tool_calls or reply.reasoning or reply.finish_reason == "length":
+        return
+    if reply.finish_reason == "content_filter":
+        raise ProviderError(
+            "the provider's content filter withheld the answer; rephrase the request or use another model",
+            reason="content_policy",
+        )
+    raise _malformed(f"empty response: no text and no tool calls (finish_reason {reply.finish_reason!r})")
+
+
+def tool_requests(raw: object) -> list[ToolRequest]:
+    """Tool calls with ids that are present and unique, whatever the server or a plugin left out."""
+    if not raw:
+        return []
+    if not isinstance(raw, list):
+        raise _malformed(f"tool_calls is {type(raw).__name__}, expected a list")
+    calls: list[ToolRequest] = []
+    taken: set[str] = set()
+    for position, item in enumerate(cast("list[Any]", raw)):
+        function: Any = cast("dict[str, Any]", item).get("function") if isinstance(item, dict) else None
+        if not isinstance(function, dict) or not _string(cast("dict[str, Any]", function).get("name")):
+            raise _malformed(f"tool call {position} names no function")
+        function = cast("dict[str, Any]", function)
+        call_id = _free_id(_string(cast("dict[str, Any]", item).get("id")), position, taken)
+        calls.append(ToolRequest(call_id, _string(function["name"]), _argument_text(function.get("arguments"))))
+    return calls
+
+
+def text_of(content: object) -> str:
+    """Message content as text: a string, or the text parts of a list of parts."""
+    if isinstance(content, str):
+        return content
+    if isinstance(content, list):
+        return "".join(_part_text(part) for part in cast("list[object]", content))
+    return ""
+
+
+def thoughts_of(content: object) -> str:
+    """The reasoning among the parts of message content, where a server puts it there."""
+    if not isinstance(content, list):
+        return ""
+    parts = [cast("dict[str, Any]", part) for part in cast("list[object]", content) if isinstance(part, dict)]
+    return "".join(text_of(part.get("thinking")) for part in parts if part.get("type") == "thinking")
+
+
+def _part_text(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    if isinstance(part, dict):
+        text = cast("dict[str, Any]", part).get("text")
+        return text if isinstance(text, str) else ""
+    return ""
+
+
+def _first_choice(body: dict[str, Any]) -> dict[str, Any]:
+    choices = body.get("choices")
+    if not isinstance(choices, list):
+        raise _malformed(f"no choices in the response (its keys: {_keys(body)})")
+    if not choices:
+        raise _malformed("the response has an empty list of choices")
+    first: Any = cast("list[Any]", choices)[0]
+    if not isinstance(first, dict):
+        raise _malformed(f"the first choice is {type(first).__name__}, expected an object")
+    return cast("dict[str, Any]", first)
+
+
+def _free_id(given: str, position: int, taken: set[str]) -> str:
+    """The given id when it is new, else one made from the position: the same reply gives the same ids."""
+    call_id = given or f"call_{position}"
+    suffix = 1
+    while call_id in taken:
+        suffix += 1
+        call_id = f"{given or f'call_{position}'}_{suffix}"
+    taken.add(call_id)
+    return call_id
+
+
+def _argument_text(arguments: object) -> str:
+    """Arguments as JSON text; middleware may hand them back already parsed."""
+    if arguments is None:
+        return ""
+    if isinstance(arguments, str):
+        return arguments
+    try:
+        return msgspec.json.encode(arguments).decode()
+    except (TypeError, ValueError) as error:
+        raise _malformed(f"the arguments of a tool call are no data: {error}") from error
+
+
+def _carry(value: object) -> dict[str, Any] | None:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) and value else None
+
+
+def _string(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return "" if value is None else str(value)
+
+
+def _keys(fields: dict[str, Any]) -> str:
+    return ", ".join(sorted(fields)[:8]) or "none"
+
+
+def _malformed(found: str) -> ProviderError:
+    return ProviderError(f"the model's response cannot be read: {found}", reason="malformed")

@@ -1,0 +1,268 @@
+"""When a failed request is tried again, how long to wait first, and when another endpoint takes over."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Generator, Sequence
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from hermes.errors import FailureReason, ProviderError
+from hermes.models.endpoint import Endpoint
+from hermes.models.health import Health
+from hermes.models.http.exchange import ConnectTimeout
+from hermes.models.keys import KeyRing
+from hermes.scope import Interrupt
+
+T = TypeVar("T")
+
+#: The first wait; it doubles with every retry.
+BASE_DELAY = 0.5
+MAX_DELAY = 30.0
+#: A server that asks for more patience than this is treated as failed for now.
+MAX_RETRY_AFTER = 120.0
+
+#: Failures that belong to the conversation, not to the endpoint: another one would give the same answer.
+_SAME_EVERYWHERE: frozenset[FailureReason] = frozenset({"bad_request", "context_too_long", "content_policy"})
+#: Failures that belong to the key: another key of the same provider may do better.
+_OF_THE_KEY: frozenset[FailureReason] = frozenset({"auth", "billing", "rate_limit"})
+#: Failures of an account, which every model behind the same key shares.
+_OF_THE_ACCOUNT: frozenset[FailureReason] = frozenset({"auth", "billing"})
+#: Told to a key ring when the attempt ended in some other way; no key rests for it.
+_GIVEN_UP = ProviderError("the request was given up", reason="connection")
+
+
+class Send(Struct, frozen=True):
+    """Try this endpoint now. ``attempt`` counts from 1 for each endpoint, ``number`` over all of them."""
+
+    endpoint: Endpoint
+    attempt: int
+    number: int
+    #: Why the attempt before this one failed; ``None`` for the first.
+    after: ProviderError | None = None
+    #: The endpoint this one takes over from; ``None`` while it is the same.
+    instead_of: Endpoint | None = None
+    #: Whether the endpoint of first choice is asked again after it had failed in an earlier call.
+    is_return: bool = False
+
+
+class Sleep(Struct, frozen=True):
+    """Wait before the next attempt; the caller does it, so that an interrupt can end it."""
+
+    seconds: float
+    after: ProviderError
+
+
+class Failure(Struct, frozen=True):
+    """How an attempt went wrong.
+
+    Text the user has seen cannot be taken back, so nothing is tried again after it, unless
+    ``safe_to_repeat`` says that the caller can continue or replace what was shown.
+    """
+
+    error: ProviderError
+    text_was_shown: bool = False
+    safe_to_repeat: bool = False
+
+
+Attempts = Generator[Send | Sleep, Failure | None, None]
+
+
+def attempts(
+    endpoints: Sequence[Endpoint],
+    max_retries: int,
+    *,
+    keys: KeyRing | None = None,
+    health: Health | None = None,
+    jitter: Callable[[], float] = random.random,
+) -> Attempts:
+    """The attempts of one model call, as a generator that does no I/O itself.
+
+    It yields ``Send`` and ``Sleep``. Answer a ``Send`` with ``send(Failure(...))``, or with ``send(None)`` when it
+    succeeded; after a ``Sleep`` call ``next``. Close it when an attempt ends in any other way. Each endpoint gets its
+    first attempt and ``max_retries`` more, as long as its failures are of a kind that may pass. A failure that
+    belongs to the key is tried with the next key of the ring at once. Then the next endpoint takes over; those that
+    failed in an earlier call, as ``health`` remembers, come last, and those behind a server or an account that failed
+    as a whole are left out. When none is left, or the failure would be the same everywhere, the last error is raised
+    out of the generator.
+    """
+    if not endpoints:
+        raise ValueError("no endpoint to try")
+    return _Pursuit(_distinct(endpoints), max_retries, keys, health or Health(), jitter).run()
+
+
+class _Pursuit:
+    """One model call under way."""
+
+    def __init__(
+        self,
+        endpoints: Sequence[Endpoint],
+        max_retries: int,
+        keys: KeyRing | None,
+        health: Health,
+        jitter: Callable[[], float],
+    ) -> None:
+        self.endpoints = endpoints
+        self.max_retries = max_retries
+        self.keys = keys
+        self.health = health
+        self.jitter = jitter
+        self.number = 0
+        self.last: ProviderError | None = None
+        #: The endpoint that was tried before.
+        self.before: Endpoint | None = None
+
+    def run(self) -> Attempts:
+        order = self.health.order(self.endpoints)
+        given_up: list[tuple[Endpoint, ProviderError]] = []
+        for endpoint in order:
+            if any(_shares_failure(endpoint, failed, error) for failed, error in given_up):
+                continue
+            error = yield from self._pursue(endpoint, is_last=endpoint is order[-1])
+            if error is None:
+                self.health.worked(endpoint)
+                return
+            given_up.append((endpoint, error))
+            self.last = error
+        assert self.last is not None
+        raise self.last
+
+    def _pursue(
+        self, endpoint: Endpoint, *, is_last: bool
+    ) -> Generator[Send | Sleep, Failure | None, ProviderError | None]:
+        """Ask one endpoint until it answers; the error when there is no point in asking it again."""
+        tried: set[str] = set()
+        sent = retries = 0
+        error: ProviderError | None = None
+        lent = self._take(endpoint)
+        try:
+            while lent is not None:
+                tried.add(lent.api_key)
+                sent += 1
+                using, lent = lent, None
+                error = yield from self._send(endpoint, using, sent)
+                if error is None:
+                    return None
+                if self.keys is not None and error.reason in _OF_THE_KEY:
+                    lent = self._take(endpoint)
+                    if lent is not None and lent.api_key not in tried:
+                        continue
+                    if lent is None and not is_last:
+                        break  # waiting for a key makes sense only where nobody else can be asked
+                delay = _delay(error, retries + 1, self.jitter)
+                if delay is None or retries == self.max_retries:
+                    break
+                yield Sleep(delay, error)
+                retries += 1
+                lent = lent or self._take(endpoint)
+        finally:
+            self._give_back(lent, _GIVEN_UP)
+        if error is None:
+            error = self._no_key(endpoint)
+            self.before = endpoint  # nothing was sent, but whoever is asked next takes over from this one
+        self.health.failed(endpoint, error.reason)
+        return error
+
+    def _send(
+        self, endpoint: Endpoint, lent: Endpoint, attempt: int
+    ) -> Generator[Send, Failure | None, ProviderError | None]:
+        """One attempt; the key goes back whatever comes of it. Raises what would be the same everywhere."""
+        self.number += 1
+        outcome: ProviderError | None = _GIVEN_UP
+        # Where there is nobody else to ask, coming back is no news.
+        is_return = len(self.endpoints) > 1 and self.number == 1 and endpoint is self.endpoints[0]
+        is_return = is_return and self.health.failure(endpoint) is not None
+        before, self.before = self.before, endpoint
+        instead_of = None if before is endpoint else before
+        try:
+            failure = yield Send(lent, attempt, self.number, self.last, instead_of, is_return)
+            outcome = None if failure is None else failure.error
+        finally:
+            self._give_back(lent, outcome)
+        if failure is None:
+            return None
+        error = self.last = failure.error
+        if error.reason in _SAME_EVERYWHERE or (failure.text_was_shown and not failure.safe_to_repeat):
+            raise error
+        return error
+
+    def _take(self, endpoint: Endpoint) -> Endpoint | None:
+        return endpoint if self.keys is None else self.keys.take(endpoint)
+
+    def _give_back(self, lent: Endpoint | None, outcome: ProviderError | None) -> None:
+        if self.keys is not None and lent is not None:
+            self.keys.report(lent, outcome)
+
+    def _no_key(self, endpoint: Endpoint) -> ProviderError:
+        assert self.keys is not None  # without a ring the endpoint's own key is always there
+        reason = "rate_limit" if self.keys.comes_back(endpoint) else "auth"
+        return ProviderError(self.keys.explain(endpoint), reason=reason)
+
+
+def pursue(policy: Attempts, interrupt: Interrupt, attempt: Callable[[Send], T | Failure]) -> T:
+    """Make the attempts of a policy in the caller's thread, with ``attempt``, until one of them succeeds.
+
+    Raises the last ``ProviderError`` when none does, and ``Interrupted`` when a wait between two is cancelled.
+    """
+    try:
+        action = next(policy)
+        while True:
+            if isinstance(action, Sleep):
+                interrupt.wait(action.seconds)
+                interrupt.check()
+                action = next(policy)
+                continue
+            outcome = attempt(action)
+            if not isinstance(outcome, Failure):
+                succeed(policy)
+                return outcome
+            action = policy.send(outcome)
+    finally:
+        policy.close()
+
+
+def succeed(policy: Attempts) -> None:
+    """Tell a policy that its last attempt was answered."""
+    try:
+        policy.send(None)
+    except StopIteration:
+        return
+    raise RuntimeError("the attempts went on after one of them had succeeded")
+
+
+def _distinct(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
+    """Without entries that name one before them again: what failed there has no reason to work here."""
+    found: dict[tuple[str, ...], Endpoint] = {}
+    for one in endpoints:
+        found.setdefault((one.base_url, one.model, one.api_mode, *_account(one)), one)
+    return list(found.values())
+
+
+def _shares_failure(endpoint: Endpoint, failed: Endpoint, error: ProviderError) -> bool:
+    """Whether what was wrong with ``failed`` is wrong with this one too: the same server, or the same account there."""
+    if _server(endpoint) != _server(failed):
+        return False
+    if error.reason == "connection" or isinstance(error, ConnectTimeout):
+        return True
+    return error.reason in _OF_THE_ACCOUNT and _account(endpoint) == _account(failed)
+
+
+def _account(endpoint: Endpoint) -> tuple[str, str, str]:
+    return (endpoint.provider, endpoint.credential, endpoint.api_key)
+
+
+def _server(endpoint: Endpoint) -> str:
+    parts = urlsplit(endpoint.base_url)
+    return parts.netloc.lower() or parts.path
+
+
+def _delay(error: ProviderError, attempt: int, jitter: Callable[[], float]) -> float | None:
+    """Seconds before the same endpoint is tried again, or ``None`` when that is pointless."""
+    if not error.retryable:
+        return None
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= MAX_RETRY_AFTER else None
+    # At least half of the doubling wait, the rest at random, so that many sessions do not return as one.
+    return min(BASE_DELAY * 2 ** (attempt - 1), MAX_DELAY) * (0.5 + jitter() / 2)

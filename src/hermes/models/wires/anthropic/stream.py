@@ -1,0 +1,198 @@
+"""The Anthropic wire: one message put together from the events of a stream, or from one document."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from hermes.contract.response import Record, chat_response
+from hermes.errors import ProviderError
+from hermes.models.endpoint import Endpoint
+from hermes.models.failures import error_in_body, message
+from hermes.models.reply import Reply, tool_requests
+from hermes.models.usage import usage_from
+from hermes.models.wires.anthropic.blocks import BlockSlot, blocks_message, carried_items, chat_usage
+from hermes.models.wires.body_parser import Unreadable, decode_json
+from hermes.models.wires.carry import FIELD, carry_of
+from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+
+
+class EventDelta(msgspec.Struct):
+    """The new part of a block, or of the message."""
+
+    type: Any = None
+    text: Any = None
+    thinking: Any = None
+    signature: Any = None
+    partial_json: Any = None
+    stop_reason: Any = None
+    stop_details: Any = None
+
+
+class Event(msgspec.Struct):
+    """One event of the stream, reduced to the fields that are read."""
+
+    type: str = ""
+    index: int | str | None = None
+    delta: EventDelta | None = None
+    content_block: Any = None
+    message: Any = None
+    usage: Any = None
+    error: Any = None
+
+
+_EVENT = msgspec.json.Decoder(Event)
+_FINISH_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "pause_turn": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "content_filter",
+}
+
+
+class MessageAssembly:
+    """Adds event after event; gives the pieces out as deltas and the whole in the shape of a chat completion."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.started = False
+        self.complete = False
+        self.over = False
+        self._endpoint = endpoint
+        self._message: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+        self._stop_reason = ""
+        self._stop_details: Any = None
+        self._slots: dict[object, BlockSlot] = {}
+        self._calls = 0
+
+    def event(self, payload: bytes, deltas: list[Delta]) -> None:
+        """Take the data of one event. Pings mean nothing, and neither does a kind that nobody knows."""
+        event = decode_json(payload, _EVENT)
+        kind = event.type
+        if kind == "content_block_delta":
+            self._piece(event, deltas)
+        elif kind == "content_block_start":
+            self._begin(event.index, event.content_block, deltas)
+        elif kind == "message_start":
+            self._open(event.message)
+        elif kind == "message_delta":
+            self._settle(event)
+        elif kind == "message_stop":
+            self.over = True
+        elif kind == "error" or event.error:
+            raise error_in_body(self._endpoint, event.error)
+
+    def document(self, fields: dict[str, Any]) -> Record:
+        """The answer that came as one document."""
+        blocks: Any = fields.get("content")
+        if not isinstance(blocks, list):
+            raise Unreadable("no list of content blocks")
+        self._open(fields)
+        for index, block in enumerate(cast("list[object]", blocks)):
+            self._begin(index, block, [])
+        self._stop(fields.get("stop_reason"), fields.get("stop_details"))
+        return self.response()
+
+    def response(self) -> Record:
+        """The finished answer in the shape of a chat completion."""
+        if not self.started:
+            raise Unreadable("a stream without a message")
+        slots = list(self._slots.values())
+        said = blocks_message(slots)
+        if self._stop_reason == "refusal" and not (said["content"] or said["tool_calls"]):
+            raise self._refused()
+        carry = carry_of(self._endpoint, carried_items(slots))
+        if carry is not None:
+            said[FIELD] = carry
+        finish_reason = _FINISH_REASONS.get(self._stop_reason) or ("tool_calls" if said["tool_calls"] else "stop")
+        return chat_response(
+            {
+                "id": self._message.get("id"),
+                "object": "chat.completion",
+                "model": self._message.get("model"),
+                "choices": [{"index": 0, "message": said, "finish_reason": finish_reason}],
+                "usage": chat_usage(self._usage),
+            }
+        )
+
+    def partial(self) -> Reply:
+        """What there is of an answer that will not be finished."""
+        said = blocks_message(list(self._slots.values()))
+        named = [call for call in said["tool_calls"] or () if call["function"]["name"]]
+        return Reply(
+            content=said["content"] or "",
+            reasoning=said["reasoning"] or "",
+            tool_calls=tool_requests(named),
+            finish_reason=_FINISH_REASONS.get(self._stop_reason, "stop") if self.complete else "incomplete",
+            model=str(self._message.get("model") or ""),
+            usage=usage_from(chat_usage(self._usage)),
+            response_id=str(self._message.get("id") or ""),
+        )
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    def _open(self, found: object) -> None:
+        self.started = True
+        if isinstance(found, dict):
+            self._message = cast("dict[str, Any]", found)
+            self._count(self._message.get("usage"))
+
+    def _begin(self, index: object, block: object, deltas: list[Delta]) -> None:
+        """Take a block as it begins; in a document, and from servers that send no pieces, it is whole."""
+        if not isinstance(block, dict):
+            return
+        self.started = True
+        slot = self._slots[index] = BlockSlot(cast("dict[str, Any]", block), self._calls)
+        if slot.kind == "tool_use":
+            self._calls += 1
+            deltas.append(ToolCallDelta(slot.position, slot.field("id"), slot.field("name"), ""))
+        elif slot.kind == "text" and slot.field("text"):
+            deltas.append(TextDelta(slot.field("text")))
+        elif slot.kind == "thinking" and slot.field("thinking"):
+            deltas.append(ReasoningDelta(slot.field("thinking")))
+
+    def _piece(self, event: Event, deltas: list[Delta]) -> None:
+        delta = event.delta
+        if delta is None:
+            return
+        slot = self._slots.get(event.index)
+        if slot is None:
+            self.started = True
+            slot = self._slots[event.index] = BlockSlot({"type": "text"}, self._calls)
+        if delta.text and isinstance(delta.text, str):
+            slot.pieces.append(delta.text)
+            deltas.append(TextDelta(delta.text))
+        elif delta.partial_json and isinstance(delta.partial_json, str):
+            slot.pieces.append(delta.partial_json)
+            deltas.append(ToolCallDelta(slot.position, "", "", delta.partial_json))
+        elif delta.thinking and isinstance(delta.thinking, str):
+            slot.pieces.append(delta.thinking)
+            deltas.append(ReasoningDelta(delta.thinking))
+        elif isinstance(delta.signature, str):
+            slot.signature += delta.signature
+
+    def _settle(self, event: Event) -> None:
+        self.started = True
+        self._count(event.usage)
+        if event.delta is not None:
+            self._stop(event.delta.stop_reason, event.delta.stop_details)
+
+    def _stop(self, reason: object, details: object) -> None:
+        if reason:
+            self.complete, self._stop_reason, self._stop_details = True, str(reason), details
+
+    def _count(self, usage: object) -> None:
+        """The counts of an event are those of the whole message so far; one that is left out stays."""
+        if isinstance(usage, dict):
+            counts = cast("dict[str, Any]", usage)
+            self._usage.update((name, count) for name, count in counts.items() if count is not None)
+
+    def _refused(self) -> ProviderError:
+        details: Any = self._stop_details
+        told: Any = cast("dict[str, Any]", details).get("explanation") if isinstance(details, dict) else None
+        line = message(self._endpoint, "content_policy", str(told or "the model declined to answer"), None)
+        return ProviderError(line, reason="content_policy")

@@ -1,0 +1,136 @@
+"""The Anthropic wire: how a message is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+import msgspec
+
+from hermes.errors import ProviderError
+from hermes.models.endpoint import Endpoint
+from hermes.models.failures import error_from_response, message
+from hermes.models.wires.anthropic.content import mark_for_cache, may_think, system_and_messages, tool_definition
+from hermes.models.wires.anthropic.models import BUDGETS, EFFORTS, LEAST_BUDGET, Abilities, abilities
+from hermes.models.wires.anthropic.stream import MessageAssembly
+from hermes.models.wires.body_parser import BodyParser
+from hermes.models.wires.request_bytes import post
+from hermes.models.wires.wire import HttpRequest
+
+#: The version every server of this format knows; the next one refuses settings that older models take.
+API_VERSION = "2023-06-01"
+
+#: The only sign of a conversation that is too long: it has no code of its own.
+_TOO_LONG = "prompt is too long"
+
+_JSON_ONLY = "Answer with a JSON object and nothing else: no words around it, no code fence."
+_BY_SCHEMA = "\nIt must fit this JSON schema:\n"
+
+
+class AnthropicMessages:
+    """Builds requests for ``/v1/messages`` and hands out parsers for the answers. It keeps no state."""
+
+    def kwargs(
+        self,
+        endpoint: Endpoint,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+        *,
+        stream: bool = True,
+        max_tokens: int | None = None,
+        temperature: float | None = None,
+        reasoning_effort: str = "",
+        response_format: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """The request as the official SDK's keyword arguments."""
+        able = abilities(endpoint)
+        system, turns = system_and_messages(endpoint, messages)
+        definitions = [tool_definition(tool) for tool in tools or ()]
+        limit = max_tokens or able.max_tokens
+        kwargs: dict[str, Any] = {"model": endpoint.model, "max_tokens": limit, "messages": turns}
+        if response_format is not None:
+            _ask_for_json(able, response_format, system, kwargs)
+        if endpoint.quirks.prompt_caching:
+            mark_for_cache(system, definitions, turns)
+        if system:
+            kwargs["system"] = system
+        if definitions:
+            kwargs["tools"] = definitions
+            if not endpoint.quirks.parallel_tools:
+                kwargs["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
+        if reasoning_effort and endpoint.quirks.reasoning:
+            _ask_for_thoughts(able, reasoning_effort, kwargs)
+        if temperature is not None and able.temperature and endpoint.quirks.temperature and "thinking" not in kwargs:
+            kwargs["temperature"] = temperature
+        if stream:
+            kwargs["stream"] = True
+        if endpoint.extra_body:
+            kwargs["extra_body"] = dict(endpoint.extra_body)
+        return kwargs
+
+    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
+        """The request as it goes out."""
+        headers = {"anthropic-version": API_VERSION}
+        if endpoint.api_key:
+            headers["x-api-key"] = endpoint.api_key
+        versioned = urlsplit(endpoint.base_url).path.rstrip("/").endswith("/v1")
+        return post(endpoint, endpoint.url("/messages" if versioned else "/v1/messages"), kwargs, headers)
+
+    def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> BodyParser:
+        """A parser for one answer, which may come as a stream or as one document whatever was asked for."""
+        return BodyParser(endpoint, MessageAssembly(endpoint), streaming=streaming)
+
+    def error_from(self, endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
+        """The typed error for an HTTP failure."""
+        error = error_from_response(endpoint, status, headers, body)
+        if error.reason == "bad_request" and (told := _told(body)).startswith(_TOO_LONG):
+            line = message(endpoint, "context_too_long", told, status)
+            return ProviderError(line, reason="context_too_long", status_code=status)
+        return error
+
+
+def _ask_for_thoughts(able: Abilities, effort: str, kwargs: dict[str, Any]) -> None:
+    if able.adaptive:
+        if effort in EFFORTS:
+            # The thoughts of newer models are withheld unless a summary of them is asked for.
+            kwargs["thinking"] = {"type": "adaptive", "display": "summarized"}
+            kwargs["output_config"] = {**kwargs.get("output_config", {}), "effort": EFFORTS[effort]}
+        return
+    budget = min(BUDGETS.get(effort, 0), kwargs["max_tokens"] * 3 // 4)
+    if budget >= LEAST_BUDGET and may_think(kwargs["messages"]):
+        kwargs["thinking"] = {"type": "enabled", "budget_tokens": budget}
+
+
+def _ask_for_json(
+    able: Abilities, wanted: dict[str, Any], system: list[dict[str, Any]], kwargs: dict[str, Any]
+) -> None:
+    """Hold the answer to a schema where the model can be held to one; else ask for it in words."""
+    if wanted.get("type") not in ("json_object", "json_schema"):
+        return
+    given: Any = wanted.get("json_schema")
+    schema: Any = cast("dict[str, Any]", given).get("schema") if isinstance(given, dict) else None
+    if isinstance(schema, dict) and able.json_schema:
+        kwargs["output_config"] = {"format": {"type": "json_schema", "schema": _closed(cast("object", schema))}}
+        return
+    words = _JSON_ONLY
+    if schema:
+        words += _BY_SCHEMA + msgspec.json.encode(schema).decode()
+    system.append({"type": "text", "text": words})
+
+
+def _closed(schema: Any) -> Any:
+    """The schema with every object closed to properties it does not name, as the server demands."""
+    if isinstance(schema, list):
+        return [_closed(item) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = {name: _closed(value) for name, value in cast("dict[str, Any]", schema).items()}
+    return {**fields, "additionalProperties": False} if fields.get("type") == "object" else fields
+
+
+def _told(body: bytes) -> str:
+    try:
+        return str(msgspec.json.decode(body)["error"]["message"])
+    except (msgspec.DecodeError, UnicodeError, KeyError, TypeError):
+        return ""

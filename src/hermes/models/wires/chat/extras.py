@@ -1,0 +1,82 @@
+"""What some chat servers add to an answer and want back with the next request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from hermes.models.endpoint import Endpoint
+from hermes.models.wires.carry import FIELD, Items, carried
+
+_TEXTS = ("text", "summary", "data")
+
+
+class ChatExtras:
+    """Collects reasoning blocks (OpenRouter's ``reasoning_details``) and marks on tool calls (Gemini's signatures)."""
+
+    __slots__ = ("_details", "_marks")
+
+    def __init__(self) -> None:
+        self._details: list[dict[str, Any]] = []
+        self._marks: dict[str, Any] = {}
+
+    def add_details(self, found: object) -> None:
+        """Take blocks, or pieces of them: one that goes on with the last one is joined to it."""
+        for item in cast("list[object]", found) if isinstance(found, list) else ():
+            if not isinstance(item, dict):
+                continue
+            piece = cast("dict[str, Any]", item)
+            last = self._details[-1] if self._details else {}
+            if last and (last.get("type"), last.get("index")) == (piece.get("type"), piece.get("index")):
+                _join(last, piece)
+            else:
+                self._details.append(dict(piece))
+
+    def add_mark(self, call_id: str, mark: object) -> None:
+        """Take what came with a tool call."""
+        if call_id and isinstance(mark, dict) and mark:
+            self._marks[call_id] = mark
+
+    def items(self, reasoning: str) -> Items:
+        """Everything as items to carry; ``reasoning`` is the text when the server wants it back."""
+        fields: dict[str, Any] = {}
+        if self._details:
+            fields["reasoning_details"] = self._details
+        if reasoning:
+            fields["reasoning_content"] = reasoning
+        items: Items = [{"type": "message", **fields}] if fields else []
+        return items + [{"type": "tool_call", "id": key, "extra_content": mark} for key, mark in self._marks.items()]
+
+
+def give_back(endpoint: Endpoint, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with what this server wants back, and without what is for others.
+
+    The same list when no message carries anything.
+    """
+    if not any(FIELD in message for message in messages):
+        return messages
+    return [_restored(endpoint, message) if FIELD in message else message for message in messages]
+
+
+def _restored(endpoint: Endpoint, message: Mapping[str, Any]) -> dict[str, Any]:
+    restored = {name: value for name, value in message.items() if name != FIELD}
+    marks: dict[str, Any] = {}
+    for item in carried(endpoint, message):
+        if item.get("type") == "tool_call":
+            marks[item["id"]] = item["extra_content"]
+        else:
+            restored.update((name, value) for name, value in item.items() if name != "type")
+    if marks and restored.get("tool_calls"):
+        calls = cast("list[dict[str, Any]]", restored["tool_calls"])
+        restored["tool_calls"] = [
+            {**call, "extra_content": marks[call["id"]]} if call.get("id") in marks else call for call in calls
+        ]
+    return restored
+
+
+def _join(last: dict[str, Any], piece: dict[str, Any]) -> None:
+    for name, value in piece.items():
+        if name in _TEXTS and isinstance(value, str) and isinstance(last.get(name), str):
+            last[name] += value
+        elif value is not None:
+            last[name] = value

@@ -1,0 +1,213 @@
+"""One chat completion put together: from the events of a stream, or from one document."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from hermes.contract.response import Record, chat_response
+from hermes.models.endpoint import Endpoint
+from hermes.models.failures import error_in_body
+from hermes.models.reply import Reply, text_of, thoughts_of
+from hermes.models.usage import usage_from
+from hermes.models.wires.body_parser import Unreadable, decode_json
+from hermes.models.wires.carry import FIELD, carry_of
+from hermes.models.wires.chat.chunk import Chunk, ChunkDelta, misplaced_usage
+from hermes.models.wires.chat.extras import ChatExtras
+from hermes.models.wires.chat.tool_calls import CallSlots
+from hermes.models.wires.thinking import ThinkSplitter
+from hermes.models.wires.tool_call_text import TextCall, ToolCallSplitter
+from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta
+
+_CHUNK = msgspec.json.Decoder(Chunk)
+_OBJECT = msgspec.json.Decoder(dict[str, Any])
+
+
+class ChatAssembly:
+    """Adds chunk after chunk; gives the pieces out as deltas and the whole as a response."""
+
+    def __init__(self, endpoint: Endpoint, *, tools: bool) -> None:
+        self.started = False
+        self.complete = False
+        self.over = False
+        self._endpoint = endpoint
+        self._finish_reason = ""
+        self._has_choice = False
+        self._envelope: dict[str, Any] = {}
+        self._content: list[str] = []
+        self._reasoning: list[str] = []
+        self._refusal: list[str] = []
+        self._calls = CallSlots()
+        self._usage: dict[str, Any] | None = None
+        self._think = ThinkSplitter()
+        #: Looks for tool calls in the text; only where tools were offered can there be any.
+        self._written = ToolCallSplitter() if tools else None
+        self._extras = ChatExtras()
+
+    def event(self, payload: bytes, deltas: list[Delta]) -> None:
+        """Take the data of one event."""
+        if payload.startswith(b"[DONE]"):
+            self.over = True
+            self._flush(deltas)
+            return
+        chunk = decode_json(payload, _CHUNK)
+        if chunk.error:
+            raise error_in_body(self._endpoint, chunk.error)
+        if not self.started:
+            first = decode_json(payload, _OBJECT)
+            self.started = True
+            # Its id, model and the like are those of the whole answer.
+            self._envelope = {name: value for name, value in first.items() if name not in ("choices", "usage")}
+        self._add(chunk, deltas)
+
+    def document(self, fields: dict[str, Any]) -> Record:
+        """The answer that came as one document, its text sorted as a stream's would be."""
+        choices = fields.get("choices")
+        first: Any = cast("list[Any]", choices)[0] if isinstance(choices, list) and choices else None
+        choice = cast("dict[str, Any]", first) if isinstance(first, dict) else {}
+        if not isinstance(choice.get("message"), dict):
+            raise Unreadable("an empty list of choices" if choices == [] else "no choices with a message")
+        self._settle(choice, choice["message"])
+        return chat_response(fields)
+
+    def response(self) -> Record:
+        """The finished answer in the shape of a chat completion that was not streamed."""
+        if not self._has_choice:
+            raise Unreadable("a stream without choices")
+        self._flush([])
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": "".join(self._content) or None,
+            "reasoning": "".join(self._reasoning) or None,
+            "refusal": "".join(self._refusal) or None,
+            "tool_calls": self._calls.messages() or None,
+        }
+        for slot in self._calls.slots:
+            self._extras.add_mark(slot.id, slot.mark)
+        self._add_carry(message, "".join(self._reasoning))
+        choice = {"index": 0, "message": message, "finish_reason": self._reason_to_finish()}
+        return chat_response({**self._envelope, "object": "chat.completion", "choices": [choice], "usage": self._usage})
+
+    def partial(self) -> Reply:
+        """What there is of an answer that will not be finished."""
+        self._flush([])
+        return Reply(
+            content="".join(self._content) or "".join(self._refusal),
+            reasoning="".join(self._reasoning),
+            tool_calls=self._calls.requests(),
+            finish_reason=self._finish_reason or "incomplete",
+            model=str(self._envelope.get("model") or ""),
+            usage=usage_from(self._usage),
+            response_id=str(self._envelope.get("id") or ""),
+        )
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    def _add(self, chunk: Chunk, deltas: list[Delta]) -> None:
+        if chunk.usage:
+            self._usage = chunk.usage
+        if not chunk.choices or chunk.choices[0].index:
+            return  # one answer was asked for; a second choice is nobody's
+        choice = chunk.choices[0]
+        self._has_choice = True
+        delta = choice.delta or choice.message
+        if delta is not None:
+            self._add_delta(delta, deltas)
+        if choice.finish_reason:
+            self.complete, self._finish_reason = True, str(choice.finish_reason)
+            self._flush(deltas)
+            self._usage = self._usage or misplaced_usage(chunk, choice)
+
+    def _add_delta(self, delta: ChunkDelta, deltas: list[Delta]) -> None:
+        thoughts = delta.reasoning or delta.reasoning_content
+        if thoughts and isinstance(thoughts, str):
+            self._thought(thoughts, deltas)
+        if delta.reasoning_details:
+            self._extras.add_details(delta.reasoning_details)
+        if delta.content:
+            self._add_content(delta.content, deltas)
+        if delta.refusal and isinstance(delta.refusal, str):
+            self._refusal.append(delta.refusal)
+            deltas.append(TextDelta(delta.refusal))
+        if isinstance(delta.tool_calls, list):
+            pieces = cast("list[Any]", delta.tool_calls)
+            deltas.extend(self._calls.add(cast("dict[str, Any]", one)) for one in pieces if isinstance(one, dict))
+
+    def _add_content(self, content: object, deltas: list[Delta]) -> None:
+        """Content is text, or parts: of text, and with some servers of reasoning."""
+        if not isinstance(content, str):
+            thoughts = thoughts_of(content)
+            if thoughts:
+                self._thought(thoughts, deltas)
+            content = text_of(content)
+        self._add_text(content, deltas)
+
+    def _add_text(self, text: str, deltas: list[Delta]) -> None:
+        if self._think.passive:
+            self._answer(text, deltas)
+            return
+        for kind, piece in self._think.feed(text):
+            if kind == "reasoning":
+                self._thought(piece, deltas)
+            else:
+                self._answer(piece, deltas)
+
+    def _thought(self, text: str, deltas: list[Delta]) -> None:
+        self._reasoning.append(text)
+        deltas.append(ReasoningDelta(text))
+
+    def _answer(self, text: str, deltas: list[Delta]) -> None:
+        for piece in (text,) if self._written is None else self._written.feed(text):
+            self._answer_piece(piece, deltas)
+
+    def _answer_piece(self, piece: str | TextCall, deltas: list[Delta]) -> None:
+        if isinstance(piece, TextCall):
+            deltas.append(self._calls.add_written(piece))
+        elif piece:
+            self._content.append(piece)
+            deltas.append(TextDelta(piece))
+
+    def _flush(self, deltas: list[Delta]) -> None:
+        """Give out text that was held back in case a tag followed."""
+        for kind, text in self._think.finish():
+            if kind == "reasoning":
+                self._thought(text, deltas)
+            else:
+                self._answer(text, deltas)
+        if self._written is not None:
+            for piece in self._written.finish():
+                self._answer_piece(piece, deltas)
+
+    # -- the whole ----------------------------------------------------------------------------------------------
+
+    def _settle(self, choice: dict[str, Any], message: dict[str, Any]) -> None:
+        """Content as text, with inline reasoning and written tool calls moved to their own fields."""
+        given: Any = message.get("tool_calls")
+        calls = cast("list[Any]", given) if isinstance(given, list) else []
+        for call in calls:
+            if isinstance(call, dict):
+                fields = cast("dict[str, Any]", call)
+                self._extras.add_mark(str(fields.get("id") or ""), fields.get("extra_content"))
+        self._extras.add_details(message.get("reasoning_details"))
+        if message.get("content") is not None:
+            self._add_content(message["content"], [])
+            self._flush([])
+            message["content"] = "".join(self._content)
+        if self._reasoning and not message.get("reasoning"):
+            message["reasoning"] = "".join(self._reasoning)
+        if self._calls.slots:
+            message["tool_calls"] = [*calls, *self._calls.messages()]
+            choice["finish_reason"] = "tool_calls"
+        self._add_carry(message, text_of(message.get("reasoning")) or text_of(message.get("reasoning_content")))
+
+    def _reason_to_finish(self) -> str:
+        if self._written is not None and self._written.found and self._finish_reason in ("", "stop"):
+            return "tool_calls"  # the server took the calls for text
+        return self._finish_reason or ("tool_calls" if self._calls.slots else "stop")
+
+    def _add_carry(self, message: dict[str, Any], reasoning: str) -> None:
+        wanted = self._endpoint.quirks.echo_reasoning and message.get("tool_calls")
+        carry = carry_of(self._endpoint, self._extras.items(reasoning if wanted else ""))
+        if carry is not None:
+            message[FIELD] = carry

@@ -1,0 +1,224 @@
+"""The OpenAI Responses wire: one response put together from the events of a stream, or from one document."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+
+from hermes.contract.response import Record, chat_response
+from hermes.errors import ProviderError
+from hermes.models.endpoint import Endpoint
+from hermes.models.failures import error_in_body
+from hermes.models.reply import Reply, tool_requests
+from hermes.models.usage import usage_from
+from hermes.models.wires.body_parser import Unreadable, decode_json
+from hermes.models.wires.carry import FIELD, carry_of
+from hermes.models.wires.responses.output import Output, chat_usage
+from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+
+
+class Event(msgspec.Struct):
+    """One event of the stream, reduced to the fields that are read."""
+
+    type: str = ""
+    delta: Any = None
+    output_index: int | str | None = None
+    summary_index: Any = None
+    item: Any = None
+    response: Any = None
+    code: Any = None
+    message: Any = None
+    error: Any = None
+
+
+_EVENT = msgspec.json.Decoder(Event)
+_UNFINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+class _Slot:
+    """An output item in the making."""
+
+    __slots__ = ("item", "pieces", "position", "refusals", "thoughts")
+
+    def __init__(self, item: dict[str, Any], position: int) -> None:
+        self.item = item
+        #: Which of the tool calls it is, if it is one.
+        self.position = position
+        #: Text of a message, or arguments of a call.
+        self.pieces: list[str] = []
+        self.refusals: list[str] = []
+        self.thoughts: list[str] = []
+
+    def so_far(self) -> dict[str, Any]:
+        """The item with what has arrived of it."""
+        kind = self.item.get("type")
+        if kind == "function_call":
+            return {**self.item, "arguments": "".join(self.pieces) or self.item.get("arguments") or ""}
+        if kind == "reasoning":
+            return {**self.item, "summary": [{"text": "".join(self.thoughts)}]} if self.thoughts else self.item
+        if kind != "message" or not (self.pieces or self.refusals):
+            return self.item
+        said = {"type": "output_text", "text": "".join(self.pieces)}
+        return {**self.item, "content": [said, {"type": "refusal", "refusal": "".join(self.refusals)}]}
+
+
+class ResponseAssembly:
+    """Adds event after event; gives the pieces out as deltas and the whole in the shape of a chat completion."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self.started = False
+        self.complete = False
+        self.over = False
+        self._endpoint = endpoint
+        self._response: dict[str, Any] = {}
+        self._slots: dict[object, _Slot] = {}
+        self._calls = 0
+
+    def event(self, payload: bytes, deltas: list[Delta]) -> None:
+        """Take the data of one event. Of a kind that nobody knows, it means nothing."""
+        if payload.startswith(b"[DONE]"):
+            return  # a habit of another format; the response itself says when it is complete
+        event = decode_json(payload, _EVENT)
+        kind = event.type
+        if kind == "response.output_text.delta":
+            self._text(event, deltas)
+        elif kind == "response.function_call_arguments.delta":
+            self._arguments(event, deltas)
+        elif kind in ("response.reasoning_summary_text.delta", "response.reasoning_text.delta"):
+            self._thought(event, event.delta, deltas)
+        elif kind == "response.reasoning_summary_part.added" and event.summary_index:
+            self._thought(event, "\n\n", deltas)
+        elif kind == "response.refusal.delta":
+            self._refusal(event, deltas)
+        elif kind == "response.output_item.added":
+            self._begin(event, deltas)
+        elif kind == "response.output_item.done":
+            self._end(event, deltas)
+        elif event.response is not None:
+            self._whole(kind, event.response)
+        elif kind == "error" or event.error:
+            raise error_in_body(self._endpoint, event.error or {"code": event.code, "message": event.message})
+
+    def document(self, fields: dict[str, Any]) -> Record:
+        """The answer that came as one document."""
+        if not isinstance(fields.get("output"), list):
+            raise Unreadable("no list of output items")
+        self._whole("", fields)
+        if not self.complete:
+            raise Unreadable(f"a response that is still {fields.get('status')}")
+        return self.response()
+
+    def response(self) -> Record:
+        """The finished answer in the shape of a chat completion."""
+        output = self._output()
+        message = output.message()
+        carry = carry_of(self._endpoint, output.items())
+        if carry is not None:
+            message[FIELD] = carry
+        choice = {"index": 0, "message": message, "finish_reason": self._finish_reason(bool(output.calls))}
+        response = self._response
+        return chat_response(
+            {
+                "id": response.get("id"),
+                "object": "chat.completion",
+                "created": response.get("created_at"),
+                "model": response.get("model"),
+                "choices": [choice],
+                "usage": chat_usage(response.get("usage")),
+            }
+        )
+
+    def partial(self) -> Reply:
+        """What there is of an answer that will not be finished."""
+        output = self._output()
+        named = [call for call in output.calls if call["function"]["name"]]
+        return Reply(
+            content="".join(output.texts) or "".join(output.refusals),
+            reasoning="\n\n".join(output.reasoning),
+            tool_calls=tool_requests(named),
+            finish_reason=self._finish_reason(bool(named)) if self.complete else "incomplete",
+            model=str(self._response.get("model") or ""),
+            usage=usage_from(chat_usage(self._response.get("usage"))),
+            response_id=str(self._response.get("id") or ""),
+        )
+
+    # -- events -------------------------------------------------------------------------------------------------
+
+    def _text(self, event: Event, deltas: list[Delta]) -> None:
+        if event.delta and isinstance(event.delta, str):
+            self._slot(event, "message").pieces.append(event.delta)
+            deltas.append(TextDelta(event.delta))
+
+    def _refusal(self, event: Event, deltas: list[Delta]) -> None:
+        if event.delta and isinstance(event.delta, str):
+            self._slot(event, "message").refusals.append(event.delta)
+            deltas.append(TextDelta(event.delta))
+
+    def _thought(self, event: Event, text: object, deltas: list[Delta]) -> None:
+        if text and isinstance(text, str):
+            self._slot(event, "reasoning").thoughts.append(text)
+            deltas.append(ReasoningDelta(text))
+
+    def _arguments(self, event: Event, deltas: list[Delta]) -> None:
+        if event.delta and isinstance(event.delta, str):
+            slot = self._slot(event, "function_call")
+            slot.pieces.append(event.delta)
+            deltas.append(ToolCallDelta(slot.position, "", "", event.delta))
+
+    def _begin(self, event: Event, deltas: list[Delta]) -> None:
+        slot = self._slot(event, "")
+        if isinstance(event.item, dict):
+            slot.item = cast("dict[str, Any]", event.item)
+        if slot.item.get("type") == "function_call":
+            slot.position, self._calls = self._calls, self._calls + 1
+            call_id, name = slot.item.get("call_id"), slot.item.get("name")
+            deltas.append(ToolCallDelta(slot.position, str(call_id or ""), str(name or ""), ""))
+
+    def _end(self, event: Event, deltas: list[Delta]) -> None:
+        """Take an item that is whole; a server that sends no pieces of it has said it all here."""
+        if not isinstance(event.item, dict):
+            return
+        slot = self._slot(event, "")
+        was_in_pieces = bool(slot.pieces or slot.refusals)
+        slot.item = cast("dict[str, Any]", event.item)
+        if not was_in_pieces:
+            said = Output([slot.item])
+            deltas.extend(TextDelta(text) for text in said.texts + said.refusals)
+        slot.pieces, slot.refusals, slot.thoughts = [], [], []
+
+    def _slot(self, event: Event, kind: str) -> _Slot:
+        self.started = True
+        slot = self._slots.get(event.output_index)
+        if slot is None:
+            slot = self._slots[event.output_index] = _Slot({"type": kind}, self._calls)
+        return slot
+
+    def _whole(self, kind: str, response: object) -> None:
+        """Take the response object, which comes at the beginning and, with everything in it, at the end."""
+        if not isinstance(response, dict):
+            return
+        self.started = True
+        fields = self._response = cast("dict[str, Any]", response)
+        status = kind.removeprefix("response.") if kind else str(fields.get("status") or "completed")
+        if status == "failed" or fields.get("error"):
+            raise error_in_body(self._endpoint, fields.get("error") or {"message": "the response failed"})
+        if status == "cancelled":
+            raise ProviderError(f"{self._endpoint.provider}: the response was cancelled", reason="server_error")
+        self.complete = self.over = status in ("completed", "incomplete")
+
+    # -- the whole ----------------------------------------------------------------------------------------------
+
+    def _output(self) -> Output:
+        items: Any = self._response.get("output") if self.complete else None
+        if isinstance(items, list) and items:
+            return Output(cast("list[object]", items))
+        # Some servers leave the list at the end empty: everything in it was sent before.
+        return Output([slot.so_far() for slot in self._slots.values()])
+
+    def _finish_reason(self, has_calls: bool) -> str:
+        details: Any = self._response.get("incomplete_details")
+        if self._response.get("status") == "incomplete" or details:
+            reason = cast("dict[str, Any]", details).get("reason") if isinstance(details, dict) else None
+            return _UNFINISHED.get(str(reason), "length")
+        return "tool_calls" if has_calls else "stop"

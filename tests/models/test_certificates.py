@@ -1,0 +1,103 @@
+"""Whose certificates are trusted, with both drivers."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hermes.config import Config
+from hermes.config.sections import Model, Provider
+from hermes.contract.response import Record
+from hermes.errors import ConfigError, ProviderError
+from hermes.models.http.certificates import Certificates
+from hermes.models.reply import normalise
+from hermes.models.routing import endpoints_for
+from hermes.testing import FaultServer, ScriptedProvider, text
+
+Ask = Callable[..., Record]
+
+
+@pytest.mark.parametrize("variable", ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"])
+def test_a_certificate_from_the_environment(
+    ask: Ask, server_tls: ssl.SSLContext, certificate: str, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, certificate)
+    with ScriptedProvider("secure", tls=server_tls) as provider:
+        assert normalise(ask(provider.base_url)).content == "secure"
+        assert normalise(ask(provider.base_url)).content == "secure"
+        assert provider.connections == 1
+
+
+def test_a_certificate_of_the_endpoint(ask: Ask, server_tls: ssl.SSLContext, certificate: str) -> None:
+    with ScriptedProvider("secure", tls=server_tls) as provider:
+        assert normalise(ask(provider.base_url, ca_bundle=certificate)).content == "secure"
+        with pytest.raises(ProviderError, match="CERTIFICATE_VERIFY_FAILED"):  # the open connection is not its own
+            ask(provider.base_url)
+
+
+def test_an_unknown_certificate_is_refused(ask: Ask, server_tls: ssl.SSLContext) -> None:
+    with (
+        ScriptedProvider("secure", tls=server_tls) as provider,
+        pytest.raises(ProviderError, match=r"SSL_CERT_FILE or ca_bundle") as caught,
+    ):
+        ask(provider.base_url)
+    assert caught.value.reason == "connection"
+    assert provider.requests == []
+
+
+def test_a_certificate_for_another_host(ask: Ask, server_tls: ssl.SSLContext, certificate: str) -> None:
+    with ScriptedProvider("secure", tls=server_tls) as provider:
+        url = provider.base_url.replace("127.0.0.1", "127.1")  # another name for the same
+        with pytest.raises(ProviderError, match=r"mismatch.*the certificate is for another host"):
+            ask(url, ca_bundle=certificate)
+    assert provider.requests == []
+
+
+def test_a_large_answer_and_request_over_tls(ask: Ask, server_tls: ssl.SSLContext, certificate: str) -> None:
+    content = "word " * 100_000
+    with ScriptedProvider(text(content, chunks=20), tls=server_tls) as provider:
+        messages = [{"role": "user", "content": content}]
+        assert normalise(ask(provider.base_url, ca_bundle=certificate, messages=messages)).content == content
+        assert provider.requests[0].last_user_text == content
+
+
+def test_an_answer_that_ends_with_a_secured_connection(ask: Ask, server_tls: ssl.SSLContext, certificate: str) -> None:
+    """Many servers close without the goodbye that TLS has for it."""
+    with FaultServer("half_chunk", tls=server_tls) as server:
+        with pytest.raises(ProviderError, match="broke off") as caught:
+            ask(server.base_url, ca_bundle=certificate)
+        assert caught.value.reason == "truncated"
+
+
+def test_a_file_that_is_no_use(ask: Ask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    empty, missing = tmp_path / "empty.pem", tmp_path / "missing.pem"
+    empty.write_text("")
+    with FaultServer("no_tls") as server:
+        with pytest.raises(ConfigError, match=r"ca_bundle names .*empty\.pem, which holds no certificates"):
+            ask(server.base_url, ca_bundle=str(empty))
+        monkeypatch.setenv("SSL_CERT_FILE", str(missing))
+        with pytest.raises(ConfigError, match=r"SSL_CERT_FILE names .*missing\.pem, which cannot be read: No such"):
+            ask(server.base_url)
+
+
+def test_a_folder_of_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    certificates = Certificates()
+    context = certificates.context("")
+    assert context.verify_mode == ssl.CERT_REQUIRED and context.check_hostname
+    assert certificates.context("") is context
+    monkeypatch.delenv("SSL_CERT_DIR")
+    assert certificates.context("") is not context
+
+
+def test_the_settings() -> None:
+    config = Config(
+        model=Model(provider="lab", default="m", ca_bundle="/own.pem"),
+        providers={"lab": Provider(base_url="https://h/v1", ca_bundle="/lab.pem")},
+    )
+    assert endpoints_for(config, {})[0].ca_bundle == "/own.pem"
+    config.model.ca_bundle = ""
+    assert endpoints_for(config, {})[0].ca_bundle == "/lab.pem"
