@@ -10,22 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.approval_opinion import SecondOpinion
-from hermes.agent.approval_rules import ApprovalRules
-from hermes.agent.approvals import Approvals
-from hermes.agent.context import Contexts
+from hermes.agent.approvals.second_opinion import SecondOpinion
+from hermes.agent.approvals.rules import ApprovalRules
+from hermes.agent.approvals.decide import Approvals
+from hermes.agent.context.engines import Contexts
 from hermes.agent.dispatch import dispatch_tool
-from hermes.agent.image_maker import ImageMaker
-from hermes.agent.memory import Memory
+from hermes.agent.images.generate import ImageMaker
+from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
-from hermes.agent.model_source import ModelSource
+from hermes.agent.llm.source import ModelSource
 from hermes.agent.open_sessions import OpenSessions
-from hermes.agent.person import People
+from hermes.agent.approvals.person import People
 from hermes.agent.session import AgentRuntime, Session
-from hermes.agent.side_call import SideModel
+from hermes.agent.llm.side_call import SideModel
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.tools import AgentParts, agent_tools
-from hermes.agent.vision import Vision
+from hermes.agent.images.describe import Vision
 from hermes.agent.workers import Workers
 from hermes.config.fresh import FreshConfig
 from hermes.config.sections import Config
@@ -53,7 +53,7 @@ from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
 from hermes.tools.toolsets import select_tools
 
 if TYPE_CHECKING:
-    from hermes.agent.plugin_llm import PluginModels
+    from hermes.agent.llm.access import PluginModels
     from hermes.plugins.llm import ModelAccess
     from hermes.plugins.shell_consent import AskConsent
 
@@ -343,7 +343,7 @@ class Host:
 
     def llm(self, plugin_id: str) -> ModelAccess:
         if self._plugin_models is None:
-            from hermes.agent.plugin_llm import PluginModels  # most runs have no plugin that asks
+            from hermes.agent.llm.access import PluginModels  # most runs have no plugin that asks
 
             with self._plugin_models_lock:
                 self._plugin_models = self._plugin_models or PluginModels(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.config import load_config
 from hermes.host import Host
 from hermes.journal.approvals import ApprovalRows

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.assignment import MAX_CHILDREN, Household
+from hermes.agent.children.tasks import MAX_CHILDREN, Household
 from hermes.config.sections import Delegation
 from hermes.errors import HermesError
 from hermes.tools.registry import Args, Tool, ToolContext, ToolRegistry

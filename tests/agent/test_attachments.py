@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.attachments import MAX_IMAGES, image_part, image_type, split_images, with_images
+from hermes.agent.images.attachments import MAX_IMAGES, image_part, image_type, split_images, with_images
 from hermes.errors import HermesError
 
 PNG = base64.b64decode(
@@ -85,7 +85,7 @@ def test_a_marked_image_that_cannot_be_sent_is_an_error(folder: Path) -> None:
 
 
 def test_a_large_image_is_not_sent(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.agent.attachments.MAX_IMAGE_BYTES", 10)
+    monkeypatch.setattr("hermes.agent.images.attachments.MAX_IMAGE_BYTES", 10)
     assert split_images("dot.png", folder) == ("dot.png", [])
     with pytest.raises(HermesError, match="at most 10 are sent"):
         split_images("@dot.png", folder)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory

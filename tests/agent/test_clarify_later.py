@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.agent.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.errors import ApprovalSuspended
 from hermes.host import Host
 from hermes.scope import Interrupt

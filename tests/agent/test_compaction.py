@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.compaction import Limits, Plan, is_summary, limits_for, pairing_problem, plan_compaction
-from hermes.agent.compressor import Compressor
-from hermes.agent.summary import Wanted, plain_summary, summary_message, write_summary
-from hermes.agent.tokens import estimate, message_tokens
-from hermes.agent.trimming import cut, trim
+from hermes.agent.context.plan import Limits, Plan, is_summary, limits_for, pairing_problem, plan_compaction
+from hermes.agent.context.compressor import Compressor
+from hermes.agent.context.summary import Wanted, plain_summary, summary_message, write_summary
+from hermes.agent.context.tokens import estimate, message_tokens
+from hermes.agent.context.trim import cut, trim
 from hermes.config.sections import Compression
 from hermes.errors import ProviderError
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.agent.compaction import is_summary
+from hermes.agent.context.plan import is_summary
 from hermes.config import Config, Context, Plugins
 from hermes.config.sections import Agent, Model
 from hermes.host import Host, HostOptions

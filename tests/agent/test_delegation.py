@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.agent.assignment import MAX_CHILDREN
+from hermes.agent.children.tasks import MAX_CHILDREN
 from hermes.agent.events import ChildFinished, ChildStarted, TurnEvent
 from hermes.host import Host
 from hermes.scope import current_scope

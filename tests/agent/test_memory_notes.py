@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.memory_notes import Edit, NoteFile, NotesError, size_of, split_entries
-from hermes.agent.memory_screen import order_in, refusal
+from hermes.agent.memory.notes import Edit, NoteFile, NotesError, size_of, split_entries
+from hermes.agent.memory.screen import order_in, refusal
 from hermes.sanitize import Redactor
 from support import SOURCES
 
@@ -122,7 +122,7 @@ def test_what_is_written_is_read_again(texts: list[str]) -> None:
 WRITER = """
 import sys
 from pathlib import Path
-from hermes.agent.memory_notes import Edit, NoteFile
+from hermes.agent.memory.notes import Edit, NoteFile
 notes = NoteFile(Path(sys.argv[1]), 100_000)
 for number in range(int(sys.argv[3])):
     notes.edit([Edit("add", f"{sys.argv[2]}-{number}")])

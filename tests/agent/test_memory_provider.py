@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.agent import memory_provider
+from hermes.agent.memory import provider as memory_provider
 from hermes.config.sections import Memory, Plugins
 from hermes.host import Host
 from hermes.scope import Interrupt

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.agent.tokens import estimate, message_tokens, text_tokens
+from hermes.agent.context.tokens import estimate, message_tokens, text_tokens
 
 
 def test_text_beyond_ascii_takes_more() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.agent.attachments import image_part
+from hermes.agent.images.attachments import image_part
 from hermes.config.sections import Auxiliary, AuxiliaryTask
 from hermes.host import Host
 from hermes.journal.sessions import Sessions

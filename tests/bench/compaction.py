@@ -5,8 +5,8 @@ from __future__ import annotations
 from time import perf_counter
 from typing import Any
 
-from hermes.agent.compaction import limits_for, plan_compaction
-from hermes.agent.tokens import estimate
+from hermes.agent.context.plan import limits_for, plan_compaction
+from hermes.agent.context.tokens import estimate
 from hermes.config.sections import Compression
 
 from .table import Row

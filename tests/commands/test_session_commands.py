@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.errors import SessionBusy
 from hermes.journal.runner import Runner
 from hermes.journal.undoing import undo_turns

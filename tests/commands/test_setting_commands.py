@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hermes.agent.side_call import SideModel
+from hermes.agent.llm.side_call import SideModel
 from hermes.commands.table import all_commands
 from hermes.commands.words import argument_words
 from hermes.config.sections import Fallback, Provider

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hermes.agent.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.config import load_config
 from hermes.host import Host
 from hermes.scope import Interrupt

@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.compaction import SUMMARY_MARK as THE_AGENTS_MARK
+from hermes.agent.context.plan import SUMMARY_MARK as THE_AGENTS_MARK
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from hermes.trace.atif import document
 from hermes.trace.atof import lines

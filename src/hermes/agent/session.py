@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.context import Contexts
+from hermes.agent.context.engines import Contexts
 from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
-from hermes.agent.memory import Memory
+from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.prompt import system_prompt
-from hermes.agent.spill import spill
+from hermes.agent.context.spill import spill
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.turn import Setup, Turn
-from hermes.agent.view import View
-from hermes.agent.vision import Vision
-from hermes.agent.window import BeforeCompress
+from hermes.agent.context.view import View
+from hermes.agent.images.describe import Vision
+from hermes.agent.context.window import BeforeCompress
 from hermes.errors import SessionBusy, SessionNotFound
 from hermes.hooks.table import Hooks
 from hermes.journal.bodies import message_text
@@ -34,7 +34,7 @@ from hermes.scope import Interrupt, Scope, new_id
 from hermes.tools.registry import Tool
 
 if TYPE_CHECKING:
-    from hermes.agent.compress_now import CompressionReport
+    from hermes.agent.context.compress_now import CompressionReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +170,7 @@ class Session:
 
         Raises ``HermesError`` when there is nothing to gain. The journal keeps every message.
         """
-        from hermes.agent.compress_now import compress_now  # only when somebody asks for it
+        from hermes.agent.context.compress_now import compress_now  # only when somebody asks for it
 
         with self._one_at_a_time():
             self.history, report = compress_now(self, instructions, interrupt or Interrupt())

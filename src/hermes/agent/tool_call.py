@@ -16,8 +16,8 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.agent.approval_assessment import PluginVerdict
-from hermes.agent.approvals import Approvals, Decision, verdict_of
+from hermes.agent.approvals.assessment import PluginVerdict
+from hermes.agent.approvals.decide import Approvals, Decision, verdict_of
 from hermes.agent.events import ToolStatus
 from hermes.agent.guardrails import LoopGuard
 from hermes.agent.workers import Workers

@@ -22,7 +22,7 @@ from hermes.agent.model_call import Answered, ModelCall, ModelRuntime, ToolDefin
 from hermes.agent.prompt import OUT_OF_TURNS
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.verify import changed_paths, is_code, nudge_from
-from hermes.agent.view import View
+from hermes.agent.context.view import View
 from hermes.errors import ApprovalSuspended, HermesError, Interrupted, JournalError, ProviderError
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks

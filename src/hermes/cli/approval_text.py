@@ -6,8 +6,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from hermes.agent.approval_assessment import Assessment
-from hermes.agent.approval_subject import Judged
+from hermes.agent.approvals.assessment import Assessment
+from hermes.agent.approvals.subject import Judged
 from hermes.cli.terminal_text import one_line, plain
 from hermes.journal.approvals import ApprovalRow
 from hermes.sanitize import redact_text

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hermes.agent.approval_assessment import Assessment, assess
-from hermes.agent.approval_rules import ApprovalRules
-from hermes.agent.approval_subject import Judged, judge_line
+from hermes.agent.approvals.assessment import Assessment, assess
+from hermes.agent.approvals.rules import ApprovalRules
+from hermes.agent.approvals.subject import Judged, judge_line
 from hermes.cli.approval_text import explained_lines, list_lines
 from hermes.cli.json_text import print_json
 from hermes.cli.terminal_text import plain

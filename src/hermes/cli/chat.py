@@ -231,7 +231,7 @@ def _message(args: argparse.Namespace) -> str | list[dict[str, Any]] | None:
         raise HermesError("the message is empty: give some text with --query")
     if not args.image:
         return text
-    from hermes.agent.attachments import image_part
+    from hermes.agent.images.attachments import image_part
 
     parts = [image_part(Path(path)) for path in args.image]
     return [{"type": "text", "text": text or "Describe this image."}, *parts]

@@ -23,7 +23,7 @@ from hermes.agent.events import (
     TurnStarted,
     TurnStatus,
 )
-from hermes.agent.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.cli.repl.captured import Captured
 from hermes.cli.repl.lines import Lines
 from hermes.cli.repl.questions import Questions, approval_question, clarifying_question, visible, yes_or_no

@@ -13,7 +13,7 @@ from a2a.types import Part, Task
 from google.protobuf import json_format
 
 from hermes.a2a.server.visible import visible
-from hermes.agent.attachments import image_type
+from hermes.agent.images.attachments import image_type
 from hermes.errors import HermesError
 
 log = logging.getLogger("hermes.a2a")

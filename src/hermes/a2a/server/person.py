@@ -9,7 +9,7 @@ from functools import partial
 from hermes.a2a.server.clarifying import question_id
 from hermes.a2a.server.principals import Principal
 from hermes.a2a.server.questions import Answers, Question
-from hermes.agent.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.config.sections import A2A
 from hermes.errors import ApprovalSuspended
 from hermes.sanitize import Redactor

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.model_source import ModelSource
+from hermes.agent.llm.source import ModelSource
 from hermes.errors import Interrupted
 from hermes.peers.addresses import find_peer
 from hermes.peers.failures import PeerError, missing_sdk

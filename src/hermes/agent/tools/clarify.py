@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.agent.person import People
+from hermes.agent.approvals.person import People
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 

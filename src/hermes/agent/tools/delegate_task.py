@@ -61,7 +61,7 @@ def delegate_task(parts: AgentParts) -> Tool:
     """The tool, for the conversations of one host."""
 
     def run(args: Args, context: ToolContext) -> str:
-        from hermes.agent.delegation import delegate  # its code is imported at the first call
+        from hermes.agent.children.delegate import delegate  # its code is imported at the first call
 
         return delegate(args, context, parts)
 

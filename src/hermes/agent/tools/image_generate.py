@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.agent.image_maker import ImageMaker
+from hermes.agent.images.generate import ImageMaker
 from hermes.errors import HermesError
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result

@@ -10,7 +10,7 @@ from typing import Self
 
 import msgspec
 
-from hermes.agent.model_source import ModelSource
+from hermes.agent.llm.source import ModelSource
 from hermes.cli.model.listed import ListedModels
 from hermes.cli.model.origin import Origins
 from hermes.cli.model.server_list import list_models

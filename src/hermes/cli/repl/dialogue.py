@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from hermes.agent.attachments import split_images, with_images
+from hermes.agent.images.attachments import split_images, with_images
 from hermes.agent.events import ReasoningPiece, ToolFinished, TurnEvent, TurnResult, TurnStarted
-from hermes.agent.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.agent.session import Session
 from hermes.cli.chat import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
 from hermes.cli.repl.display import Display

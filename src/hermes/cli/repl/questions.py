@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from hermes.agent.person import ApprovalAnswer, ApprovalRequest, Choice
+from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.errors import HermesError, Interrupted
 from hermes.sanitize.visible import visible
 from hermes.scope import Interrupt

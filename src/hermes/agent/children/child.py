@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from hermes.agent.assignment import Assignment
+from hermes.agent.children.tasks import Assignment
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.session import Session
 from hermes.errors import Interrupted

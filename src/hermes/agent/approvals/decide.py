@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from hermes.agent import approval_messages as messages
-from hermes.agent.approval_assessment import WARY, PluginVerdict, Refusal, assess
-from hermes.agent.approval_inquiry import UNSURE, Answer, Inquiry, Question
-from hermes.agent.approval_opinion import SecondOpinion
-from hermes.agent.approval_rules import ApprovalRules
-from hermes.agent.approval_subject import call_digest, judge_call, shown_call
+from hermes.agent.approvals import messages
+from hermes.agent.approvals.assessment import WARY, PluginVerdict, Refusal, assess
+from hermes.agent.approvals.inquiry import UNSURE, Answer, Inquiry, Question
+from hermes.agent.approvals.second_opinion import SecondOpinion
+from hermes.agent.approvals.rules import ApprovalRules
+from hermes.agent.approvals.subject import call_digest, judge_call, shown_call
 from hermes.agent.guardrails import LoopGuard
-from hermes.agent.person import ApprovalRequest, People, Person
+from hermes.agent.approvals.person import ApprovalRequest, People, Person
 from hermes.errors import HermesError
 from hermes.hooks.observers import Answer as HookAnswer
 from hermes.hooks.table import Hooks

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from hermes.agent.compaction import SUMMARY_MARK, is_summary
-from hermes.agent.tokens import BYTES_PER_TOKEN, text_tokens
-from hermes.agent.trimming import cut
+from hermes.agent.context.plan import SUMMARY_MARK, is_summary
+from hermes.agent.context.tokens import BYTES_PER_TOKEN, text_tokens
+from hermes.agent.context.trim import cut
 from hermes.errors import ProviderError
 from hermes.journal.bodies import message_text
 from hermes.journal.turns import Message

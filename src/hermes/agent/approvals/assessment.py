@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hermes.agent import approval_messages as messages
-from hermes.agent.approval_rules import ApprovalRules
-from hermes.agent.approval_subject import Judged
+from hermes.agent.approvals import messages
+from hermes.agent.approvals.rules import ApprovalRules
+from hermes.agent.approvals.subject import Judged
 
 if TYPE_CHECKING:
     from hermes.policy import Finding

@@ -6,11 +6,11 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from hermes.agent.compressor import Compressor
-from hermes.agent.model_source import ModelSource
+from hermes.agent.context.compressor import Compressor
+from hermes.agent.llm.source import ModelSource
 from hermes.agent.open_sessions import OpenSessions
-from hermes.agent.side_call import SideModel
-from hermes.agent.window import DEFAULT_LENGTH, Window
+from hermes.agent.llm.side_call import SideModel
+from hermes.agent.context.window import DEFAULT_LENGTH, Window
 from hermes.agent.workers import Workers
 from hermes.config.sections import Config
 from hermes.errors import PluginError
@@ -23,8 +23,8 @@ from hermes.scope import Scope
 from hermes.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
-    from hermes.agent.plugin_engine import PluginEngine
-    from hermes.agent.summary import Ask
+    from hermes.agent.context.plugin_engine import PluginEngine
+    from hermes.agent.context.summary import Ask
 
 log = logging.getLogger("hermes.context")
 
@@ -63,7 +63,7 @@ class Contexts:
             )
             log.warning("%s", notice)
             return [notice]
-        from hermes.agent.plugin_engine import PluginEngine  # few hosts have one
+        from hermes.agent.context.plugin_engine import PluginEngine  # few hosts have one
 
         plugin, value = taken
         self.engine = PluginEngine(value, name, plugin, self._workers)

@@ -6,8 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Any, cast
 
-from hermes.agent.compaction import pairing_problem
-from hermes.agent.tokens import estimate
+from hermes.agent.context.plan import pairing_problem
+from hermes.agent.context.tokens import estimate
 from hermes.agent.workers import Workers, wait_for
 from hermes.hooks.background import Background
 from hermes.hooks.callback import accepted_names, describe

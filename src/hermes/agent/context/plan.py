@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from hermes.agent.tokens import message_tokens
+from hermes.agent.context.tokens import message_tokens
 from hermes.config.sections import Compression
 from hermes.journal.turns import Message
 

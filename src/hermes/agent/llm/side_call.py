@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.agent.model_source import ModelSource
+from hermes.agent.llm.source import ModelSource
 from hermes.errors import ProviderError
 from hermes.journal.steps import SIDE_KEY, ModelCallRow, record_model_call
 from hermes.journal.store import Store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from hermes.agent.tokens import estimate
+from hermes.agent.context.tokens import estimate
 from hermes.errors import HermesError
 from hermes.journal.compactions import Compaction, record_compaction
 from hermes.journal.sessions import Sessions

@@ -75,7 +75,7 @@ class ImageMaker:
 
     def _keep(self, image: str) -> Path:
         """Put what the provider made (a file, an address or the data itself) into the home, for its owner alone."""
-        from hermes.agent.attachments import EXTENSIONS, image_type
+        from hermes.agent.images.attachments import EXTENSIONS, image_type
 
         data = self._data_of(image)
         kind = image_type(data)

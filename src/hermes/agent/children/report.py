@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from hermes.agent.child import TIMED_OUT, Child
+from hermes.agent.children.child import TIMED_OUT, Child
 from hermes.errors import Interrupted, JournalError
 from hermes.journal.sessions import Sessions
 from hermes.journal.steps import is_aside

@@ -7,7 +7,7 @@ from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.approval_messages import why
+from hermes.agent.approvals.messages import why
 from hermes.errors import ApprovalSuspended, Interrupted, JournalError
 from hermes.hooks.table import Hooks
 from hermes.journal.approvals import ApprovalRow, ApprovalRows

@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.tokens import estimate
+from hermes.agent.context.tokens import estimate
 from hermes.config.sections import Compression
 from hermes.errors import ProviderError
 from hermes.journal.turns import Message
 
 if TYPE_CHECKING:
-    from hermes.agent.compaction import Plan
-    from hermes.agent.summary import Ask, Wanted
+    from hermes.agent.context.plan import Plan
+    from hermes.agent.context.summary import Ask, Wanted
 
 log = logging.getLogger("hermes.context")
 
@@ -86,9 +86,9 @@ class Compressor:
         ``task`` is the message that is being answered: where it is not kept, it is quoted. ``ask`` reaches the model
         that writes the summary, which can read ``reader_tokens`` at once. ``squeeze``: see ``limits_for``.
         """
-        from hermes.agent.compaction import limits_for, plan_compaction
-        from hermes.agent.summary import Wanted, summary_message
-        from hermes.agent.trimming import trim
+        from hermes.agent.context.plan import limits_for, plan_compaction
+        from hermes.agent.context.summary import Wanted, summary_message
+        from hermes.agent.context.trim import trim
 
         tokens = estimate(messages)
         # What the request holds beside the messages: the system prompt and the tools.
@@ -106,7 +106,7 @@ class Compressor:
         return shorter if estimate(shorter) < tokens else messages
 
     def _write(self, middle: list[Message], ask: Ask | None, wanted: Wanted) -> str:
-        from hermes.agent.summary import plain_summary, write_summary
+        from hermes.agent.context.summary import plain_summary, write_summary
 
         reason = "no model is at hand for it"
         if ask is not None:

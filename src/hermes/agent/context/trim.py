@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.agent.tokens import estimate
+from hermes.agent.context.tokens import estimate
 from hermes.journal.turns import Message
 
 #: The longest text that is left alone, tried one after another until all of them together fit.

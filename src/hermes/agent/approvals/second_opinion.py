@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from hermes.agent.side_call import SideModel
+from hermes.agent.llm.side_call import SideModel
 from hermes.models.endpoint import Endpoint
 from hermes.sanitize import Redactor
 from hermes.scope import Scope

@@ -12,8 +12,8 @@ from hermes.sanitize import Redactor
 from hermes.scope import Scope
 
 if TYPE_CHECKING:
-    from hermes.agent.memory_notes import NoteFile
-    from hermes.agent.memory_provider import ProvidedMemory
+    from hermes.agent.memory.notes import NoteFile
+    from hermes.agent.memory.provider import ProvidedMemory
     from hermes.agent.workers import Workers
     from hermes.hooks.background import Background
     from hermes.plugins.registry import PluginSet
@@ -52,7 +52,7 @@ class Memory:
 
     def notes(self, target: Target) -> NoteFile:
         """The file of one kind of notes."""
-        from hermes.agent.memory_notes import NoteFile
+        from hermes.agent.memory.notes import NoteFile
 
         return NoteFile(self._path(target), self._limits[target])
 
@@ -66,8 +66,8 @@ class Memory:
         return self._home / "memories" / _FILES[target]
 
     def _block(self, target: Target) -> str:
-        from hermes.agent.memory_notes import DELIMITER, size_of
-        from hermes.agent.memory_screen import order_in
+        from hermes.agent.memory.notes import DELIMITER, size_of
+        from hermes.agent.memory.screen import order_in
 
         notes = self.notes(target)
         entries = notes.readable_entries()
@@ -92,7 +92,7 @@ class Memory:
         name = self._provider_name
         if not name:
             return []
-        from hermes.agent.memory_provider import provided_memory
+        from hermes.agent.memory.provider import provided_memory
 
         provided = provided_memory(name, plugins, self._home, self._workers)
         if isinstance(provided, str):

@@ -6,9 +6,9 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.compressor import Compressor
+from hermes.agent.context.compressor import Compressor
 from hermes.agent.model_call import ToolDefinition
-from hermes.agent.tokens import estimate, tools_tokens
+from hermes.agent.context.tokens import estimate, tools_tokens
 from hermes.config.sections import Compression
 from hermes.hooks.callback import describe
 from hermes.journal.turns import Message
@@ -17,8 +17,8 @@ from hermes.models.usage import Usage
 from hermes.scope import Scope
 
 if TYPE_CHECKING:
-    from hermes.agent.context import Contexts
-    from hermes.agent.plugin_engine import PluginEngine
+    from hermes.agent.context.engines import Contexts
+    from hermes.agent.context.plugin_engine import PluginEngine
 
 log = logging.getLogger("hermes.context")
 

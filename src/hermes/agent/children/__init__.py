@@ -1,0 +1,1 @@
+"""Child agents: what they are asked, how they run, and what their parent learns."""

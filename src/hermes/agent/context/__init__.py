@@ -1,0 +1,1 @@
+"""Keeps a conversation within the window of its model."""

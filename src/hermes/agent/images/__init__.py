@@ -1,0 +1,1 @@
+"""Images that users send, that models cannot see, and that tools make."""
