@@ -16,7 +16,7 @@ import pytest
 from nat.atif.trajectory import Trajectory
 
 from hermes.cli.main import main
-from hermes.cli.terminal_text import cells
+from hermes.cli.text.terminal import cells
 from hermes.cli.trace.rows import Row
 from hermes.cli.trace.waterfall import Style, draw
 from hermes.models.credentials.auth_file import AuthFile

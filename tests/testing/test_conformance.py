@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.cli.arguments import Parser
-from hermes.cli.plugin_test import configure_test, run_conformance, run_test
+from hermes.cli.plugins.test import configure_test, run_conformance, run_test
 from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError

@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 #: Command -> (module, one line of help). A module has ``configure(parser)`` and ``run(args) -> int``.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "chat": ("hermes.cli.chat", "Talk to the model (the default command)."),
-    "sessions": ("hermes.cli.sessions", "List, show, search, export, rename and delete conversations."),
+    "chat": ("hermes.cli.chat.command", "Talk to the model (the default command)."),
+    "sessions": ("hermes.cli.sessions.command", "List, show, search, export, rename and delete conversations."),
     "trace": ("hermes.cli.trace", "Draw, list, check, export and follow past runs."),
-    "plugins": ("hermes.cli.plugins", "List, enable, install, check and start plugins."),
-    "hooks": ("hermes.cli.hooks", "List, test, accept and revoke hook commands; print the hook contract."),
-    "approvals": ("hermes.cli.approvals", "Show, explain and take back what may run without asking."),
+    "plugins": ("hermes.cli.plugins.command", "List, enable, install, check and start plugins."),
+    "hooks": ("hermes.cli.hooks.command", "List, test, accept and revoke hook commands; print the hook contract."),
+    "approvals": ("hermes.cli.approvals.command", "Show, explain and take back what may run without asking."),
     "usage": ("hermes.cli.usage", "Show what models have been used for how much."),
     "model": ("hermes.cli.model", "Show, list, set and test the model that answers."),
-    "auth": ("hermes.cli.auth", "Store, show and remove the keys and sign-ins of providers."),
+    "auth": ("hermes.cli.auth.command", "Store, show and remove the keys and sign-ins of providers."),
     "local": ("hermes.cli.local", "Get, show and remove the model that runs on this machine and needs no key."),
-    "a2a": ("hermes.cli.a2a", "Serve this agent to other agents, and call them."),
-    "config": ("hermes.cli.config", "Show and change the configuration."),
+    "a2a": ("hermes.cli.a2a.command", "Serve this agent to other agents, and call them."),
+    "config": ("hermes.cli.config.command", "Show and change the configuration."),
     "logs": ("hermes.cli.logs", "Show the log, or follow it."),
     "doctor": ("hermes.cli.doctor", "Check the setup from end to end, with a fix for what is wrong."),
 }
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     except SystemExit as exit_:
         return _exit_code(exit_)
     except BaseException as error:
-        from hermes.cli.failures import report
+        from hermes.cli.text.failures import report
 
         return report(error, arguments)
 
@@ -101,7 +101,7 @@ def _run_help(names: list[str]) -> int:
 
 
 def _run_plugin_command(name: str, arguments: list[str]) -> int:
-    from hermes.cli.plugin_commands import run_plugin_command
+    from hermes.cli.plugins.plugin_commands import run_plugin_command
 
     code, added = run_plugin_command(name, arguments)
     return _unknown_command(name, added) if code is None else code
@@ -123,7 +123,7 @@ def _print_help() -> int:
 def _unknown_command(name: str, added: list[str]) -> int:
     from difflib import get_close_matches
 
-    from hermes.cli.terminal_text import plain
+    from hermes.cli.text.terminal import plain
 
     close = get_close_matches(name, [*COMMANDS, "help", *added], n=1, cutoff=0.5)
     hint = f"did you mean {plain(close[0])!r}?" if close else f"commands are {plain(', '.join([*COMMANDS, *added]))}."

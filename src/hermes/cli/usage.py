@@ -9,7 +9,7 @@ from dataclasses import asdict
 
 import msgspec
 
-from hermes.cli.terminal_text import cells, one_line
+from hermes.cli.text.terminal import cells, one_line
 from hermes.commands.wording import plural
 from hermes.config import hermes_home
 from hermes.journal.store import Store

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from hermes.cli.repl.markdown import MarkdownStream
-from hermes.cli.terminal_text import plain
+from hermes.cli.repl.markdown.stream import MarkdownStream
+from hermes.cli.text.terminal import plain
 from support.screen import Screen
 
 DOCUMENT = """\

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from prompt_toolkit.completion import CompleteEvent, Completion
 from prompt_toolkit.document import Document
 
-from hermes.cli.repl.completion import CommandWords, PromptCompleter
+from hermes.cli.repl.prompt.completion import CommandWords, PromptCompleter
 
 COMMANDS = [
     CommandWords("quit", "Leave.", ("exit", "q")),

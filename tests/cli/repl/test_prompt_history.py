@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.cli.repl.history import PromptHistory
+from hermes.cli.repl.prompt.history import PromptHistory
 from hermes.sanitize import Redactor
 
 SECRET = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
@@ -21,7 +21,7 @@ SECRET = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
 WRITER = """
 import sys
 from pathlib import Path
-from hermes.cli.repl.history import PromptHistory
+from hermes.cli.repl.prompt.history import PromptHistory
 from hermes.sanitize import Redactor
 path, name, count, most = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 history = PromptHistory(path, Redactor(), most=most)

@@ -24,11 +24,11 @@ from hermes.agent.events import (
     TurnStatus,
 )
 from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
-from hermes.cli.repl.captured import Captured
-from hermes.cli.repl.lines import Lines
+from hermes.cli.repl.prompt.captured import Captured
+from hermes.cli.repl.prompt.lines import Lines
 from hermes.cli.repl.questions import Questions, approval_question, clarifying_question, visible, yes_or_no
-from hermes.cli.repl.turn_view import TurnView, folded
-from hermes.cli.terminal_text import cells
+from hermes.cli.repl.show.turn_view import TurnView, folded
+from hermes.cli.text.terminal import cells
 from hermes.errors import HermesError, Interrupted
 from hermes.models.usage import Usage
 from hermes.sanitize import Redactor

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.cli.repl.statusline import StatusFacts, short_count, short_session_id, status_line
-from hermes.cli.terminal_text import cells
+from hermes.cli.repl.show.statusline import StatusFacts, short_count, short_session_id, status_line
+from hermes.cli.text.terminal import cells
 
 FACTS = StatusFacts(
     model="gpt-5",

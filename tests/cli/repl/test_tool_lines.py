@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.agent.events import ChildFinished, ChildStarted, ToolFinished, ToolStarted, ToolStatus
-from hermes.cli.repl.toollines import ASCII, UNICODE, RunningTools, finished_line, signs_for, subject_of
-from hermes.cli.terminal_text import cells
+from hermes.cli.repl.show.toollines import ASCII, UNICODE, RunningTools, finished_line, signs_for, subject_of
+from hermes.cli.text.terminal import cells
 from hermes.sanitize import Redactor
 from support.screen import Screen
 
@@ -169,8 +169,8 @@ def test_terminals_get_the_signs_they_can_show(encoding: str | None, term: str |
 
 def test_a_plain_chat_imports_no_terminal_library() -> None:
     code = (
-        "import sys, hermes.cli.chat_output, hermes.cli.repl.toollines, hermes.cli.repl.statusline, "
-        "hermes.cli.repl.markdown\n"
+        "import sys, hermes.cli.chat.output, hermes.cli.repl.show.toollines, hermes.cli.repl.show.statusline, "
+        "hermes.cli.repl.markdown.stream\n"
         "print([name for name in ('rich', 'prompt_toolkit', 'markdown_it', 'pygments') if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

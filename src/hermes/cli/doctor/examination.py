@@ -23,7 +23,7 @@ from hermes.cli.doctor import (
 from hermes.cli.doctor.finding import Finding, broken, skipped
 from hermes.cli.doctor.patient import NotReadable, Patient
 from hermes.cli.model.problems import told
-from hermes.cli.terminal_text import one_line
+from hermes.cli.text.terminal import one_line
 from hermes.errors import HermesError
 from hermes.hooks.background import run_with_deadline
 from hermes.hooks.callback import describe

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from hermes.cli.doctor.finding import Finding, broken, ok, warning
 from hermes.cli.doctor.patient import Patient
-from hermes.cli.plugin_rows import PluginRow, plugin_row
+from hermes.cli.plugins.rows import PluginRow, plugin_row
 from hermes.commands.wording import plural
 from hermes.config import env_path
 from hermes.errors import JournalError

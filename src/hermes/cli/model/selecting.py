@@ -7,15 +7,15 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hermes.cli.key_input import key_from_stdin, key_from_terminal
+from hermes.cli.auth.key_input import key_from_stdin, key_from_terminal
 from hermes.cli.model.asking import ask, choose_model, say
 from hermes.cli.model.desk import PATIENCE, Desk, open_desk
 from hermes.cli.model.names import is_among, known_provider, nearest_model, provider_and_model
 from hermes.cli.model.problems import explain, not_listed, place
 from hermes.cli.model.saving import Selection, save
 from hermes.cli.model.server_list import list_models
-from hermes.cli.presence import can_be_asked
-from hermes.cli.terminal_text import plain
+from hermes.cli.text.presence import can_be_asked
+from hermes.cli.text.terminal import plain
 from hermes.config.sections import Model
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
 from hermes.local.endpoint import LOCAL, is_local

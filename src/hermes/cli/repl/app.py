@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable, Sequence
 
 from hermes.agent.session import Session
-from hermes.cli.chat import NOTHING_SAID
-from hermes.cli.presence import is_at_terminal
+from hermes.cli.chat.command import NOTHING_SAID
+from hermes.cli.text.presence import is_at_terminal
 from hermes.cli.repl.dialogue import Dialogue
-from hermes.cli.repl.plain import PlainPrompt
-from hermes.cli.terminal_text import one_line, plain, shows_unicode
+from hermes.cli.repl.prompt.plain import PlainPrompt
+from hermes.cli.text.terminal import one_line, plain, shows_unicode
 from hermes.commands.dispatch import run_command
 from hermes.commands.wording import plural
 from hermes.errors import HermesError
@@ -28,7 +28,7 @@ def run_repl(host: Host, opened: Callable[[], Session], *, notices: Sequence[str
         raise HermesError(NOTHING_SAID)
     if not _can_draw():
         return _run_plain(host, opened, notices)
-    from hermes.cli.repl.screen import Screen
+    from hermes.cli.repl.prompt.screen import Screen
 
     with Screen(host, sys.stdout) as screen:
         dialogue = Dialogue(host, screen, opened, attended=True)

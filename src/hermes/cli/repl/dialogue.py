@@ -13,11 +13,11 @@ from hermes.agent.images.attachments import split_images, with_images
 from hermes.agent.events import ReasoningPiece, ToolFinished, TurnEvent, TurnResult, TurnStarted
 from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.agent.session import Session
-from hermes.cli.chat import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
-from hermes.cli.repl.display import Display
+from hermes.cli.chat.command import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
+from hermes.cli.repl.prompt.display import Display
 from hermes.cli.repl.questions import Question, Questions
-from hermes.cli.repl.session_facts import session_facts
-from hermes.cli.repl.statusline import StatusFacts
+from hermes.cli.repl.show.session_facts import session_facts
+from hermes.cli.repl.show.statusline import StatusFacts
 from hermes.cli.repl.turn_line import Errand, TurnLine
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import is_command, run_command

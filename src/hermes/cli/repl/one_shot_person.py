@@ -5,9 +5,9 @@ from __future__ import annotations
 import sys
 import threading
 
-from hermes.cli.repl.lines import Lines
+from hermes.cli.repl.prompt.lines import Lines
 from hermes.cli.repl.questions import Question, Questions
-from hermes.cli.terminal_text import one_line
+from hermes.cli.text.terminal import one_line
 from hermes.errors import HermesError
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.terminal_text import plain
+from hermes.cli.text.terminal import plain
 from hermes.cli.trace.desk import open_store, session_named
 from hermes.errors import HermesError
 from hermes.journal.sessions import Sessions

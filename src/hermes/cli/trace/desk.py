@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.cli.terminal_text import cells, plain
+from hermes.cli.text.terminal import cells, plain
 from hermes.config import hermes_home
 from hermes.errors import CredentialError, SessionNotFound
 from hermes.journal.sessions import Sessions

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.cli.terminal_text import plain
+from hermes.cli.text.terminal import plain
 from hermes.cli.trace.desk import guard, open_store, session_named
 from hermes.errors import HermesError
 from hermes.trace.records import SessionRecord

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.terminal_text import fitted, one_line
+from hermes.cli.text.terminal import fitted, one_line
 from hermes.cli.trace.desk import NARROW, guard, open_store, session_named, width
 from hermes.cli.trace.words import event_words
 from hermes.trace.clean import Cleaner

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import time
 
-from hermes.cli.terminal_text import fitted, one_line
+from hermes.cli.text.terminal import fitted, one_line
 from hermes.cli.trace.desk import NARROW, cost, guard, open_store, print_json, table, width
 from hermes.config import hermes_home
 from hermes.journal.runner import Runner

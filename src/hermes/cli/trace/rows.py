@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 
 import msgspec
 
-from hermes.cli.terminal_text import one_line
+from hermes.cli.text.terminal import one_line
 from hermes.cli.trace.desk import cost, count
 from hermes.trace.records import Mark, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, Usage, family
 

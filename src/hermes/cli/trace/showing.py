@@ -6,7 +6,7 @@ import argparse
 import os
 import sys
 
-from hermes.cli.terminal_text import fitted, one_line, shows_unicode
+from hermes.cli.text.terminal import fitted, one_line, shows_unicode
 from hermes.cli.trace.desk import guard, open_store, print_json, session_named, width
 from hermes.errors import HermesError
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.cli.terminal_text import cells, fitted, one_line
+from hermes.cli.text.terminal import cells, fitted, one_line
 from hermes.cli.trace.desk import cost, duration, open_store, print_json, table, width
 from hermes.cli.usage import moment
 from hermes.trace.latency import GROUPINGS, Figures, figures

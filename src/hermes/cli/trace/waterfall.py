@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from hermes.cli.terminal_text import cells, fitted
+from hermes.cli.text.terminal import cells, fitted
 from hermes.cli.trace.desk import NARROW, duration
 from hermes.cli.trace.rows import Kind, Row
 

@@ -1,0 +1,227 @@
+"""``hermes a2a call``: a message to another agent, and its answer as it comes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+from hermes.cli.text.failures import INTERRUPTED
+from hermes.cli.text.json import print_json
+from hermes.cli.text.presence import can_be_asked
+from hermes.cli.text.terminal import one_line, plain
+from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.errors import HermesError
+from hermes.sanitize import Redactor
+
+if TYPE_CHECKING:
+    from hermes.peers.addresses import Peer
+    from hermes.peers.client import CallOptions, PeerClient
+    from hermes.peers.reply import Reply, Update
+
+#: The agent waits for an answer that nobody here gives.
+UNANSWERED = 3
+TERMINATED = 143
+
+_EPILOG = """
+The answer goes to stdout, everything else to stderr. An agent that asks something is answered at the terminal; without
+one the exit code is 3, and the same command with --task and the answer goes on. Ctrl-C cancels the remote task.
+
+Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 waits for an answer, 130 interrupted, 143 terminated.
+
+examples:
+  hermes a2a call http://127.0.0.1:8800 'What is in this folder?'
+  hermes a2a call https://agent.example.org 'Hello' --token-env AGENT_TOKEN
+  hermes a2a call http://127.0.0.1:8800 --task 5f2c91d0 approve
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EPILOG
+    add = parser.add_argument
+    add("agent", metavar="URL", help="where the agent is, or its name under a2a.agents in config.yaml")
+    add("message", help="what to tell it; with --task, the answer to its question, such as approve or deny")
+    add("--token-env", default="", metavar="NAME", help="environment variable that holds the token it wants")
+    add("--context", default="", metavar="ID", help="go on with that conversation")
+    add("--task", default="", metavar="ID", help="answer what that task waits for")
+    answer = parser.add_mutually_exclusive_group()
+    answer.add_argument("--approve", action="store_true", help="let the agent do what it asks approval for meanwhile")
+    answer.add_argument("--deny", action="store_true", help="refuse what the agent asks approval for meanwhile")
+    add("--json", action="store_true", help="print one JSON document when done")
+    add("--no-stream", action="store_true", help="wait for the whole answer instead of showing it as it comes")
+    add("--timeout", type=_seconds, metavar="SECONDS", help="how long the agent may be silent (a2a.call_timeout)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Call the agent."""
+    from hermes.peers.addresses import Peer, find_peer, read_token
+    from hermes.peers.failures import missing_sdk
+
+    if not args.message.strip():
+        raise HermesError("the message is empty; say what the agent is to do")
+    home = hermes_home()
+    apply_env(load_env_file(home))
+    settings = load_config(home).config.a2a
+    peer = find_peer(settings, os.environ, args.agent)
+    token = read_token(os.environ, args.token_env, "--token-env") if args.token_env else peer.token
+    # Whoever types an address means it, wherever it leads.
+    peer = Peer(peer.name, peer.url, token, is_trusted=True)
+    try:
+        from hermes.peers.client import CallOptions
+    except ModuleNotFoundError as error:
+        raise missing_sdk(error) from None
+    options = CallOptions(
+        timeout=args.timeout or settings.call_timeout, max_hops=settings.max_hops, stream=not args.no_stream
+    )
+    return _Call(args, peer, options).run()
+
+
+class _Call:
+    """One call with everything it leads to: questions and answers until the agent is done."""
+
+    def __init__(self, args: argparse.Namespace, peer: Peer, options: CallOptions) -> None:
+        self._args = args
+        self._peer = peer
+        self._options = options
+        self._choice = "approve" if args.approve else "deny" if args.deny else ""
+        self._redactor = Redactor((peer.token,))
+        self._is_mid_line = False
+
+    def run(self) -> int:
+        import asyncio
+
+        try:
+            reply = asyncio.run(self._main())
+        except asyncio.CancelledError:  # SIGTERM; for Ctrl-C it is a KeyboardInterrupt
+            return TERMINATED
+        except KeyboardInterrupt:
+            print("\nInterrupted.", file=sys.stderr)
+            return INTERRUPTED
+        return self._conclude(reply)
+
+    async def _main(self) -> Reply:
+        import asyncio
+        import signal
+
+        from hermes.peers.client import calling
+
+        task = asyncio.current_task()
+        assert task is not None
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        async with calling(self._peer, self._options) as client:
+            reply = await self._first(client)
+            while reply.waits:
+                answer = await self._answer_to(reply)
+                if not answer:
+                    break
+                reply = await client.answer(reply.task_id, answer, self._show)
+        return reply
+
+    async def _first(self, client: PeerClient) -> Reply:
+        args = self._args
+        if args.task:
+            return await client.answer(args.task, args.message, self._show)
+        return await client.send(args.message, context_id=args.context, on_update=self._show)
+
+    async def _answer_to(self, reply: Reply) -> str:
+        """What to answer; empty when nobody says."""
+        if reply.is_approval and self._choice:
+            return self._choice
+        if self._args.json or not can_be_asked() or reply.state != "input-required":
+            return ""
+        self._end_line()
+        print(self._clean(reply.status), file=sys.stderr)
+        label = "approve or deny> " if reply.is_approval else "answer> "
+        print(label, end="", file=sys.stderr, flush=True)
+        return await _read_line()
+
+    def _show(self, update: Update) -> None:
+        if self._args.json:
+            return
+        if update.status:
+            self._end_line()
+            print(f"· {one_line(self._redactor.redact(update.status))}", file=sys.stderr, flush=True)
+        if update.text:
+            print(self._clean(update.text), end="", flush=True)
+            self._is_mid_line = not update.text.endswith("\n")
+
+    def _end_line(self) -> None:
+        """What goes to stderr starts on a line of its own where both are seen together."""
+        if self._is_mid_line and sys.stdout.isatty():
+            print(flush=True)
+            self._is_mid_line = False
+
+    def _clean(self, text: str) -> str:
+        return plain(self._redactor.redact(text))
+
+    def _conclude(self, reply: Reply) -> int:
+        code = 0 if reply.state == "completed" else UNANSWERED if reply.waits else 1
+        if self._args.json:
+            print_json(_document(reply, self._peer, self._redactor))
+            return code
+        if self._is_mid_line:
+            print(flush=True)
+        if reply.waits:
+            print(self._clean(reply.status), file=sys.stderr)
+            answer = "approve (or deny)" if reply.is_approval else "'your answer'"
+            print(
+                f"The agent waits for an answer. Give it with: "
+                f"hermes a2a call {self._peer.name} --task {_word(reply.task_id)} {answer}",
+                file=sys.stderr,
+            )
+        elif code:
+            reason = f": {self._clean(reply.status)}" if reply.status else ""
+            print(f"The agent's task is {reply.state}{reason}", file=sys.stderr)
+        elif reply.context_id:
+            print(f"(--context {_word(reply.context_id)} goes on with this conversation)", file=sys.stderr)
+        return code
+
+
+def _word(name: str) -> str:
+    """What the agent calls something, as one word of a command that may be copied into a shell."""
+    import shlex
+
+    return shlex.quote(one_line(name))
+
+
+def _document(reply: Reply, peer: Peer, redactor: Redactor) -> dict[str, Any]:
+    document: dict[str, Any] = {
+        "agent": peer.url,
+        "task_id": reply.task_id,
+        "context_id": reply.context_id,
+        "state": reply.state,
+        "text": redactor.redact(reply.text),
+    }
+    extra = {"status": redactor.redact(reply.status), "question": reply.question, "metadata": reply.metadata}
+    return document | {name: value for name, value in extra.items() if value}
+
+
+async def _read_line() -> str:
+    """A line from the terminal, which Ctrl-C ends at once; empty at the end of input."""
+    import asyncio
+
+    loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()
+    line: asyncio.Future[bytes] = loop.create_future()
+
+    def read() -> None:
+        if not line.done():
+            line.set_result(os.read(descriptor, 65_536))
+
+    loop.add_reader(descriptor, read)
+    try:
+        return (await line).decode(errors="replace").strip()
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _seconds(text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < 1e9:
+        raise argparse.ArgumentTypeError(f"found {text!r}; a number of seconds above 0 is expected")
+    return seconds

@@ -1,0 +1,108 @@
+"""``hermes a2a``: the agent as a server for other agents, and calls to them."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Generator
+
+from hermes.cli.text.terminal import plain
+from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.errors import HermesError
+from hermes.log import setup_logging
+from hermes.sanitize import Redactor, is_secret_key
+
+_EXAMPLES = """
+examples:
+  hermes a2a serve                                   for programs on this machine
+  hermes a2a serve --host 0.0.0.0 --port 8800 --public-url https://agent.example.org
+  hermes a2a call http://127.0.0.1:8800 "What is in this folder?"
+"""
+_HIGHEST_PORT = 65_535
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the sub-commands."""
+    from hermes.cli.a2a import call as a2a_call
+
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(metavar="ACTION", required=True)
+    summary = "serve this agent until Ctrl-C; the first line on stdout is its address"
+    serve = actions.add_parser("serve", help=summary, description=summary)
+    add = serve.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1); any other needs tokens")
+    add("--port", type=_port, default=0, metavar="N", help="port to listen on (any free one)")
+    add("--grpc-port", type=_port, metavar="N", help="serve gRPC too, on this port; 0 is any free one")
+    add("--public-url", default="", metavar="URL", help="how others reach this server, for its card")
+    add("--provider", default="", help="provider to ask, instead of the configured one")
+    add("-m", "--model", default="", help="model to ask, instead of the configured one")
+    add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
+    add("-v", "--verbose", action="store_true", help="show the log on stderr")
+    serve.set_defaults(action=_serve)
+    summary = "send a message to another agent and show its answer"
+    call = actions.add_parser("call", help=summary, description=summary)
+    a2a_call.configure(call)
+    call.set_defaults(action=a2a_call.run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    return args.action(args)
+
+
+def _serve(args: argparse.Namespace) -> int:
+    # The SDK's own spans would double those of the turn.
+    os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
+    with _packages():
+        from hermes.a2a.server.place import Place, check_place
+        from hermes.a2a.server.principals import read_principals
+
+    home = hermes_home()
+    warnings: list[str] = []
+    apply_env(load_env_file(home, warnings=warnings))
+    redactor = Redactor(tuple(value for name, value in os.environ.items() if is_secret_key(name)))
+    setup_logging(home, verbose=args.verbose, redactor=redactor)
+    loaded = load_config(home)
+    place = Place(args.host, args.port, args.grpc_port, args.public_url)
+    principals = read_principals(loaded.config.a2a, os.environ, redactor)
+    check_place(place, principals)
+    with _packages():
+        from hermes.a2a.server.serving import log_libraries, serve  # large, and not needed to refuse
+    from hermes.host import Host, HostOptions
+
+    log_libraries()
+    options = HostOptions(provider=args.provider, model=args.model, plugins=args.plugin, platform="a2a")
+    with Host(home, loaded.config, options, redactor=redactor) as host:
+        for warning in (*warnings, *loaded.warnings, *host.notices):
+            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        serve(host, place, principals, _announce)
+    return 0
+
+
+@contextlib.contextmanager
+def _packages() -> Generator[None]:
+    """Say which package is missing, and how to get it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("hermes"):
+            raise
+        raise HermesError(
+            f"serving needs the package {error.name}, which is not installed; get it with: "
+            f"pip install 'hermes-agent[a2a]'"
+        ) from None
+
+
+def _announce(url: str, grpc_address: str) -> None:
+    print(url, flush=True)
+    if grpc_address:
+        print(f"gRPC at {grpc_address}", file=sys.stderr, flush=True)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to {_HIGHEST_PORT})")
+    return int(text)

@@ -1,0 +1,1 @@
+"""``hermes approvals``: what may run without asking, and what was asked."""

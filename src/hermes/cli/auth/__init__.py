@@ -1,0 +1,1 @@
+"""``hermes auth``: keys and sign-ins of providers."""

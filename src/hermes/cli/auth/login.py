@@ -1,0 +1,64 @@
+"""The part of a sign-in that a person sees: an address to open, a code to type in."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import closing
+
+from hermes.cli.text.terminal import one_line, plain
+from hermes.config import Config
+from hermes.errors import CredentialError
+from hermes.models.credentials.browser_flow import sign_in_with_browser
+from hermes.models.credentials.device_flow import sign_in_on_another_device
+from hermes.models.credentials.home_keys import sign_in_settings
+from hermes.models.credentials.oauth import DeviceCode, Tokens, authorization_server, is_private_address
+from hermes.models.http.driver import Driver
+
+
+def sign_in(provider: str, config: Config, *, on_device: bool, open_browser: bool) -> Tokens:
+    """Have the person sign in, and return what the provider grants."""
+    with closing(Driver()) as driver:
+        server = authorization_server(provider, sign_in_settings(config), driver)
+        ways = {"--device": server.settings.device_url, "": server.settings.authorization_url}
+        way = "--device" if on_device or not ways[""] else ""
+        if not ways[way]:
+            name = "device_url" if way else "authorization_url"
+            raise CredentialError(f"{provider}: providers.{provider}.oauth.{name} is not set in config.yaml")
+        opener = _browser() if open_browser else None
+        if way:
+            return sign_in_on_another_device(server, lambda code: _show_code(code, opener))
+        return sign_in_with_browser(server, lambda address: _show_address(address, opener, ways["--device"]))
+
+
+def _show_address(address: str, opener: Callable[[str], object] | None, device_url: str) -> None:
+    print("Open this address in a browser on this machine, and sign in:")
+    print(f"\n  {plain(address)}\n")
+    if device_url:
+        print("(Is the browser on another machine? Stop this with Ctrl-C and add --device.)")
+    print("Waiting ...", flush=True)
+    if opener is not None:
+        opener(address)
+
+
+def _show_code(code: DeviceCode, opener: Callable[[str], object] | None) -> None:
+    print("Open this address in any browser, and type in the code:")
+    print(f"\n  {one_line(code.address)}\n  {one_line(code.user_code)}\n")
+    print("Waiting ...", flush=True)
+    address = code.direct_address or code.address
+    # What the server names is opened only if it is a page, and not, say, a file.
+    if opener is not None and is_private_address(address):
+        opener(address)
+
+
+def _browser() -> Callable[[str], object] | None:
+    """What opens a page, when somebody sits at this machine; elsewhere a browser would take over the terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    shows_windows = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+    if sys.platform != "darwin" and not any(os.environ.get(name) for name in shows_windows):
+        return None
+    import webbrowser
+
+    return webbrowser.open

@@ -1,0 +1,309 @@
+"""``hermes chat``: one message answered by the model with its tools, or a prompt for many."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
+from hermes.cli.chat.output import JsonOutput, Output, PersonOutput, QuietOutput, StreamJsonOutput
+from hermes.cli.text.presence import can_be_asked, is_at_terminal
+from hermes.cli.text.terminal import one_line, plain
+from hermes.config import LoadedConfig, apply_env, hermes_home, load_config, load_env_file
+from hermes.errors import HermesError
+from hermes.host import Host, HostOptions
+from hermes.log import setup_logging
+from hermes.sanitize import Redactor, is_secret_key
+from hermes.scope import Interrupt
+
+if TYPE_CHECKING:
+    from hermes.agent.session import Session
+    from hermes.plugins.shell_consent import ConsentAnswer, ConsentQuestion
+
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+EXIT_OUTPUT_CLOSED = 141
+EXIT_TERMINATED = 143
+
+OUTPUT_LOST = "the output cannot be written"
+NOTHING_SAID = "give a message: hermes chat --query TEXT ('-' reads it from stdin)"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("-q", "--query", metavar="TEXT", help="the message; '-' reads it from stdin; without it, a prompt")
+    add("--image", metavar="PATH", action="append", default=[], help="send an image along (repeatable)")
+    add("--provider", default="", help="provider to ask, instead of the configured one")
+    add("-m", "--model", default="", help="model to ask, instead of the configured one")
+    add("-t", "--toolsets", metavar="A,B", type=_names, default=[], help="toolsets to offer, separated by commas")
+    add("--max-turns", metavar="N", type=_positive, help="most model calls for this message")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--resume",
+        metavar="ID",
+        type=_not_empty,
+        help="go on with that session; without --query and a terminal, finish its last turn",
+    )
+    which.add_argument(
+        *("-c", "--continue"), dest="continue_last", action="store_true", help="go on with the session used last"
+    )
+    add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
+    add("--yolo", action="store_true", help="run what would need an approval without asking")
+    add("--accept-hooks", action="store_true", help="run the hook commands of the config without asking")
+    add(
+        *("--ignore-user-config", "--ignore_user_config"),
+        action="store_true",
+        help="use built-in settings only, and no plugins but those given with --plugin",
+    )
+    style = parser.add_mutually_exclusive_group()
+    style.add_argument("-Q", "--quiet", action="store_true", help="print the answer alone")
+    style.add_argument("--json", action="store_true", help="print one JSON document when done")
+    style.add_argument("--stream-json", action="store_true", help="print events as JSON lines while they happen")
+    add("-v", "--verbose", action="store_true", help="show the log on stderr")
+    parser.epilog = (
+        "Exit codes: 0 answered, 1 failed, 2 wrong usage, 130 interrupted, 141 output closed, 143 terminated. "
+        "Example: hermes chat --query 'What is in this folder?' --toolsets file"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    home = hermes_home()
+    warnings: list[str] = []
+    apply_env(load_env_file(home, warnings=warnings))
+    redactor = Redactor(tuple(value for name, value in os.environ.items() if is_secret_key(name)))
+    setup_logging(home, verbose=args.verbose, redactor=redactor)
+    loaded = load_config(home, ignore_user=args.ignore_user_config)
+    message = _message(args)
+    at_prompt = message is None and _wants_prompt(args)
+    if message is None and not (at_prompt or args.resume or args.continue_last):
+        raise HermesError(NOTHING_SAID)
+    if not _is_for_programs(args):
+        for warning in (*warnings, *loaded.warnings):
+            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+    with _own_stdout(args, redactor) as output, _host(home, loaded, args, redactor) as host:
+        try:
+            return _talk(host, args) if at_prompt else _answer(host, args, message, output)
+        except SystemExit as end:
+            raise HermesError(f"a plugin ended the program (sys.exit({end.code!r}))") from end
+
+
+def _host(home: Path, loaded: LoadedConfig, args: argparse.Namespace, redactor: Redactor) -> Host:
+    """The host. Somebody who has no model yet, and can be asked, is offered some to choose from."""
+    host = Host(home, loaded.config, _options(args), redactor=redactor)
+    if _is_for_programs(args) or args.ignore_user_config or not can_be_asked():
+        return host
+    if host.models.is_set_up(args.provider, args.model):
+        return host
+    host.close()
+    from hermes.cli.chat.first_run import set_up
+
+    if set_up(home):
+        apply_env(load_env_file(home))
+        loaded = load_config(home)
+    return Host(home, loaded.config, _options(args), redactor=redactor)
+
+
+def _is_for_programs(args: argparse.Namespace) -> bool:
+    return args.quiet or args.json or args.stream_json
+
+
+def _wants_prompt(args: argparse.Namespace) -> bool:
+    """Whether a run without a message is a conversation, rather than the rest of one turn."""
+    if _is_for_programs(args):
+        return False
+    return is_at_terminal() or not (args.resume or args.continue_last)
+
+
+def _talk(host: Host, args: argparse.Namespace) -> int:
+    """Let the person say one thing after the other."""
+    from hermes.cli.repl.app import run_repl
+
+    return run_repl(host, lambda: _session(host, args), notices=() if args.verbose else host.notices)
+
+
+def _answer(host: Host, args: argparse.Namespace, message: str | list[dict[str, Any]] | None, output: Output) -> int:
+    """Run a slash command; anything else, and what the command wants answered, is for the model."""
+    interrupt = Interrupt()
+    session: Session | None = None
+    with _signals(interrupt):
+        if isinstance(message, str) and message.startswith("/"):
+            from hermes.cli.chat.slash_command import run_one_command
+
+            outcome = run_one_command(host, message, lambda: _session(host, args), interrupt)
+            if outcome is not None and outcome.message is None:
+                return 0 if outcome.succeeded else _command_exit_code(interrupt)
+            if outcome is not None:
+                message, session = outcome.message, outcome.session
+        session = session or _session(host, args)
+        output.begin(session.id)
+        for notice in () if args.verbose else host.notices:  # verbose shows the log, which has them too
+            print(f"Warning: {plain(notice)}", file=sys.stderr)
+        if isinstance(output, PersonOutput) and can_be_asked():
+            from hermes.cli.repl.one_shot_person import OneShotPerson
+
+            host.people.attend(session.id, OneShotPerson())
+        return _converse(session, message, output, interrupt, host.redactor)
+
+
+def _command_exit_code(interrupt: Interrupt) -> int:
+    """The exit code of a command that did not succeed."""
+    if not interrupt.cancelled:
+        return EXIT_FAILED
+    return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED
+
+
+def _session(host: Host, args: argparse.Namespace) -> Session:
+    if args.resume:
+        return host.resume_session(args.resume)
+    return host.latest_session() if args.continue_last else host.new_session()
+
+
+def _converse(
+    session: Session,
+    message: str | list[dict[str, Any]] | None,
+    output: Output,
+    interrupt: Interrupt,
+    redactor: Redactor,
+) -> int:
+    listener = _listener(output, interrupt)
+    if message is not None:
+        result = session.run(message, listener=listener, interrupt=interrupt)
+    else:
+        result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
+    if listener is ignore_events:
+        _say_who_answered(session, result)
+    output.end(result)
+    return _exit_code(result, interrupt, redactor)
+
+
+def _say_who_answered(session: Session, result: TurnResult) -> None:
+    """Somebody who sees no events must still learn that the model they chose did not answer."""
+    first, health = session.models.endpoints[0], session.models.health
+    reason = None if health is None else health.failure(first)
+    if result.status == "completed" and reason is not None:
+        from hermes.models.failures import in_words
+
+        why = f"{first.model} ({first.provider}) failed: {in_words(reason, first.model)}"
+        print(one_line(f"{why}; {result.model} ({result.provider}) answered"), file=sys.stderr, flush=True)
+
+
+def _listener(output: Output, interrupt: Interrupt) -> Listener:
+    """Show events, and stop the turn when nobody reads any more."""
+    if isinstance(output, QuietOutput | JsonOutput):
+        return ignore_events
+
+    def listen(event: TurnEvent) -> None:
+        try:
+            output.event(event)
+        except OSError as error:
+            interrupt.cancel(f"{OUTPUT_LOST} ({error.strerror})")
+
+    return listen
+
+
+def _exit_code(result: TurnResult, interrupt: Interrupt, redactor: Redactor) -> int:
+    if result.status == "completed":
+        return 0
+    if result.status == "interrupted" and interrupt.reason.startswith(OUTPUT_LOST):
+        return EXIT_OUTPUT_CLOSED
+    if result.status == "interrupted":
+        print(f"Interrupted. Go on with: hermes chat --resume {result.session_id}", file=sys.stderr)
+        return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED
+    print(f"Error: {one_line(redactor.redact(result.error or 'the turn failed'))}", file=sys.stderr)
+    return EXIT_FAILED
+
+
+def _message(args: argparse.Namespace) -> str | list[dict[str, Any]] | None:
+    """What the user says: text, or text and images."""
+    text: str | None = args.query
+    if text == "-":
+        if not sys.stdin:
+            raise HermesError("--query - reads the message from stdin, which is closed")
+        text = sys.stdin.buffer.read().decode("utf-8", "replace")
+    if text is not None and not text.strip():
+        raise HermesError("the message is empty: give some text with --query")
+    if not args.image:
+        return text
+    from hermes.agent.images.attachments import image_part
+
+    parts = [image_part(Path(path)) for path in args.image]
+    return [{"type": "text", "text": text or "Describe this image."}, *parts]
+
+
+def _options(args: argparse.Namespace) -> HostOptions:
+    return HostOptions(
+        provider=args.provider,
+        model=args.model,
+        toolsets=args.toolsets,
+        max_turns=args.max_turns,
+        plugins=args.plugin,
+        use_enabled_plugins=not args.ignore_user_config,
+        allow_everything=args.yolo,
+        accept_hooks=args.accept_hooks,
+        ask_consent=_ask_consent,
+    )
+
+
+def _ask_consent(question: ConsentQuestion) -> ConsentAnswer | None:
+    from hermes.cli.hooks.consent import ask_at_terminal  # few runs have anything to ask
+
+    return ask_at_terminal(question)
+
+
+@contextlib.contextmanager
+def _own_stdout(args: argparse.Namespace, redactor: Redactor) -> Generator[Output]:
+    """The output in the style asked for. Where stdout is for programs, what plugins print goes to stderr."""
+    stdout = sys.stdout
+    if not _is_for_programs(args):
+        yield PersonOutput(stdout, redactor)
+        return
+    style = QuietOutput if args.quiet else JsonOutput if args.json else StreamJsonOutput
+    sys.stdout = sys.stderr
+    try:
+        yield style(stdout, redactor)
+    finally:
+        sys.stdout = stdout
+
+
+@contextlib.contextmanager
+def _signals(interrupt: Interrupt) -> Generator[None]:
+    """Ctrl-C and SIGTERM cancel the turn, which then ends in order. A second Ctrl-C ends the process at once."""
+
+    def cancel(number: int, _frame: FrameType | None) -> None:
+        if interrupt.cancelled and number == signal.SIGINT:
+            interrupt.insist()  # the commands it started must not outlive it
+            if interrupt.is_starting:
+                return  # one is just being started; it is stopped as soon as it can be, and the turn with it
+            os._exit(EXIT_INTERRUPTED)
+        interrupt.cancel("keyboard interrupt" if number == signal.SIGINT else "terminated")
+
+    previous = {number: signal.signal(number, cancel) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _not_empty(text: str) -> str:
+    # An unset variable in a script must not quietly mean something else.
+    if not text.strip():
+        raise argparse.ArgumentTypeError("it is empty")
+    return text
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in _not_empty(text).split(",") if name.strip()]
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+    return int(text)

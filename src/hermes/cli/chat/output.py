@@ -1,0 +1,271 @@
+"""How a turn looks from outside: quiet, streamed for a person, or JSON for a program."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, Protocol, TextIO
+
+import msgspec
+
+from hermes.agent.events import (
+    ChildFinished,
+    ChildStarted,
+    ContextCompacted,
+    ModelAnswered,
+    ModelFailed,
+    ModelSwitched,
+    ReasoningPiece,
+    TextPiece,
+    ToolFinished,
+    ToolStarted,
+    TurnEvent,
+    TurnResult,
+    TurnStarted,
+)
+from hermes.cli.text.terminal import one_line, plain, short_duration
+from hermes.sanitize import Redactor, sanitise
+
+
+class Output(Protocol):
+    """One way to show a turn."""
+
+    def begin(self, session_id: str) -> None: ...
+
+    def event(self, event: TurnEvent) -> None: ...
+
+    def end(self, result: TurnResult) -> None: ...
+
+
+class QuietOutput:
+    """The session on stderr first, then the answer alone on stdout."""
+
+    def __init__(self, stdout: TextIO, _redactor: Redactor) -> None:
+        self._stdout = stdout
+
+    def begin(self, session_id: str) -> None:
+        print(f"session_id: {session_id}", file=sys.stderr, flush=True)
+
+    def event(self, event: TurnEvent) -> None:
+        """Never called: nothing is shown before the answer is on record."""
+
+    def end(self, result: TurnResult) -> None:
+        if result.status == "completed":
+            print(result.answer, file=self._stdout, flush=True)
+
+
+class JsonOutput:
+    """One document when the turn is over."""
+
+    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
+        self._stdout = stdout
+        self._redactor = redactor
+
+    def begin(self, session_id: str) -> None:
+        """The document names the session."""
+
+    def event(self, event: TurnEvent) -> None:
+        """Never called: the document has everything."""
+
+    def end(self, result: TurnResult) -> None:
+        _print_json(self._stdout, result_document(result, self._redactor))
+
+
+class StreamJsonOutput:
+    """One event per line as it happens; the last line is the result."""
+
+    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
+        self._stdout = stdout
+        self._redactor = redactor
+
+    def begin(self, session_id: str) -> None:
+        _print_json(self._stdout, {"type": "session", "session_id": session_id})
+
+    def event(self, event: TurnEvent) -> None:
+        _print_json(self._stdout, event_document(event, self._redactor))
+
+    def end(self, result: TurnResult) -> None:
+        _print_json(self._stdout, {"type": "result", **result_document(result, self._redactor)})
+
+
+class PersonOutput:
+    """Text as it streams, a line per tool call, usage at the end. The answer is on stdout, the rest on stderr."""
+
+    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
+        self._stdout = stdout
+        self._redactor = redactor
+        self._shown = ""
+        self._at_line_start = True
+
+    def begin(self, session_id: str) -> None:
+        """The session is named at the end, where a person looks for it."""
+
+    def event(self, event: TurnEvent) -> None:
+        if isinstance(event, TextPiece):
+            self._write(event.text)
+        elif isinstance(event, TurnStarted):
+            # A turn that was cut off may have been finished first.
+            self._new_line()
+            self._shown = ""
+        elif isinstance(event, ToolFinished):
+            from hermes.cli.repl.show.toollines import finished_line
+
+            self._note(finished_line(event, self._redactor))
+        elif isinstance(event, ChildFinished):
+            from hermes.cli.repl.show.toollines import child_finished_line
+
+            self._note(child_finished_line(event, self._redactor))
+        elif isinstance(event, ContextCompacted):
+            self._note(f"… condensed {event.messages_before} messages into {event.messages_after} to make room")
+        elif isinstance(event, ModelFailed):
+            self._note(f"! {one_line(self._redactor.redact(event.error))}")
+            self._shown = ""
+        elif isinstance(event, ModelSwitched):
+            from hermes.cli.text.switch import switched_line
+
+            self._note(switched_line(event))
+        elif isinstance(event, ModelAnswered) and event.finish_reason == "tool_calls":
+            # Text before tool calls is talk; what comes after them is the answer.
+            self._shown = ""
+
+    def end(self, result: TurnResult) -> None:
+        if result.status == "completed" and self._shown != result.answer:
+            # Nothing was streamed, or a plugin replaced it: show what is on record.
+            self._new_line()
+            self._write(result.answer)
+        self._new_line()
+        print(_usage_line(result), file=sys.stderr, flush=True)
+
+    def _write(self, text: str) -> None:
+        self._shown += text
+        shown = plain(text) if self._stdout.isatty() else text
+        self._stdout.write(shown)
+        self._stdout.flush()
+        self._at_line_start = text.endswith("\n")
+
+    def _note(self, line: str) -> None:
+        self._new_line()
+        print(line, file=sys.stderr, flush=True)
+
+    def _new_line(self) -> None:
+        if not self._at_line_start:
+            self._stdout.write("\n")
+            self._stdout.flush()
+            self._at_line_start = True
+
+
+def result_document(result: TurnResult, redactor: Redactor) -> dict[str, Any]:
+    """A turn's result as plain data."""
+    usage = result.usage
+    return {
+        "answer": result.answer,
+        "session_id": result.session_id,
+        "turn_id": result.turn_id,
+        "status": result.status,
+        "error": None if result.error is None else redactor.redact(result.error),
+        "model": result.model,
+        "provider": result.provider,
+        "usage": usage.as_hook_payload(),
+        "cost_usd": usage.cost_usd,
+        "steps": result.steps,
+        "tool_calls": [event_document(call, redactor) for call in result.tool_calls],
+        "duration_seconds": round(result.duration, 4),
+    }
+
+
+def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
+    """An event as plain data."""
+    match event:
+        case TurnStarted(turn_id, resumed):
+            return {"type": "turn_started", "turn_id": turn_id, "resumed": resumed}
+        case TextPiece(text):
+            return {"type": "text", "text": text}
+        case ReasoningPiece(text):
+            return {"type": "reasoning", "text": text}
+        case ToolStarted(tool_call_id, name, args):
+            return {
+                "type": "tool_started",
+                "tool_call_id": tool_call_id,
+                "name": name,
+                "args": sanitise(args, redactor=redactor),
+            }
+        case ToolFinished(tool_call_id, name, args, status, duration_ms, error):
+            return {
+                "type": "tool_finished",
+                "tool_call_id": tool_call_id,
+                "name": name,
+                "args": sanitise(args, redactor=redactor),
+                "status": status,
+                "duration_ms": duration_ms,
+                "error": None if error is None else redactor.redact(error),
+            }
+        case ModelAnswered(model, finish_reason, usage, duration):
+            return {
+                "type": "model_answered",
+                "model": model,
+                "finish_reason": finish_reason,
+                "usage": usage.as_hook_payload() if usage else None,
+                "duration_seconds": round(duration, 4),
+            }
+        case ModelFailed(provider, model, error):
+            return {"type": "model_failed", "provider": provider, "model": model, "error": redactor.redact(error)}
+        case ModelSwitched():
+            return {
+                "type": "model_switched",
+                "provider": event.provider,
+                "model": event.model,
+                "from_provider": event.from_provider,
+                "from_model": event.from_model,
+                "reason": event.reason,
+            }
+        case ChildStarted() | ChildFinished():
+            return _child_document(event, redactor)
+        case ContextCompacted():
+            return {
+                "type": "context_compacted",
+                "messages_before": event.messages_before,
+                "messages_after": event.messages_after,
+                "tokens_before": event.tokens_before,
+                "tokens_after": event.tokens_after,
+            }
+
+
+def _child_document(event: ChildStarted | ChildFinished, redactor: Redactor) -> dict[str, Any]:
+    child: dict[str, Any] = {
+        "tool_call_id": event.tool_call_id,
+        "session_id": event.session_id,
+        "task_index": event.index,
+        "goal": redactor.redact(event.goal),
+    }
+    if isinstance(event, ChildStarted):
+        return {"type": "child_started", **child, "role": event.role}
+    return {
+        "type": "child_finished",
+        **child,
+        "status": event.status,
+        "duration_ms": event.duration_ms,
+        "error": None if event.error is None else redactor.redact(event.error),
+    }
+
+
+def _usage_line(result: TurnResult) -> str:
+    usage = result.usage
+    cost = "" if usage.cost_usd is None else f" · ${usage.cost_usd:.4f}"
+    state = "" if result.status == "completed" else f" · {result.status}"
+    return (
+        f"{result.model or 'no model'} · {usage.prompt_tokens} in, {usage.output_tokens} out{cost} · "
+        f"{short_duration(result.duration)} · session {result.session_id}{state}"
+    )
+
+
+def _print_json(stdout: TextIO, document: dict[str, Any]) -> None:
+    """JSON is UTF-8, whatever the terminal's own encoding is."""
+    stdout.flush()
+    stdout.buffer.write(_encode(document) + b"\n")
+    stdout.buffer.flush()
+
+
+def _encode(document: dict[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(document)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(sanitise(document))

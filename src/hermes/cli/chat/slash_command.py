@@ -1,0 +1,46 @@
+"""A slash command given to ``hermes chat --query``: run, told, and perhaps followed by a message for the model."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hermes.agent.session import Session
+from hermes.cli.text.terminal import one_line, plain
+from hermes.commands.conversation import Conversation
+from hermes.commands.dispatch import CommandAnswer, is_command, run_command
+from hermes.commands.surface import OneShotSurface, UserMessage
+from hermes.host import Host
+from hermes.scope import Interrupt
+
+
+@dataclass(frozen=True, slots=True)
+class CommandOutcome:
+    """What became of the command."""
+
+    succeeded: bool
+    #: Answered next, in ``session``, as the command wants.
+    message: UserMessage | None
+    session: Session | None
+
+
+def run_one_command(
+    host: Host, line: str, opened: Callable[[], Session], interrupt: Interrupt
+) -> CommandOutcome | None:
+    """Run ``/name …`` in the session that ``opened`` gives. None when the line is no command but for the model."""
+    if not is_command(host, line):
+        return None
+    surface = OneShotSurface(interrupt)
+    conversation = Conversation(host, None, surface, opened=opened)
+    answer = run_command(conversation, line)
+    _print(host, answer)
+    message = surface.to_run
+    return CommandOutcome(not answer.error, message, None if message is None else conversation.session)
+
+
+def _print(host: Host, answer: CommandAnswer) -> None:
+    if answer.text:
+        print(plain(answer.text), file=sys.__stdout__)
+    if answer.error:
+        print(f"Error: {one_line(host.redactor.redact(answer.error))}", file=sys.stderr)

@@ -1,0 +1,1 @@
+"""``hermes config``: shows the configuration and changes it."""

@@ -1,0 +1,34 @@
+"""Asks the person at the terminal whether a hook command may run."""
+
+from __future__ import annotations
+
+import sys
+
+from hermes.cli.text.presence import can_be_asked
+from hermes.cli.text.terminal import plain
+from hermes.plugins.shell_consent import ConsentAnswer, ConsentQuestion
+from hermes.sanitize import redact_text
+
+_ANSWERS: dict[str, ConsentAnswer] = {"y": "always", "yes": "always", "o": "once", "once": "once"}
+
+
+def ask_at_terminal(question: ConsentQuestion) -> ConsentAnswer | None:
+    """The person's answer; None when nobody sits there."""
+    if not can_be_asked():
+        return None
+    print(_in_words(question), file=sys.stderr)
+    print("Run it? [y]es and do not ask again / [o]nce / [N]o: ", end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline()
+    if not line.endswith("\n"):
+        print(file=sys.stderr)  # the end of the input leaves the cursor behind the question
+    return _ANSWERS.get(line.strip().lower(), "no")
+
+
+def _in_words(question: ConsentQuestion) -> str:
+    command = question.command
+    lines = [f"The configuration runs this command for {command.event}:", f"  {command.command}"]
+    if question.script is not None:
+        lines.append(f"  script: {question.script}")
+    if question.before is not None:
+        lines.append(f"  It is not what you accepted on {question.before.approved_at}: the script has changed.")
+    return plain(redact_text("\n".join(lines)))

@@ -1,0 +1,1 @@
+"""``hermes plugins``: list, enable, install, check and start plugins."""

@@ -1,0 +1,1 @@
+"""Markdown that arrives in pieces, as text for a terminal."""

@@ -1,0 +1,1 @@
+"""The prompt itself: keys, completion, history, and the two ways to draw it."""

@@ -1,0 +1,330 @@
+"""The prompt on a real terminal: it stays usable at the bottom, and everything else appears above it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator
+from typing import Any, TextIO
+
+from prompt_toolkit.application import Application
+from prompt_toolkit.application.current import set_app
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import DynamicCompleter, ThreadedCompleter
+from prompt_toolkit.document import Document
+from prompt_toolkit.output import ColorDepth
+from prompt_toolkit.output.vt100 import Vt100_Output
+
+from hermes.agent.events import TurnEvent, TurnResult
+from hermes.cli.chat.command import EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
+from hermes.cli.text.failures import silence_output
+from hermes.cli.repl.prompt.captured import Captured
+from hermes.cli.repl.prompt.completion import CommandWords, PromptCompleter
+from hermes.cli.repl.dialogue import Dialogue
+from hermes.cli.repl.prompt.history import PromptHistory
+from hermes.cli.repl.prompt.keys import prompt_keys
+from hermes.cli.repl.prompt.layout import prompt_layout, prompt_style
+from hermes.cli.repl.markdown.stream import MarkdownStream
+from hermes.cli.repl.questions import Question
+from hermes.cli.repl.show.statusline import status_line
+from hermes.cli.repl.show.turn_view import TurnView, folded
+from hermes.cli.text.terminal import fitted, one_line, plain, shows_unicode
+from hermes.host import Host
+
+log = logging.getLogger("hermes.cli.repl")
+
+#: How often what changes by itself is drawn anew, and at most how often anything is.
+_TICK_SECONDS = 0.1
+_LEAST_SECONDS_BETWEEN_DRAWINGS = 0.03
+#: Messages in line that are shown; more are counted.
+_MOST_WAITING_SHOWN = 3
+
+
+class Screen:
+    """A display that owns the terminal. All drawing happens on the thread that runs it."""
+
+    def __init__(self, host: Host, stdout: TextIO) -> None:
+        colour = not os.environ.get("NO_COLOR")
+        self.unicode = shows_unicode(stdout.encoding, os.environ.get("TERM"))
+        self._host = host
+        self._stdout = stdout
+        self._view = TurnView(host.redactor, colour=colour, unicode=self.unicode)
+        self._dialogue: Dialogue | None = None
+        # There from the start: what is shown before the loop runs waits in it.
+        self._runner = asyncio.Runner()
+        self._loop = self._runner.get_loop()
+        self._above: list[str] = []
+        self._ticking = False
+        self._is_over = False
+        self._question: Question[Any] | None = None
+        #: What was being typed when a question came.
+        self._draft: Document | None = None
+        self._output = Vt100_Output.from_pty(stdout, term=os.environ.get("TERM"))
+        # Asking the terminal where the cursor is costs a round trip per drawing, and some never answer.
+        self._output.enable_cpr = False
+        self._buffer = Buffer(
+            multiline=True,
+            history=PromptHistory(host.home / "history", host.redactor),
+            completer=ThreadedCompleter(DynamicCompleter(self._completer)),
+            complete_while_typing=True,
+            accept_handler=self._accept,
+        )
+        self._application: Application[None] = Application(
+            layout=prompt_layout(self._buffer, label=self._label, live=self._live, status=self._status),
+            key_bindings=prompt_keys(self._buffer, self),
+            style=prompt_style(colour),
+            color_depth=ColorDepth.DEPTH_4_BIT if colour else ColorDepth.DEPTH_1_BIT,
+            output=self._output,
+            erase_when_done=True,
+            min_redraw_interval=_LEAST_SECONDS_BETWEEN_DRAWINGS,
+            terminal_size_polling_interval=None,
+        )
+
+    def run(self, dialogue: Dialogue) -> None:
+        """Show the prompt until ``end``."""
+        self._dialogue = dialogue
+        with self._captured():
+            try:
+                self._runner.run(self._run(dialogue))
+            except (EOFError, OSError):  # the terminal is gone
+                silence_output()
+                dialogue.leave(EXIT_TERMINATED, "terminated")
+                dialogue.over.wait()
+
+    def __enter__(self) -> Screen:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._runner.close()
+
+    # -- what others want shown; called by any thread -----------------------------------------------------------
+
+    def event(self, event: TurnEvent) -> None:
+        self._post(lambda: self._print(self._sized_view().take(event)))
+
+    def turn_over(self, result: TurnResult) -> None:
+        self._post(lambda: self._print(f"{self._sized_view().end(result)}\n"))
+
+    def say(self, text: str) -> None:
+        self._post(lambda: self._print(f"{plain(text)}\n"))
+
+    def note(self, text: str) -> None:
+        self._post(lambda: self._print(f"{self._view.dim(plain(text))}\n"))
+
+    def complain(self, text: str) -> None:
+        self._post(lambda: self._print(self._view.red(f"Error: {one_line(text)}") + "\n"))
+
+    def give_back(self, text: str) -> None:
+        self._post(lambda: self._give_back(text))
+
+    def changed(self) -> None:
+        self._post(self._look_around)
+
+    def clear(self) -> None:
+        self._post(self._clear)
+
+    def end(self) -> None:
+        self._post(self._exit)
+
+    # -- what the keys do ---------------------------------------------------------------------------------------
+
+    def send(self) -> None:
+        if self._question is None:
+            self._buffer.validate_and_handle()
+        else:
+            text = self._buffer.text
+            self._buffer.reset()
+            self._enter(text)
+
+    def ctrl_c(self) -> None:
+        if self._buffer.text and self._question is None:
+            self._buffer.reset()
+        elif self._dialogue is not None:
+            self._dialogue.ctrl_c()
+
+    def ctrl_d(self) -> None:
+        if self._dialogue is not None:
+            self._dialogue.quit()
+
+    def _accept(self, buffer: Buffer) -> bool:
+        self._enter(buffer.text)
+        return False
+
+    def _enter(self, text: str) -> None:
+        if text.strip():
+            first, *rest = plain(text).split("\n")
+            self._print("\n".join([f"{self._label()}{first}", *(f"  {line}" for line in rest)]) + "\n")
+        if self._dialogue is not None:
+            self._dialogue.enter(text)
+
+    # -- drawing ------------------------------------------------------------------------------------------------
+
+    def _post(self, work: Callable[[], None]) -> None:
+        """Have something done by the thread that draws."""
+        with contextlib.suppress(RuntimeError):  # the prompt is over; there is nowhere to show it
+            self._loop.call_soon_threadsafe(work)
+
+    def _print(self, text: str) -> None:
+        """Put text above the prompt; what comes together is put there together."""
+        if not text:
+            self._application.invalidate()
+            return
+        self._above.append(text)
+        if len(self._above) == 1:
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        text, self._above = "".join(self._above), []
+        if not text:
+            return
+        is_drawn = self._application.is_running
+        if is_drawn:
+            self._application.renderer.erase()
+        self._output.write_raw(text)
+        self._output.flush()
+        if is_drawn:
+            # Not left to the next regular drawing: the prompt would be missing until then.
+            self._application.render_counter += 1  # what was drawn before is remembered under the old number
+            with set_app(self._application):
+                self._application.renderer.render(self._application, self._application.layout)
+
+    def _look_around(self) -> None:
+        """Something about the dialogue changed."""
+        dialogue = self._dialogue
+        if dialogue is None:
+            return
+        if not dialogue.is_working:
+            self._print(self._view.break_off())
+        self._attend_to(dialogue.questions.current)
+        self._application.invalidate()
+        if not self._ticking:
+            self._tick()
+
+    def _attend_to(self, question: Question[Any] | None) -> None:
+        """Put what is being typed aside while a question is open: half a message must not become its answer."""
+        if question is self._question:
+            return
+        if self._question is None:
+            self._draft = self._buffer.document
+        self._question = question
+        self._buffer.reset()
+        if question is not None:
+            self._print(f"{question.text}\n")
+        elif self._draft is not None:
+            self._buffer.set_document(self._draft)
+
+    def _tick(self) -> None:
+        """Draw again and again as long as something moves."""
+        dialogue = self._dialogue
+        self._ticking = dialogue is not None and (dialogue.is_working or self._question is not None)
+        if self._ticking:
+            self._application.invalidate()
+            self._loop.call_later(_TICK_SECONDS, self._tick)
+
+    def _give_back(self, text: str) -> None:
+        if not self._buffer.text and self._question is None:
+            self._buffer.set_document(Document(text))
+
+    def _clear(self) -> None:
+        self._flush()
+        self._application.renderer.clear()
+        self._application.invalidate()
+
+    def _exit(self) -> None:
+        with contextlib.suppress(OSError):  # a terminal that is gone shows nothing more
+            self._flush()
+        self._is_over = True
+        if self._application.is_running and not self._application.is_done:
+            self._application.exit()
+
+    # -- what is drawn ------------------------------------------------------------------------------------------
+
+    def _sized_view(self) -> TurnView:
+        self._view.width = self._columns
+        return self._view
+
+    @property
+    def _columns(self) -> int:
+        return self._output.get_size().columns
+
+    def _label(self) -> str:
+        return "> " if self._question is None else self._question.label
+
+    def _live(self) -> list[str]:
+        """The lines between what stays and the prompt."""
+        dialogue, columns = self._dialogue, self._columns
+        if dialogue is None:
+            return []
+        rows = max(self._output.get_size().rows // 2, 2)
+        is_asking = self._question is not None
+        lines = self._sized_view().live(rows, is_stopping=dialogue.is_stopping, is_asking=is_asking)
+        waiting = [one_line(text) for text in dialogue.waiting]
+        lines += [fitted(f"  queued: {text}", columns) for text in waiting[:_MOST_WAITING_SHOWN]]
+        if self._question is not None:
+            left = self._question.seconds_left()
+            countdown = "" if left is None else f" ({left:.0f} s left)"
+            lines += folded(self._question.hint + countdown, columns)
+        return lines[-rows:]
+
+    def _status(self) -> str:
+        return "" if self._dialogue is None else status_line(self._dialogue.facts, self._columns, unicode=self.unicode)
+
+    def _completer(self) -> PromptCompleter | None:
+        dialogue = self._dialogue
+        if dialogue is None:
+            return None
+        return PromptCompleter(lambda: _command_words(dialogue), dialogue.conversation.session.cwd)
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    async def _run(self, dialogue: Dialogue) -> None:
+        loop = self._loop
+        loop.set_exception_handler(self._handle_failure)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(number, dialogue.leave, EXIT_TERMINATED, "terminated")
+        loop.call_soon(self._look_around)
+        self._host.workers.submit(lambda: _warm_up(dialogue))
+        if not self._is_over:
+            await self._application.run_async(set_exception_handler=False)
+
+    def _handle_failure(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if isinstance(error, OSError) and self._dialogue is not None:
+            log.info("the screen is lost: %s", error)
+            self._dialogue.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
+        else:
+            log.error("the screen: %s", context.get("message"), exc_info=error)
+
+    @contextlib.contextmanager
+    def _captured(self) -> Generator[None]:
+        """What plugins print appears above the prompt."""
+        before = sys.stdout, sys.stderr
+        streams = [Captured(stream, lambda text: self._post(lambda: self._print(text))) for stream in before]
+        sys.stdout, sys.stderr = streams  # pyright: ignore[reportAttributeAccessIssue]  (text streams, if not TextIO)
+        try:
+            yield
+        finally:
+            for stream in streams:
+                stream.finish()
+            sys.stdout, sys.stderr = before
+
+
+def _warm_up(dialogue: Dialogue) -> None:
+    """Import, while the person still thinks, what their first message and their first command will need."""
+    MarkdownStream(80, True).feed("- *text*\n\n")
+    _command_words(dialogue)
+
+
+def _command_words(dialogue: Dialogue) -> list[CommandWords]:
+    """The commands as completion knows them."""
+    from hermes.commands.table import all_commands  # brings the parts of every command along
+    from hermes.commands.words import argument_words
+
+    return [
+        CommandWords(command.name, command.summary, command.aliases, argument_words(dialogue.conversation, command))
+        for command in all_commands(dialogue.host)
+    ]

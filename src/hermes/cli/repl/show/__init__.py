@@ -1,0 +1,1 @@
+"""What is shown of a turn: its text, its tool calls, and the status line."""

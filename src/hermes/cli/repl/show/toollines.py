@@ -1,0 +1,224 @@
+"""A tool call as a line of text: while it runs, and how it ended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from hermes.agent.events import ChildFinished, ChildStarted, ToolFinished, ToolStarted
+from hermes.cli.text.terminal import cells, fitted, one_line, short_duration, shows_unicode
+from hermes.sanitize import Redactor, is_secret_key
+
+#: No more of a subject than this is ever looked at.
+_LONGEST = 2_000
+#: The subject of a call on a line that may be as long as it likes.
+_USUAL = 100
+#: Frames of the spinner in a second.
+_FRAMES = 8
+_CHILD_INDENT = "  "
+
+#: Tool -> the argument that says best what a call is about.
+_SUBJECTS = {
+    "terminal": "command",
+    "process": "action",
+    "read_file": "path",
+    "write_file": "path",
+    "search_files": "pattern",
+    "clarify": "question",
+    "image_generate": "prompt",
+    "session_search": "query",
+    "memory": "action",
+}
+_PATCHED_FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete|Move) File: *(\S.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Signs:
+    """The signs of the lines."""
+
+    ok: str
+    failed: str
+    spinner: str
+    ellipsis: str
+
+
+UNICODE = Signs("✓", "✗", "⠋⠙⠹⠸⠼⠴⠦⠧", "…")
+ASCII = Signs("+", "x", "|/-\\", "...")
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A call or a child that runs. Name and subject are made once, not with each frame."""
+
+    name: str
+    subject: str
+    since: float
+    indent: str = ""
+
+
+def signs_for(encoding: str | None, term: str | None) -> Signs:
+    """The signs that a terminal of this kind can show."""
+    return UNICODE if shows_unicode(encoding, term) else ASCII
+
+
+def finished_line(event: ToolFinished, redactor: Redactor, *, width: int | None = None, signs: Signs = UNICODE) -> str:
+    """How a call ended. With a width, the subject and then the error give way to it."""
+    ok = event.status == "ok"
+    head = f"{signs.ok if ok else signs.failed} {_name(event.name)}"
+    subject = subject_of(event.name, event.args, redactor)
+    error = "" if ok else _error(event.status, event.error, redactor)
+    return _line(head, subject, short_duration(event.duration_ms / 1000), error, width=width, signs=signs)
+
+
+def child_finished_line(
+    event: ChildFinished, redactor: Redactor, *, width: int | None = None, signs: Signs = UNICODE
+) -> str:
+    """How a delegated child ended, under the line of the call that started it."""
+    ok = event.status == "completed"
+    head = f"{_CHILD_INDENT}{signs.ok if ok else signs.failed} {_child_name(event)}"
+    error = "" if ok else _error(event.status, event.error, redactor)
+    duration = short_duration(event.duration_ms / 1000)
+    return _line(head, _safe(event.goal, redactor), duration, error, width=width, signs=signs)
+
+
+def running_line(what: Running, now: float, *, width: int, signs: Signs = UNICODE) -> str:
+    """What runs, with the frame of the spinner that is due."""
+    elapsed = max(now - what.since, 0)
+    frame = signs.spinner[int(elapsed * _FRAMES) % len(signs.spinner)]
+    return _line(f"{what.indent}{frame} {what.name}", what.subject, f"{elapsed:.1f} s", "", width=width, signs=signs)
+
+
+class RunningTools:
+    """The calls that run at this moment, a line each. Fed by one thread, drawn by another."""
+
+    def __init__(
+        self, redactor: Redactor, clock: Callable[[], float], *, signs: Signs = UNICODE, most: int = 8
+    ) -> None:
+        self._redactor = redactor
+        self._clock = clock
+        self._signs = signs
+        self._most = most
+        #: By the id of the call, or of the child's session.
+        self._running: dict[str, Running] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._running)
+
+    def started(self, event: ToolStarted | ChildStarted) -> None:
+        """A call begins, or a child that a call delegates to."""
+        now = self._clock()
+        if isinstance(event, ChildStarted):
+            goal = _safe(event.goal, self._redactor)
+            self._running[event.session_id] = Running(_child_name(event), goal, now, _CHILD_INDENT)
+        else:
+            subject = subject_of(event.name, event.args, self._redactor)
+            self._running[event.tool_call_id] = Running(_name(event.name), subject, now)
+
+    def finished(self, event: ToolFinished | ChildFinished, *, width: int | None = None) -> str:
+        """It ended: the line that stays."""
+        if isinstance(event, ChildFinished):
+            self._running.pop(event.session_id, None)
+            return child_finished_line(event, self._redactor, width=width, signs=self._signs)
+        self._running.pop(event.tool_call_id, None)
+        return finished_line(event, self._redactor, width=width, signs=self._signs)
+
+    def clear(self) -> None:
+        """Forget all calls: the turn is over."""
+        self._running.clear()
+
+    def lines(self, width: int) -> list[str]:
+        """What runs now, the longest-running first."""
+        running = list(self._running.values())
+        now = self._clock()
+        shown = running if len(running) <= self._most else running[: self._most - 1]
+        lines = [running_line(what, now, width=width, signs=self._signs) for what in shown]
+        if len(shown) < len(running):
+            lines.append(fitted(f"  and {len(running) - len(shown)} more", width, self._signs.ellipsis))
+        return lines
+
+
+def subject_of(name: str, args: dict[str, Any], redactor: Redactor) -> str:
+    """What a call is about, on one line and without secrets."""
+    special = _SPECIAL_SUBJECTS.get(name)
+    subject = special(args) if special else args.get(_SUBJECTS.get(name, ""))
+    if not isinstance(subject, str) or not subject:
+        subject = _first_plain_value(args)
+    return _safe(subject, redactor)
+
+
+def _line(head: str, subject: str, duration: str, error: str, *, width: int | None, signs: Signs) -> str:
+    if width is None:
+        subject = fitted(subject, _USUAL, signs.ellipsis)
+        return "  ".join(filter(None, (f"{head} {subject}".rstrip(), duration, error)))
+    if error:
+        # A third of the line is for what it was, when it takes that much; the rest is for what went wrong.
+        subject_room = min(cells(subject) + 1, width // 3)
+        error_room = width - cells(head) - subject_room - len(duration) - 4
+        error = fitted(error, max(error_room, width // 3), signs.ellipsis)
+    ending = f"  {duration}  {error}".rstrip()
+    room = width - cells(head) - 1 - cells(ending)
+    subject = fitted(subject, room, signs.ellipsis) if room > len(signs.ellipsis) else ""
+    return fitted(f"{f'{head} {subject}'.rstrip()}{ending}", width, signs.ellipsis)
+
+
+def _name(name: str) -> str:
+    return one_line(name, 40)
+
+
+def _child_name(event: ChildStarted | ChildFinished) -> str:
+    return f"child {event.index + 1}:"
+
+
+def _error(status: str, error: str | None, redactor: Redactor) -> str:
+    return one_line(_safe(f"{status}: {error or ''}", redactor), _USUAL)
+
+
+def _safe(text: str, redactor: Redactor) -> str:
+    """The beginning of the text on one line, cut where no secret is divided: half of one would not be recognised."""
+    if len(text) > _LONGEST:
+        text = text[: redactor.start_of_secret_at(text, _LONGEST)] + "…"
+    return one_line(redactor.redact(text), _LONGEST)
+
+
+def _first_plain_value(args: dict[str, Any]) -> str:
+    """The first argument that reads as a subject: no list, no object, and nothing that goes by a secret's name."""
+    for name, value in args.items():
+        if isinstance(value, str | int | float) and value != "" and not is_secret_key(name):
+            return str(value)
+    return ""
+
+
+def _todo_counts(args: dict[str, Any]) -> str:
+    todos = args.get("todos")
+    if not isinstance(todos, list):
+        return "list"
+    counts: dict[str, int] = {}
+    for todo in cast("list[Any]", todos):
+        status = cast("dict[str, Any]", todo).get("status") if isinstance(todo, dict) else None
+        status = status if isinstance(status, str) else "pending"
+        counts[status] = counts.get(status, 0) + 1
+    named = [f"{count} {status.replace('_', ' ')}" for status, count in counts.items()]
+    return ", ".join(named[:5]) or "empty list"
+
+
+def _patched_files(args: dict[str, Any]) -> str:
+    path, patch = args.get("path"), args.get("patch")
+    if isinstance(path, str) and path:
+        return path
+    return ", ".join(_PATCHED_FILE.findall(patch)[:5]) if isinstance(patch, str) else ""
+
+
+def _delegated(args: dict[str, Any]) -> str:
+    goal, tasks = args.get("goal"), args.get("tasks")
+    if isinstance(goal, str) and goal:
+        return goal
+    return f"{len(cast('list[Any]', tasks))} tasks" if isinstance(tasks, list) else ""
+
+
+_SPECIAL_SUBJECTS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "todo": _todo_counts,
+    "patch": _patched_files,
+    "delegate_task": _delegated,
+}

@@ -1,0 +1,266 @@
+"""``hermes sessions``: past conversations, listed, shown, searched, exported, renamed and deleted."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hermes.cli.sessions.text import conversation_lines, event_lines, hit_lines, list_lines, markdown, redacted
+from hermes.cli.text.terminal import one_line, plain
+from hermes.commands.wording import plural
+from hermes.config import hermes_home
+from hermes.errors import HermesError, JournalError
+from hermes.journal.runner import Runner
+from hermes.journal.search import SearchIndex
+from hermes.journal.sessions import Sessions
+from hermes.journal.store import Store
+
+DEFAULT_LIMIT = 20
+#: More than anybody has, for those who want them all.
+NO_LIMIT = 1_000_000_000
+
+_EXAMPLES = """
+An id may be shortened as long as only one session starts with it.
+
+examples:
+  hermes sessions                                  the sessions used last
+  hermes sessions show 20250301_1412               one conversation
+  hermes sessions search capital france            messages with both words
+  hermes sessions search "segmentation fault"      messages with the phrase
+  hermes sessions export 20250301_1412 --format markdown -o talk.md
+  hermes sessions delete 20250301_1412 20250228
+"""
+
+
+class Journal:
+    """The parts of the journal the commands work on."""
+
+    def __init__(self, home: Path) -> None:
+        self.store = Store(home / "state.db")
+        self.sessions = Sessions(self.store)
+        self.index = SearchIndex(self.store, home / "search.db")
+        self.runner = Runner(home / "runners")
+
+    def close(self) -> None:
+        self.store.close()
+        self.runner.close()
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the sub-commands."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.set_defaults(action=_list, limit=None, all=False, json=False)
+    actions = parser.add_subparsers(metavar="ACTION")
+
+    def add(name: str, action: Callable[[Journal, argparse.Namespace], int], summary: str) -> argparse.ArgumentParser:
+        made = actions.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
+        made.set_defaults(action=action)
+        return made
+
+    listing = add("list", _list, "list the sessions used last, newest first (the default)")
+    listing.add_argument("--limit", metavar="N", type=_positive, help=f"show at most N (default {DEFAULT_LIMIT})")
+    listing.add_argument("--all", action="store_true", help="show every session, those of sub-agents too")
+    showing = add("show", _show, "print one conversation with its tool calls and usage")
+    showing.add_argument("id", metavar="ID")
+    showing.add_argument("--events", action="store_true", help="print the recorded events instead")
+    searching = add("search", _search, "find messages by their words")
+    searching.add_argument("words", metavar="WORD", nargs="+", help='all must occur; "several words" are one phrase')
+    searching.add_argument("--limit", metavar="N", type=_positive, help=f"show at most N (default {DEFAULT_LIMIT})")
+    for made in (listing, showing, searching):
+        made.add_argument("--json", action="store_true", help="print one JSON document")
+    exporting = add("export", _export, "write a session to a file or to stdout, secrets masked")
+    exporting.add_argument("id", metavar="ID")
+    exporting.add_argument(
+        *("--format", "-f"),
+        choices=("jsonl", "markdown", "json"),
+        default="jsonl",
+        help="jsonl has a record per line and everything there is, json the same in one document, "
+        "markdown the conversation (default jsonl)",
+    )
+    exporting.add_argument("-o", "--output", metavar="FILE", default="-", help="replace FILE; it is private to you")
+    deleting = add("delete", _delete, "delete sessions, with those they delegated to")
+    deleting.add_argument("ids", metavar="ID", nargs="+")
+    deleting.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    renaming = add("rename", _rename, "give a session another title")
+    renaming.add_argument("id", metavar="ID")
+    renaming.add_argument("title", metavar="TITLE", nargs="+")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Do what was asked for."""
+    reconfigure = getattr(sys.stdout, "reconfigure", None)
+    if reconfigure is not None:
+        # Conversations hold any character, and not every terminal can show them all.
+        reconfigure(errors="replace")
+    journal = Journal(hermes_home())
+    try:
+        return args.action(journal, args)
+    finally:
+        journal.close()
+
+
+# -- reading --------------------------------------------------------------------------------------------------------
+
+
+def _list(journal: Journal, args: argparse.Namespace) -> int:
+    limit: int = args.limit or (NO_LIMIT if args.all else DEFAULT_LIMIT)
+    rows = journal.sessions.list(limit=limit + 1, children=args.all)
+    shown = rows[:limit]
+    if args.json:
+        _print_json([asdict(row) for row in shown])
+    elif not rows:
+        _print("No sessions yet. Start one with: hermes chat --query TEXT")
+    else:
+        _print(*list_lines(shown, journal.runner))
+        if len(rows) > limit:
+            print(f"({limit} shown; --limit N or --all shows more)", file=sys.stderr)
+    return 0
+
+
+def _show(journal: Journal, args: argparse.Namespace) -> int:
+    records = journal.sessions.export(args.id)
+    if args.json:
+        wanted = records if args.events else [record for record in records if record["record"] != "event"]
+        _print_json(_document(wanted))
+    elif args.events:
+        _print(*event_lines(records))
+    else:
+        _print(*conversation_lines(records, journal.runner))
+    return 0
+
+
+def _search(journal: Journal, args: argparse.Namespace) -> int:
+    # The shell has taken the quotes off a phrase; an argument with a blank in it was one.
+    query = " ".join(f'"{word}"' if " " in word.strip() and '"' not in word else word for word in args.words)
+    hits = journal.index.search(query, limit=args.limit or DEFAULT_LIMIT)
+    if args.json:
+        _print_json([asdict(hit) for hit in hits])
+    elif not hits:
+        _print(f"No message matches {one_line(query, 60)}.")
+    else:
+        _print(*hit_lines(hits))
+    return 0
+
+
+def _export(journal: Journal, args: argparse.Namespace) -> int:
+    records = journal.sessions.export(args.id)
+    if args.format == "markdown":
+        text = markdown(records)
+    elif args.format == "json":
+        text = _encode(_document(records), indent=2)
+    else:
+        text = "\n".join(map(_encode, records))
+    if args.output == "-":
+        _print_text(text)
+    else:
+        _write_file(Path(args.output), text + "\n")
+        print(f"wrote {args.output}", file=sys.stderr)
+    return 0
+
+
+# -- changing -------------------------------------------------------------------------------------------------------
+
+
+def _delete(journal: Journal, args: argparse.Namespace) -> int:
+    chosen = {row.id: row for row in map(journal.sessions.get, args.ids)}
+    if not args.yes:
+        if not sys.stdin.isatty():
+            raise HermesError("deleting needs a confirmation and this is no terminal; give --yes to delete anyway")
+        _print(*list_lines(list(chosen.values()), journal.runner))
+        if not _confirmed(f"Delete {plural(len(chosen), 'session')}, with those they delegated to? [y/N] "):
+            print("Nothing was deleted.")
+            return 1
+    deleted: list[str] = []
+    try:
+        for session_id in chosen:
+            # A session that was delegated to has gone with the one that did.
+            if session_id not in deleted:
+                deleted += journal.sessions.delete(session_id, journal.runner)
+    finally:
+        if deleted:
+            print(f"Deleted {plural(len(deleted), 'session')}.")
+            _forget_words(journal, deleted)
+    return 0
+
+
+def _forget_words(journal: Journal, deleted: list[str]) -> None:
+    try:
+        journal.index.forget(deleted)
+    except JournalError as error:
+        print(f"Warning: the search index still has their words: {one_line(str(error))}", file=sys.stderr)
+
+
+def _confirmed(question: str) -> bool:
+    try:
+        return input(question).strip().lower() in ("y", "yes")
+    except EOFError:
+        print()
+        return False
+
+
+def _rename(journal: Journal, args: argparse.Namespace) -> int:
+    title = one_line(" ".join(args.title), 200)
+    if not title:
+        raise HermesError("the title is empty; give at least one word")
+    journal.sessions.rename(args.id, title)
+    return 0
+
+
+# -- output ---------------------------------------------------------------------------------------------------------
+
+
+def _document(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """The records of an export by kind, in one object."""
+    document: dict[str, Any] = {"session": {}, "turns": [], "model_calls": [], "messages": [], "events": []}
+    for record in records:
+        kind = record["record"]
+        rest = {name: value for name, value in record.items() if name != "record"}
+        if kind == "session":
+            document["session"] = rest
+        else:
+            document[f"{kind}s"].append(rest)
+    if not document["events"]:
+        del document["events"]
+    return document
+
+
+def _encode(value: object, indent: int = 0) -> str:
+    text = msgspec.json.encode(redacted(value))
+    return (msgspec.json.format(text, indent=indent) if indent else text).decode()
+
+
+def _print_json(value: object) -> None:
+    _print_text(_encode(value, indent=2))
+
+
+def _print_text(text: str) -> None:
+    # A program gets what was recorded; a terminal nothing that could drive it.
+    print(plain(text) if sys.stdout.isatty() else text)
+
+
+def _print(*lines: str) -> None:
+    for line in lines:
+        print(line)
+
+
+def _write_file(path: Path, text: str) -> None:
+    from hermes.config.files import write_atomically
+
+    if path.exists() and not path.is_file():
+        raise HermesError(f"{path} is not a file; give the name of one")
+    write_atomically(path, text)
+    path.chmod(0o600)
+
+
+def _positive(text: str) -> int:
+    number = int(text) if text.isdecimal() else 0
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, found {text!r}")
+    return number

@@ -1,0 +1,265 @@
+"""Sessions as text for a person: lists, conversations and hits for a terminal, and conversations as Markdown."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+import msgspec
+
+from hermes.cli.text.terminal import fitted, one_line, plain
+from hermes.journal.bodies import message_text
+from hermes.journal.runner import Runner
+from hermes.journal.search import Hit
+from hermes.journal.sessions import SessionRow
+from hermes.sanitize import REDACTED, is_secret_key, redact_text
+
+Record = dict[str, Any]
+
+_ID_WIDTH = 22
+_RULE_WIDTH = 72
+_MARKDOWN_WIDTH = 118
+_WHO = {"user": "You", "assistant": "Assistant", "system": "System"}
+
+
+# -- lists ----------------------------------------------------------------------------------------------------------
+
+
+def list_lines(rows: Iterable[SessionRow], runner: Runner) -> Iterator[str]:
+    """A table of sessions, a line each."""
+    yield f"{'ID':<{_ID_WIDTH}}  {'USED':<10}  {'TURNS':>5}  TITLE"
+    for row in rows:
+        state = _state(row.state, row.runner, runner)
+        note = "" if state == "completed" else f"[{state}] "
+        title = _safe_line(row.title) or "(no title)"
+        start = f"{row.id:<{_ID_WIDTH}}  {_ago(row.updated_at):<10}  {row.turns:>5}  "
+        yield _fitted(f"{start}{note}{'> ' if row.parent_id else ''}{title}")
+
+
+def hit_lines(hits: Iterable[Hit]) -> Iterator[str]:
+    """The messages that matched, under the session they belong to."""
+    for hit in hits:
+        yield _fitted(f"{hit.session_id:<{_ID_WIDTH}}  {_ago(hit.updated_at):<10}  {_safe_line(hit.title)}")
+        yield _fitted(f"  {_WHO.get(hit.role, hit.role)}: {_safe_line(hit.snippet)}")
+
+
+def event_lines(records: Iterable[Record]) -> Iterator[str]:
+    """The recorded events, a line each."""
+    for event in (record for record in records if record["record"] == "event"):
+        name = f"{event['kind']} {event['key']}".strip()
+        body = msgspec.json.encode(event["body"]).decode()
+        yield _fitted(f"{event['seq']:>5}  {_clock(event['at'])}  {name:<22}  {_safe_line(body)}")
+
+
+# -- a conversation -------------------------------------------------------------------------------------------------
+
+
+class Conversation:
+    """One session's records, put in the order in which a person reads them."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self.session: Record = {}
+        self.turns: list[Record] = []
+        self._messages: defaultdict[int, list[Record]] = defaultdict(list)
+        self._model_calls: defaultdict[tuple[str, str], list[Record]] = defaultdict(list)
+        self._results: dict[tuple[str, str], Record] = {}
+        for record in records:
+            match record["record"]:
+                case "session":
+                    self.session = record
+                case "turn":
+                    self.turns.append(record)
+                case "message":
+                    self._messages[record["turn"]].append(record)
+                case "model_call":
+                    self._model_calls[record["turn_id"], record["key"]].append(record)
+                case _ if record["kind"] == "step_done":
+                    self._results[record["turn_id"], record["key"]] = record["body"]
+                case _:
+                    pass
+
+    def messages(self, turn: Record) -> Iterator[Record]:
+        """What was said in a turn. Tool results are told by the line of their call."""
+        return (record for record in self._messages[turn["ordinal"]] if record["message"]["role"] != "tool")
+
+    def model_call_lines(self, turn: Record, step: int, *, ok: bool) -> Iterator[str]:
+        """The attempts at the provider for one reply: those that gave it, or those that failed before."""
+        for call in self._model_calls[turn["id"], f"model:{step}"]:
+            if (call["status"] == "ok") == ok:
+                yield _model_call_line(call)
+
+    def tool_lines(self, turn: Record, message: Record, width: int) -> Iterator[str]:
+        """The tool calls of a reply, each with how it ended; long arguments are cut to keep to the width."""
+        for index, call in enumerate(message["message"].get("tool_calls") or ()):
+            result = self._results.get((turn["id"], f"tool:{message['step']}.{index}"))
+            function = call["function"]
+            name, ending = _safe_line(function["name"], 40), _ending(result)
+            room = max(width - len(name) - len(ending) - 3, 20)
+            yield f"{name} {_safe_line(function['arguments'], room)}  {ending}"
+
+
+def conversation_lines(records: Iterable[Record], runner: Runner) -> Iterator[str]:
+    """A session from beginning to end, for a terminal."""
+    talk = Conversation(records)
+    yield from _heading(talk.session, runner)
+    for turn in talk.turns:
+        when = f", {_clock(turn['started_at'])}" + (", undone" if turn["undone"] else "")
+        for message in talk.messages(turn):
+            yield ""
+            yield f"--- {_who(message)}{when} ".ljust(_RULE_WIDTH, "-")
+            when = ""
+            yield from (f"  ! {line}" for line in talk.model_call_lines(turn, message["step"], ok=False))
+            text = _words(message)
+            if text:
+                yield text
+            yield from (f"  > {line}" for line in talk.tool_lines(turn, message, _width() - 4))
+            yield from (f"  ({line})" for line in talk.model_call_lines(turn, message["step"], ok=True))
+        if turn["error"]:
+            yield f"  ! {turn['state']}: {_safe_line(turn['error'])}"
+
+
+def markdown(records: Iterable[Record]) -> str:
+    """A session as a Markdown document."""
+    talk = Conversation(records)
+    session = talk.session
+    lines = [
+        f"# {_safe_line(session['title']) or session['id']}",
+        "",
+        f"Session `{session['id']}`, {_date(session['created_at'])}, {_model(session)}",
+    ]
+    for turn in talk.turns:
+        for message in talk.messages(turn):
+            lines += ["", f"## {_who(message)}", ""]
+            text = _words(message)
+            if text:
+                lines += [text, ""]
+            lines += [f"- {line}" for line in talk.tool_lines(turn, message, _MARKDOWN_WIDTH)]
+        if turn["error"]:
+            lines += ["", f"> {turn['state']}: {_safe_line(turn['error'])}"]
+        if turn["undone"]:
+            lines += ["", "> undone: the conversation went on without this"]
+    return "\n".join(lines).rstrip()
+
+
+def _heading(session: Record, runner: Runner) -> Iterator[str]:
+    yield f"Session  {session['id']}"
+    yield f"Title    {_safe_line(session['title']) or '(no title)'}"
+    yield f"Started  {_date(session['created_at'])}, last used {_ago(session['updated_at'])}"
+    yield f"Folder   {_safe_line(session['cwd'])}"
+    yield f"Model    {_model(session)}"
+    yield f"Turns    {session['turns']}, {_state(session['state'], session['runner'], runner)}"
+    usage = _usage(session)
+    if usage:
+        yield f"Usage    {usage}"
+    if session["parent_id"]:
+        yield f"Parent   {session['parent_id']}"
+    if session["branched_from"]:
+        yield f"Branch   of {session['branched_from']}"
+
+
+def _who(message: Record) -> str:
+    role: str = message["message"]["role"]
+    return _WHO.get(role, role)
+
+
+def _words(message: Record) -> str:
+    return plain(redact_text(message_text(message["message"]))).strip("\n")
+
+
+def _ending(result: Record | None) -> str:
+    if result is None:
+        return "no result"
+    ending = f"{result['status']}, {_seconds(result['duration_ms'] / 1000)}"
+    return f"{ending}: {_safe_line(result['error_message'], 200)}" if result["error_message"] else ending
+
+
+def _model_call_line(call: Record) -> str:
+    outcome = "" if call["status"] == "ok" else f"{call['status']}: {_safe_line(call['error'] or '', 200)}"
+    parts = (_safe_line(call["model"], 60), outcome, _usage(call), _seconds(call["duration"]))
+    return ", ".join(filter(None, parts))
+
+
+def _model(session: Record) -> str:
+    return _safe_line("/".join(filter(None, (session["provider"], session["model"])))) or "unknown model"
+
+
+def _usage(counts: Record) -> str:
+    """Tokens and cost, when there are any."""
+    sent, received, cost = counts["input_tokens"], counts["output_tokens"], counts["cost_usd"]
+    tokens = f"{sent or 0:,} tokens in, {received or 0:,} out" if sent or received else ""
+    return ", ".join(filter(None, (tokens, f"${cost:.4f}" if cost is not None else "")))
+
+
+def _state(state: str, owner: str | None, runner: Runner) -> str:
+    """A session that is recorded as running may have lost its process."""
+    if state == "running" and not (owner and runner.is_alive(owner)):
+        return "cut off"
+    return state
+
+
+# -- times, widths, secrets -------------------------------------------------------------------------------------------
+
+
+def redacted(value: object) -> object:
+    """Plain data with every secret in it masked."""
+    if isinstance(value, str):
+        return redact_text(value)
+    if isinstance(value, dict):
+        pairs = cast("dict[str, object]", value).items()
+        return {name: REDACTED if _is_secret(name, item) else redacted(item) for name, item in pairs}
+    if isinstance(value, list):
+        return [redacted(item) for item in cast("list[object]", value)]
+    return value
+
+
+def _is_secret(name: str, value: object) -> bool:
+    return isinstance(value, str) and bool(value) and is_secret_key(name)
+
+
+def _safe_line(text: str, limit: int = 500) -> str:
+    return one_line(redact_text(text), limit)
+
+
+def _ago(then: float) -> str:
+    seconds = time.time() - then
+    if seconds < 60:
+        return "just now"
+    if seconds < 3_600:
+        return f"{seconds // 60:.0f} min ago"
+    if seconds < 86_400:
+        return f"{seconds // 3_600:.0f} h ago"
+    if seconds < 7 * 86_400:
+        return f"{seconds // 86_400:.0f} d ago"
+    return time.strftime("%Y-%m-%d", time.localtime(then))
+
+
+def _date(then: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(then))
+
+
+def _clock(then: float) -> str:
+    return time.strftime("%H:%M:%S", time.localtime(then))
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2f} s"
+
+
+def _width() -> int:
+    try:
+        return int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return 80
+
+
+def _fitted(line: str) -> str:
+    """The line, cut to the width of the terminal."""
+    return fitted(line, max(_width(), 40))
