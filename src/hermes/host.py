@@ -33,7 +33,7 @@ from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.table import Hooks
 from hermes.journal.approvals import ApprovalRows
 from hermes.journal.runner import Runner
-from hermes.journal.search import SearchIndex
+from hermes.journal.history.search import SearchIndex
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.local.endpoint import NOTICE, is_embedded
@@ -47,8 +47,8 @@ from hermes.plugins.registry import PluginSet
 from hermes.sanitize import Redactor
 from hermes.scope import Scope, current_scope, new_session_id
 from hermes.tools.builtin import builtin_tools
-from hermes.tools.guard import FileGuard
-from hermes.tools.processes import ProcessTable
+from hermes.tools.files.guard import FileGuard
+from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
 from hermes.tools.toolsets import select_tools
 
@@ -210,7 +210,7 @@ class Host:
 
     def branch_session(self, session: Session, title: str = "") -> Session:
         """A new conversation that begins as a copy of ``session``, with the same models and tools."""
-        from hermes.journal.branching import branch_session
+        from hermes.journal.history.branching import branch_session
 
         new_id = new_session_id()
         branch_session(self.store, self.runner, session.id, new_id, title)

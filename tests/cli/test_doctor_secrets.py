@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.doctor.patient import Patient
-from hermes.journal.plugin_stats import PluginCalls, record_plugin_counters
+from hermes.journal.usage.plugin_calls import PluginCalls, record_plugin_counters
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
 from journal.kit import start_turn

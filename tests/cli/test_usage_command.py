@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.journal.branching import branch_session
+from hermes.journal.history.branching import branch_session
 from hermes.journal.runner import Runner
 from hermes.journal.steps import ModelCallRow, record_model_call
 from hermes.journal.store import Store
 from hermes.journal.turns import SessionInfo, begin_turn
-from hermes.journal.usage import GROUPINGS
+from hermes.journal.usage.home import GROUPINGS
 from hermes.testing import ScriptedProvider, text
 from support import run_hermes, write_config
 

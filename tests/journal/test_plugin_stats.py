@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.journal.plugin_stats import PluginCalls, plugin_totals, record_plugin_counters
+from hermes.journal.usage.plugin_calls import PluginCalls, plugin_totals, record_plugin_counters
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store

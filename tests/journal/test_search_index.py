@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.errors import JournalError
-from hermes.journal import search as search_module
+from hermes.journal.history import search as search_module
 from hermes.journal.runner import Runner
-from hermes.journal.search import SearchIndex
+from hermes.journal.history.search import SearchIndex
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from journal.kit import StoreFactory, assistant, can_mount, finish_turn, in_own_mounts, python, rows, start_turn, user
@@ -261,7 +261,7 @@ from pathlib import Path
 from journal.kit import finish_turn, start_turn, user
 from hermes.errors import JournalError
 from hermes.journal.runner import Runner
-from hermes.journal.search import SearchIndex
+from hermes.journal.history.search import SearchIndex
 from hermes.journal.store import Store
 truth, small = Path(sys.argv[1]), Path(sys.argv[2])
 store, runner = Store(truth / "state.db"), Runner(truth / "runners")

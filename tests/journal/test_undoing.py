@@ -13,12 +13,12 @@ import pytest
 
 from hermes.errors import SessionBusy
 from hermes.journal.runner import Runner
-from hermes.journal.search import SearchIndex
+from hermes.journal.history.search import SearchIndex
 from hermes.journal.sessions import Sessions
 from hermes.journal.steps import ModelCallRow
 from hermes.journal.store import Store
 from hermes.journal.turns import reopen_turn
-from hermes.journal.undoing import undo_turns
+from hermes.journal.history.undoing import undo_turns
 from hermes.trace.verify import verify
 from journal.kit import PYTHON_PATH, RunnerFactory, finish_turn, rows, start_turn, user
 
@@ -126,8 +126,8 @@ import sys
 from pathlib import Path
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
-from hermes.journal.undoing import undo_turns
-from hermes.journal.branching import branch_session
+from hermes.journal.history.undoing import undo_turns
+from hermes.journal.history.branching import branch_session
 
 path = Path(sys.argv[1])
 store, runner = Store(path), Runner(path.parent / "runners")

@@ -16,8 +16,8 @@ from hermes.plugins.compat.engines import ContextEngine
 from hermes.plugins.context import PluginContext, PluginToolOverrideError
 from hermes.plugins.registry import LoadedPlugin
 from hermes.scope import Scope
-from hermes.tools.guard import FileGuard
-from hermes.tools.processes import ProcessTable
+from hermes.tools.files.guard import FileGuard
+from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import ToolContext
 from support.plugin_rig import Rig, giving
 

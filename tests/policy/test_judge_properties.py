@@ -14,7 +14,7 @@ from hermes.policy import judge_command
 from hermes.policy.findings import Findings
 from hermes.policy.judge import examine
 from hermes.policy.paths import Place
-from hermes.policy.syntax import readings
+from hermes.policy.shell.syntax import readings
 from policy.corpus import CORPUS, judge
 from policy.scripts import ScriptWriter
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.tools.output import BoundedOutput, omission, shorten, strip_escapes
+from hermes.tools.terminal.output import BoundedOutput, omission, shorten, strip_escapes
 
 
 def collected(data: bytes, limit: int, size: int) -> str:

@@ -60,8 +60,8 @@ def test_tools_name_the_files_they_write(context: ToolContext, workdir: Path) ->
 
 def test_loading_the_tools_imports_nothing_costly() -> None:
     program = (
-        "import sys, hermes.tools.builtin, hermes.tools.toolsets, hermes.tools.coerce, hermes.tools.guard,"
-        " hermes.tools.processes; hermes.tools.builtin.builtin_tools(); print(*sys.modules)"
+        "import sys, hermes.tools.builtin, hermes.tools.toolsets, hermes.tools.coerce, hermes.tools.files.guard,"
+        " hermes.tools.terminal.background; hermes.tools.builtin.builtin_tools(); print(*sys.modules)"
     )
     source = Path(__file__).parents[2] / "src"
     done = subprocess.run(
@@ -79,7 +79,7 @@ def test_loading_the_tools_imports_nothing_costly() -> None:
         "asyncio",
         "importlib.metadata",
     }
-    assert not loaded & {"hermes.tools.patch", "hermes.tools.search_files", "hermes.tools.read_file"}
+    assert not loaded & {"hermes.tools.files.patch", "hermes.tools.search.search_files", "hermes.tools.files.read_file"}
 
 
 anything = st.recursive(

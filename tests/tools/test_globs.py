@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.tools.globs import name_filter, parse_gitignore, path_filter
-from hermes.tools.search_query import python_pattern
+from hermes.tools.search.globs import name_filter, parse_gitignore, path_filter
+from hermes.tools.search.query import python_pattern
 
 
 @pytest.mark.parametrize(

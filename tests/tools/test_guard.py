@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.tools.guard import FileGuard
+from hermes.tools.files.guard import FileGuard
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from hermes.tools.patch import patched_paths
+from hermes.tools.files.patch import patched_paths
 from hermes.tools.registry import ToolContext
 
 Call = Callable[..., dict[str, Any]]

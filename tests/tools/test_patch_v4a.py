@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.tools.patch_v4a import Hunk, PatchError, apply_hunks, parse_patch, paths_in
+from hermes.tools.files.patch_v4a import Hunk, PatchError, apply_hunks, parse_patch, paths_in
 from hermes.tools.registry import ToolContext
 
 Call = Callable[..., dict[str, Any]]

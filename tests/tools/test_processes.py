@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hermes.errors import Interrupted
-from hermes.tools.process import run_process
-from hermes.tools.processes import ProcessTable
+from hermes.tools.terminal.process import run_process
+from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import ToolContext, ToolLimits
 
 Call = Callable[..., dict[str, Any]]
@@ -117,7 +117,7 @@ def test_input_reaches_the_process(call: Call) -> None:
 def test_input_nobody_reads_does_not_hang_the_call(
     call: Call, context: ToolContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.tools.process._WRITE_SECONDS", 0.2)
+    monkeypatch.setattr("hermes.tools.terminal.process._WRITE_SECONDS", 0.2)
     process = start(call, "sleep 60")
     answer = call("process", action="write", session_id=process, data="x" * 1_000_000)
     assert answer["status"] == "error"
@@ -193,7 +193,7 @@ def test_closing_ends_everything(workdir: Path, gone: Gone) -> None:
 
 
 def test_only_some_finished_processes_are_kept(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.tools.processes._KEPT_FINISHED", 3)
+    monkeypatch.setattr("hermes.tools.terminal.background._KEPT_FINISHED", 3)
     table = ProcessTable()
     try:
         for _ in range(6):

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.errors import Interrupted
-from hermes.tools.read_file import run_read_file
+from hermes.tools.files.read_file import run_read_file
 from hermes.tools.registry import ToolContext, ToolLimits
 
 Call = Callable[..., dict[str, Any]]

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.scope import Interrupt
-from hermes.tools.globs import path_filter
-from hermes.tools.guard import FileGuard
-from hermes.tools.search_query import Query
-from hermes.tools.search_rg import rg_files, rg_hits
-from hermes.tools.search_walk import walk, walk_hits
+from hermes.tools.search.globs import path_filter
+from hermes.tools.files.guard import FileGuard
+from hermes.tools.search.query import Query
+from hermes.tools.search.ripgrep import rg_files, rg_hits
+from hermes.tools.search.walk import walk, walk_hits
 
 RG = shutil.which("rg")
 

@@ -14,7 +14,7 @@ import pytest
 
 from hermes.errors import Interrupted
 from hermes.tools.registry import ToolContext, ToolLimits
-from hermes.tools.search_files import run_search_files
+from hermes.tools.search.search_files import run_search_files
 
 Call = Callable[..., dict[str, Any]]
 
@@ -346,7 +346,7 @@ def test_too_many_matches_stop_the_search(call: Call, workdir: Path) -> None:
 def test_a_search_that_takes_too_long_answers_with_what_it_has(
     call: Call, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hermes.tools.search_query.MAX_SECONDS", -1.0)
+    monkeypatch.setattr("hermes.tools.search.query.MAX_SECONDS", -1.0)
     answer = call("search_files", pattern="hit")
     assert answer["truncated"] is True and "stopped after" in answer["hint"]
 

@@ -13,7 +13,7 @@ import pytest
 
 from hermes.errors import Interrupted
 from hermes.tools.registry import ToolContext, ToolLimits
-from hermes.tools.terminal import run_terminal
+from hermes.tools.terminal.terminal import run_terminal
 
 Call = Callable[..., dict[str, Any]]
 Gone = Callable[[int], bool]

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.tools.text_window import Window, cut_window
+from hermes.tools.files.text_window import Window, cut_window
 
 texts = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\n\n", b"longer than that", b"\r\n"])).map(b"".join)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.tools.paths import display_path, resolve_path, similar_files, why
+from hermes.tools.files.paths import display_path, resolve_path, similar_files, why
 
 
 def test_relative_paths_are_relative_to_the_working_directory(tmp_path: Path) -> None:

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from hermes.tools.atomic import Change, apply_changes
+from hermes.tools.files.atomic import Change, apply_changes
 from hermes.tools.registry import ToolContext
-from hermes.tools.write_file import written_paths
+from hermes.tools.files.write_file import written_paths
 
 Call = Callable[..., dict[str, Any]]
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from nat.atif.trajectory import Trajectory
 
-from hermes.journal.branching import branch_session
+from hermes.journal.history.branching import branch_session
 from hermes.trace.atif import document
 from hermes.trace.check_atif import check_atif
 from hermes.trace.from_journal import session_record

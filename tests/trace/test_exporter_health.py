@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.journal.plugin_stats import PluginCalls, plugin_totals
+from hermes.journal.usage.plugin_calls import PluginCalls, plugin_totals
 from hermes.journal.store import Store
 from hermes.testing import ScriptedProvider
 from hermes.trace import health

@@ -191,7 +191,7 @@ class Session:
 
     def undo(self, count: int = 1) -> list[Message]:
         """Take back the last turns, as many as there are; returns what the user had said in them, oldest first."""
-        from hermes.journal.undoing import undo_turns  # few conversations need it
+        from hermes.journal.history.undoing import undo_turns  # few conversations need it
 
         with self._one_at_a_time():
             undone = undo_turns(self._runtime.store, self._runtime.runner, self.id, count)

@@ -28,8 +28,8 @@ from hermes.journal.crash import crash_point
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope
 from hermes.tools.coerce import check_args, coerce_args, parse_arguments
-from hermes.tools.guard import FileGuard
-from hermes.tools.processes import ProcessTable
+from hermes.tools.files.guard import FileGuard
+from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits, ToolRegistry
 from hermes.tools.results import tool_error, tool_result
 

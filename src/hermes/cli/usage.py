@@ -13,7 +13,7 @@ from hermes.cli.text.terminal import cells, one_line
 from hermes.commands.wording import plural
 from hermes.config import hermes_home
 from hermes.journal.store import Store
-from hermes.journal.usage import GROUPINGS, Grouping, Used, total, usage_by
+from hermes.journal.usage.home import GROUPINGS, Grouping, Used, total, usage_by
 
 _UNITS = {"h": 3_600, "d": 86_400, "w": 604_800}
 _EXAMPLES = """

@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import clean_text, drop_unused_blobs, unpack
-from hermes.journal.compactions import visible_messages
+from hermes.journal.history.compactions import visible_messages
 from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store

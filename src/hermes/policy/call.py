@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from hermes.policy.flow import TERMINAL, Flow
-from hermes.policy.marks import known_part
+from hermes.policy.shell.flow import TERMINAL, Flow
+from hermes.policy.shell.marks import known_part
 from hermes.policy.paths import Place
 
 _VERSION = re.compile(r"[\d.]+$")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.policy.marks import shown
+from hermes.policy.shell.marks import shown
 from hermes.policy.rules import BY_KEY
 from hermes.policy.verdict import Finding, Verdict
 from hermes.sanitize.visible import visible

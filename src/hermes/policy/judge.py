@@ -7,9 +7,9 @@ from pathlib import Path
 
 from hermes.policy.findings import Findings
 from hermes.policy.paths import Place
-from hermes.policy.shell import Shell, TooMuch
-from hermes.policy.state import State, starting_variables
-from hermes.policy.syntax import LONGEST, is_deceptive, readings
+from hermes.policy.shell.reader import Shell, TooMuch
+from hermes.policy.shell.state import State, starting_variables
+from hermes.policy.shell.syntax import LONGEST, is_deceptive, readings
 from hermes.policy.verdict import Verdict
 
 

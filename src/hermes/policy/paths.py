@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from posixpath import join, normpath
 
-from hermes.policy.marks import UNKNOWN, is_known
+from hermes.policy.shell.marks import UNKNOWN, is_known
 from hermes.policy.names import names
 
 #: Losing one of these as a whole loses the machine, or a person's work.

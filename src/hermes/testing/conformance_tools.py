@@ -12,8 +12,8 @@ from hermes.plugins.records import CliCommand, Command
 from hermes.testing.conformance_bench import Bench, place_of, plugin_function, raised_at
 from hermes.testing.conformance_calls import Guard, Subject, severity_in, turn
 from hermes.testing.conformance_payloads import HUGE_TEXT, ODD_TEXT, Story
-from hermes.tools.guard import FileGuard
-from hermes.tools.processes import ProcessTable
+from hermes.tools.files.guard import FileGuard
+from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import Tool, ToolContext
 
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})

@@ -17,8 +17,8 @@ from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
 from hermes.scope import Scope, current_scope
 from hermes.tools.builtin import builtin_tools
-from hermes.tools.guard import FileGuard
-from hermes.tools.processes import ProcessTable
+from hermes.tools.files.guard import FileGuard
+from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import ToolContext, ToolRegistry
 
 

@@ -105,48 +105,48 @@ _SEARCH_ARGS = fields(
 
 
 def _terminal(args: Args, context: ToolContext) -> str:
-    from hermes.tools.terminal import run_terminal
+    from hermes.tools.terminal.terminal import run_terminal
 
     return run_terminal(args, context)
 
 
 def _process(args: Args, context: ToolContext) -> str:
-    from hermes.tools.process import run_process
+    from hermes.tools.terminal.process import run_process
 
     return run_process(args, context)
 
 
 def _read_file(args: Args, context: ToolContext) -> str:
-    from hermes.tools.read_file import run_read_file
+    from hermes.tools.files.read_file import run_read_file
 
     return run_read_file(args, context)
 
 
 def _write_file(args: Args, context: ToolContext) -> str:
-    from hermes.tools.write_file import run_write_file
+    from hermes.tools.files.write_file import run_write_file
 
     return run_write_file(args, context)
 
 
 def _written(args: Args, context: ToolContext) -> Iterable[Path]:
-    from hermes.tools.write_file import written_paths
+    from hermes.tools.files.write_file import written_paths
 
     return written_paths(args, context)
 
 
 def _patch(args: Args, context: ToolContext) -> str:
-    from hermes.tools.patch import run_patch
+    from hermes.tools.files.patch import run_patch
 
     return run_patch(args, context)
 
 
 def _patched(args: Args, context: ToolContext) -> Iterable[Path]:
-    from hermes.tools.patch import patched_paths
+    from hermes.tools.files.patch import patched_paths
 
     return patched_paths(args, context)
 
 
 def _search_files(args: Args, context: ToolContext) -> str:
-    from hermes.tools.search_files import run_search_files
+    from hermes.tools.search.search_files import run_search_files
 
     return run_search_files(args, context)

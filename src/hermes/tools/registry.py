@@ -13,8 +13,8 @@ from hermes.errors import PluginError
 from hermes.scope import Scope
 
 if TYPE_CHECKING:
-    from hermes.tools.guard import FileGuard
-    from hermes.tools.processes import ProcessTable
+    from hermes.tools.files.guard import FileGuard
+    from hermes.tools.terminal.background import ProcessTable
 
 #: What may happen when a tool that was interrupted runs again. Undeclared means ``unsafe``.
 Effect = Literal["pure", "idempotent", "resumable", "unsafe"]

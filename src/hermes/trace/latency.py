@@ -9,7 +9,7 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from hermes.journal.plugin_stats import REGISTER_SITE, TOOL_SITE, WAITING_SITE
+from hermes.journal.usage.plugin_calls import REGISTER_SITE, TOOL_SITE, WAITING_SITE
 from hermes.journal.store import Store
 
 Grouping = Literal["model", "tool", "plugin"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from hermes.agent.events import TurnResult
 from hermes.agent.verify import changed_paths
 from hermes.sanitize import Redactor
-from hermes.tools.guard import FileGuard
+from hermes.tools.files.guard import FileGuard
 
 log = logging.getLogger("hermes.a2a")
 

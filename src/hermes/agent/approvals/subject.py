@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from hermes.tools.paths import resolve_path
+from hermes.tools.files.paths import resolve_path
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:

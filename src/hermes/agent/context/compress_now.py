@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hermes.agent.context.tokens import estimate
 from hermes.errors import HermesError
-from hermes.journal.compactions import Compaction, record_compaction
+from hermes.journal.history.compactions import Compaction, record_compaction
 from hermes.journal.sessions import Sessions
 from hermes.journal.turns import Message
 from hermes.scope import Interrupt, Scope, current_scope

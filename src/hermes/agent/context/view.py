@@ -14,7 +14,7 @@ from hermes.agent.model_call import ToolDefinition
 from hermes.agent.context.tokens import estimate
 from hermes.agent.images.describe import show
 from hermes.agent.context.window import BeforeCompress, Window
-from hermes.journal.compactions import Compaction
+from hermes.journal.history.compactions import Compaction
 from hermes.journal.turns import Message, TurnJournal
 from hermes.models.endpoint import Endpoint
 from hermes.models.usage import Usage

@@ -9,7 +9,7 @@ import time
 from hermes.agent.workers import Workers
 from hermes.contract.llm import PluginLlmBudgetError
 from hermes.errors import HermesError, JournalError
-from hermes.journal.plugin_spending import calls_in_session, spent_today
+from hermes.journal.usage.plugins import calls_in_session, spent_today
 from hermes.journal.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.store import Store
 from hermes.plugins.trust import Budget, key_of

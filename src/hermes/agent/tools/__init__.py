@@ -13,7 +13,7 @@ from hermes.agent.approvals.person import People
 from hermes.agent.tools.a2a import a2a_tools
 from hermes.agent.tools.catalogue import catalogue
 from hermes.agent.tools.delegate_task import delegate_task
-from hermes.journal.search import SearchIndex
+from hermes.journal.history.search import SearchIndex
 from hermes.journal.store import Store
 from hermes.tools.registry import Tool
 

@@ -6,8 +6,8 @@ import time
 from typing import Any
 
 from hermes.errors import HermesError
-from hermes.journal.passages import PassageMessage, families, family_of, passage
-from hermes.journal.search import Hit, SearchIndex
+from hermes.journal.history.passages import PassageMessage, families, family_of, passage
+from hermes.journal.history.search import Hit, SearchIndex
 from hermes.journal.sessions import SessionRow, Sessions
 from hermes.journal.store import Store
 from hermes.tools.coerce import bounded_int

@@ -14,7 +14,7 @@ from hermes.errors import ConfigError
 from hermes.plugins.discovery import is_set
 from hermes.plugins.shell_command import HookCommand, read_hook_commands
 from hermes.plugins.shell_consent import AllowList, how_to_accept
-from hermes.tools.child import find_program
+from hermes.tools.terminal.child_process import find_program
 
 
 def check_hook_commands(patient: Patient) -> Iterator[Finding]:

@@ -8,8 +8,8 @@ from pathlib import Path
 from hermes.cli.doctor.finding import Finding, broken, ok, warning
 from hermes.cli.doctor.patient import Patient
 from hermes.config import Config
-from hermes.tools.child import find_program
-from hermes.tools.shell import find_shell
+from hermes.tools.terminal.child_process import find_program
+from hermes.tools.terminal.shell import find_shell
 
 _SHELL_SECONDS = 5.0
 #: Program -> what it is missed for, and how to get it.

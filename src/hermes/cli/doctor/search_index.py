@@ -8,7 +8,7 @@ from contextlib import closing
 from hermes.cli.doctor.finding import Finding, broken, ok, size
 from hermes.cli.doctor.patient import Patient
 from hermes.commands.wording import plural
-from hermes.journal.search import SearchIndex
+from hermes.journal.history.search import SearchIndex
 
 _LAST_MESSAGE = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0)"
 _BEHIND = "SELECT count(*) FROM messages WHERE id > ? AND role IN ('user', 'assistant')"

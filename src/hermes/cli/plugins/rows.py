@@ -12,7 +12,7 @@ from msgspec import Struct
 from hermes.config.sections import Plugins
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.journal.plugin_stats import EXPORT_SITE, PluginCalls, PluginTotals
+from hermes.journal.usage.plugin_calls import EXPORT_SITE, PluginCalls, PluginTotals
 from hermes.plugins.loader import decide
 from hermes.plugins.manifest import PluginManifest
 from hermes.plugins.provenance import InstallRecord, read_record

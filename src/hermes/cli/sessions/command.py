@@ -17,7 +17,7 @@ from hermes.commands.wording import plural
 from hermes.config import hermes_home
 from hermes.errors import HermesError, JournalError
 from hermes.journal.runner import Runner
-from hermes.journal.search import SearchIndex
+from hermes.journal.history.search import SearchIndex
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 

@@ -1,0 +1,1 @@
+"""Past conversations: branched, taken back, compacted, searched."""

@@ -1,0 +1,1 @@
+"""What was spent: by session, by model, by plugin."""

@@ -1,0 +1,1 @@
+"""What programs do with their arguments: launchers, wrappers, interpreters, and what they print."""

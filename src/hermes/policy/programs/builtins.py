@@ -1,0 +1,182 @@
+"""What the shell does itself, and programs whose effect later parts of the line depend on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hermes.policy.call import Call, read_options
+from hermes.policy.shell.flow import DOWNLOAD, NOTHING, Flow, joined
+from hermes.policy.programs.launchers import run_file, run_here, run_text
+from hermes.policy.shell.marks import UNKNOWN, is_known
+from hermes.policy.programs.outputs import formatted, output
+from hermes.policy.rules.targets import downloaded_files
+
+if TYPE_CHECKING:
+    from hermes.policy.shell.reader import Shell
+
+
+def _cd(shell: Shell, call: Call) -> Flow:
+    operands = [word for word in call.args if word not in ("-P", "-L", "-e", "-@", "--")]
+    target = operands[0] if operands else "~"
+    place = shell.state.place
+    place.cwd = place.resolve(target) if is_known(target) and target != "-" else ""
+    return NOTHING
+
+
+def _eval(shell: Shell, call: Call) -> Flow:
+    args = call.args[1:] if call.args[:1] == ["--"] else call.args
+    return run_here(shell, call, " ".join(args)) if args else NOTHING
+
+
+def _trap(shell: Shell, call: Call) -> Flow:
+    operands = [word for word in call.args if word != "--"]
+    if len(operands) > 1 and operands[0] not in ("-", "", "-l", "-p"):
+        run_text(shell, call, operands[0])
+    return NOTHING
+
+
+def _source(shell: Shell, call: Call) -> Flow:
+    args = call.args[1:] if call.args[:1] == ["--"] else call.args
+    if not args:
+        return NOTHING
+    if args[0] in ("/dev/stdin", "/dev/fd/0"):
+        shell.state.files["/dev/stdin"] = call.stdin
+    return run_file(shell, call, args[0], args[1:], here=True)
+
+
+def _alias(shell: Shell, call: Call) -> Flow:
+    for word in call.args:
+        name, equals, value = word.partition("=")
+        if equals:
+            shell.state.aliases[name] = value
+    return NOTHING
+
+
+def _hash(shell: Shell, call: Call) -> Flow:
+    """``hash -p PATH NAME`` gives a program another name."""
+    if call.args[:1] == ["-p"] and len(call.args) > 2:
+        shell.state.aliases[call.args[2]] = call.args[1]
+    return NOTHING
+
+
+def _read(shell: Shell, call: Call) -> Flow:
+    names = read_options(call.args, "adinNptu").operands or ["REPLY"]
+    lines = (call.stdin.text or "").splitlines()
+    value = lines[0] if len(lines) == 1 else UNKNOWN
+    for name in names:
+        shell.state.assign(name, value if len(names) == 1 else UNKNOWN)
+    return NOTHING
+
+
+def _set(shell: Shell, call: Call) -> Flow:
+    if "--" in call.args:
+        shell.state.positional = call.args[call.args.index("--") + 1 :]
+    elif call.args and call.args[0][:1] not in ("-", "+"):
+        shell.state.positional = call.args
+    return NOTHING
+
+
+def _printf(shell: Shell, call: Call) -> Flow:
+    if call.args[:1] == ["-v"] and len(call.args) > 2:
+        shell.state.assign(call.args[1], formatted(call.args[2], call.args[3:]))
+        return NOTHING
+    return output(call)
+
+
+def _cat(shell: Shell, call: Call) -> Flow:
+    operands = call.options.operands
+    if not operands:
+        return call.stdin
+    return joined([call.stdin if path in ("-", "/dev/stdin") else shell.content_of(path) for path in operands])
+
+
+def _decoder(shell: Shell, call: Call) -> Flow:
+    """``base64 -d FILE``: the file may have been written a moment ago."""
+    path = next((path for path in call.options.operands if shell.state.place.resolve(path) in shell.state.files), None)
+    if path is None:
+        return output(call)
+    return output(Call(call.words, call.source, call.place, shell.content_of(path)))
+
+
+# Files that a later part of the line may run
+
+
+def _tee(shell: Shell, call: Call) -> Flow:
+    for path in call.options.operands:
+        shell.state.files[shell.state.place.resolve(path)] = call.stdin
+    return call.stdin
+
+
+def _copy(shell: Shell, call: Call) -> Flow:
+    state, operands = shell.state, call.options.operands
+    if len(operands) >= 2:
+        source, target = state.place.resolve(operands[0]), state.place.resolve(operands[-1])
+        for place in (target, f"{target}/{source.rpartition('/')[2]}"):
+            if source in state.files:
+                state.files[place] = state.files[source]
+            if source in state.executable:
+                state.executable.add(place)
+            if "/bin/" in source or "/sbin/" in source:
+                state.copies[place] = source
+    return NOTHING
+
+
+def _chmod(shell: Shell, call: Call) -> Flow:
+    modes = [word for word in call.args if not word.startswith("--")]
+    if modes and _makes_executable(modes[0]):
+        shell.state.executable.update(map(shell.state.place.resolve, modes[1:]))
+    return NOTHING
+
+
+def _makes_executable(mode: str) -> bool:
+    if mode.isdecimal():
+        return any(int(digit, 8) & 1 for digit in mode[-3:] if digit in "01234567")
+    return "x" in mode and ("+" in mode or "=" in mode)
+
+
+def _download(shell: Shell, call: Call) -> Flow:
+    """Where a download goes: a file to remember, or the output."""
+    targets = downloaded_files(call)
+    named_by_server = call.program == "wget" or call.options.has("O", "remote-name")
+    if not targets and named_by_server:
+        targets = [word.partition("?")[0].rpartition("/")[2] for word in call.options.operands if "/" in word]
+    for target in targets:
+        if target != "-":
+            shell.state.files[shell.state.place.resolve(target)] = DOWNLOAD
+    return DOWNLOAD if "-" in targets or not targets else NOTHING
+
+
+BUILTINS: dict[str, Callable[[Shell, Call], Flow]] = {
+    "cd": _cd,
+    "pushd": _cd,
+    "eval": _eval,
+    "trap": _trap,
+    "source": _source,
+    ".": _source,
+    "alias": _alias,
+    "hash": _hash,
+    "read": _read,
+    "set": _set,
+    "printf": _printf,
+    "cat": _cat,
+    "base64": _decoder,
+    "base32": _decoder,
+    "xxd": _decoder,
+    "rev": _decoder,
+    "openssl": _decoder,
+    "tee": _tee,
+    "sponge": _tee,
+    "cp": _copy,
+    "mv": _copy,
+    "ln": _copy,
+    "install": _copy,
+    "chmod": _chmod,
+    "curl": _download,
+    "wget": _download,
+    "fetch": _download,
+    "aria2c": _download,
+    "mapfile": _read,
+    "readarray": _read,
+    "exit": lambda _shell, _call: NOTHING,
+}

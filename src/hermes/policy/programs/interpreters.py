@@ -1,0 +1,145 @@
+"""Programs that run code of their own language: what they are given as an argument, on standard input or in a file."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from hermes.policy.call import Call, without_version
+from hermes.policy.programs.code import look_into
+from hermes.policy.shell.flow import Flow
+
+if TYPE_CHECKING:
+    from hermes.policy.shell.reader import Shell
+
+#: For each language, the options whose value is code: single letters, then long names.
+INLINE: dict[str, tuple[str, frozenset[str]]] = {
+    "python": ("c", frozenset()),
+    "pypy": ("c", frozenset()),
+    "ipython": ("c", frozenset({"c"})),
+    "perl": ("eE", frozenset()),
+    "ruby": ("e", frozenset()),
+    "node": ("ep", frozenset({"eval", "print"})),
+    "nodejs": ("ep", frozenset({"eval", "print"})),
+    "bun": ("ep", frozenset({"eval", "print"})),
+    "deno": ("", frozenset({"eval"})),
+    "php": ("rBRE", frozenset({"run"})),
+    "lua": ("e", frozenset()),
+    "luajit": ("e", frozenset()),
+    "rscript": ("e", frozenset()),
+    "r": ("e", frozenset()),
+    "julia": ("eE", frozenset({"eval", "print"})),
+    "elixir": ("e", frozenset({"eval"})),
+    "erl": ("", frozenset({"eval"})),
+    "groovy": ("e", frozenset()),
+    "scala": ("e", frozenset()),
+    "ghc": ("e", frozenset()),
+    "osascript": ("e", frozenset()),
+    "expect": ("c", frozenset()),
+    "tclsh": ("", frozenset()),
+    "raku": ("e", frozenset()),
+    "swift": ("e", frozenset()),
+    "crystal": ("", frozenset({"eval"})),
+    "guile": ("c", frozenset()),
+    "m4": ("", frozenset()),
+    "emacs": ("", frozenset({"eval", "execute"})),
+    "gdb": ("", frozenset({"ex", "eval-command"})),
+}
+#: Letters that take a value which is no code.
+_VALUES = {"python": "WXQ", "perl": "I", "ruby": "IrC", "node": "r", "php": "dcfFStz", "lua": "l"}
+#: Letters after which the rest of the word is a value.
+_ATTACHED = {"perl": "MmFiDx", "ruby": "KEWF0", "python": ""}
+_AWK_RUNS = re.compile(r"\bsystem\s*\(|\|\s*getline|\bprintf?\b[^;}\n]*\|\s*\"|\"\s*\|\s*getline|@load")
+
+
+def interpret(shell: Shell, call: Call) -> Flow | None:
+    """Look at what an interpreter would run; None when the program is none."""
+    language = call.program if call.program in INLINE else without_version(call.program)
+    if language in ("awk", "gawk", "mawk", "nawk"):
+        return _awk(shell, call)
+    if language not in INLINE:
+        return None
+    code, operands = _code_and_operands(language, call.args)
+    if code is not None:
+        _inline(shell, call, code)
+    elif not operands or operands[0] == "-":
+        _standard_input(shell, call)
+    else:
+        flow = shell.content_of(operands[0])
+        if operands[0].startswith("/dev/fd/") or operands[0] in ("/dev/stdin", "/proc/self/fd/0"):
+            flow = call.stdin if "std" in operands[0] or operands[0].endswith("/0") else flow
+            _given(shell, call, flow)
+        elif flow.origin != "file":
+            _given(shell, call, flow)
+    return call.stdin.made_into(None, "program")
+
+
+def _code_and_operands(language: str, args: list[str]) -> tuple[str | None, list[str]]:
+    """The code among the options, if any, and what is left of the arguments."""
+    letters, names = INLINE[language]
+    values, attached = _VALUES.get(language, ""), _ATTACHED.get(language, "")
+    at = 0
+    while at < len(args):
+        word = args[at]
+        if word.lstrip("-").partition("=")[0] in names and (word.startswith("-") or language in ("deno", "crystal")):
+            return ("\n".join([*word.partition("=")[2:], *args[at + 1 :]]), [])
+        if not word.startswith("-") or word in ("-", "--"):
+            break
+        if not word.startswith("--"):
+            for position, letter in enumerate(word[1:], 2):
+                if letter in letters:
+                    return "\n".join([word[position:], *args[at + 1 :]]), []
+                if language == "python" and letter == "m":
+                    timed = args[at + 1 : at + 2] == ["timeit"]
+                    return ("\n".join(args[at + 2 :]) if timed else None), ["-m"]
+                if letter in values or letter in attached:
+                    at += position == len(word) and letter in values
+                    break
+        at += 1
+    return None, [word for word in args[at:] if word != "--"]
+
+
+def _inline(shell: Shell, call: Call, code: str) -> None:
+    shell.report("inline-code", call.source)
+    _look(shell, call, code)
+
+
+def _standard_input(shell: Shell, call: Call) -> None:
+    if call.stdin.origin != "terminal" and not {"--version", "-V", "-v", "--help", "-h"}.intersection(call.args):
+        _given(shell, call, call.stdin)
+
+
+def _given(shell: Shell, call: Call, flow: Flow) -> None:
+    """Code that comes through a pipe, a here-document or a file made in this command line."""
+    if flow.origin == "remote":
+        shell.report("remote-script", call.source)
+    elif flow.origin == "decoded":
+        shell.report("decode-then-execute", call.source)
+    elif flow.origin != "file":
+        shell.report("inline-code", call.source)
+    if flow.text:
+        _look(shell, call, flow.text)
+
+
+def _look(shell: Shell, call: Call, code: str) -> None:
+    """Report what is plainly the end of a machine; anything less is what inline code asks about anyway."""
+    found = look_into(code)
+    if found.forks:
+        shell.report("fork-bomb", code)
+    if found.kills_everything:
+        shell.report("kill-everything", code)
+    if any(map(call.place.is_raw_device, found.devices)):
+        shell.report("raw-device", code)
+    if any(path.startswith(("/", "~", "..", "C:")) and call.place.is_vital(path) for path in found.deleted):
+        shell.report("delete-system-tree", code)
+    for command in found.commands:
+        shell.read_apart(command, only_hardline=True)
+
+
+def _awk(shell: Shell, call: Call) -> Flow:
+    """An awk program is a filter like any other until it runs commands."""
+    files = [shell.content_of(path).text or "" for path in call.values("f", "file")]
+    program = " ".join([*call.args, *files])
+    if _AWK_RUNS.search(program):
+        _inline(shell, call, program)
+    return call.stdin.made_into(None, "program")

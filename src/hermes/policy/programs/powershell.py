@@ -1,0 +1,90 @@
+"""PowerShell and cmd: enough of their language to see deletion, downloads that run, and encodings."""
+
+from __future__ import annotations
+
+import base64
+import re
+from binascii import Error as BadEncoding
+from typing import TYPE_CHECKING
+
+from hermes.policy.call import Call
+from hermes.policy.names import names
+
+if TYPE_CHECKING:
+    from hermes.policy.shell.reader import Shell
+
+_RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
+    (
+        "delete-system-tree",
+        re.compile(
+            r"\b(?:remove-item|ri|rm|del|erase|rd|rmdir)\b(?=[^|;&\n]*(?:\s-r\w*|\s/s\b))[^|;&\n]*?[\s'\"](?:[a-z]:(?:[\\/]\*?|[\\/](?:windows|users)[\\/]?\*?)?"
+            r"|\$env:(?:systemdrive|systemroot|userprofile|windir)[\\/]?\*?|%(?:systemdrive|systemroot|userprofile|windir)%[\\/]?\*?|[\\/]|~)(?=['\"\s]|$)",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "recursive-delete",
+        re.compile(
+            r"\b(?:remove-item|ri|rm|del|erase|rd|rmdir)\b[^|;&\n]*(?:\s-r(?:ec\w*)?\b|\s/s\b)|\.Delete\([^)]*\$?true",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "format-disk",
+        re.compile(
+            r"\b(?:format-volume|clear-disk|initialize-disk|remove-partition)\b|(?:^|[;&|]\s*)format(?:\.com)?\s+[a-z]:",
+            re.IGNORECASE,
+        ),
+    ),
+    (
+        "power-off",
+        re.compile(
+            r"\b(?:stop-computer|restart-computer)\b|(?:^|[;&|]\s*)shutdown(?:\.exe)?\s+[/-][srph]\b", re.IGNORECASE
+        ),
+    ),
+    (
+        "remote-script",
+        re.compile(
+            r"(?:\b(?:iex|invoke-expression)\b.*(?:\b(?:iwr|irm|curl|wget|invoke-webrequest|invoke-restmethod)\b|downloadstring))"
+            r"|(?:(?:\b(?:iwr|irm|curl|wget|invoke-webrequest|invoke-restmethod)\b|downloadstring).*\|\s*(?:iex|invoke-expression)\b)",
+            re.IGNORECASE | re.DOTALL,
+        ),
+    ),
+    (
+        "stop-service",
+        re.compile(
+            r"\b(?:stop-service|restart-service|set-service|remove-service)\b|\bsc(?:\.exe)?\s+(?:stop|delete|config)\b|\bnet\s+stop\b",
+            re.IGNORECASE,
+        ),
+    ),
+    ("kill-many", re.compile(r"\bstop-process\b[^|;\n]*-force|\btaskkill\b[^|;\n]*/f", re.IGNORECASE)),
+)
+_ENCODED = re.compile(r"[-/](?:e|ec|en\w*)$", re.IGNORECASE)
+_CMDLETS = names(
+    "remove-item ri del erase rd format-volume clear-disk stop-computer restart-computer stop-service restart-service "
+    "iex invoke-expression iwr irm invoke-webrequest stop-process taskkill sc net format"
+)
+PROGRAMS = frozenset({"powershell", "pwsh", "cmd", "rmdir"}) | _CMDLETS
+
+
+def windows(shell: Shell, call: Call) -> None:
+    """Report what a Windows command line would do; its own language is matched, not parsed."""
+    if call.program in ("powershell", "pwsh"):
+        for at, word in enumerate(call.args[:-1]):
+            if _ENCODED.fullmatch(word):
+                shell.report("encoded-powershell", call.source)
+                _judge(shell, _decoded(call.args[at + 1]), call.source)
+    _judge(shell, " ".join([call.program, *call.args, call.stdin.text or ""]), call.source)
+
+
+def _judge(shell: Shell, text: str, source: str) -> None:
+    for key, pattern in _RULES:
+        if pattern.search(text):
+            shell.report(key, source)
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4)).decode("utf-16-le", "replace")
+    except (ValueError, BadEncoding):
+        return ""

@@ -1,0 +1,209 @@
+"""What a call leads to: the programs it starts in turn, and what it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from shlex import quote
+from typing import TYPE_CHECKING
+
+from hermes.policy.programs.builtins import BUILTINS
+from hermes.policy.call import Call, base_name, without_version
+from hermes.policy.programs.contained import container
+from hermes.policy.programs.embedded import run_options
+from hermes.policy.shell.flow import PROGRAM, Flow
+from hermes.policy.programs.interpreters import INLINE, interpret
+from hermes.policy.programs.launchers import (
+    SHELLS,
+    find,
+    joined_words,
+    parallel,
+    run_flow,
+    run_path,
+    run_text,
+    shell_program,
+    ssh,
+    xargs,
+)
+from hermes.policy.shell.marks import DECODED, REMOTE, is_known, known_part
+from hermes.policy.names import names
+from hermes.policy.programs.outputs import output
+from hermes.policy.programs.powershell import PROGRAMS as WINDOWS
+from hermes.policy.programs.powershell import windows
+from hermes.policy.programs.wrappers import LOOSE, WRAPPERS, loose_commands, unwrap
+
+if TYPE_CHECKING:
+    from hermes.policy.shell.reader import Shell
+
+#: Wrappers that start a shell when they are given nothing to run.
+_OPEN_SHELLS = names("su sudo doas chroot unshare nsenter script runuser")
+_LAUNCHERS: dict[str, Callable[[Shell, Call], Flow]] = {
+    **dict.fromkeys(SHELLS, shell_program),
+    "ssh": ssh,
+    "autossh": ssh,
+    "mosh": ssh,
+    "xargs": xargs,
+    "gxargs": xargs,
+    "find": find,
+    "gfind": find,
+    "fd": find,
+    "parallel": parallel,
+    "watch": joined_words,
+    "viddy": joined_words,
+}
+#: What a program that nobody knows must not be handed as its own words, and what a pattern for a name may hide.
+_DESTROYERS = ("rm", "dd", "mkfs", "shred", "wipefs")
+_NOTABLE = names("rimraf del-cli chmod chown git kill killall pkill shutdown reboot systemctl eval")
+_GUESSES = ("rm", "dd", "shutdown", "reboot", "mkfs.ext4", "mkfs", "bash", "sh", "sudo", "chmod", "kill")
+#: Programs that only show or store their words.
+_QUOTES_ITS_WORDS = frozenset(
+    [
+        "echo",
+        "printf",
+        "git",
+        "grep",
+        "egrep",
+        "fgrep",
+        "rg",
+        "ag",
+        "ack",
+        "man",
+        "which",
+        "type",
+        "whereis",
+        "apropos",
+        "whatis",
+        "info",
+        "tldr",
+        "help",
+        "cowsay",
+        "say",
+        "notify-send",
+        "logger",
+        "test",
+        "[",
+        "ls",
+        "cat",
+        "less",
+        "head",
+        "tail",
+        "wc",
+        "file",
+        "stat",
+        "du",
+        "alias",
+        "export",
+        "hash",
+        "apt",
+        "apt-get",
+        "brew",
+        "yum",
+        "dnf",
+        "pip",
+        "npm",
+        "yarn",
+        "cargo",
+        "go",
+        "gem",
+    ]
+)
+
+
+def run(shell: Shell, call: Call) -> Flow:
+    """Judge a call and everything it starts."""
+    first = call.words[0]
+    if not is_known(first):
+        return _unknown(shell, call)
+    if first in shell.state.aliases:
+        value = shell.state.aliases.pop(first)
+        flow = shell.read(" ".join([value, *map(quote, call.args)]), call.stdin)
+        shell.state.aliases[first] = value
+        return flow
+    if any(character in first for character in "*?[") and first not in ("[", "[["):
+        _guess(shell, call)
+    shell.check(call)
+    if first in shell.state.functions:
+        return shell.call_function(first, call.args, call.stdin)
+    return _started(shell, call)
+
+
+def _started(shell: Shell, call: Call) -> Flow:
+    program = call.program
+    builtin = BUILTINS.get(program)
+    if builtin is not None:
+        return builtin(shell, call)
+    run_options(shell, call)
+    launcher = _LAUNCHERS.get(program)
+    if launcher is not None:
+        return launcher(shell, call)
+    if "/init.d/" in call.words[0]:
+        return shell.run(["service", program, *call.args], call)
+    if "/" in call.words[0]:
+        flow = run_path(shell, call)
+        if flow is not None:
+            return flow
+    if program in WINDOWS:
+        windows(shell, call)
+    inner = unwrap(program, call.args)
+    if inner:
+        return shell.run(inner, call)
+    if program in _OPEN_SHELLS and call.stdin.origin != "terminal":
+        return run_flow(shell, call, call.stdin)
+    if program in LOOSE:
+        shell.run(loose_commands(call.args, _is_notable), call)
+        return PROGRAM
+    container(shell, call)
+    if program in ("coreutils", "gcoreutils"):
+        return shell.run([word.removeprefix("--coreutils-prog=") for word in call.args], call)
+    if program == "socat":
+        _socat(shell, call)
+    flow = interpret(shell, call)
+    if flow is not None:
+        return flow
+    _look_for_destroyers(shell, call)
+    return output(call)
+
+
+def _unknown(shell: Shell, call: Call) -> Flow:
+    """The program's name is not known: ask, and judge what it would be if the unknown part were empty."""
+    first = call.words[0]
+    key = "remote-script" if REMOTE in first else "decode-then-execute" if DECODED in first else "unknown-program"
+    shell.report(key, call.source)
+    flags = {letter for word in call.args if word[:1] == "-" != word[1:2] for letter in word[1:]}
+    if flags & {"r", "R"} and any(map(call.place.is_vital, call.args)):
+        shell.report("delete-system-tree", call.source)
+    rest = known_part(first)
+    words = [rest, *call.args] if rest and not rest.endswith("/") else call.args
+    return shell.run(words, call) if words else PROGRAM
+
+
+def _guess(shell: Shell, call: Call) -> None:
+    """A pattern in place of a name: the worst it may stand for is what it is taken for."""
+    pattern = base_name(call.words[0])
+    shell.report("unknown-program", call.source)
+    guess = next((name for name in _GUESSES if fnmatchcase(name, pattern)), None)
+    if guess is not None:
+        shell.run([guess, *call.args], call)
+
+
+def _is_notable(program: str) -> bool:
+    known = program in _LAUNCHERS or program in WRAPPERS or program in _NOTABLE
+    return known or without_version(program) in INLINE or program.partition(".")[0] in _DESTROYERS
+
+
+def _look_for_destroyers(shell: Shell, call: Call) -> None:
+    """``anything rm -rf /``: a program that is not known may run its words."""
+    if call.program in _QUOTES_ITS_WORDS:
+        return
+    for at, word in enumerate(call.args):
+        if base_name(word).partition(".")[0] in _DESTROYERS and len(call.args) > at + 1:
+            if shell.is_hardline(call.args[at:], call):
+                shell.report("wrapped-command", call.source)
+            return
+
+
+def _socat(shell: Shell, call: Call) -> None:
+    for word in call.args:
+        kind, _, text = word.partition(":")
+        if kind.lower() in ("exec", "system", "shell"):
+            run_text(shell, call, text.partition(",")[0])

@@ -1,0 +1,1 @@
+"""Reads a command line as a shell would: syntax, quoting, expansion, redirection."""

@@ -1,0 +1,96 @@
+"""Assignments: what a shell learns about its variables, and values that other programs run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.policy.shell.expander import text_of
+from hermes.policy.shell.flow import NOTHING, Flow
+from hermes.policy.shell.marks import UNKNOWN, is_known
+from hermes.policy.names import names
+from hermes.policy.shell.state import Value
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from hermes.policy.shell.reader import Shell
+
+#: Variables whose value other programs run as a command.
+_RUN_VARIABLES = names(
+    "GIT_SSH_COMMAND GIT_SSH GIT_EDITOR GIT_PAGER GIT_SEQUENCE_EDITOR GIT_EXTERNAL_DIFF GIT_ASKPASS SSH_ASKPASS "
+    "SUDO_ASKPASS EDITOR VISUAL PAGER MANPAGER BROWSER PROMPT_COMMAND LESSOPEN LESSCLOSE RSYNC_RSH CVS_RSH FCEDIT "
+    "PS0 PS1 PS4 ENV BASH_ENV"
+)
+
+
+def assign(shell: Shell, node: Node, _stdin: Flow) -> Flow:
+    """``name=value``, ``name+=value``, ``name=(…)`` and ``name[i]=value``."""
+    name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
+    known: Value = ""
+    if value is not None:
+        is_array = value.type == "array"
+        known = shell.expander.words(value.named_children) if is_array else shell.expander.value(value)
+    if name is None or name.type == "subscript":
+        # One member of an array: the array is not followed any further.
+        for child in name.named_children if name is not None else ():
+            shell.walk(child)
+            shell.state.variables[text_of(child)] = UNKNOWN
+        return NOTHING
+    append = any(child.type == "+=" for child in node.children)
+    shell.state.assign(text_of(name), known, append=append)
+    if isinstance(known, str):
+        _run_assigned(shell, text_of(name), known, text_of(node))
+    return NOTHING
+
+
+def assign_for_now(shell: Shell, node: Node) -> tuple[str, Value | None]:
+    """An assignment in front of a command holds for that command only; the result is what it hides."""
+    name = node.child_by_field_name("name")
+    key = text_of(name) if name is not None else ""
+    hidden = shell.state.variables.pop(key, None)
+    assign(shell, node, NOTHING)
+    return key, hidden
+
+
+def restore(shell: Shell, name: str, value: Value | None) -> None:
+    """Bring back what an assignment in front of a command hid."""
+    if value is None:
+        shell.state.variables.pop(name, None)
+    else:
+        shell.state.variables[name] = value
+
+
+def declare(shell: Shell, node: Node, stdin: Flow) -> Flow:
+    """``export``, ``declare`` and their kin."""
+    reference = False
+    for child in node.named_children:
+        if child.type == "variable_assignment":
+            assign(shell, child, stdin)
+            name = child.child_by_field_name("name")
+            if reference and name is not None:
+                shell.state.variables[text_of(name)] = UNKNOWN
+            continue
+        word = shell.expander.value(child)
+        reference = reference or (word.startswith("-") and "n" in word)
+        name_text, equals, value = word.partition("=")
+        if equals:
+            shell.state.assign(name_text, value)
+            _run_assigned(shell, name_text, value, text_of(node))
+    return NOTHING
+
+
+def unset(shell: Shell, node: Node, _stdin: Flow) -> Flow:
+    """An unset variable is empty."""
+    for child in node.named_children:
+        shell.state.variables[text_of(child)] = ""
+    return NOTHING
+
+
+def _run_assigned(shell: Shell, name: str, value: str, source: str) -> None:
+    """A variable that other programs run, or that would switch this runtime's own guard off."""
+    if name == "HERMES_YOLO_MODE" and value not in ("", "0", "false"):
+        shell.report("own-runtime", source)
+    if name in _RUN_VARIABLES and is_known(value) and (" " in value or value.startswith("$(")):
+        shell.read_apart(value)
+    if name in ("ENV", "BASH_ENV") and (text := shell.content_of(value).text):
+        shell.read_apart(text)

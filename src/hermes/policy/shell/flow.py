@@ -1,0 +1,62 @@
+"""What one command hands to the next: text that is known, or at least where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from hermes.policy.shell.marks import DECODED, REMOTE, UNKNOWN
+
+#: From the most harmless to the most suspicious; what is made of several has the most suspicious.
+Origin = Literal["terminal", "text", "file", "program", "decoded", "remote"]
+_ORIGINS: tuple[Origin, ...] = ("terminal", "text", "file", "program", "decoded", "remote")
+_LONGEST = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A stream of bytes between programs, or the content of a file written in the same command line."""
+
+    text: str | None
+    origin: Origin
+
+    def as_value(self) -> str:
+        """The text as ``$(…)`` would give it, or the mark for what is unknown about it."""
+        if self.text is not None:
+            return self.text.rstrip("\n")
+        return REMOTE if self.origin == "remote" else DECODED if self.origin == "decoded" else UNKNOWN
+
+    def made_into(self, text: str | None, origin: Origin) -> Flow:
+        """What a program makes of this stream: as suspicious as it was, or more."""
+        return Flow(text, _worst([self.origin, origin]))
+
+
+TERMINAL = Flow(None, "terminal")
+NOTHING = Flow("", "text")
+PROGRAM = Flow(None, "program")
+A_FILE = Flow(None, "file")
+DOWNLOAD = Flow(None, "remote")
+
+
+def text_flow(text: str) -> Flow:
+    """Known text; too much of it is as good as unknown."""
+    return Flow(text, "text") if len(text) <= _LONGEST else PROGRAM
+
+
+def _worst(origins: Iterable[Origin]) -> Origin:
+    return _ORIGINS[max(map(_ORIGINS.index, origins))]
+
+
+def joined(flows: Sequence[Flow]) -> Flow:
+    """One stream after the other."""
+    if len(flows) == 1:
+        return flows[0]
+    if not flows:
+        return NOTHING
+    origin = _worst(flow.origin for flow in flows)
+    texts = [flow.text for flow in flows]
+    if any(text is None for text in texts):
+        return Flow(None, origin)
+    text = "".join(text for text in texts if text)
+    return Flow(text, origin) if len(text) <= _LONGEST else Flow(None, origin)

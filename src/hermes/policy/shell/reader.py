@@ -1,0 +1,365 @@
+"""Reads a command line as a shell would, without running it: every program in it, with its real arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from hermes.policy.shell.assignments import assign, assign_for_now, declare, restore, unset
+from hermes.policy.call import Call
+from hermes.policy.shell.expander import Expander, same_line, text_of
+from hermes.policy.findings import Findings
+from hermes.policy.shell.flow import A_FILE, NOTHING, PROGRAM, TERMINAL, Flow, joined
+from hermes.policy.programs.forks import multiplies
+from hermes.policy.shell.marks import UNKNOWN
+from hermes.policy.names import names
+from hermes.policy.programs.programs import run
+from hermes.policy.shell.redirection import WORDS, Redirects, add_redirect, read_redirects
+from hermes.policy.rules import broken_rules
+from hermes.policy.shell.state import State, Value, merged
+from hermes.policy.shell.syntax import parse
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+#: How deep scripts and calls may be nested, and how many programs and how much text are looked at.
+_DEEPEST_SCRIPT = 12
+_DEEPEST_CALL = 40
+_MOST_CALLS = 4_000
+_MOST_TEXT = 400_000
+#: A loop over more words than this is read once, with a word that is not known.
+_MOST_ROUNDS = 8
+
+_MAYBE = names("if_statement while_statement case_statement c_style_for_statement")
+_BRANCHES = names("elif_clause else_clause case_item")
+
+
+class TooMuch(Exception):
+    """The command line is too long to be followed to its end."""
+
+
+class Shell:
+    """One shell at work: it knows what a shell would know, and collects what rules find."""
+
+    def __init__(self, state: State, findings: Findings) -> None:
+        self.state = state
+        self.expander = Expander(self)
+        self._findings = findings
+        self._scripts = 0
+        self._nested = 0
+        self._calls = 0
+        self._text = 0
+        self._pipes = 0
+        #: What was known about variables where the ways of each statement around part.
+        self._forks: list[dict[str, Value]] = []
+
+    # Findings
+
+    def report(self, key: str, part: str) -> None:
+        """Note that a rule applies to a part of the text."""
+        self._findings.add(key, part, contained=self.state.contained, only_hardline=self.state.only_hardline)
+
+    def check(self, call: Call) -> None:
+        """Try the rules on a call."""
+        for key in broken_rules(call):
+            self.report(key, call.source)
+
+    def is_hardline(self, words: list[str], like: Call) -> bool:
+        """Whether a command, were it run, must never run."""
+        findings, self._findings = self._findings, Findings()
+        try:
+            self.run(words, like)
+            return self._findings.hardline
+        finally:
+            self._findings = findings
+
+    # Scripts
+
+    def read(self, text: str, stdin: Flow = TERMINAL) -> Flow:
+        """Everything a text would run, in this shell; the result is what it prints."""
+        self._text += len(text)
+        if self._text > _MOST_TEXT:
+            raise TooMuch
+        if self._scripts >= _DEEPEST_SCRIPT:
+            self.report("unreadable", text)
+            return PROGRAM
+        self._scripts += 1
+        try:
+            roots, readable = parse(text)
+            if not readable:
+                self.report("unreadable", text)
+            return [self.walk(root, stdin) for root in roots][-1]
+        finally:
+            self._scripts -= 1
+
+    def read_apart(self, text: str, stdin: Flow = TERMINAL, **changes: object) -> Flow:
+        """Everything a text would run, in a shell of its own."""
+        outer = self.state
+        self.state = outer.inner(**changes)
+        try:
+            return self.read(text, stdin)
+        finally:
+            self.state = outer
+
+    def run(self, words: list[str], like: Call, stdin: Flow | None = None) -> Flow:
+        """Run a program that another one was told to run."""
+        if not words:
+            return PROGRAM
+        feed = like.stdin if stdin is None else stdin
+        return self._run(Call(words, like.source, self.state.place, feed, like.writes))
+
+    def _run(self, call: Call) -> Flow:
+        self._calls += 1
+        if self._calls > _MOST_CALLS:
+            raise TooMuch
+        if self._nested >= _DEEPEST_CALL:
+            self.report("unreadable", call.source)
+            return PROGRAM
+        self._nested += 1
+        try:
+            return run(self, call)
+        finally:
+            self._nested -= 1
+
+    # Statements
+
+    def walk(self, node: Node, stdin: Flow = TERMINAL) -> Flow:
+        """Everything a statement would run; the result is what it prints."""
+        statement = self._STATEMENTS.get(node.type)
+        if statement is not None:
+            return statement(self, node, stdin)
+        if node.type in _BRANCHES:
+            return self._branch(node, stdin)
+        if node.type in _MAYBE:
+            return self._perhaps(lambda: self._all(node, stdin))
+        return self._all(node, stdin)
+
+    def _perhaps(self, parts: Callable[[], Flow]) -> Flow:
+        """Parts that may not run, or more than once: afterwards, variables may have their values from before."""
+        before = dict(self.state.variables)
+        self._forks.append(before)
+        flow = parts()
+        self._forks.pop()
+        self.state.variables = merged(before, self.state.variables)
+        return flow
+
+    def _branch(self, node: Node, stdin: Flow) -> Flow:
+        """One of several ways: it starts with what was known where they parted."""
+        others = self.state.variables
+        self.state.variables = dict(self._forks[-1] if self._forks else others)
+        flow = self._all(node, stdin)
+        self.state.variables = merged(others, self.state.variables)
+        return flow
+
+    def _all(self, node: Node, stdin: Flow) -> Flow:
+        """One part after the other; what runs in the background runs in a shell of its own."""
+        flows: list[Flow] = []
+        children = node.children
+        for at, child in enumerate(children):
+            if child.is_named:
+                background = at + 1 < len(children) and children[at + 1].type == "&"
+                flows.append(self._apart(child, stdin) if background else self.walk(child, stdin))
+        return joined(flows)
+
+    def _apart(self, node: Node, stdin: Flow) -> Flow:
+        outer = self.state
+        self.state = outer.inner()
+        try:
+            return self.walk(node, stdin)
+        finally:
+            self.state = outer
+
+    def _inside(self, node: Node, stdin: Flow) -> Flow:
+        """The parts of a node whose type is dealt with already, in a shell of their own."""
+        outer = self.state
+        self.state = outer.inner()
+        try:
+            return self._all(node, stdin)
+        finally:
+            self.state = outer
+
+    def _nothing(self, _node: Node, _stdin: Flow) -> Flow:
+        return NOTHING
+
+    def _list(self, node: Node, stdin: Flow) -> Flow:
+        first, *rest = node.named_children
+        start = self.walk(first, stdin)
+        return joined([start, self._perhaps(lambda: joined([self.walk(part, stdin) for part in rest]))])
+
+    def _pipeline(self, node: Node, stdin: Flow) -> Flow:
+        stages = node.named_children
+        if len(stages) > 1 and "$0" in text_of(stages[0]) and text_of(stages[0]) == text_of(stages[1]):
+            self.report("fork-bomb", text_of(node))
+        for stage in stages:
+            stdin = self._apart(stage, stdin)
+        return stdin
+
+    def _redirected(self, node: Node, stdin: Flow) -> Flow:
+        redirects = node.children_by_field_name("redirect")
+        return self._redirect(node.child_by_field_name("body"), redirects, stdin, text_of(node))
+
+    def _redirect(self, body: Node | None, nodes: list[Node], stdin: Flow, source: str) -> Flow:
+        """Redirections belong to the last command of a list or pipeline; the parser gives them to all of it."""
+        if body is not None and body.type == "list":
+            *first, last = body.named_children
+            flows = [self.walk(part, stdin) for part in first]
+            return joined([*flows, self._redirect(last, nodes, stdin, source)])
+        if body is not None and body.type == "pipeline":
+            *first, last = body.named_children
+            for stage in first:
+                stdin = self._apart(stage, stdin)
+            return self._redirect(last, nodes, stdin, source)
+        redirects = read_redirects(self, nodes)
+        feed = stdin if redirects.stdin is None else redirects.stdin
+        if body is not None and body.type == "command":
+            return self._command(body, feed, redirects, source)
+        flow = self.walk(body, feed) if body is not None else feed
+        self._wrote(redirects, flow, source)
+        if words := self.expander.words(redirects.arguments):  # a | b=1 > c d
+            self._run(Call(words, source, self.state.place, feed))
+        return NOTHING if redirects.silent else flow
+
+    def content_of(self, path: str) -> Flow:
+        """What a file holds, as far as this command line tells."""
+        return self.state.files.get(self.state.place.resolve(path), A_FILE)
+
+    def _wrote(self, redirects: Redirects, flow: Flow, source: str) -> None:
+        """Check redirections that belong to no single program."""
+        if redirects.writes:
+            self.check(Call([], source, self.state.place, writes=redirects.writes))
+            self._remember(redirects, flow)
+
+    def _remember(self, redirects: Redirects, flow: Flow) -> None:
+        for path in redirects.writes:
+            place = self.state.place.resolve(path)
+            before = self.state.files.get(place) if path in redirects.appended else None
+            self.state.files[place] = flow if before is None else joined([before, flow])
+
+    # Commands
+
+    def _simple(self, node: Node, stdin: Flow) -> Flow:
+        return self._command(node, stdin, Redirects(), text_of(node))
+
+    def _command(self, node: Node, stdin: Flow, redirects: Redirects, source: str) -> Flow:
+        nodes: list[Node] = []
+        assignments: list[Node] = []
+        children, rest = same_line(node)
+        for child in children:
+            if child.type == "variable_assignment":
+                assignments.append(child)
+            elif child.type.endswith("_redirect"):
+                add_redirect(self, child, redirects)
+            else:
+                nodes.append(child)
+        words = self.expander.words(nodes) + self.expander.words(redirects.arguments)
+        # After the words: those still see the values from before.
+        hidden = [assign_for_now(self, assignment) for assignment in assignments]
+        feed = stdin if redirects.stdin is None else redirects.stdin
+        call = Call(words, source, self.state.place, feed, redirects.writes)
+        if words:
+            flow = self._run(call)
+        else:
+            flow = NOTHING
+            self.check(call)
+        self._remember(redirects, flow)
+        for name, value in hidden:
+            restore(self, name, value)
+        if rest and (more := self.expander.words(rest)):
+            self._run(Call(more, source, self.state.place, stdin))
+        return NOTHING if redirects.silent else flow
+
+    # Loops and functions
+
+    def _for(self, node: Node, stdin: Flow) -> Flow:
+        variable, body = node.child_by_field_name("variable"), node.child_by_field_name("body")
+        values = node.children_by_field_name("value")
+        words = self.expander.words(values) if values else self.state.items("@")
+        if variable is None or body is None:
+            return self._all(node, stdin)
+        thrifty = len(words) > _MOST_ROUNDS or self._calls > _MOST_CALLS // 2
+        flows: list[Flow] = []
+        name = text_of(variable)
+        before = dict(self.state.variables)
+        for word in [UNKNOWN] if thrifty or not words else words:
+            self.state.variables[name] = word
+            flows.append(self.walk(body, stdin))
+        self.state.variables = merged(before, self.state.variables)
+        return joined(flows)
+
+    def _function(self, node: Node, _stdin: Flow) -> Flow:
+        name, body = node.child_by_field_name("name"), node.child_by_field_name("body")
+        if name is None or body is None:
+            return NOTHING
+        if multiplies(body, text_of(name)):
+            self.report("fork-bomb", text_of(node))
+            return NOTHING
+        self.state.functions[text_of(name)] = body
+        self._wrote(read_redirects(self, node.children_by_field_name("redirect")), PROGRAM, text_of(node))
+        self.call_function(text_of(name), None, TERMINAL)
+        return NOTHING
+
+    def call_function(self, name: str, arguments: list[str] | None, stdin: Flow) -> Flow:
+        """Run the body of a function that this command line defined."""
+        outer = self.state
+        self.state = outer.inner(positional=arguments)
+        body = self.state.functions.pop(name)  # one level of a recursive function tells what it does
+        try:
+            return self.walk(body, stdin)
+        finally:
+            self.state = outer
+
+    # Substitutions, and what was not understood
+
+    def output_of(self, node: Node) -> str:
+        """What a command substitution gives."""
+        children = node.named_children
+        if len(children) == 1 and children[0].type == "file_redirect":
+            return (read_redirects(self, children).stdin or NOTHING).as_value()
+        return self._inside(node, TERMINAL).as_value()
+
+    def output_of_text(self, text: str) -> str:
+        """What a backquoted text gives."""
+        return self.read_apart(text.replace("\\`", "`").replace("\\\\", "\\")).as_value()
+
+    def process_path(self, node: Node) -> str:
+        """The path that stands for a process substitution; what can be read from it is remembered."""
+        reads = text_of(node).startswith("<")
+        flow = self._inside(node, TERMINAL if reads else PROGRAM)
+        self._pipes += 1
+        path = f"/dev/fd/{62 + self._pipes}"
+        self.state.files[path] = flow if reads else NOTHING
+        return path
+
+    def _embedded(self, node: Node, _stdin: Flow) -> Flow:
+        self.expander.value(node)  # for the substitutions in it
+        return NOTHING
+
+    def _stray(self, node: Node, stdin: Flow) -> Flow:
+        """A part with a syntax error: what looks like commands is taken for commands."""
+        words: list[Node] = []
+        for child in [*node.children, None]:
+            if child is not None and child.type in WORDS:
+                words.append(child)
+                continue
+            if argv := self.expander.words(words):
+                self._run(Call(argv, text_of(node), self.state.place, stdin))
+            words = []
+            if child is not None and child.is_named:
+                self.walk(child, stdin)
+        return PROGRAM
+
+    _STATEMENTS = {
+        "command": _simple,
+        "redirected_statement": _redirected,
+        "pipeline": _pipeline,
+        "list": _list,
+        "subshell": _inside,
+        "variable_assignment": assign,
+        "declaration_command": declare,
+        "unset_command": unset,
+        "for_statement": _for,
+        "function_definition": _function,
+        **dict.fromkeys(("command_substitution", "process_substitution", "string", "expansion"), _embedded),
+        **dict.fromkeys(("comment", "word", "number", "raw_string", "ansi_c_string"), _nothing),
+        "ERROR": _stray,
+    }

@@ -1,0 +1,1 @@
+"""Files: reading, writing, patching, and which files must not be touched."""

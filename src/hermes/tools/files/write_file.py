@@ -1,0 +1,65 @@
+"""The ``write_file`` tool: create a file or replace all of it."""
+
+# Paths are strings here: they come and go as strings, and Path is slow.
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from hermes.tools.files.atomic import Change, apply_changes
+from hermes.tools.files.paths import kind_of, resolve_path, why
+from hermes.tools.registry import Args, ToolContext
+from hermes.tools.results import tool_error, tool_result
+
+
+def run_write_file(args: Args, context: ToolContext) -> str:
+    """Write ``content`` to ``path``; see the tool's schema."""
+    content = args.get("content")
+    if not isinstance(content, str):
+        return tool_error("content must be a string with the whole text of the file")
+    try:
+        path = resolve_path(args.get("path"), context.cwd)
+        data = content.encode()
+    except UnicodeEncodeError as error:
+        return tool_error(f"content has a character at position {error.start} that no UTF-8 text can hold")
+    except ValueError as error:
+        return tool_error(str(error))
+    refused = context.guard.refusal_to_write(path) or _cannot_be_replaced(path)
+    if refused:
+        return tool_error(refused)
+    target = os.path.realpath(path)  # a link is written through, not replaced
+    change = Change(target, before=None, after=data)
+    if target != os.devnull:
+        try:
+            apply_changes([change])
+        except OSError as error:
+            return tool_error(f"{path} was not written: {why(error)}")
+    return tool_result(
+        bytes_written=len(data),
+        dirs_created=bool(change.directories),
+        resolved_path=target,
+        files_modified=[target],
+    )
+
+
+def written_paths(args: Args, context: ToolContext) -> Iterable[Path]:
+    """The file a call writes, under its real name."""
+    try:
+        return [Path(os.path.realpath(resolve_path(args.get("path"), context.cwd)))]
+    except ValueError:
+        return []
+
+
+def _cannot_be_replaced(path: str) -> str | None:
+    try:
+        mode = os.stat(path).st_mode
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return f"{path} was not written: {why(error)}"
+    if stat.S_ISREG(mode) or path == os.devnull:
+        return None
+    return f"{path} is {kind_of(mode)}, not a file; choose another path"

@@ -1,0 +1,1 @@
+"""Search in files, with ripgrep or in plain Python."""

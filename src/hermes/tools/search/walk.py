@@ -1,0 +1,218 @@
+"""Search in plain Python, for machines without ripgrep, by the same rules.
+
+Left out are hidden files and directories, ``node_modules`` and ``__pycache__``, what ``.gitignore`` files name inside
+a git repository, symbolic links met on the way, binary files (those with a NUL byte) and files the guard refuses.
+"""
+
+# Paths are strings here: they come and go as strings, and Path is slow.
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from collections import deque
+from collections.abc import Iterable, Iterator
+
+from hermes.tools.search.globs import IgnoreFile, parse_gitignore
+from hermes.tools.files.guard import FileGuard
+from hermes.tools.search.query import FileHits, Query, python_pattern
+
+#: Directories of other people's code, skipped wherever they are.
+SKIPPED = ("node_modules", "__pycache__")
+
+_BLOCK = 1 << 20
+
+#: Of a line longer than this the rest is not kept.
+_LONGEST_LINE = 16 << 20
+
+#: A regular expression sees this much of a line: harmless ones can take a time that grows with the square of it.
+_LINE_SEARCHED = 10_000
+
+#: Lines from this length on may take long, so we look whether to stop before each.
+_LONG_LINE = 1_000
+
+_LITERAL = re.compile(r"(?:[^\\.^$*+?{}\[\]|()]|\\[^\w\s])+")
+
+_Rules = tuple[IgnoreFile, ...]
+
+
+def walk(query: Query) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """The files below the root that are searched, with their relative paths, in the order of their names."""
+    in_repository, rules = _rules_above(query.root)
+    stack = [_listing(query.root, "", rules, in_repository)]
+    while stack:
+        query.check()
+        found = next(stack[-1], None)
+        if found is None:
+            stack.pop()
+            continue
+        path, entry, rules, in_repository = found
+        if entry.is_dir(follow_symlinks=False):
+            stack.append(_listing(entry.path, path + "/", rules, in_repository))
+        elif entry.is_file(follow_symlinks=False) and (query.wanted is None or query.wanted(path)):
+            yield path, entry
+
+
+def walk_hits(query: Query, guard: FileGuard) -> Iterator[FileHits]:
+    """The files with matches."""
+    matcher = _Matcher(query)
+    for path, entry in walk(query):
+        hits = search_file(query, matcher, entry.path, path, guard)
+        if hits:
+            yield hits
+
+
+def file_hits(query: Query, guard: FileGuard) -> Iterator[FileHits]:
+    """The matches when the root is itself a file."""
+    hits = search_file(query, _Matcher(query), query.root, "", guard)
+    if hits:
+        yield hits
+
+
+def _listing(
+    directory: str, prefix: str, rules: _Rules, in_repository: bool
+) -> Iterator[tuple[str, os.DirEntry[str], _Rules, bool]]:
+    """What is searched of one directory, with the ignore rules that hold in it."""
+    try:
+        with os.scandir(directory) as found:
+            entries = sorted(found, key=lambda entry: os.fsencode(entry.name))
+    except OSError:  # it may be unreadable or just gone; the rest is still worth searching
+        return
+    names = {entry.name for entry in entries}
+    if ".git" in names:
+        in_repository, rules = True, ()
+    if in_repository and ".gitignore" in names:
+        ignore = _load(directory, base=prefix)
+        rules = (*rules, ignore) if ignore else rules
+    for entry in entries:
+        path = prefix + entry.name
+        if entry.name.startswith(".") or entry.name in SKIPPED or entry.is_symlink():
+            continue
+        if not _ignored(path, entry, rules):
+            yield path, entry, rules, in_repository
+
+
+def _ignored(path: str, entry: os.DirEntry[str], rules: _Rules) -> bool:
+    if rules:
+        is_directory = entry.is_dir(follow_symlinks=False)
+        for ignore in reversed(rules):
+            verdict = ignore.verdict(path, is_directory)
+            if verdict is not None:
+                return verdict
+    return False
+
+
+def _rules_above(root: str) -> tuple[bool, _Rules]:
+    """Whether the root lies in a git repository, and the ignore rules of the directories above it there."""
+    rules: list[IgnoreFile] = []
+    directory, above = os.path.realpath(root), ""
+    while not os.path.lexists(os.path.join(directory, ".git")):
+        parent, name = os.path.split(directory)
+        if parent == directory:
+            return False, ()
+        directory, above = parent, f"{name}/{above}"
+        ignore = _load(directory, above=above)
+        if ignore:
+            rules.append(ignore)
+    return True, tuple(reversed(rules))
+
+
+def _load(directory: str, base: str = "", above: str = "") -> IgnoreFile | None:
+    try:
+        with open(os.path.join(directory, ".gitignore"), encoding="utf-8", errors="replace") as file:
+            return parse_gitignore(file.read(1 << 20), base, above)
+    except OSError:
+        return None
+
+
+class _Matcher:
+    """The pattern, ready to test lines. Plain text, which most searches look for, is found without ``re``."""
+
+    def __init__(self, query: Query) -> None:
+        self._search = re.compile(python_pattern(query.pattern)).search
+        self._text = re.sub(r"\\(.)", r"\1", query.pattern) if _LITERAL.fullmatch(query.pattern) else None
+
+    def matches(self, line: str) -> bool:
+        if self._text is not None:
+            return self._text in line
+        return self._search(line[:_LINE_SEARCHED]) is not None
+
+    def rules_out(self, block: str) -> bool:
+        """No line of the block can match."""
+        return self._text is not None and self._text not in block
+
+
+def search_file(query: Query, matcher: _Matcher, full_path: str, path: str, guard: FileGuard) -> FileHits | None:
+    """The matches in one file; None when there are none, or when it is no text or must not be opened."""
+    try:
+        status = os.stat(full_path)
+        if guard.refusal(full_path, status):
+            return None
+        hits = FileHits(path)
+        with open(full_path, "rb") as file:
+            blocks = iter(lambda: file.read(_BLOCK), b"")
+            complete = _search_text(query, matcher, _whole_lines(_as_utf8(blocks)), hits)
+        return hits if complete and hits.count else None
+    except OSError:
+        return None
+
+
+def _search_text(query: Query, matcher: _Matcher, blocks: Iterable[bytes], hits: FileHits) -> bool:
+    """Collect the matches; False when the file turns out to be binary."""
+    number = 0
+    earlier: deque[tuple[int, str]] = deque(maxlen=query.context)
+    wanted_after = 0
+    for block in blocks:
+        query.check()
+        if b"\0" in block:
+            return False
+        text = block.decode("utf-8", "replace").replace("\r\n", "\n")
+        text = text[:-1] if text.endswith(("\n", "\r")) else text
+        lines = text.split("\n")
+        if wanted_after == 0 and matcher.rules_out(text):
+            number += len(lines)
+            last = lines[len(lines) - min(query.context, len(lines)) :]
+            earlier.extend(enumerate(last, number - len(last) + 1))
+            continue
+        for number, line in enumerate(lines, number + 1):  # noqa: B020  (it counts on from block to block)
+            if len(line) >= _LONG_LINE:
+                query.check()
+            if matcher.matches(line):
+                for before, context_line in earlier:
+                    hits.add(before, False, context_line)
+                earlier.clear()
+                hits.add(number, True, "" if query.counts_only else line)
+                wanted_after = query.context
+            elif wanted_after:
+                wanted_after -= 1
+                hits.add(number, False, line)
+            elif query.context:
+                earlier.append((number, line))
+    return True
+
+
+def _whole_lines(blocks: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes, cut at line ends."""
+    rest = b""
+    for block in blocks:
+        cut = block.rfind(b"\n") + 1
+        if cut:
+            yield rest + block[:cut]
+            rest = block[cut:]
+        elif len(rest) < _LONGEST_LINE:
+            rest += block
+    if rest:
+        yield rest
+
+
+def _as_utf8(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(blocks, b"")
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        decoder = codecs.getincrementaldecoder("utf-16")("replace")
+        yield decoder.decode(first).encode("utf-8", "replace")
+        for block in blocks:
+            yield decoder.decode(block).encode("utf-8", "replace")
+        return
+    yield first.removeprefix(codecs.BOM_UTF8)
+    yield from blocks

@@ -1,0 +1,1 @@
+"""Commands: the terminal tool, background processes, and the child processes under both."""

@@ -1,0 +1,148 @@
+"""Background processes: started by the ``terminal`` tool, looked after until the host closes."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from hermes.tools.terminal.output import BoundedOutput, strip_escapes
+from hermes.tools.terminal.shell import start_command
+
+#: Finished processes stay listed, up to this many.
+_KEPT_FINISHED = 64
+
+#: How often a reader looks whether it should give up on output that a stray grandchild holds open.
+_LOOK_EVERY = 0.25
+
+_JOIN_SECONDS = 2.0
+
+
+class BackgroundProcess:
+    """A command that runs while the conversation goes on. A daemon thread of its own reads its output."""
+
+    def __init__(self, command: str, cwd: str, *, pty: bool, max_output_chars: int) -> None:
+        self.id = f"proc_{os.urandom(6).hex()}"
+        self.command = command
+        self.cwd = cwd
+        self.started_at = time.time()
+        self.ended_at: float | None = None
+        self.killed = False
+        self._output = BoundedOutput(max_output_chars)
+        self._abandoned = False
+        self._waiting: list[Callable[[], None]] = []
+        self.child = start_command(command, cwd, stdin="pipe", pty=pty)
+        self.pid = self.child.pid
+        self._reader = threading.Thread(target=self._read, name=self.id, daemon=True)
+        self._reader.start()
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while the command runs."""
+        return self.child.exit_code()
+
+    @property
+    def uptime(self) -> float:
+        """Seconds it has run, or ran."""
+        return (self.ended_at or time.time()) - self.started_at
+
+    def output(self) -> str:
+        """What the command has written so far, bounded, without escape sequences."""
+        return strip_escapes(self._output.text())
+
+    def when_ended(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call back once the command has ended and its output is in. Returns what takes the callback away."""
+        self._waiting.append(callback)
+        if self.ended_at is not None:
+            callback()
+
+        def forget() -> None:
+            with suppress(ValueError):
+                self._waiting.remove(callback)
+
+        return forget
+
+    def kill(self, grace: float = 0.5) -> None:
+        """End the command's whole process group."""
+        self.killed = self.killed or self.exit_code is None
+        self.child.stop(grace)
+
+    def abandon(self) -> None:
+        """Stop reading, even when somebody outside the group still holds the output open."""
+        self._abandoned = True
+        self._reader.join(_JOIN_SECONDS)
+
+    def _read(self) -> None:
+        try:
+            while not self._abandoned:
+                data = self.child.read(_LOOK_EVERY)
+                if data:
+                    self._output.feed(data)
+                elif self.exit_code is not None:
+                    self._announce_end()
+                    if data is not None:
+                        break
+                elif data is not None:
+                    self.child.wait(_LOOK_EVERY)
+        finally:
+            self._output.end()
+            self._announce_end()
+            self.child.close()
+
+    def _announce_end(self) -> None:
+        if self.ended_at is None:
+            self.ended_at = time.time()
+            for callback in list(self._waiting):
+                callback()
+
+
+class ProcessTable:
+    """The background processes of one host."""
+
+    def __init__(self, max_output_chars: int = 200_000) -> None:
+        self._max_output_chars = max_output_chars
+        self._processes: dict[str, BackgroundProcess] = {}
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def start(self, command: str, cwd: str, *, pty: bool = False) -> BackgroundProcess:
+        """Run ``command`` in the background. Raises OSError or ValueError when it cannot be started."""
+        if self._closed:
+            raise ValueError("the program is closing; no more processes are started")
+        process = BackgroundProcess(command, cwd, pty=pty, max_output_chars=self._max_output_chars)
+        with self._lock:
+            self._processes[process.id] = process
+            finished = [other for other in self._processes.values() if other.exit_code is not None]
+            for other in finished[: max(len(finished) - _KEPT_FINISHED, 0)]:
+                del self._processes[other.id]
+        return process
+
+    def get(self, process_id: str) -> BackgroundProcess | None:
+        """The process with that id, if it is still known."""
+        return self._processes.get(process_id)
+
+    def all(self) -> list[BackgroundProcess]:
+        """Every process known, oldest first."""
+        with self._lock:
+            return list(self._processes.values())
+
+    def close(self) -> None:
+        """End every process group and every reader thread."""
+        self._closed = True
+        processes = self.all()
+        _stop_all([process for process in processes if not process.child.output_ended or process.exit_code is None])
+        for process in processes:
+            process.abandon()
+
+
+def _stop_all(processes: list[BackgroundProcess], grace: float = 0.5) -> None:
+    """Ask all first, then wait for all: the grace is paid once, not once per process."""
+    from signal import SIGTERM
+
+    for process in processes:
+        process.child.signal(SIGTERM)
+    deadline = time.monotonic() + grace
+    for process in processes:
+        process.kill(grace=max(deadline - time.monotonic(), 0))

@@ -1,0 +1,200 @@
+"""The ``terminal`` tool: run a shell command and return its output, or start it in the background."""
+
+# Paths are strings here: they come and go as strings, and Path is slow.
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from hermes.scope import Interrupt
+from hermes.tools.terminal.child_process import Child
+from hermes.tools.terminal.output import BoundedOutput, shorten, strip_escapes
+from hermes.tools.files.paths import resolve_path, why
+from hermes.tools.registry import Args, ToolContext
+from hermes.tools.results import tool_error, tool_result
+from hermes.tools.terminal.shell import start_command
+
+#: The exit code ``timeout(1)`` uses.
+_TIMED_OUT = 124
+
+#: An interrupt normally wakes the reader by ending the command; this is the latest it notices one that refuses.
+_LOOK_EVERY = 0.25
+
+#: After the shell has exited, a child it left behind may hold its output open: wait this long for more, ...
+_QUIET = 0.05
+#: ... and in all not longer than this.
+_DRAIN = 0.25
+
+#: Longer commands are scripts; what their last program meant is not worth working out.
+_LONGEST_EXPLAINED = 10_000
+
+#: Exit codes that answer a question instead of reporting a failure.
+_MEANINGS = {
+    ("grep", 1): "no lines matched (not an error)",
+    ("egrep", 1): "no lines matched (not an error)",
+    ("fgrep", 1): "no lines matched (not an error)",
+    ("rg", 1): "no lines matched (not an error)",
+    ("diff", 1): "the files differ (not an error)",
+    ("cmp", 1): "the files differ (not an error)",
+    ("test", 1): "the condition is false (not an error)",
+    ("[", 1): "the condition is false (not an error)",
+}
+
+
+def run_terminal(args: Args, context: ToolContext) -> str:
+    """Run ``command`` as ``args`` ask; see the tool's schema."""
+    command = args.get("command")
+    try:
+        if not isinstance(command, str) or not command.strip():
+            raise ValueError("command is empty; send the shell command to run")
+        if "\0" in command:
+            raise ValueError("command contains a NUL byte, which no shell can take")
+        cwd = _working_directory(args.get("workdir"), context)
+        if args.get("background"):
+            return _start_in_background(command, cwd, bool(args.get("pty")), context)
+        timeout = _timeout(args, context)
+    except ValueError as error:
+        return _failed(str(error))
+    longest = max(context.limits.max_foreground_timeout, context.limits.terminal_timeout)
+    if timeout > longest:
+        return tool_error(
+            f"timeout {timeout:g} s is more than the {longest} s a foreground command "
+            f"may take; start it with background=true and wait for it with the process tool"
+        )
+    interrupt = context.scope.interrupt
+    try:
+        with interrupt.starting():
+            child = start_command(command, cwd, pty=bool(args.get("pty")))
+            forget = interrupt.add_callback(lambda: _make_stop(child, by_force=interrupt.insisted))
+    except (OSError, ValueError) as error:
+        return _failed(f"the command could not be started: {_cause(error)}")
+    return _run_in_foreground(child, forget, command, timeout, context)
+
+
+def _run_in_foreground(
+    child: Child, forget: Callable[[], None], command: str, timeout: float, context: ToolContext
+) -> str:
+    output = BoundedOutput(context.limits.max_output_chars)
+    interrupt = context.scope.interrupt
+    try:
+        finished = _collect(child, output, time.monotonic() + timeout, interrupt)
+        if not finished or interrupt.cancelled:
+            child.stop()
+        _drain(child, output)
+    finally:
+        if child.exit_code() is None:
+            child.stop(grace=0)
+        forget()  # not before it is over: a second Ctrl-C may come while it is still being stopped
+        child.close()
+    interrupt.check()
+    output.end()
+    code = (child.exit_code() or 0) if finished else _TIMED_OUT
+    text = _presentable(output.text(), command, code, context)
+    if not finished:
+        text = f"{text}\n[Command timed out after {timeout:g} s and was stopped]".lstrip()
+        return tool_result(output=text, exit_code=code, error=None)
+    meaning = _meaning(command, code)
+    extra = {"exit_code_meaning": meaning} if meaning else {}
+    return tool_result(output=text, exit_code=code, error=None, **extra)
+
+
+def _collect(child: Child, output: BoundedOutput, deadline: float, interrupt: Interrupt) -> bool:
+    """Read until the shell exits: True. False at the deadline or on an interrupt."""
+    while child.exit_code() is None:
+        remaining = deadline - time.monotonic()
+        if remaining <= 0 or interrupt.cancelled:
+            return False
+        data = child.read(min(remaining, _LOOK_EVERY))
+        if data:
+            output.feed(data)
+        elif data is not None:
+            child.wait(min(remaining, _LOOK_EVERY))
+    return True
+
+
+def _drain(child: Child, output: BoundedOutput) -> None:
+    deadline = time.monotonic() + _DRAIN
+    while time.monotonic() < deadline:
+        data = child.read(_QUIET)
+        if not data:
+            return
+        output.feed(data)
+
+
+def _make_stop(child: Child, *, by_force: bool) -> None:
+    # Called at any instant, perhaps from a signal handler: one system call, no waiting. `stop` does the rest.
+    from signal import SIGKILL, SIGTERM
+
+    child.signal(SIGKILL if by_force else SIGTERM)
+
+
+def _presentable(text: str, command: str, code: int, context: ToolContext) -> str:
+    """Output as the model sees it.
+
+    The ``transform_terminal_output`` hook sees the bounded text with its escape sequences, before trimming; what it
+    returns is bounded again.
+    """
+    if context.transform_output is not None:
+        text = shorten(context.transform_output(command, text, code), context.limits.max_output_chars)
+    return strip_escapes(text).strip()
+
+
+def _start_in_background(command: str, cwd: str, pty: bool, context: ToolContext) -> str:
+    try:
+        process = context.processes.start(command, cwd, pty=pty)
+    except (OSError, ValueError) as error:
+        return _failed(f"the command could not be started: {_cause(error)}")
+    return tool_result(
+        output="Background process started",
+        session_id=process.id,
+        pid=process.pid,
+        exit_code=0,
+        error=None,
+    )
+
+
+def _working_directory(workdir: object, context: ToolContext) -> str:
+    cwd = resolve_path(workdir, context.cwd) if workdir else str(context.cwd)
+    if not os.path.isdir(cwd):
+        raise ValueError(f"the working directory {cwd} does not exist or is not a directory")
+    return cwd
+
+
+def _timeout(args: Args, context: ToolContext) -> float:
+    timeout = args.get("timeout")
+    if timeout is None:
+        return context.limits.terminal_timeout
+    if not isinstance(timeout, (int, float)) or not timeout > 0:
+        raise ValueError(f"timeout must be a number of seconds above 0, found {timeout!r}")
+    return timeout
+
+
+def _failed(message: str) -> str:
+    return tool_result(output="", exit_code=-1, error=message)
+
+
+def _cause(error: Exception) -> str:
+    return why(error) if isinstance(error, OSError) else str(error)
+
+
+def _meaning(command: str, code: int) -> str | None:
+    """What a well-known program says with this exit code, when it was the last one to run."""
+    if code != 1 or len(command) > _LONGEST_EXPLAINED:
+        return None
+    import shlex
+
+    lexer = shlex.shlex(command.replace("\n", ";"), posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    program = ""
+    try:
+        for token in lexer:
+            if token and set(token) <= set("();|&"):
+                program = ""
+            elif not program and "=" not in token:
+                program = token
+    except ValueError:  # an unbalanced quote
+        return None
+    return _MEANINGS.get((os.path.basename(program), code))
