@@ -54,8 +54,8 @@ from hermes.tools.toolsets import select_tools
 
 if TYPE_CHECKING:
     from hermes.agent.llm.access import PluginModels
-    from hermes.plugins.llm import ModelAccess
-    from hermes.plugins.shell_consent import AskConsent
+    from hermes.plugins.llm.access import ModelAccess
+    from hermes.plugins.shell_hooks.consent import AskConsent
 
 
 log = logging.getLogger("hermes.host")
@@ -288,7 +288,7 @@ class Host:
         events = self.config.hooks.events
         if not events:
             return []
-        from hermes.plugins.shell_hooks import load_shell_hooks  # few configurations have any
+        from hermes.plugins.shell_hooks.load import load_shell_hooks  # few configurations have any
 
         return load_shell_hooks(
             events,

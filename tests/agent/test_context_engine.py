@@ -21,8 +21,8 @@ from hermes.host import Host
 from hermes.journal.bodies import to_json
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
-from hermes.testing.replies import ScriptedReply
-from hermes.testing.scripts import RecordedRequest
+from hermes.testing.scripted.replies import ScriptedReply
+from hermes.testing.scripted.script import RecordedRequest
 from hermes.trace.verify import verify
 from support import HostFactory, run_hermes, write_config
 

@@ -17,7 +17,7 @@ from hermes.config.sections import Agent, Model
 from hermes.host import Host, HostOptions
 from hermes.journal.usage.plugin_calls import WAITING_SITE
 from hermes.testing import ScriptedProvider, text, tool_call
-from hermes.testing.scripts import RecordedRequest
+from hermes.testing.scripted.script import RecordedRequest
 
 Build = Callable[..., Host]
 

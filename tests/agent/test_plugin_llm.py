@@ -322,7 +322,7 @@ def test_a_host_that_ignores_the_users_file_ignores_its_grants(home: Path, workd
     from hermes.config import Config
     from hermes.config.sections import Model
     from hermes.host import Host, HostOptions
-    from hermes.plugins.llm import PluginLlm
+    from hermes.plugins.llm.access import PluginLlm
     from support.llm_rig import write_settings
 
     with ScriptedProvider("pong") as provider:

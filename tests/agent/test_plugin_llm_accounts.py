@@ -19,7 +19,7 @@ from hermes.journal.usage.plugins import PluginSpending, spending_by_plugin
 from hermes.journal.usage.session import session_spending
 from hermes.journal.usage.home import usage_by
 from hermes.models.endpoint import Endpoint
-from hermes.plugins.llm import PluginLlm
+from hermes.plugins.llm.access import PluginLlm
 from hermes.scope import Scope
 from hermes.testing import EventRecorder, ScriptedProvider, dropped, failure, hanging, text
 from support import run_hermes

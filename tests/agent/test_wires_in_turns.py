@@ -13,7 +13,7 @@ from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.models.endpoint import ApiMode
 from hermes.testing import ScriptedProvider, ScriptedReply, failure, text
-from hermes.testing.replies import Call
+from hermes.testing.scripted.replies import Call
 from support.configured import configured_host
 
 MODES: tuple[ApiMode, ...] = get_args(ApiMode)

@@ -16,7 +16,7 @@ import msgspec
 from hermes.config import hermes_home, load_config
 from hermes.host import Host
 from hermes.log import setup_logging
-from hermes.plugins.llm import PluginLlm
+from hermes.plugins.llm.access import PluginLlm
 
 from .server import Plan, answer_text, raise_file_limit
 

@@ -16,8 +16,8 @@ from hermes.models.endpoint import ApiMode, Endpoint
 from hermes.models.http.driver import Driver
 from hermes.models.wires.choice import wire_for
 from hermes.scope import Interrupt
-from hermes.testing.formats import FORMATS
-from hermes.testing.replies import text
+from hermes.testing.scripted.formats import FORMATS
+from hermes.testing.scripted.replies import text
 
 from .measure import BenchFailed, alternate
 from .table import Row, against_floor

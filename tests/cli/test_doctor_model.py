@@ -21,7 +21,7 @@ from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.keeping import add_key
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.testing import ScriptedProvider, failure, text
-from hermes.testing.replies import ScriptedReply
+from hermes.testing.scripted.replies import ScriptedReply
 from support import run_hermes
 from support.doctor_rig import answering, examine, model_config, write_private_config
 from support.model_server import model_server

@@ -15,7 +15,7 @@ from hermes.contract import llm as contract
 from hermes.host import Host
 from hermes.plugins.compat.bases import base_of
 from hermes.plugins.context import PluginContext
-from hermes.plugins.llm import PluginLlm
+from hermes.plugins.llm.access import PluginLlm
 from hermes.testing import ScriptedProvider
 from hermes.testing.harness import PluginHarness
 from support import HostFactory

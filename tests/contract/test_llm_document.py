@@ -12,7 +12,7 @@ import pytest
 
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError
 from hermes.errors import ProviderError
-from hermes.plugins.llm import PluginLlm
+from hermes.plugins.llm.access import PluginLlm
 from hermes.testing import ScriptedProvider, failure, text
 from support import run_hermes
 from support.configured import write_plugin

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 
 from hermes.testing import ScriptedProvider
-from hermes.testing.scripts import script_from_file
+from hermes.testing.scripted.script import script_from_file
 
 from .pages import DOCS, README, ROOT, Block, blocks
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 
 from hermes.testing import FAULTS, pytest_plugin
-from hermes.testing.conformance_rules import RULES
+from hermes.testing.conformance.rules import RULES
 
 from .markdown import code, table
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config.sections import Local
-from hermes.local.parts import WEIGHTS_FILE, site_folder
+from hermes.local.install.parts import WEIGHTS_FILE, site_folder
 from hermes.local.service import LocalService
 from hermes.models.http.driver import Driver
 from support.local_rig import FAKE_RUNTIME, ServiceFactory, write_gguf

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.local.conversation import MOST_TOKENS, tokens
-from hermes.local.grammar import call_text, free_answer, quoting_answer
-from hermes.local.offers import Offer
-from hermes.local.wire import EmbeddedWire
+from hermes.local.prompt.conversation import MOST_TOKENS, tokens
+from hermes.local.prompt.grammar import call_text, free_answer, quoting_answer
+from hermes.local.prompt.offers import Offer
+from hermes.local.prompt.wire import EmbeddedWire
 from hermes.models.reply import normalise
-from hermes.testing.replies import completion, events, text
+from hermes.testing.scripted.replies import completion, events, text
 from support.local_rig import ENDPOINT
 
 WIRE = EmbeddedWire()

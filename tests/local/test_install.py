@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from hermes.errors import HermesError
-from hermes.local import pip
-from hermes.local.install import inspect, install, remove
-from hermes.local.parts import WEIGHTS_FILE, site_folder
+from hermes.local.install import pip
+from hermes.local.install.install import inspect, install, remove
+from hermes.local.install.parts import WEIGHTS_FILE, site_folder
 from support.local_rig import FAKE_RUNTIME, ServiceFactory, ask
 
 WEIGHTS = b"GGUF" + bytes(100_000)

@@ -15,8 +15,8 @@ from hermes.config.sections import Approvals, Fallback, Local, Model
 from hermes.errors import ConfigError
 from hermes.host import Host, HostOptions
 from hermes.local.endpoint import ADDRESS, EMBEDDED, LOCAL, NOTICE
-from hermes.local.grammar import call_text
-from hermes.local.offers import Offer
+from hermes.local.prompt.grammar import call_text
+from hermes.local.prompt.offers import Offer
 from hermes.local.running import running_states
 from hermes.models.profiles import PROFILES
 from support import run_hermes

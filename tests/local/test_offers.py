@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.local.offers import LOOKS, Offer, offers
+from hermes.local.prompt.offers import LOOKS, Offer, offers
 
 BOTH = ("terminal", "read_file")
 

@@ -18,7 +18,7 @@ import pytest
 
 from hermes.config.sections import Local
 from hermes.errors import ConfigError, Interrupted, ProviderError
-from hermes.local.parts import WEIGHTS_FILE, site_folder
+from hermes.local.install.parts import WEIGHTS_FILE, site_folder
 from hermes.local.running import living_state, running_states
 from hermes.local.service import LocalService
 from hermes.scope import Interrupt

@@ -9,8 +9,8 @@ import pytest
 from hermes.config.sections import Local
 from hermes.errors import ConfigError
 from hermes.local.endpoint import is_embedded, is_local
-from hermes.local.parts import WEIGHTS_FILE, Runtime, find_runtime, site_folder
-from hermes.local.weights import find_model
+from hermes.local.install.parts import WEIGHTS_FILE, Runtime, find_runtime, site_folder
+from hermes.local.install.weights import find_model
 from hermes.models.endpoint import Endpoint
 from support.local_rig import ENDPOINT, ServiceFactory, write_gguf
 

@@ -18,7 +18,7 @@ from hermes.models.reply import IncompleteReply, Reply, ToolRequest, normalise
 from hermes.models.usage import Usage
 from hermes.models.wires.chat.parser import ChatParser
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from hermes.testing.replies import completion, events, reasoning, text, tool_calls
+from hermes.testing.scripted.replies import completion, events, reasoning, text, tool_calls
 
 ENDPOINT = Endpoint("http://h/v1", "m", "demo", "sk-secret-key")
 

@@ -29,7 +29,7 @@ from hermes.testing import (
     text,
     tool_call,
 )
-from hermes.testing.replies import completion, events
+from hermes.testing.scripted.replies import completion, events
 from support.drivers import AnyDriver
 
 Ask = Callable[..., Record]

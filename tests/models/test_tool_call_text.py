@@ -14,7 +14,7 @@ from hermes.models.reply import Reply, ToolRequest, normalise
 from hermes.models.wires.chat.parser import ChatParser
 from hermes.models.wires.tool_call_text import TextCall, ToolCallSplitter
 from hermes.models.wires.wire import TextDelta, ToolCallDelta
-from hermes.testing.replies import completion, events, text
+from hermes.testing.scripted.replies import completion, events, text
 
 ENDPOINT = Endpoint("http://h/v1", "m")
 LS = '<tool_call>\n{"name": "ls", "arguments": {"path": "a"}}\n</tool_call>'

@@ -17,8 +17,8 @@ from hermes.models.reply import IncompleteReply, Reply, ToolRequest, normalise
 from hermes.models.usage import Usage
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from hermes.testing.formats import FORMATS, chat_messages
-from hermes.testing.replies import ScriptedReply, reasoning, text, tool_calls
+from hermes.testing.scripted.formats import FORMATS, chat_messages
+from hermes.testing.scripted.replies import ScriptedReply, reasoning, text, tool_calls
 
 MODES: tuple[ApiMode, ...] = get_args(ApiMode)
 PATHS: dict[ApiMode, str] = {

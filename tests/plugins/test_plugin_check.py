@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.plugins.check import check_folder, check_plugin
-from hermes.plugins.check_code import asks_for_override
-from hermes.plugins.findings import Finding
+from hermes.plugins.check.check import check_folder, check_plugin
+from hermes.plugins.check.code import asks_for_override
+from hermes.plugins.check.findings import Finding
 from hermes.plugins.manifest import PluginManifest
-from hermes.plugins.scaffold import write_scaffold
+from hermes.plugins.install.scaffold import write_scaffold
 from support.git_repository import MANIFEST, write_plugin
 
 GOOD = MANIFEST.format(name="p")

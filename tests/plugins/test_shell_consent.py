@@ -13,8 +13,8 @@ import pytest
 
 from hermes.config.sections import ShellHook as Configured
 from hermes.errors import ConfigError
-from hermes.plugins.shell_command import HookCommand, read_hook_commands
-from hermes.plugins.shell_consent import AllowList
+from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
+from hermes.plugins.shell_hooks.consent import AllowList
 from support.shell_rig import CALL, ShellRig
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.contract.llm import PluginLlmImageInput, PluginLlmTextInput
-from hermes.plugins.structured import StructuredQuestion
+from hermes.plugins.llm.structured import StructuredQuestion
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TEXT = [{"type": "text", "text": "seven"}]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from hermes.contract.llm import PluginLlmTrustError
 from hermes.errors import ConfigError
-from hermes.plugins.trust import OVERRIDES, Budget, budget_of, key_of, refusal
+from hermes.plugins.llm.trust import OVERRIDES, Budget, budget_of, key_of, refusal
 from hermes.testing import ScriptedProvider
 from support.llm_rig import PING, granted, llm_host, write_settings
 

@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.config import load_config
 from hermes.host import Host
-from hermes.plugins.llm import PluginLlm
+from hermes.plugins.llm.access import PluginLlm
 from hermes.scope import Scope, current_scope
 from hermes.testing import ScriptedProvider
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from hermes.config.sections import ShellHook as Configured
 from hermes.hooks.table import Hooks
-from hermes.plugins.shell_consent import ConsentAnswer, ConsentQuestion
-from hermes.plugins.shell_hooks import load_shell_hooks
+from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
+from hermes.plugins.shell_hooks.load import load_shell_hooks
 from hermes.sanitize import Redactor
 
 #: A script that keeps what it was told.

@@ -13,7 +13,7 @@ from hermes.agent.session import Session
 from hermes.config import Config
 from hermes.config.sections import Agent, Fallback, Model, Provider
 from hermes.host import Host, HostOptions
-from hermes.plugins.llm import PluginLlm
+from hermes.plugins.llm.access import PluginLlm
 from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, failure, hanging, reasoning, text, tool_call
 from hermes.testing import tool_calls as calls

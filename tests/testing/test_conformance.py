@@ -19,11 +19,11 @@ from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError
 from hermes.testing import EventRecorder
-from hermes.testing.conformance import RULES, Finding, Limits, Report, check_plugin
-from hermes.testing.conformance_payloads import LIFECYCLE, Flavour, Step, Story, payload
-from hermes.testing.conformance_process import check_plugin_in_process
-from hermes.testing.conformance_rules import Findings, Place
-from hermes.testing.conformance_tools import sample_arguments, schema_problem
+from hermes.testing.conformance.kit import RULES, Finding, Limits, Report, check_plugin
+from hermes.testing.conformance.payloads import LIFECYCLE, Flavour, Step, Story, payload
+from hermes.testing.conformance.process import check_plugin_in_process
+from hermes.testing.conformance.rules import Findings, Place
+from hermes.testing.conformance.tools import sample_arguments, schema_problem
 
 #: Patient enough for a busy machine, where a test does not wait for a limit to be reached.
 QUICK = Limits(deadline=10, slow=2, budget=40)
@@ -703,7 +703,7 @@ def test_a_plugin_that_ends_its_process_while_it_is_imported(tmp_path: Path) -> 
 
 
 def test_a_plugin_that_never_lets_go_of_its_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hermes.testing.conformance_process._SILENCE", 0.5)
+    monkeypatch.setattr("hermes.testing.conformance.process._SILENCE", 0.5)
     # A regular expression holds the interpreter's lock for as long as it runs: no thread can time it.
     source = (
         "import re\n"

@@ -288,7 +288,7 @@ def test_a_thousand_connections_at_once() -> None:
 
 
 def run_process(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "error", "-m", "hermes.testing.scripted", *arguments]
+    command = [sys.executable, "-W", "error", "-m", "hermes.testing.scripted.server", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
@@ -338,7 +338,7 @@ def test_a_script_by_user_text_and_by_step(client: httpx2.Client, tmp_path: Path
 
 
 def test_a_bad_script_says_what_is_wrong() -> None:
-    from hermes.testing.replies import reply_from_json
+    from hermes.testing.scripted.replies import reply_from_json
 
     with pytest.raises(ValueError, match="unknown fields in a scripted reply: speed"):
         reply_from_json({"text": "x", "speed": 3})

@@ -13,10 +13,10 @@ from hermes.cli.text.terminal import plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Local
 from hermes.errors import ConfigError
-from hermes.local.install import Parts, inspect
-from hermes.local.parts import DOWNLOAD_SIZE, RUNTIME
+from hermes.local.install.install import Parts, inspect
+from hermes.local.install.parts import DOWNLOAD_SIZE, RUNTIME
 from hermes.local.running import running_states
-from hermes.local.weights import find_model
+from hermes.local.install.weights import find_model
 
 _MEGABYTE = 1_000_000
 
@@ -56,7 +56,7 @@ def run(args: argparse.Namespace) -> int:
 
 def get_model(home: Path) -> Parts:
     """Get what is missing of the embedded model, and show on stderr how far that is."""
-    from hermes.local.install import install
+    from hermes.local.install.install import install
 
     progress = _Progress(sys.stderr)
     print(f"Getting the runtime and the weights, about {DOWNLOAD_SIZE // _MEGABYTE} MB …", file=sys.stderr)
@@ -82,7 +82,7 @@ def _status(args: argparse.Namespace, home: Path) -> int:
 
 
 def _remove(args: argparse.Namespace, home: Path) -> int:
-    from hermes.local.install import remove
+    from hermes.local.install.install import remove
 
     gone = remove(home)
     if args.json:

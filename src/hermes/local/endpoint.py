@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hermes.models.endpoint import Endpoint
 
 if TYPE_CHECKING:
-    from hermes.local.weights import Weights
+    from hermes.local.install.weights import Weights
 
 #: The provider's name.
 LOCAL = "local"

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hermes.errors import ProviderError
-from hermes.local.parts import private_folder
+from hermes.local.install.parts import private_folder
 from hermes.local.server import STATE_FILE, USERS_FILE, Settings, State
-from hermes.local.weights import Weights
+from hermes.local.install.weights import Weights
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:

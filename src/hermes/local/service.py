@@ -18,7 +18,7 @@ from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
     from hermes.local.running import RunningServer
-    from hermes.local.weights import Weights
+    from hermes.local.install.weights import Weights
 
 
 class Sender(Protocol):
@@ -69,7 +69,7 @@ class LocalService:
         """The way in which the embedded model is asked; ``None`` for endpoints that are asked like others."""
         if not is_embedded(endpoint):
             return None
-        from hermes.local.wire import EmbeddedWire
+        from hermes.local.prompt.wire import EmbeddedWire
 
         return EmbeddedWire()
 
@@ -105,14 +105,14 @@ class LocalService:
                 self._server.close()
 
     def _find_model(self) -> Weights:
-        from hermes.local.weights import find_model
+        from hermes.local.install.weights import find_model
 
         return find_model(self._settings, self._env, self._home)
 
     def _find_server(self) -> RunningServer:
-        from hermes.local.parts import find_runtime
+        from hermes.local.install.parts import find_runtime
         from hermes.local.running import RunningServer
-        from hermes.local.weights import NotInstalled
+        from hermes.local.install.weights import NotInstalled
 
         weights, runtime = self._find_model(), find_runtime(self._home)
         if runtime is None:

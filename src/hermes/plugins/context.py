@@ -24,7 +24,7 @@ from hermes.plugins.tool_handler import availability, check_name, read_schema, r
 from hermes.tools.registry import Effect, Tool, ToolRegistry
 
 if TYPE_CHECKING:
-    from hermes.plugins.llm import PluginLlm
+    from hermes.plugins.llm.access import PluginLlm
 
 log = logging.getLogger("hermes.plugins")
 
@@ -80,7 +80,7 @@ class PluginContext(Surfaces):
     def llm(self) -> PluginLlm:
         """Model access for this plugin, as far as ``plugins.entries.<key>.llm`` grants it."""
         if self._llm is None:
-            from hermes.plugins.llm import PluginLlm  # most plugins never ask a model
+            from hermes.plugins.llm.access import PluginLlm  # most plugins never ask a model
 
             self._llm = PluginLlm(self.manifest.key, self._parts.services.llm)
         return self._llm

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from hermes.plugins.llm import ModelAccess
+    from hermes.plugins.llm.access import ModelAccess
 
 
 class HostServices(Protocol):

@@ -11,7 +11,7 @@ from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Answer, Emitter
 from hermes.hooks.request_chain import RequestChain, RequestOutcome
 from hermes.hooks.table import Hooks
-from hermes.plugins.llm import ModelAccess
+from hermes.plugins.llm.access import ModelAccess
 from hermes.plugins.loading import Parts, load_one
 from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet

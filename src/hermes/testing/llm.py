@@ -15,9 +15,9 @@ from hermes.contract.llm import (
     PluginLlmTrustError,
     PluginLlmUsage,
 )
-from hermes.plugins.llm import ModelAccess
-from hermes.plugins.structured import StructuredQuestion
-from hermes.plugins.trust import refusal
+from hermes.plugins.llm.access import ModelAccess
+from hermes.plugins.llm.structured import StructuredQuestion
+from hermes.plugins.llm.trust import refusal
 
 Result = PluginLlmCompleteResult | PluginLlmStructuredResult
 

@@ -12,11 +12,11 @@ import pytest
 
 # pytest loads this in every run of an environment that has Hermes installed: the fixtures import what they need.
 if TYPE_CHECKING:
-    from hermes.testing.conformance_rules import Report
+    from hermes.testing.conformance.rules import Report
     from hermes.testing.harness import PluginHarness
     from hermes.testing.recorder import EventRecorder
-    from hermes.testing.scripted import ScriptedProvider
-    from hermes.testing.scripts import Script
+    from hermes.testing.scripted.server import ScriptedProvider
+    from hermes.testing.scripted.script import Script
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def hermes_plugin() -> Generator[Callable[..., PluginHarness]]:
 @pytest.fixture
 def scripted_provider() -> Generator[Callable[..., ScriptedProvider]]:
     """Starts scripted models: ``scripted_provider(script)`` gives a ``ScriptedProvider`` that listens."""
-    from hermes.testing.scripted import ScriptedProvider
+    from hermes.testing.scripted.server import ScriptedProvider
 
     with ExitStack() as stack:
 
@@ -90,9 +90,9 @@ def hermes_conformance() -> Callable[..., Report]:
 
     ``hermes_conformance(folder_or_register, allow=("narrow-signature",), strict=True)`` fails the test with every
     violation, its file and line. Warnings count only when ``strict``; rules in ``allow`` never do. Other keywords
-    go to ``hermes.testing.conformance.check_plugin``.
+    go to ``hermes.testing.conformance.kit.check_plugin``.
     """
-    from hermes.testing.conformance import RULES, check_plugin
+    from hermes.testing.conformance.kit import RULES, check_plugin
 
     def assert_conforms(
         plugin: str | Path | Callable[[Any], Any], *, allow: tuple[str, ...] = (), strict: bool = False, **options: Any

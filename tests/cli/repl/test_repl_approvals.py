@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.testing import ScriptedProvider, text, tool_call
-from hermes.testing.scripts import RecordedRequest
+from hermes.testing.scripted.script import RecordedRequest
 from support import write_config
 from support.repl_terminal import CTRL_C, ReplTerminal
 

@@ -11,8 +11,8 @@ from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from hermes.testing.formats import FORMATS
-from hermes.testing.replies import Call, ScriptedReply, text, tool_calls
+from hermes.testing.scripted.formats import FORMATS
+from hermes.testing.scripted.replies import Call, ScriptedReply, text, tool_calls
 
 REPLIES = {
     "text": text("Hello there"),

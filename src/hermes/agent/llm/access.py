@@ -18,7 +18,7 @@ from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResu
 from hermes.journal.store import Store
 from hermes.local.endpoint import is_local
 from hermes.models.endpoint import Endpoint
-from hermes.plugins.structured import StructuredQuestion
+from hermes.plugins.llm.structured import StructuredQuestion
 from hermes.scope import Interrupt, new_id
 
 if TYPE_CHECKING:

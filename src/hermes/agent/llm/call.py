@@ -20,8 +20,8 @@ from hermes.errors import HermesError, ProviderError, did_you_mean
 from hermes.journal.steps import PLUGIN_KEY
 from hermes.models.reply import Reply
 from hermes.models.retry import Attempts, Failure, Send, pursue
-from hermes.plugins.structured import StructuredQuestion
-from hermes.plugins.trust import SETTINGS, budget_of, key_of, refusal, unknown_settings
+from hermes.plugins.llm.structured import StructuredQuestion
+from hermes.plugins.llm.trust import SETTINGS, budget_of, key_of, refusal, unknown_settings
 from hermes.scope import Interrupt, Scope, current_scope, new_id
 
 if TYPE_CHECKING:

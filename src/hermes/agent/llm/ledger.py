@@ -12,7 +12,7 @@ from hermes.errors import HermesError, JournalError
 from hermes.journal.usage.plugins import calls_in_session, spent_today
 from hermes.journal.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.store import Store
-from hermes.plugins.trust import Budget, key_of
+from hermes.plugins.llm.trust import Budget, key_of
 
 log = logging.getLogger("hermes.plugins")
 

@@ -25,7 +25,7 @@ from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
     from hermes.agent.session import Session
-    from hermes.plugins.shell_consent import ConsentAnswer, ConsentQuestion
+    from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130

@@ -65,7 +65,7 @@ def _ways(desk: Desk) -> list[Way]:
 
 
 def _embedded_text(row: ProviderRow) -> str:
-    from hermes.local.parts import DOWNLOAD_SIZE
+    from hermes.local.install.parts import DOWNLOAD_SIZE
 
     size = f", {DOWNLOAD_SIZE // 1_000_000} MB to download" if row.missing else ""
     return f"the embedded model: small, needs no key{size}"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hermes.cli.doctor.finding import Finding, broken, ok, warning
 from hermes.cli.model.desk import Desk
 from hermes.errors import ConfigError
-from hermes.local.install import inspect
-from hermes.local.parts import RUNTIME
-from hermes.local.weights import find_model
+from hermes.local.install.install import inspect
+from hermes.local.install.parts import RUNTIME
+from hermes.local.install.weights import find_model
 
 _INSTALL = "hermes local install"
 

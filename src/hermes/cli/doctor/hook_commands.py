@@ -12,8 +12,8 @@ from hermes.cli.doctor.patient import Patient
 from hermes.config import config_path
 from hermes.errors import ConfigError
 from hermes.plugins.discovery import is_set
-from hermes.plugins.shell_command import HookCommand, read_hook_commands
-from hermes.plugins.shell_consent import AllowList, how_to_accept
+from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
+from hermes.plugins.shell_hooks.consent import AllowList, how_to_accept
 from hermes.tools.terminal.child_process import find_program
 
 

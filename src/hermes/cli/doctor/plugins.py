@@ -20,7 +20,7 @@ from hermes.journal.usage.plugin_calls import EXPORT_SITE, REGISTER_SITE, Plugin
 from hermes.journal.store import Store
 from hermes.models.profiles import CUSTOM
 from hermes.models.routing import name_of
-from hermes.plugins.check import check_plugin
+from hermes.plugins.check.check import check_plugin
 from hermes.plugins.discovery import discover, is_set, suggestion
 from hermes.plugins.manifest import PluginManifest, read_fields
 

@@ -15,8 +15,8 @@ from hermes.config import Config, apply_env, config_path, hermes_home, load_conf
 from hermes.errors import HermesError
 from hermes.plugins.discovery import discover, is_set
 from hermes.plugins.loader import decide
-from hermes.plugins.shell_command import HookCommand, read_hook_commands
-from hermes.plugins.shell_consent import AllowList
+from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
+from hermes.plugins.shell_hooks.consent import AllowList
 from hermes.sanitize import redact_text
 
 

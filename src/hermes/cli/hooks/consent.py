@@ -6,7 +6,7 @@ import sys
 
 from hermes.cli.text.presence import can_be_asked
 from hermes.cli.text.terminal import plain
-from hermes.plugins.shell_consent import ConsentAnswer, ConsentQuestion
+from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
 from hermes.sanitize import redact_text
 
 _ANSWERS: dict[str, ConsentAnswer] = {"y": "always", "yes": "always", "o": "once", "once": "once"}

@@ -13,10 +13,10 @@ from hermes.cli.text.terminal import one_line
 from hermes.contract.fields import Field
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA
 from hermes.errors import HermesError
-from hermes.plugins.shell_command import HookCommand
-from hermes.plugins.shell_consent import AllowList
-from hermes.plugins.shell_hooks import ShellHook, agreement_to
-from hermes.plugins.shell_verdict import HookCommandFailed, read_verdict
+from hermes.plugins.shell_hooks.command import HookCommand
+from hermes.plugins.shell_hooks.consent import AllowList
+from hermes.plugins.shell_hooks.load import ShellHook, agreement_to
+from hermes.plugins.shell_hooks.verdict import HookCommandFailed, read_verdict
 from hermes.sanitize import Redactor, redact_text
 
 _LONGEST_SHOWN = 500

@@ -19,7 +19,7 @@ from hermes.cli.text.terminal import plain
 from hermes.config.sections import Model
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
 from hermes.local.endpoint import LOCAL, is_local
-from hermes.local.weights import NotInstalled
+from hermes.local.install.weights import NotInstalled
 from hermes.models.credentials.keeping import check_key
 from hermes.models.endpoint import Endpoint
 from hermes.models.routing import endpoint_for

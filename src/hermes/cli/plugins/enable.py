@@ -10,8 +10,8 @@ from hermes.cli.plugins.desk import Desk, confirmed, is_terminal, warn
 from hermes.cli.plugins.text import finding_lines
 from hermes.config import edit_config, edit_list
 from hermes.errors import PluginError
-from hermes.plugins.check import check_plugin
-from hermes.plugins.check_code import asks_for_override
+from hermes.plugins.check.check import check_plugin
+from hermes.plugins.check.code import asks_for_override
 from hermes.plugins.loader import decide
 from hermes.plugins.manifest import PluginManifest
 

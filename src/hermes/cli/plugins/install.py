@@ -14,8 +14,8 @@ from hermes.cli.text.terminal import one_line, plain
 from hermes.config import edit_list, unset_config
 from hermes.errors import ConfigError, HermesError, PluginError
 from hermes.plugins.discovery import find_plugin
-from hermes.plugins.install import install_plugin, remove_plugin, update_plugin
-from hermes.plugins.install_source import InstallSource, parse_source
+from hermes.plugins.install.install import install_plugin, remove_plugin, update_plugin
+from hermes.plugins.install.source import InstallSource, parse_source
 from hermes.plugins.manifest import PluginManifest, env_names
 from hermes.sanitize import is_secret_key
 
@@ -46,7 +46,7 @@ def _install_files(desk: Desk, source: InstallSource, args: argparse.Namespace) 
 
 
 def _install_package(desk: Desk, source: InstallSource) -> list[str]:
-    from hermes.plugins.packages import install_package
+    from hermes.plugins.install.packages import install_package
 
     print(f"Installing package {source.location} with pip into {sys.prefix} …", file=sys.stderr)
     points = install_package(desk.home, source, desk.shell)
@@ -73,7 +73,7 @@ def update(desk: Desk, args: argparse.Namespace) -> int:
 
 
 def _update_package(desk: Desk, manifest: PluginManifest, ref: str) -> int:
-    from hermes.plugins.packages import install_package, package_of
+    from hermes.plugins.install.packages import install_package, package_of
 
     source = InstallSource("package", package_of(desk.home, manifest.key), ref=ref)
     points = install_package(desk.home, source, desk.shell, upgrade=True)
@@ -90,7 +90,7 @@ def remove(desk: Desk, args: argparse.Namespace) -> int:
     manifest = desk.find(args.name)
     package = ""
     if manifest.source == "entrypoint":
-        from hermes.plugins.packages import package_of
+        from hermes.plugins.install.packages import package_of
 
         package = package_of(desk.home, manifest.key)
     what = f"package {package}" if package else str(manifest.path)
@@ -101,7 +101,7 @@ def remove(desk: Desk, args: argparse.Namespace) -> int:
             print("Nothing was removed.")
             return 1
     if package:
-        from hermes.plugins.packages import remove_package
+        from hermes.plugins.install.packages import remove_package
 
         remove_package(package, desk.shell)
     else:

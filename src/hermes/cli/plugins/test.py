@@ -13,8 +13,8 @@ from hermes.cli.text.terminal import one_line, plain
 from hermes.errors import PluginError
 
 if TYPE_CHECKING:
-    from hermes.testing.conformance_calls import Limits
-    from hermes.testing.conformance_rules import Finding, Report
+    from hermes.testing.conformance.calls import Limits
+    from hermes.testing.conformance.rules import Finding, Report
 
 
 def configure_test(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def configure_test(parser: argparse.ArgumentParser) -> None:
 
 def run_test(args: argparse.Namespace) -> int:
     """Do what was asked for."""
-    from hermes.testing.conformance_calls import Limits
+    from hermes.testing.conformance.calls import Limits
 
     return run_conformance(
         args.path,
@@ -57,7 +57,7 @@ def run_conformance(
     limits: Limits | None = None,
 ) -> int:
     """Examine the plugin and print the report. 1 when it breaks the contract, 0 when it keeps it."""
-    from hermes.testing.conformance_process import check_plugin_in_process
+    from hermes.testing.conformance.process import check_plugin_in_process
 
     folder = _folder(path)
     settings = {"allow_tool_override": True} if allow_tool_override else {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hermes.cli.plugins.rows import PluginRow
 from hermes.cli.text.terminal import one_line
 from hermes.commands.wording import plural
-from hermes.plugins.findings import Finding
+from hermes.plugins.check.findings import Finding
 from hermes.plugins.registry import LoadedPlugin
 from hermes.sanitize import redact_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hermes.contract import llm as contract
-from hermes.plugins.llm import PluginLlm
+from hermes.plugins.llm.access import PluginLlm
 
 if TYPE_CHECKING:
     from hermes.plugins.compat.host import Names

@@ -1,0 +1,1 @@
+"""The packages of the embedded model: found, installed, checked, removed."""

@@ -1,0 +1,1 @@
+"""What the embedded model is shown, and what it may write."""

@@ -1,0 +1,1 @@
+"""Judges a plugin without running it."""

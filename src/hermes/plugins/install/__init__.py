@@ -1,0 +1,1 @@
+"""Puts plugins into the user's folder, updates and removes them."""

@@ -1,0 +1,1 @@
+"""``ctx.llm``: a plugin's access to the user's model."""

@@ -1,0 +1,1 @@
+"""Commands of the configuration that run for hooks."""

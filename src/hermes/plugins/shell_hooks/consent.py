@@ -1,0 +1,148 @@
+"""Which hook commands somebody agreed to run: asked once, kept in a file, and asked again when a script changes."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from hermes.config.files import locked, write_atomically
+from hermes.errors import ConfigError
+from hermes.plugins.shell_hooks.command import HookCommand
+
+FILE_NAME = "shell-hooks-allowlist.json"
+
+#: ``changed``: the script behind the command is not the one that was accepted.
+Consent = Literal["accepted", "changed", "not accepted"]
+ConsentAnswer = Literal["always", "once", "no"]
+
+
+class Approval(msgspec.Struct, kw_only=True):
+    """Somebody's agreement that a command may run for a hook."""
+
+    event: str
+    command: str
+    #: When the command was accepted for the first time, and when as it is now.
+    first_approved_at: str
+    approved_at: str
+    #: The script behind the command and what it held; empty when the command is a program on PATH.
+    script: str = ""
+    sha256: str = ""
+
+
+class _Document(msgspec.Struct):
+    approvals: list[Approval] = []
+
+
+@dataclass(frozen=True, slots=True)
+class ConsentQuestion:
+    """What somebody is asked to agree to: a command as it is now."""
+
+    command: HookCommand
+    script: Path | None
+    sha256: str
+    #: The agreement to this command, perhaps with another content of the script.
+    before: Approval | None
+
+    @property
+    def consent(self) -> Consent:
+        """What is on record about it."""
+        if self.before is None:
+            return "not accepted"
+        return "accepted" if self.before.sha256 == self.sha256 else "changed"
+
+
+#: Asks somebody; None when nobody can be asked.
+AskConsent = Callable[[ConsentQuestion], ConsentAnswer | None]
+
+
+class AllowList:
+    """The agreements of one home, to exactly one command for exactly one hook each."""
+
+    def __init__(self, home: Path) -> None:
+        self.path = home / FILE_NAME
+        self._home = home
+        self._approvals = self._read()
+
+    def question(self, command: HookCommand, cwd: Path) -> ConsentQuestion:
+        """The command as it is now, and what is on record about it."""
+        script = command.script(cwd)
+        before = self._approvals.get((command.event, command.command))
+        return ConsentQuestion(command, script, sha256_of(script), before)
+
+    def accept(self, *questions: ConsentQuestion) -> None:
+        """Keep the agreement to these commands as they were when the question was put."""
+        import time
+
+        now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        with locked(self._home):
+            self._approvals = self._read()
+            for question in questions:
+                key = (question.command.event, question.command.command)
+                before = self._approvals.get(key)
+                self._approvals[key] = Approval(
+                    event=key[0],
+                    command=key[1],
+                    first_approved_at=before.first_approved_at if before else now,
+                    approved_at=now,
+                    script=str(question.script or ""),
+                    sha256=question.sha256,
+                )
+            self._write()
+
+    def revoke(self, command: str | None = None) -> list[Approval]:
+        """Take back the agreements to a command, for all hooks, or all there are; those that were taken back."""
+        with locked(self._home):
+            self._approvals = self._read()
+            gone = [one for one in self._approvals.values() if command is None or one.command == command]
+            for approval in gone:
+                del self._approvals[approval.event, approval.command]
+            if gone:
+                self._write()
+        return gone
+
+    def commands(self) -> list[str]:
+        """The commands that were accepted, each once."""
+        return list(dict.fromkeys(approval.command for approval in self._approvals.values()))
+
+    def _read(self) -> dict[tuple[str, str], Approval]:
+        try:
+            document = msgspec.json.decode(self.path.read_bytes(), type=_Document)
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ConfigError(f"{self.path}: cannot be read: {error.strerror}") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise ConfigError(
+                f"{self.path}: not a list of accepted hook commands ({error}); "
+                "remove the file and accept them again with 'hermes hooks accept --all'"
+            ) from None
+        return {(one.event, one.command): one for one in document.approvals}
+
+    def _write(self) -> None:
+        text = msgspec.json.format(msgspec.json.encode(_Document(list(self._approvals.values())))).decode()
+        if self.path.exists():
+            self.path.chmod(0o600)  # the new content takes over the mode of the old
+        write_atomically(self.path, text + "\n")
+
+
+def sha256_of(script: Path | None) -> str:
+    """What a script holds, as a digest; empty when there is no script to read."""
+    if script is None:
+        return ""
+    import hashlib
+
+    try:
+        with script.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError:
+        return ""
+
+
+def how_to_accept(command: str) -> str:
+    """The command line that accepts a hook command."""
+    return f"hermes hooks accept {shlex.quote(command)}"

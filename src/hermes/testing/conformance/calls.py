@@ -1,0 +1,213 @@
+"""Calls into a plugin that cannot hang or break the caller: each on a thread with a deadline, its outcome on record."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import warnings
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from time import monotonic, perf_counter
+from typing import Any, Literal
+
+from hermes.hooks.background import spawn
+from hermes.hooks.callback import Callback, describe
+from hermes.scope import Interrupt, Scope, current_scope
+from hermes.testing.conformance.bench import Bench, name_of, raised_at
+from hermes.testing.conformance.rules import Findings, Place, Severity
+
+Schedule = Literal[
+    "complete",
+    "repeated",
+    "minimal",
+    "additive fields",
+    "cancelled turn",
+    "parallel",
+    "second host",
+    "out of order",
+    "unicode",
+    "huge",
+    "bad arguments",
+]
+
+#: Failures in these tell of a weakness rather than of a broken promise.
+_STRANGE: frozenset[str] = frozenset({"out of order", "unicode", "huge", "bad arguments"})
+
+
+class OutOfTime(Exception):
+    """The examination has used up its time."""
+
+
+@dataclass(slots=True)
+class Limits:
+    """How patient the examination is, in seconds."""
+
+    #: For one call of the plugin's code; after that it counts as hanging.
+    deadline: float = 5.0
+    #: A callback that takes longer holds up the turn.
+    slow: float = 0.25
+    #: For everything together.
+    budget: float = 60.0
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What came of one call."""
+
+    finished: bool = False
+    value: Any = None
+    error: BaseException | None = None
+    seconds: float = 0.0
+
+
+@dataclass(eq=False)
+class Subject:
+    """One function of the plugin, and what is known about it."""
+
+    #: The hook, middleware kind, tool or command.
+    site: str
+    function: Callable[..., Any]
+    place: Place
+    callback: Callback | None = None
+    #: Delivered behind the turn, so its time and its answers do not count.
+    background: bool = False
+    #: It hung or cannot be called at all; every further try would leave a thread behind or say the same again.
+    given_up: bool = False
+    #: Seconds by lifecycle step, the fastest of the ordinary rounds.
+    fastest: dict[int, float] = field(default_factory=dict[int, float])
+    #: What request middleware answered, by lifecycle step.
+    answers: dict[int, Any] = field(default_factory=dict[int, Any])
+
+    @property
+    def label(self) -> str:
+        return f"{self.site}: {name_of(self.function)}()"
+
+
+def severity_in(schedule: str) -> Severity:
+    """How grave a failure is that shows in this schedule."""
+    return "warning" if schedule in _STRANGE else "error"
+
+
+class Guard:
+    """Runs the plugin's code and notes what no code of a plugin should do."""
+
+    def __init__(self, findings: Findings, limits: Limits, on_call: Callable[[Subject, str], None] | None) -> None:
+        self.findings = findings
+        self.limits = limits
+        self.calls = 0
+        self._on_call = on_call
+        self._end = monotonic() + limits.budget
+        self._unawaited: list[str] = []
+        self._lock = threading.Lock()
+
+    @property
+    def time_is_up(self) -> bool:
+        return monotonic() > self._end
+
+    def announce(self, subject: Subject, schedule: str) -> None:
+        """Count a call and tell whoever follows along, who may have to say where it ended."""
+        if self.time_is_up:
+            raise OutOfTime
+        with self._lock:
+            self.calls += 1
+        if self._on_call is not None:
+            self._on_call(subject, schedule)
+
+    def call(self, subject: Subject, schedule: str, work: Callable[[], Any], bench: Bench | None = None) -> Attempt:
+        """Do the work on a thread of its own. One that hangs is abandoned and the subject given up."""
+        self.announce(subject, schedule)
+        before = [] if bench is None else bench.registered()
+        attempt = Attempt()
+        done = threading.Event()
+
+        def run() -> None:
+            # Threads inherit this, and those a plugin starts should be what they would be in a host, which calls
+            # from its main thread. This thread itself started as a daemon, so it still holds up nobody's exit.
+            setattr(threading.current_thread(), "_daemonic", False)  # noqa: B010
+            started = perf_counter()
+            try:
+                attempt.value = work()
+            except BaseException as error:
+                attempt.error = error
+            attempt.seconds = perf_counter() - started
+            attempt.finished = True
+            done.set()
+
+        spawn(run, "hermes-conformance")
+        if not done.wait(self.limits.deadline):
+            self.hung(subject, schedule)
+            return Attempt()
+        if bench is not None:
+            self._check_growth(subject, schedule, before, bench.registered())
+        self.check_unawaited(subject, schedule)
+        return attempt
+
+    def hung(self, subject: Subject, schedule: str) -> None:
+        subject.given_up = True
+        text = f"{subject.label} did not come back within {self.limits.deadline:g} s"
+        self.findings.add("hangs", text, subject.place, site=subject.site, schedule=schedule, cause="hangs")
+
+    def failed(self, subject: Subject, schedule: str, error: BaseException, what: str = "") -> None:
+        """Note an exception that left the plugin's code."""
+        origin = raised_at(error)
+        where = f" at {origin}" if origin.file and origin != subject.place else ""
+        consequence = f"; {what}" if what else ""
+        text = f"{subject.label} raised {describe(error)}{where} ({schedule}){consequence}"
+        cause = (type(error).__qualname__, origin)
+        if not isinstance(error, Exception):
+            self.findings.add("exits", text, subject.place, site=subject.site, schedule=schedule, cause=cause)
+        elif schedule == "additive fields":
+            self.findings.add("additive-field", text, subject.place, site=subject.site, schedule=schedule, cause=cause)
+        else:
+            self.findings.add(
+                "raises",
+                text,
+                subject.place,
+                site=subject.site,
+                schedule=schedule,
+                cause=cause,
+                severity=severity_in(schedule),
+            )
+
+    def check_unawaited(self, subject: Subject, schedule: str) -> None:
+        while self._unawaited:
+            text = f"{subject.label}: {self._unawaited.pop()}"
+            self.findings.add("unawaited-coroutine", text, subject.place, site=subject.site, schedule=schedule)
+
+    @contextlib.contextmanager
+    def watching_coroutines(self) -> Generator[None]:
+        """While the block runs, coroutines that are thrown away are noted instead of warned about."""
+
+        def show(message: Warning | str, *_details: Any, **_more: Any) -> None:
+            self._unawaited.append(str(message).splitlines()[0])
+
+        with warnings.catch_warnings():
+            warnings.filterwarnings("always", message="coroutine .* was never awaited", category=RuntimeWarning)
+            shown = warnings.showwarning
+
+            def sort(message: Warning | str, *details: Any, **more: Any) -> None:
+                (show if "was never awaited" in str(message) else shown)(message, *details, **more)
+
+            warnings.showwarning = sort
+            yield
+
+    def _check_growth(self, subject: Subject, schedule: str, before: list[str], after: list[str]) -> None:
+        if len(after) > len(before):
+            added = next(name for name in after if after.count(name) > before.count(name))
+            text = f"{subject.label} registered a {added} while it ran; register everything in register(ctx)"
+            self.findings.add("registers-late", text, subject.place, site=subject.site, schedule=schedule)
+
+
+@contextlib.contextmanager
+def turn(fields: dict[str, Any], *, cancelled: bool = False) -> Generator[Scope]:
+    """Work under the ids of an event, in a turn that may have been cancelled already."""
+    names = ("session_id", "task_id", "turn_id", "api_request_id", "tool_call_id")
+    interrupt = Interrupt()
+    if cancelled:
+        interrupt.cancel("interrupted")
+    scope = Scope(interrupt=interrupt).child(**{name: str(fields.get(name) or "") for name in names})
+    token = current_scope.set(scope)
+    try:
+        yield scope
+    finally:
+        current_scope.reset(token)

@@ -1,0 +1,170 @@
+"""Execution middleware under examination: what it does with ``next_call``, with failures and with results."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import Any, Literal, cast
+
+from hermes.contract.middleware import MIDDLEWARE
+from hermes.errors import Interrupted, ProviderError
+from hermes.hooks.callback import Callback, is_awaitable
+from hermes.hooks.copies import isolate
+from hermes.hooks.execution_chain import ExecutionChain
+from hermes.testing.conformance.answers import missing_from, result_problem
+from hermes.testing.conformance.bench import Bench
+from hermes.testing.conformance.calls import Attempt, Guard, Subject, turn
+from hermes.testing.conformance.payloads import Payload, Step, Story, model_response, tool_output
+
+#: What became of the call below: it was never made, or it gave a result, failed or was interrupted.
+Downstream = Literal["untouched", "succeeded", "failed", "interrupted"]
+
+
+class Passage:
+    """One call of one middleware, seen from inside the chain."""
+
+    def __init__(self, subject: Subject, guard: Guard, schedule: str, required: list[str]) -> None:
+        self._subject = subject
+        self._guard = guard
+        self._schedule = schedule
+        self._required = required
+        self._next_call: Any = None
+        self._payload: Payload = {}
+        self._closed = False
+        self.count = 0
+        self.downstream: Downstream = "untouched"
+        self.raised: BaseException | None = None
+        self.passed_on = False
+        self.returned: Any = None
+        self.given: Payload = {}
+        self.before: Payload = {}
+
+    def __call__(self, **given: Any) -> Any:
+        """Stands in for the middleware's function."""
+        self._payload = isolate(given.get(MIDDLEWARE[self._subject.site].payload) or {})
+        if "next_call" in given:
+            self._next_call = given["next_call"]
+            given["next_call"] = self.next_call
+        self.given, self.before = given, isolate(given)
+        try:
+            value = self._subject.function(**given)
+        except BaseException as error:
+            self._close(raised=error)
+            raise
+        if is_awaitable(value):
+            return self._await(value)
+        self._close(returned=value)
+        return value
+
+    def next_call(self, payload: Any = None) -> Any:
+        """Stands in for the chain's own, which it calls in the end."""
+        self.count += 1
+        if self._closed:
+            self._note("next-call-late", "called next_call after it had returned; the call is refused")
+        elif self.count > 1:
+            self._note("next-call-twice", "called next_call a second time; a call runs at most once")
+        self._check_payload(payload)
+        try:
+            result = self._next_call(payload)
+        except BaseException as error:
+            if self.count == 1:
+                self.downstream = "failed" if isinstance(error, Exception) else "interrupted"
+            self._failure = error
+            raise
+        self.downstream = "succeeded"
+        return result
+
+    _failure: BaseException | None = None
+
+    async def _await(self, value: Awaitable[Any]) -> Any:
+        try:
+            answer = await value
+        except BaseException as error:
+            self._close(raised=error)
+            raise
+        self._close(returned=answer)
+        return answer
+
+    def _close(self, *, returned: Any = None, raised: BaseException | None = None) -> None:
+        self.returned, self.raised = returned, raised
+        self.passed_on = raised is not None and raised is self._failure
+        self._closed = True
+
+    def _check_payload(self, payload: Any) -> None:
+        if payload is None:
+            return
+        if not isinstance(payload, dict):
+            self._note("partial-payload", f"passed a {type(payload).__name__} to next_call; pass a dict or nothing")
+            return
+        fields = cast("Payload", payload)
+        missing = missing_from(self._subject.site, fields, self._payload, self._required)
+        if missing:
+            self._note("partial-payload", f"passed a payload without {missing[0]!r} to next_call")
+
+    def _note(self, rule: str, text: str) -> None:
+        subject = self._subject
+        self._guard.findings.add(
+            rule, f"{subject.label} {text}", subject.place, site=subject.site, schedule=self._schedule
+        )
+
+    def judge(self) -> None:
+        """Note what is wrong with how the middleware ended."""
+        if self.raised is not None:
+            self._judge_error(self.raised)
+            return
+        if self.downstream == "interrupted":
+            self._note("swallows-interrupt", "returned although the turn was being cancelled; let it pass")
+            return
+        if self.returned is None:
+            rules = {"untouched": "drops-call", "succeeded": "loses-result", "failed": "swallows-failure"}
+            texts = {
+                "untouched": "returned None without calling next_call, so nothing runs; return its result",
+                "succeeded": "returned None although next_call gave a result; return it",
+                "failed": "returned None although the call had failed; let the error pass or return a result",
+            }
+            self._note(rules[self.downstream], texts[self.downstream])
+            return
+        problem = result_problem(self._subject.site, self.returned)
+        if problem:
+            self._note("result-shape", f"returned {problem}")
+
+    def _judge_error(self, error: BaseException) -> None:
+        if self.passed_on or self.count > 1 or (self.downstream == "failed" and isinstance(error, Exception)):
+            return  # the failure from below, a refused second call, or a failure translated on purpose
+        if isinstance(error, Interrupted):
+            return
+        outcome = (
+            "the result it had received is kept" if self.downstream == "succeeded" else "the call goes on without it"
+        )
+        self._guard.failed(self._subject, self._schedule, error, outcome)
+
+
+def run_execution(
+    bench: Bench, subject: Subject, guard: Guard, step: Step, story: Story, schedule: str, fields: Payload
+) -> tuple[Passage, Attempt]:
+    """Run one middleware around a base that does what this step of the lifecycle says."""
+    assert subject.callback is not None
+    spec = MIDDLEWARE[subject.site]
+    tool = bench.tools.get(str(fields.get("tool_name", "")))
+    required: list[str] = [] if tool is None else list(tool.parameters.get("required", ()))
+    passage = Passage(subject, guard, schedule, required)
+    watched = Callback(subject.callback.plugin, subject.site, subject.function)
+    watched.function = passage
+    chain = ExecutionChain(subject.site, (watched,))
+    context = {name: value for name, value in fields.items() if name != spec.payload}
+    cancelled = schedule == "cancelled turn"
+
+    def base(_payload: Any) -> Any:
+        if cancelled or step.number == 4:
+            raise Interrupted("interrupted")
+        if step.number == 2:
+            raise ProviderError("too many requests", reason="rate_limit") if "llm" in step.site else OSError("no file")
+        return model_response(story) if "llm" in step.site else tool_output(story)
+
+    def work() -> Any:
+        with turn(fields, cancelled=cancelled):
+            return chain.run(fields[spec.payload], base, context)
+
+    attempt = guard.call(subject, schedule, work, None if schedule == "parallel" else bench)
+    if attempt.finished:
+        passage.judge()
+    return passage, attempt

@@ -1,0 +1,212 @@
+"""The hostile schedules: whole lifecycles of events, fired at a plugin in every way a runtime may fire them."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Sequence
+from typing import Any, cast
+
+from hermes.contract.hooks import HOOKS
+from hermes.contract.middleware import MIDDLEWARE
+from hermes.errors import Interrupted
+from hermes.hooks.background import spawn
+from hermes.hooks.callback import is_awaitable
+from hermes.hooks.copies import isolate, same
+from hermes.testing.conformance.answers import (
+    answer_problem,
+    missing_from,
+    replacement_problem,
+    takes_answers,
+    trace_problem,
+)
+from hermes.testing.conformance.bench import Bench
+from hermes.testing.conformance.calls import Attempt, Guard, OutOfTime, Schedule, Subject, turn
+from hermes.testing.conformance.execution import run_execution
+from hermes.testing.conformance.payloads import LIFECYCLE, Payload, Step, Story, payload
+
+#: Lifecycles that run at the same time in the parallel round.
+_THREADS = 6
+#: How much longer a callback may take over megabytes than over an ordinary payload.
+_HUGE_FACTOR = 8
+
+
+class Rounds:
+    """Fires lifecycles at the callbacks of one host."""
+
+    def __init__(self, bench: Bench, subjects: Sequence[Subject], guard: Guard) -> None:
+        self._bench = bench
+        self._guard = guard
+        self._subjects: dict[str, list[Subject]] = {}
+        for subject in subjects:
+            self._subjects.setdefault(subject.site, []).append(subject)
+
+    def run_all(self) -> None:
+        """Every schedule, those that say most about a plugin first."""
+        self.run("complete", Story("a"))
+        self.run("repeated", Story("a"))
+        self.run("minimal", Story("b", "minimal"))
+        self.run("additive fields", Story("c"))
+        self.run("cancelled turn", Story("d"))
+        self._run_parallel()
+        self.run("out of order", Story("e"), tuple(reversed(LIFECYCLE)))
+        self.run("unicode", Story("f", "unicode"))
+        self.run("huge", Story("g", "huge"))
+        self._report_slow()
+
+    def run(self, schedule: Schedule, story: Story, steps: Sequence[Step] = LIFECYCLE) -> None:
+        """One lifecycle."""
+        for index, step in enumerate(steps):
+            for subject in self._subjects.get(step.site, ()):
+                if not subject.given_up:
+                    self._deliver_safely(index, step, subject, story, schedule)
+
+    def _run_parallel(self) -> None:
+        def live(number: int) -> None:
+            gate.wait()
+            try:
+                self.run("parallel", Story(f"p{number}"))
+            except OutOfTime:
+                ended.append(number)
+
+        gate = threading.Barrier(_THREADS)
+        ended: list[int] = []
+        interval = sys.getswitchinterval()
+        # Threads that take turns this often meet where they would otherwise miss each other.
+        sys.setswitchinterval(1e-5)
+        try:
+            threads = [spawn(lambda number=number: live(number), "hermes-conformance") for number in range(_THREADS)]
+            for thread in threads:
+                thread.join()  # each of their calls has a deadline
+        finally:
+            sys.setswitchinterval(interval)
+        if ended:
+            raise OutOfTime
+
+    def _deliver_safely(self, index: int, step: Step, subject: Subject, story: Story, schedule: Schedule) -> None:
+        """What a plugin returns may fight back when it is looked at; it did so to us and would do so to the runtime."""
+        try:
+            self._deliver(index, step, subject, story, schedule)
+        except OutOfTime:
+            raise
+        except Exception as error:
+            self._guard.failed(subject, schedule, error, "when what it returned was looked at")
+
+    def _deliver(self, index: int, step: Step, subject: Subject, story: Story, schedule: Schedule) -> None:
+        fields = payload(step, story)
+        if schedule == "additive fields":
+            fields["field_of_a_later_version"] = {"known": False}
+        spec = MIDDLEWARE.get(step.site)
+        if spec is not None and spec.wraps:
+            passage, attempt = run_execution(self._bench, subject, self._guard, step, story, schedule, fields)
+            if attempt.finished:
+                self._check_changes(subject, schedule, passage.before, passage.given, {spec.payload})
+        else:
+            attempt = self._call(index, subject, schedule, fields)
+        self._note_time(index, subject, schedule, attempt)
+
+    def _call(self, index: int, subject: Subject, schedule: Schedule, fields: Payload) -> Attempt:
+        """Call an observer or request middleware as the runtime would, and look at what it did."""
+        assert subject.callback is not None
+        given = subject.callback.arguments(fields)
+        before = isolate(given)
+
+        def work() -> Any:
+            with turn(fields, cancelled=schedule == "cancelled turn"):
+                value = subject.function(**given)
+                return self._bench.hooks.background.run(value, subject.label) if is_awaitable(value) else value
+
+        attempt = self._guard.call(subject, schedule, work, None if schedule == "parallel" else self._bench)
+        if not attempt.finished:
+            return attempt
+        if attempt.error is not None:
+            # Unwinding a turn that was cancelled is what an interrupt is for.
+            if not isinstance(attempt.error, Interrupted):
+                self._guard.failed(subject, schedule, attempt.error)
+        elif subject.site in HOOKS:
+            self._check_answer(subject, schedule, attempt.value, before, given)
+        else:
+            self._check_replacement(index, subject, schedule, attempt.value, before, given)
+        return attempt
+
+    # -- what callbacks did ---------------------------------------------------------------------------------------
+
+    def _check_answer(self, subject: Subject, schedule: str, value: Any, before: Payload, given: Payload) -> None:
+        hook = subject.site
+        live = HOOKS[hook].live
+        self._check_changes(subject, schedule, before, given, {live})
+        if live in given and isinstance(given[live], dict):
+            self._check_complete("tool_request", subject, schedule, given[live], before)
+        if value is None:
+            return
+        if takes_answers(hook):
+            problem = answer_problem(hook, value)
+            if problem:
+                self._note("answer-shape", subject, schedule, f"answered with {problem}")
+            elif subject.background:
+                self._note("answer-ignored", subject, schedule, "answers, but runs behind the turn")
+        elif isinstance(value, str | dict):
+            self._note("answer-ignored", subject, schedule, f"answers, but {hook} takes no answers")
+
+    def _check_replacement(
+        self, index: int, subject: Subject, schedule: str, value: Any, before: Payload, given: Payload
+    ) -> None:
+        kind, key = subject.site, MIDDLEWARE[subject.site].payload
+        problem = replacement_problem(kind, value)
+        if problem:
+            self._note("replacement-shape", subject, schedule, f"returned {problem}")
+        self._check_changes(subject, schedule, before, given, set() if value is None else {key})
+        if problem or value is None:
+            return
+        answer = cast("Payload", value)
+        self._check_complete(kind, subject, schedule, answer[key], before)
+        if trace_problem(answer):
+            self._note("trace-shape", subject, schedule, f"returned a replacement whose {trace_problem(answer)}")
+        if schedule == "complete":
+            subject.answers[index] = isolate(answer[key])
+        elif schedule == "repeated" and index in subject.answers and not same(subject.answers[index], answer[key]):
+            self._note("not-deterministic", subject, schedule, "rewrote the same payload in two ways")
+
+    def _check_complete(
+        self, kind: str, subject: Subject, schedule: str, replacement: Payload, before: Payload
+    ) -> None:
+        tool = self._bench.tools.get(str(before.get("tool_name", "")))
+        required: list[str] = [] if tool is None else list(tool.parameters.get("required", ()))
+        given: Any = before.get(MIDDLEWARE[kind].payload) or {}
+        missing = missing_from(kind, replacement, given, required)
+        if missing:
+            text = f"made a payload without {missing[0]!r}; replacements are complete, not patches"
+            self._note("partial-payload", subject, schedule, text)
+
+    def _check_changes(
+        self, subject: Subject, schedule: str, before: Payload, after: Payload, allowed: set[str]
+    ) -> None:
+        for name, value in before.items():
+            if name not in allowed and name != "next_call" and name in after and not same(value, after[name]):
+                text = f"changed {name} in place; nobody else sees that"
+                self._note("mutates-payload", subject, schedule, text)
+
+    def _note(self, rule: str, subject: Subject, schedule: str, text: str) -> None:
+        self._guard.findings.add(rule, f"{subject.label} {text}", subject.place, site=subject.site, schedule=schedule)
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def _note_time(self, index: int, subject: Subject, schedule: str, attempt: Attempt) -> None:
+        if not attempt.finished or subject.background:
+            return
+        if schedule in ("complete", "repeated"):
+            # The fastest of two: the first may have imported something, either may have met a busy machine.
+            subject.fastest[index] = min(attempt.seconds, subject.fastest.get(index, attempt.seconds))
+        elif schedule == "huge" and attempt.seconds > self._guard.limits.slow * _HUGE_FACTOR:
+            text = f"took {attempt.seconds:.2f} s over a payload of some megabytes"
+            self._guard.findings.add(
+                "slow", f"{subject.label} {text}", subject.place, site=subject.site, schedule=schedule, cause="huge"
+            )
+
+    def _report_slow(self) -> None:
+        for subjects in self._subjects.values():
+            for subject in subjects:
+                slowest = max(subject.fastest.values(), default=0.0)
+                if slowest > self._guard.limits.slow:
+                    text = f"takes {slowest:.2f} s and holds up the turn; register it with background=True"
+                    self._note("slow", subject, "complete", text)

@@ -1,0 +1,219 @@
+"""A plugin's tools and commands under examination."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, cast
+
+import msgspec
+
+from hermes.hooks.callback import describe
+from hermes.plugins.records import CliCommand, Command
+from hermes.testing.conformance.bench import Bench, place_of, plugin_function, raised_at
+from hermes.testing.conformance.calls import Guard, Subject, severity_in, turn
+from hermes.testing.conformance.payloads import HUGE_TEXT, ODD_TEXT, Story
+from hermes.tools.files.guard import FileGuard
+from hermes.tools.terminal.background import ProcessTable
+from hermes.tools.registry import Tool, ToolContext
+
+_TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
+
+#: How deep schemas are looked at, and sample arguments are made.
+_DEPTH = 8
+
+
+def check_tool(bench: Bench, guard: Guard, name: str, *, call: bool) -> None:
+    """Look at a tool's schema, then call it with good and with bad arguments."""
+    tool = bench.tools.get(name)
+    if tool is None:
+        return
+    handler = plugin_function(tool.run)
+    subject = Subject(f"tool {name}", cast("Any", handler), place_of(handler))
+    add = guard.findings.add
+    problem = schema_problem(tool.parameters)
+    if problem:
+        add("tool-schema", f"tool {name}: {problem}", subject.place, site=subject.site)
+    if not tool.description.strip():
+        add("tool-description", f"tool {name} has no description", subject.place, site=subject.site)
+    if _is_available(bench, guard, tool, subject) and call:
+        _call_tool(bench, guard, tool, subject)
+
+
+def _is_available(bench: Bench, guard: Guard, tool: Tool, subject: Subject) -> bool:
+    """Whether the tool says that it works here; one that does not is not called, as in a session."""
+    if tool.available is None:
+        return True
+    check = plugin_function(tool.available)
+    if check is not tool.available:
+        # The runtime takes an exception for a no and goes on; here it is what we want to see.
+        asked = Subject(subject.site, cast("Any", check), place_of(check))
+        attempt = guard.call(asked, "complete", cast("Any", check), bench)
+        if attempt.error is not None:
+            guard.failed(asked, "complete", attempt.error, "a check_fn answers yes or no")
+        if not attempt.finished or attempt.error is not None:
+            return False
+    attempt = guard.call(subject, "complete", tool.available, bench)
+    return attempt.finished and bool(attempt.value)
+
+
+def _call_tool(bench: Bench, guard: Guard, tool: Tool, subject: Subject) -> None:
+    sample = sample_arguments(tool.parameters)
+    texts = [name for name, value in sample.items() if isinstance(value, str)]
+    variants: list[tuple[str, dict[str, Any]]] = [
+        ("complete", sample),
+        ("repeated", sample),
+        ("unicode", {**sample, **dict.fromkeys(texts, ODD_TEXT)}),
+        ("huge", {**sample, **dict.fromkeys(texts, "x" * HUGE_TEXT)}),
+        ("bad arguments", {}),
+        ("bad arguments", dict.fromkeys(sample, None)),
+        ("bad arguments", {name: [{"not": "expected"}] for name in sample}),
+        ("cancelled turn", sample),
+    ]
+    for schedule, args in variants:
+        if not subject.given_up:
+            _call_once(bench, guard, tool, subject, schedule, args)
+
+
+def _call_once(bench: Bench, guard: Guard, tool: Tool, subject: Subject, schedule: str, args: dict[str, Any]) -> None:
+    story = Story("t")
+    ids = {"session_id": story.session_id, "task_id": "task-t", "turn_id": story.turn_id, "tool_call_id": "call_t"}
+
+    def work() -> str:
+        processes = ProcessTable()
+        try:
+            with turn(ids, cancelled=schedule == "cancelled turn") as scope:
+                return tool.run(args, ToolContext(scope, bench.cwd, processes, FileGuard()))
+        finally:
+            processes.close()
+
+    attempt = guard.call(subject, schedule, work, bench)
+    error = attempt.error
+    if error is not None and not isinstance(error, Exception):
+        if schedule != "cancelled turn":
+            guard.failed(subject, schedule, error)
+    elif error is not None:
+        shown = "valid arguments" if severity_in(schedule) == "error" else "arguments a model might make up"
+        text = f"{tool.name} raised {describe(error)} at {raised_at(error)} for {shown}; return errors as JSON"
+        guard.findings.add(
+            "tool-raises",
+            text,
+            subject.place,
+            site=subject.site,
+            schedule=schedule,
+            cause=(type(error).__qualname__, raised_at(error)),
+            severity=severity_in(schedule),
+        )
+    elif attempt.finished:
+        _check_result(guard, subject, schedule, attempt.value)
+
+
+def _check_result(guard: Guard, subject: Subject, schedule: str, result: str) -> None:
+    try:
+        decoded: object = msgspec.json.decode(result)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        text = f"{subject.site} returned text that is not JSON, such as {result[:40]!r}"
+        guard.findings.add(
+            "tool-result-text", text, subject.place, site=subject.site, schedule=schedule, cause="not JSON"
+        )
+        return
+    fields = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
+    if fields.get("error_type") == "tool_result_contract":
+        guard.findings.add("tool-result", str(fields.get("error")), subject.place, site=subject.site, schedule=schedule)
+
+
+def check_command(bench: Bench, guard: Guard, command: Command, *, call: bool) -> None:
+    """Run a slash command with nothing, something and something odd."""
+    subject = Subject(f"command /{command.name}", command.handler, place_of(command.handler))
+    for schedule, raw in (("complete", ""), ("repeated", "some words"), ("unicode", ODD_TEXT)):
+        if not call or subject.given_up:
+            return
+        attempt = guard.call(subject, schedule, lambda raw=raw: bench.run_command(command.name, raw), bench)
+        if attempt.error is not None:
+            guard.failed(subject, schedule, attempt.error)
+        elif attempt.finished and not (attempt.value is None or isinstance(attempt.value, str)):
+            text = f"/{command.name} answered with a {type(attempt.value).__name__}; text or None is expected"
+            guard.findings.add("command-answer", text, subject.place, site=subject.site, schedule=schedule)
+
+
+def check_cli_command(bench: Bench, guard: Guard, command: CliCommand) -> None:
+    """Let a subcommand of ``hermes`` declare its arguments. Its handler is not run: it may do anything."""
+    subject = Subject(f"command hermes {command.name}", command.setup_fn, place_of(command.setup_fn))
+    attempt = guard.call(subject, "complete", lambda: command.setup_fn(argparse.ArgumentParser()), bench)
+    if attempt.error is not None:
+        guard.failed(subject, "complete", attempt.error, f"hermes {command.name} would not start")
+
+
+# -- schemas ------------------------------------------------------------------------------------------------------
+
+
+def schema_problem(parameters: dict[str, Any]) -> str:
+    """Why a provider would refuse these parameters; empty when it would not."""
+    try:
+        msgspec.json.encode(parameters)
+    except Exception as error:
+        return f"its schema is not JSON: {error}"
+    if parameters.get("type", "object") != "object":
+        return f"its parameters have type {parameters.get('type')!r}; 'object' is expected"
+    return _problem_in(parameters, "parameters", 0)
+
+
+def _problem_in(schema: Any, path: str, depth: int) -> str:
+    if depth > _DEPTH or isinstance(schema, bool):
+        return ""
+    if not isinstance(schema, dict):
+        return f"{path} is a {type(schema).__name__}; a schema is a dict"
+    fields = cast("dict[str, Any]", schema)
+    kinds: Any = fields.get("type", [])
+    for kind in cast("list[Any]", kinds) if isinstance(kinds, list) else [kinds]:
+        if not isinstance(kind, str) or kind not in _TYPES:
+            return f"{path} has type {kind!r}; types are {', '.join(sorted(_TYPES))}"
+    properties: object = fields.get("properties", {})
+    if not isinstance(properties, dict):
+        return f"{path}.properties is a {type(properties).__name__}; a dict is expected"
+    named = cast("dict[str, Any]", properties)
+    required: object = fields.get("required", [])
+    if not isinstance(required, list):
+        return f"{path}.required is a {type(required).__name__}; a list of names is expected"
+    for name in cast("list[Any]", required):
+        if not isinstance(name, str) or (named and name not in named):
+            return f"{path}.required names {name!r}, which is not among its properties"
+    if not isinstance(fields.get("enum", []), list):
+        return f"{path}.enum is a {type(fields['enum']).__name__}; a list is expected"
+    inner = [(f"{path}.properties.{name}", value) for name, value in named.items()]
+    if "items" in fields:
+        inner.append((f"{path}.items", fields["items"]))
+    return next((found for place, value in inner if (found := _problem_in(value, place, depth + 1))), "")
+
+
+def sample_arguments(parameters: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that fit a schema."""
+    made = _sample({"type": "object", "properties": parameters.get("properties")}, 0)
+    return cast("dict[str, Any]", made)
+
+
+def _sample(schema: Any, depth: int) -> Any:
+    if not isinstance(schema, dict) or depth > _DEPTH:
+        return None
+    fields = cast("dict[str, Any]", schema)
+    for given in ("default", "const"):
+        if given in fields:
+            return fields[given]
+    for several in ("examples", "enum"):
+        if isinstance(fields.get(several), list) and fields[several]:
+            return fields[several][0]
+    for choice in ("anyOf", "oneOf"):
+        if isinstance(fields.get(choice), list) and fields[choice]:
+            return _sample(fields[choice][0], depth + 1)
+    kind: Any = fields.get("type", "string")
+    if isinstance(kind, list):
+        kind = next(iter(cast("list[Any]", kind)), "string")
+    if kind == "object":
+        properties: Any = fields.get("properties")
+        named = cast("dict[str, Any]", properties) if isinstance(properties, dict) else {}
+        return {name: _sample(value, depth + 1) for name, value in named.items()}
+    if kind == "array":
+        return [_sample(fields["items"], depth + 1)] if "items" in fields else []
+    plain: dict[str, Any] = {"integer": 1, "number": 1.0, "boolean": True, "null": None}
+    if kind in ("integer", "number"):
+        return fields.get("minimum", plain[kind])
+    return plain.get(str(kind), "sample")
