@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.a2a import HermesA2AExecutor, executor
+from hermes.a2a import HermesA2AExecutor
+from hermes.a2a.executor import executor
 from hermes.testing import Call, ScriptedProvider, ScriptedReply, raw, reasoning, text, tool_calls
 from support.executor_rig import Answering, Events, ask, completion, data_part, request
 

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from hermes.a2a import HermesA2AExecutor
-from hermes.a2a.openai_client import DEFAULT_BASE_URL, OpenAIClient
+from hermes.a2a.executor.openai_client import DEFAULT_BASE_URL, OpenAIClient
 from hermes.errors import ConfigError
 from hermes.testing import ScriptedProvider, ScriptedReply, dropped, failure, hanging, raw, reasoning, tool_call
 from support.executor_rig import Events, ask, request

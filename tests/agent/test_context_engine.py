@@ -23,7 +23,7 @@ from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
 from hermes.testing.scripted.replies import ScriptedReply
 from hermes.testing.scripted.script import RecordedRequest
-from hermes.trace.verify import verify
+from hermes.trace.verify.session import verify
 from support import HostFactory, run_hermes, write_config
 
 SUMMARY = "They planned a trip to Wales."

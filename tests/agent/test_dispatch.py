@@ -9,7 +9,7 @@ import pytest
 
 from hermes.journal.store import Store
 from hermes.testing import ScriptedProvider, text, tool_call
-from hermes.trace.from_journal import session_record
+from hermes.trace.journal.session import session_record
 from support import run_hermes, write_config
 from support.configured import configured_host, write_plugin
 

@@ -25,8 +25,8 @@ _RESULT = '{"content": "' + "a line of a file that was read\\n" * 20 + '"}'
 def measure(workspace: Workspace) -> list[Row]:
     """Two rows: the time for the long session, and its time per step against that of a short one."""
     from hermes.journal.store import Store
-    from hermes.trace.atif import document
-    from hermes.trace.from_journal import session_record
+    from hermes.trace.formats.atif import document
+    from hermes.trace.journal.session import session_record
 
     path = workspace.folder / "export" / "state.db"
     for steps in (FEW_STEPS, STEPS):

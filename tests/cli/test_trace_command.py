@@ -22,7 +22,7 @@ from hermes.cli.trace.waterfall import Style, draw
 from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.keeping import add_key
 from hermes.testing import ScriptedProvider, text, tool_call
-from hermes.trace.check_atof import check_atof
+from hermes.trace.verify.atof import check_atof
 from support import run_hermes, start_hermes, write_config
 from support.trace_runs import (
     SECRET,

@@ -19,7 +19,7 @@ from hermes.journal.steps import ModelCallRow
 from hermes.journal.store import Store
 from hermes.journal.turns import reopen_turn
 from hermes.journal.history.undoing import undo_turns
-from hermes.trace.verify import verify
+from hermes.trace.verify.session import verify
 from journal.kit import PYTHON_PATH, RunnerFactory, finish_turn, rows, start_turn, user
 
 

@@ -17,8 +17,8 @@ from hermes.config.sections import Agent, Model, Plugins
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider
 from hermes.tools.registry import Tool
-from hermes.trace.check_atif import check_atif
-from hermes.trace.check_atof import check_atof
+from hermes.trace.verify.atif import check_atif
+from hermes.trace.verify.atof import check_atof
 from support import SOURCES, run_hermes
 
 KEY = "observability/nemo_relay"

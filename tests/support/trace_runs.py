@@ -19,7 +19,7 @@ from hermes.testing import RecordedRequest, ScriptedProvider, by_step, failure, 
 from hermes.testing import tool_calls as calls
 from hermes.tools.registry import Tool, ToolContext
 from hermes.trace.collector import Collector
-from hermes.trace.from_journal import session_record
+from hermes.trace.journal.session import session_record
 from hermes.trace.records import SessionRecord
 from support.llm_rig import recorded, working_in
 

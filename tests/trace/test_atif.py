@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from nat.atif.trajectory import Trajectory
 
 from hermes.journal.history.branching import branch_session
-from hermes.trace.atif import document
-from hermes.trace.check_atif import check_atif
-from hermes.trace.from_journal import session_record
+from hermes.trace.formats.atif import document
+from hermes.trace.verify.atif import check_atif
+from hermes.trace.journal.session import session_record
 from hermes.trace.records import (
     Attempt,
     ModelStep,

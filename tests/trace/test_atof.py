@@ -7,8 +7,8 @@ from typing import Any
 from nat.atof.events import Event
 from pydantic import TypeAdapter
 
-from hermes.trace.atof import events, lines
-from hermes.trace.check_atof import check_atof
+from hermes.trace.formats.atof import events, lines
+from hermes.trace.verify.atof import check_atof
 from hermes.trace.records import Attempt, ModelStep, SessionRecord, ToolStep, TurnRecord
 from support.trace_runs import (
     SECRET,

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.trace.atif import document
-from hermes.trace.atof import events
-from hermes.trace.check_atif import check_atif
-from hermes.trace.check_atof import check_atof
-from hermes.trace.verify import verify_file
+from hermes.trace.formats.atif import document
+from hermes.trace.formats.atof import events
+from hermes.trace.verify.atif import check_atif
+from hermes.trace.verify.atof import check_atof
+from hermes.trace.verify.session import verify_file
 from support.trace_runs import Run
 
 Document = dict[str, Any]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from hermes.agent.context.plan import SUMMARY_MARK as THE_AGENTS_MARK
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
-from hermes.trace.atif import document
-from hermes.trace.atof import lines
-from hermes.trace.check_atif import check_atif
-from hermes.trace.check_atof import check_atof
+from hermes.trace.formats.atif import document
+from hermes.trace.formats.atof import lines
+from hermes.trace.verify.atif import check_atif
+from hermes.trace.verify.atof import check_atof
 from hermes.trace.collector import Collector
 from hermes.trace.conversation import SUMMARY_MARK
 from support.trace_runs import Rig

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from opentelemetry.semconv.schemas import Schemas
 
-from hermes.trace import genai
+from hermes.trace.formats import genai
 from hermes.trace.records import ToolRequest, Usage
 
 KNOWN = {getattr(names, name) for name in dir(names) if name.startswith("GEN_AI_")}

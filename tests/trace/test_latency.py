@@ -15,7 +15,7 @@ from hermes.journal.runner import Runner
 from hermes.journal.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.store import Store
 from hermes.journal.turns import SessionInfo, begin_turn
-from hermes.trace.latency import figures, percentile
+from hermes.trace.journal.latency import figures, percentile
 
 
 @pytest.mark.parametrize(("part", "expected"), [(0.5, 5), (0.95, 10), (1.0, 10), (0.1, 1), (0.11, 2)])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hermes.testing import ScriptedProvider, failure, text, tool_call, tool_calls
-from hermes.trace.verify import verify
+from hermes.trace.verify.session import verify
 from support import HostFactory, run_hermes, write_config
 
 Record = dict[str, Any]

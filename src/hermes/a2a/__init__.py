@@ -4,12 +4,12 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hermes.a2a.executor import HermesA2AExecutor
+    from hermes.a2a.executor.executor import HermesA2AExecutor
 
 __all__ = ["HermesA2AExecutor"]
 
 #: Public name -> the module that defines it.
-_HOMES = {"HermesA2AExecutor": "hermes.a2a.executor"}
+_HOMES = {"HermesA2AExecutor": "hermes.a2a.executor.executor"}
 
 
 def __getattr__(name: str) -> object:

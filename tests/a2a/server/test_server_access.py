@@ -16,9 +16,9 @@ from a2a.types import Task
 from starlette.applications import Starlette
 
 from hermes.a2a.card import Served, agent_card
-from hermes.a2a.server.database import Database
-from hermes.a2a.server.principals import Principals, read_principals
-from hermes.a2a.server.push_configs import SqlitePushConfigStore
+from hermes.a2a.server.store.database import Database
+from hermes.a2a.server.access.principals import Principals, read_principals
+from hermes.a2a.server.store.push_configs import SqlitePushConfigStore
 from hermes.a2a.server.requests import Requests
 from hermes.a2a.server.serving import Place, check_place
 from hermes.config import A2A, A2APrincipal

@@ -25,12 +25,12 @@ from a2a.types import (
 )
 from a2a.utils.errors import InvalidParamsError
 
-from hermes.a2a.server import database as database_module
-from hermes.a2a.server.database import Database
-from hermes.a2a.server.principals import Peer, Principal
-from hermes.a2a.server.push_configs import MOST_WEBHOOKS, SqlitePushConfigStore
-from hermes.a2a.server.questions import Question, Questions, is_timeout, timeout_message
-from hermes.a2a.server.task_store import SqliteTaskStore, sweep
+from hermes.a2a.server.store import database as database_module
+from hermes.a2a.server.store.database import Database
+from hermes.a2a.server.access.principals import Peer, Principal
+from hermes.a2a.server.store.push_configs import MOST_WEBHOOKS, SqlitePushConfigStore
+from hermes.a2a.server.store.questions import Question, Questions, is_timeout, timeout_message
+from hermes.a2a.server.store.tasks import SqliteTaskStore, sweep
 from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider, hanging, text
 from support.a2a_rig import artifact_text, calling, said, send, served, state_name, status_text, wire_message

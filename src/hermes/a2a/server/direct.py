@@ -23,8 +23,8 @@ from google.protobuf import json_format
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hermes.a2a.card import RPC_PATH
-from hermes.a2a.server.gate import BODY, METHOD, PRINCIPAL
-from hermes.a2a.server.principals import LOCAL, Peer
+from hermes.a2a.server.access.gate import BODY, METHOD, PRINCIPAL
+from hermes.a2a.server.access.principals import LOCAL, Peer
 from hermes.a2a.server.requests import Requests
 
 _VERSION = PROTOCOL_VERSION_1_0.encode()

@@ -57,8 +57,8 @@ def _serve(args: argparse.Namespace) -> int:
     # The SDK's own spans would double those of the turn.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
     with _packages():
-        from hermes.a2a.server.place import Place, check_place
-        from hermes.a2a.server.principals import read_principals
+        from hermes.a2a.server.access.place import Place, check_place
+        from hermes.a2a.server.access.principals import read_principals
 
     home = hermes_home()
     warnings: list[str] = []

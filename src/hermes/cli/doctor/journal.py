@@ -17,7 +17,7 @@ from hermes.journal import schema
 from hermes.journal.database import companion, explain
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import SessionRow, Sessions
-from hermes.trace.verify import verify
+from hermes.trace.verify.session import verify
 
 _LONG_LOG = 64_000_000
 #: How many sessions are looked at, and how many findings of a kind are listed one by one.

@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _check_sessions(args: argparse.Namespace) -> Found:
-    from hermes.trace.verify import verify
+    from hermes.trace.verify.session import verify
 
     with open_store() as store:
         sessions = Sessions(store)
@@ -55,7 +55,7 @@ def _check_sessions(args: argparse.Namespace) -> Found:
 
 
 def _check_file(path: Path, form: str) -> list[str]:
-    from hermes.trace.verify import verify_file
+    from hermes.trace.verify.session import verify_file
 
     try:
         return verify_file(path.read_bytes(), form)

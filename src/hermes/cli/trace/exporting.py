@@ -30,7 +30,7 @@ def run(args: argparse.Namespace) -> int:
         for line in explanation(args.to):
             print(f"- {line}")
         return 0
-    from hermes.trace.from_journal import session_record
+    from hermes.trace.journal.session import session_record
 
     with open_store() as store:
         record = session_record(store, session_named(store, args.session), guard())
@@ -46,7 +46,9 @@ def run(args: argparse.Namespace) -> int:
 
 def explanation(form: str) -> tuple[str, ...]:
     """What gets lost or moved on the way into a format."""
-    from hermes.trace import atif, atof, jsonl
+    from hermes.trace.formats import atif
+    from hermes.trace.formats import atof
+    from hermes.trace.formats import jsonl
 
     return {"atif": atif.CANNOT_HOLD, "atof": atof.CANNOT_HOLD, "jsonl": jsonl.CANNOT_HOLD}.get(form, _SPANS)
 
@@ -73,31 +75,31 @@ def _write(path: Path, text: str) -> None:
 
 
 def _atif(record: SessionRecord) -> Lines:
-    from hermes.trace.atif import document
+    from hermes.trace.formats.atif import document
 
     return (msgspec.json.encode(document(record)),)
 
 
 def _atof(record: SessionRecord) -> Lines:
-    from hermes.trace.atof import lines
+    from hermes.trace.formats.atof import lines
 
     return lines(record)
 
 
 def _otlp(record: SessionRecord) -> Lines:
-    from hermes.trace.otlp import export
+    from hermes.trace.formats.otlp import export
 
     return (msgspec.json.encode(export(record)),)
 
 
 def _openinference(record: SessionRecord) -> Lines:
-    from hermes.trace.openinference import export
+    from hermes.trace.formats.openinference import export
 
     return (msgspec.json.encode(export(record)),)
 
 
 def _jsonl(record: SessionRecord) -> Lines:
-    from hermes.trace.jsonl import lines
+    from hermes.trace.formats.jsonl import lines
 
     return lines(record)
 

@@ -13,7 +13,7 @@ from hermes.cli.text.terminal import fitted, one_line
 from hermes.cli.trace.desk import NARROW, guard, open_store, session_named, width
 from hermes.cli.trace.words import event_words
 from hermes.trace.clean import Cleaner
-from hermes.trace.stream import EventStream, StreamedEvent
+from hermes.trace.journal.tail import EventStream, StreamedEvent
 
 _POLL_SECONDS = 0.2
 

@@ -11,7 +11,7 @@ from hermes.cli.trace.desk import NARROW, cost, guard, open_store, print_json, t
 from hermes.config import hermes_home
 from hermes.journal.runner import Runner
 from hermes.sanitize import Redactor
-from hermes.trace.overview import Overview, overview
+from hermes.trace.journal.overview import Overview, overview
 
 DEFAULT_LIMIT = 20
 #: More than anybody has, for those who want them all.

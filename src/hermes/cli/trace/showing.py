@@ -20,7 +20,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     from hermes.cli.trace.rows import side_rows, summary, turn_rows
     from hermes.cli.trace.waterfall import Style, draw
-    from hermes.trace.from_journal import session_record
+    from hermes.trace.journal.session import session_record
 
     with open_store() as store:
         session = session_record(store, session_named(store, args.session), guard())

@@ -7,7 +7,7 @@ import argparse
 from hermes.cli.text.terminal import cells, fitted, one_line
 from hermes.cli.trace.desk import cost, duration, open_store, print_json, table, width
 from hermes.cli.usage import moment
-from hermes.trace.latency import GROUPINGS, Figures, figures
+from hermes.trace.journal.latency import GROUPINGS, Figures, figures
 
 _LONGEST_NAME = 50
 _SHORTEST_NAME = 12

@@ -16,9 +16,9 @@ from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 
-from hermes.trace.genai import AGENT_NAME
+from hermes.trace.formats.genai import AGENT_NAME
 from hermes.trace.health import ExporterHealth
-from hermes.trace.live.exporters import CountingIntake
+from hermes.trace.otel.exporters import CountingIntake
 
 from .exporter import CountingExporter, Remarks, ingestion
 from .settings import Settings

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .settings import Settings, read_settings
 
 if TYPE_CHECKING:
-    from hermes.trace.live.watcher import Pipeline
+    from hermes.trace.otel.watcher import Pipeline
 
 log = logging.getLogger(__name__)
 
@@ -32,9 +32,10 @@ def register(ctx: Any) -> None:
 
 def subscribe(ctx: Any, open_pipeline: Callable[[], Pipeline], settings: Settings) -> None:
     """Join the hooks, and the running of tools so that spans made there belong to the call."""
-    from hermes.trace import genai, openinference
-    from hermes.trace.live.joining import watch
-    from hermes.trace.live.watcher import Watching
+    from hermes.trace.formats import genai
+    from hermes.trace.formats import openinference
+    from hermes.trace.otel.joining import watch
+    from hermes.trace.otel.watcher import Watching
 
     how = Watching((openinference, genai), settings.parent, settings.flush_seconds)
     watcher = watch(ctx, open_pipeline, how, content=settings.capture_content)

@@ -16,10 +16,10 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanLimits, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExporter, SpanExporter
 
-from hermes.trace.genai import AGENT_NAME, SCHEMA_URL
+from hermes.trace.formats.genai import AGENT_NAME, SCHEMA_URL
 from hermes.trace.health import ExporterHealth
-from hermes.trace.live.exporters import CountingIntake, CountingMetrics, CountingSpans, count_lost, remarks
-from hermes.trace.live.flusher import Flusher
+from hermes.trace.otel.exporters import CountingIntake, CountingMetrics, CountingSpans, count_lost, remarks
+from hermes.trace.otel.flusher import Flusher
 
 from .settings import Settings, check_protocol
 

@@ -1,0 +1,1 @@
+"""A Hermes model as an A2A agent inside somebody else's server."""

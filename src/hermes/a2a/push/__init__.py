@@ -1,0 +1,1 @@
+"""Webhooks: tells callers of their tasks."""

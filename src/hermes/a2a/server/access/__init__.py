@@ -1,0 +1,1 @@
+"""Who may call, from where, and how much."""

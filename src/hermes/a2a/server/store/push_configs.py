@@ -1,0 +1,70 @@
+"""Where callers want to hear of their tasks: the webhooks, by owner and task."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from a2a.server.context import ServerCallContext
+from a2a.server.tasks import PushNotificationConfigStore
+from a2a.server.tasks.push_notification_config_store import normalize_push_notification_config
+from a2a.types import TaskPushNotificationConfig
+from a2a.utils.errors import InvalidParamsError
+
+from hermes.a2a.server.store.database import Database
+
+#: Every event of a task goes to each of its webhooks.
+MOST_WEBHOOKS = 20
+
+
+class SqlitePushConfigStore(PushNotificationConfigStore):
+    """The webhooks of all callers."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        query = "SELECT DISTINCT task_id FROM push_configs"
+        #: Few tasks have any, and every event asks.
+        self._tasks = {row[0] for row in database.run_now(lambda connection: connection.execute(query).fetchall())}
+
+    def has(self, task_id: str) -> bool:
+        """Whether anybody may want to hear of the task."""
+        return task_id in self._tasks
+
+    async def set_info(
+        self, task_id: str, notification_config: TaskPushNotificationConfig, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        """Keep a webhook; one with the same id is replaced."""
+        kept = normalize_push_notification_config(task_id, notification_config)
+        row = (context.user.user_name, task_id, kept.id, kept.SerializeToString())
+
+        def keep(connection: sqlite3.Connection) -> bool:
+            others = "SELECT count(*) FROM push_configs WHERE task_id = ? AND id != ?"
+            if connection.execute(others, (task_id, kept.id)).fetchone()[0] >= MOST_WEBHOOKS:
+                return False
+            connection.execute("INSERT OR REPLACE INTO push_configs VALUES (?, ?, ?, ?)", row)
+            return True
+
+        if not await self._database.run(keep):
+            raise InvalidParamsError(message=f"a task may have {MOST_WEBHOOKS} webhooks; delete one of them first")
+        self._tasks.add(task_id)
+        return kept
+
+    async def get_info(self, task_id: str, context: ServerCallContext) -> list[TaskPushNotificationConfig]:
+        """The caller's webhooks of a task."""
+        return await self._read("task_id = ? AND owner = ?", (task_id, context.user.user_name))
+
+    async def get_info_for_dispatch(self, task_id: str) -> list[TaskPushNotificationConfig]:
+        """Every webhook of a task, for whoever calls them."""
+        return await self._read("task_id = ?", (task_id,))
+
+    async def delete_info(self, task_id: str, context: ServerCallContext, config_id: str | None = None) -> None:
+        """Forget one webhook of the caller's, or all of a task."""
+        where, values = "task_id = ? AND owner = ?", (task_id, context.user.user_name)
+        if config_id is not None:
+            where, values = f"{where} AND id = ?", (*values, config_id)
+        query = f"DELETE FROM push_configs WHERE {where}"
+        await self._database.run(lambda connection: connection.execute(query, values))
+
+    async def _read(self, where: str, values: tuple[str, ...]) -> list[TaskPushNotificationConfig]:
+        query = f"SELECT body FROM push_configs WHERE {where} ORDER BY id"
+        rows = await self._database.run(lambda connection: connection.execute(query, values).fetchall())
+        return [TaskPushNotificationConfig.FromString(body) for (body,) in rows]

@@ -1,0 +1,207 @@
+"""Tasks as the SDK stores them: each caller sees its own, and what streams is not written piece by piece."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from functools import partial
+
+from a2a.server.context import ServerCallContext
+from a2a.server.tasks import TaskStore
+from a2a.types import ListTasksRequest, ListTasksResponse, Message, Part, Role, Task, TaskState
+from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
+from a2a.utils.errors import InvalidParamsError
+from a2a.utils.task import ListTasksCursor, decode_list_tasks_cursor, encode_list_tasks_cursor
+
+from hermes.a2a.server.store.database import Database
+from hermes.scope import new_id
+
+#: Pieces of an answer are written at most this often; a change of the status always is.
+_SECONDS_BETWEEN_PIECES = 1.0
+
+TERMINAL = (
+    TaskState.TASK_STATE_COMPLETED,
+    TaskState.TASK_STATE_FAILED,
+    TaskState.TASK_STATE_CANCELED,
+    TaskState.TASK_STATE_REJECTED,
+)
+_AT_WORK = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
+_STOPPED = "The server stopped before this task was done. Send the message again."
+
+_Key = tuple[str, str]
+
+
+class SqliteTaskStore(TaskStore):
+    """The tasks of all callers, by owner. One process at a time runs them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        #: Tasks that are not over: what is newer here than in the file is at most a second old.
+        self._open: dict[_Key, Task] = {}
+        self._written: dict[_Key, tuple[bytes, float]] = {}
+
+    async def save(self, task: Task, context: ServerCallContext) -> None:
+        """Keep the task as it is now."""
+        _join_text(task)
+        key = (context.user.user_name, task.id)
+        status, now = task.status.SerializeToString(), time.monotonic()
+        known, at = self._written.get(key, (b"", 0.0))
+        is_over = task.status.state in TERMINAL
+        if is_over:
+            self._open.pop(key, None)
+            self._written.pop(key, None)
+        else:
+            self._open[key] = task
+            if status == known and now - at < _SECONDS_BETWEEN_PIECES:
+                return
+            self._written[key] = (status, now)
+        self._database.run_soon(("task", *key), partial(_write, row=_row(context.user.user_name, task)))
+        if not known and not is_over:
+            self._database.flush()  # whoever hears of a new task may ask for it after a crash
+
+    async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
+        """The caller's task with that id, if there is one."""
+        owner = context.user.user_name
+        known = self._open.get((owner, task_id))
+        if known is not None:
+            return _copy(known)
+        query = "SELECT body FROM tasks WHERE owner = ? AND id = ?"
+        found = await self._database.run(lambda connection: connection.execute(query, (owner, task_id)).fetchone())
+        return None if found is None else Task.FromString(found[0])
+
+    async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
+        """The caller's tasks, those changed last first."""
+        where, values = _filter(params, context.user.user_name)
+        after, position = _after(params.page_token)
+        size = params.page_size or DEFAULT_LIST_TASKS_PAGE_SIZE
+
+        def read(connection: sqlite3.Connection) -> tuple[int, list[tuple[str, int | None, bytes]]]:
+            count = connection.execute(f"SELECT count(*) FROM tasks WHERE {where}", values).fetchone()[0]
+            query = (
+                f"SELECT id, updated_ns, body FROM tasks WHERE {where}{after} "
+                "ORDER BY updated_ns DESC NULLS LAST, id DESC LIMIT ?"
+            )
+            return count, connection.execute(query, (*values, *position, size + 1)).fetchall()
+
+        total, rows = await self._database.run(read)
+        token = ""
+        if len(rows) > size:
+            task_id, updated, _ = rows[size - 1]
+            token = encode_list_tasks_cursor(ListTasksCursor(timestamp_ns=updated, task_id=task_id))
+        tasks = [self._newest(context.user.user_name, task_id, body) for task_id, _, body in rows[:size]]
+        return ListTasksResponse(tasks=tasks, next_page_token=token, page_size=size, total_size=total)
+
+    async def delete(self, task_id: str, context: ServerCallContext) -> None:
+        """Forget a task of the caller's."""
+        key = (context.user.user_name, task_id)
+        self._open.pop(key, None)
+        self._written.pop(key, None)
+        query = "DELETE FROM tasks WHERE owner = ? AND id = ?"
+        await self._database.run(lambda connection: connection.execute(query, key))
+
+    def _newest(self, owner: str, task_id: str, body: bytes) -> Task:
+        known = self._open.get((owner, task_id))
+        return Task.FromString(body) if known is None else _copy(known)
+
+
+def sweep(database: Database, keep_days: int) -> int:
+    """Close what a server left at work when it ended, and forget what is old. Returns how many tasks were closed.
+
+    Tasks that wait for their caller are left: their turns are in the journal and go on with the answer.
+    """
+
+    def work(connection: sqlite3.Connection) -> int:
+        marks = ", ".join(map(str, _AT_WORK))
+        left = connection.execute(f"SELECT owner, body FROM tasks WHERE state IN ({marks})").fetchall()
+        for owner, body in left:
+            _write(connection, _row(owner, _closed(Task.FromString(body))))
+        oldest = time.time_ns() - keep_days * 86_400_000_000_000
+        ended = ", ".join(map(str, TERMINAL))
+        connection.execute(f"DELETE FROM tasks WHERE state IN ({ended}) AND updated_ns < ?", (oldest,))
+        asked = f"SELECT id FROM tasks WHERE state = {int(TaskState.TASK_STATE_INPUT_REQUIRED)}"
+        for table in ("questions", "answers"):
+            connection.execute(f"DELETE FROM {table} WHERE task_id NOT IN ({asked})")
+        connection.execute("DELETE FROM push_configs WHERE (owner, task_id) NOT IN (SELECT owner, id FROM tasks)")
+        return len(left)
+
+    return database.run_now(work)
+
+
+def _closed(task: Task) -> Task:
+    if task.status.HasField("message"):
+        task.history.append(task.status.message)
+    task.status.state = TaskState.TASK_STATE_FAILED
+    task.status.timestamp.GetCurrentTime()
+    task.status.message.CopyFrom(
+        Message(
+            message_id=new_id(),
+            role=Role.ROLE_AGENT,
+            task_id=task.id,
+            context_id=task.context_id,
+            parts=[Part(text=_STOPPED)],
+        )
+    )
+    return task
+
+
+def _copy(task: Task) -> Task:
+    made = Task()
+    made.CopyFrom(task)
+    return made
+
+
+def _join_text(task: Task) -> None:
+    """Make one part of the pieces that the last artifact arrived in: whoever reads the task later wants the text."""
+    if not task.artifacts:
+        return
+    parts = task.artifacts[-1].parts
+    if len(parts) > 1 and all(_is_plain(part) for part in parts):
+        text = "".join(part.text for part in parts)
+        del parts[1:]
+        parts[0].text = text
+
+
+def _is_plain(part: Part) -> bool:
+    return part.WhichOneof("content") == "text" and not part.HasField("metadata")
+
+
+_Row = tuple[str, str, str, int, int | None, bytes]
+
+
+def _row(owner: str, task: Task) -> _Row:
+    updated = task.status.timestamp.ToNanoseconds() if task.status.HasField("timestamp") else None
+    return owner, task.id, task.context_id, task.status.state, updated, task.SerializeToString()
+
+
+def _write(connection: sqlite3.Connection, row: _Row) -> None:
+    connection.execute("INSERT OR REPLACE INTO tasks VALUES (?, ?, ?, ?, ?, ?)", row)
+
+
+def _filter(params: ListTasksRequest, owner: str) -> tuple[str, tuple[str | int, ...]]:
+    clauses: list[str] = ["owner = ?"]
+    wanted: list[str | int] = [owner]
+    if params.context_id:
+        clauses.append("context_id = ?")
+        wanted.append(params.context_id)
+    if params.status:
+        clauses.append("state = ?")
+        wanted.append(int(params.status))
+    if params.HasField("status_timestamp_after"):
+        clauses.append("updated_ns >= ?")
+        wanted.append(params.status_timestamp_after.ToNanoseconds())
+    return " AND ".join(clauses), tuple(wanted)
+
+
+def _after(token: str) -> tuple[str, tuple[str | int, ...]]:
+    """The part of the query that goes on behind the last task of the page before."""
+    if not token:
+        return "", ()
+    cursor = decode_list_tasks_cursor(token)
+    if cursor is None:
+        raise InvalidParamsError(message="the page token is not one that this server gave")
+    if cursor.timestamp_ns is None:
+        return " AND updated_ns IS NULL AND id < ?", (cursor.task_id,)
+    return (
+        " AND (updated_ns < ? OR (updated_ns = ? AND id < ?) OR updated_ns IS NULL)",
+        (cursor.timestamp_ns, cursor.timestamp_ns, cursor.task_id),
+    )

@@ -1,0 +1,1 @@
+"""Records of past runs, made from the journal."""

@@ -1,0 +1,1 @@
+"""Checks that recorded sessions and trace files are whole."""
