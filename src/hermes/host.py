@@ -10,30 +10,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.approvals.second_opinion import SecondOpinion
-from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.decide import Approvals
+from hermes.agent.approvals.person import People
+from hermes.agent.approvals.rules import ApprovalRules
+from hermes.agent.approvals.second_opinion import SecondOpinion
 from hermes.agent.context.engines import Contexts
 from hermes.agent.dispatch import dispatch_tool
+from hermes.agent.images.describe import Vision
 from hermes.agent.images.generate import ImageMaker
+from hermes.agent.llm.side_call import SideModel
+from hermes.agent.llm.source import ModelSource
 from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
-from hermes.agent.llm.source import ModelSource
 from hermes.agent.open_sessions import OpenSessions
-from hermes.agent.approvals.person import People
 from hermes.agent.session import AgentRuntime, Session
-from hermes.agent.llm.side_call import SideModel
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.tools import AgentParts, agent_tools
-from hermes.agent.images.describe import Vision
 from hermes.agent.workers import Workers
 from hermes.config.fresh import FreshConfig
 from hermes.config.sections import Config
 from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.table import Hooks
 from hermes.journal.approvals import ApprovalRows
-from hermes.journal.runner import Runner
 from hermes.journal.history.search import SearchIndex
+from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.local.endpoint import NOTICE, is_embedded
@@ -48,8 +48,8 @@ from hermes.sanitize import Redactor
 from hermes.scope import Scope, current_scope, new_session_id
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
-from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
+from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.toolsets import select_tools
 
 if TYPE_CHECKING:

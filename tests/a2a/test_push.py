@@ -25,8 +25,8 @@ from a2a.types import (
     TaskStatusUpdateEvent,
 )
 
-from hermes.a2a.push.sender import PushQueue
 from hermes.a2a.push.delivery import signature
+from hermes.a2a.push.sender import PushQueue
 from hermes.config import A2APush
 from hermes.errors import ConfigError
 from support.webhook import webhook

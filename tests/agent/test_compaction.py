@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.context.plan import Limits, Plan, is_summary, limits_for, pairing_problem, plan_compaction
 from hermes.agent.context.compressor import Compressor
+from hermes.agent.context.plan import Limits, Plan, is_summary, limits_for, pairing_problem, plan_compaction
 from hermes.agent.context.summary import Wanted, plain_summary, summary_message, write_summary
 from hermes.agent.context.tokens import estimate, message_tokens
 from hermes.agent.context.trim import cut, trim

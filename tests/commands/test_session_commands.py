@@ -9,8 +9,8 @@ import pytest
 
 from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.errors import SessionBusy
-from hermes.journal.runner import Runner
 from hermes.journal.history.undoing import undo_turns
+from hermes.journal.runner import Runner
 from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, text
 from support import HostFactory

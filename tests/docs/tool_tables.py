@@ -12,8 +12,8 @@ import msgspec
 from hermes.scope import Scope
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
-from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import Tool, ToolContext, ToolRegistry
+from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.toolsets import toolsets
 
 from .markdown import code, table

@@ -9,13 +9,13 @@ import pytest
 from hermes.errors import JournalError, SessionNotFound
 from hermes.journal.bodies import BLOB_THRESHOLD
 from hermes.journal.history.branching import branch_session
+from hermes.journal.history.undoing import undo_turns
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.usage.session import session_spending
 from hermes.journal.steps import ModelCallRow, record_model_call
 from hermes.journal.store import Store
 from hermes.journal.turns import SessionInfo, TurnJournal
-from hermes.journal.history.undoing import undo_turns
+from hermes.journal.usage.session import session_spending
 from journal.kit import RunnerFactory, finish_turn, rows, start_turn, user
 
 LONG = "x" * (BLOB_THRESHOLD + 1)

@@ -12,8 +12,8 @@ import pytest
 
 from hermes.errors import JournalCorrupt, JournalError, JournalTooNew
 from hermes.journal import schema
-from hermes.journal.runner import Runner
 from hermes.journal.history.search import SearchIndex
+from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.tools.files.guard import FileGuard

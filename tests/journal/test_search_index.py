@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from hermes.errors import JournalError
 from hermes.journal.history import search as search_module
-from hermes.journal.runner import Runner
 from hermes.journal.history.search import SearchIndex
+from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from journal.kit import StoreFactory, assistant, can_mount, finish_turn, in_own_mounts, python, rows, start_turn, user

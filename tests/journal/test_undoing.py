@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from hermes.errors import SessionBusy
-from hermes.journal.runner import Runner
 from hermes.journal.history.search import SearchIndex
+from hermes.journal.history.undoing import undo_turns
+from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.steps import ModelCallRow
 from hermes.journal.store import Store
 from hermes.journal.turns import reopen_turn
-from hermes.journal.history.undoing import undo_turns
 from hermes.trace.verify.session import verify
 from journal.kit import PYTHON_PATH, RunnerFactory, finish_turn, rows, start_turn, user
 

@@ -19,9 +19,9 @@ import pytest
 from hermes.config.sections import Local
 from hermes.errors import ProviderError
 from hermes.local.install.install import inspect
+from hermes.local.prompt.wire import EmbeddedWire
 from hermes.local.running import running_states
 from hermes.local.service import LocalService
-from hermes.local.prompt.wire import EmbeddedWire
 from hermes.models.http.driver import Driver
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions

@@ -9,8 +9,8 @@ import pytest
 from hermes.plugins.check.check import check_folder, check_plugin
 from hermes.plugins.check.code import asks_for_override
 from hermes.plugins.check.findings import Finding
-from hermes.plugins.manifest import PluginManifest
 from hermes.plugins.install.scaffold import write_scaffold
+from hermes.plugins.manifest import PluginManifest
 from support.git_repository import MANIFEST, write_plugin
 
 GOOD = MANIFEST.format(name="p")

@@ -17,8 +17,8 @@ from hermes.plugins.context import PluginContext, PluginToolOverrideError
 from hermes.plugins.registry import LoadedPlugin
 from hermes.scope import Scope
 from hermes.tools.files.guard import FileGuard
-from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import ToolContext
+from hermes.tools.terminal.background import ProcessTable
 from support.plugin_rig import Rig, giving
 
 SCHEMA: dict[str, Any] = {

@@ -16,8 +16,8 @@ import pytest
 from hermes.scope import Scope
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
-from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import ToolContext
+from hermes.tools.terminal.background import ProcessTable
 
 
 @pytest.fixture

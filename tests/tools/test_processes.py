@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hermes.errors import Interrupted
-from hermes.tools.terminal.process import run_process
-from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import ToolContext, ToolLimits
+from hermes.tools.terminal.background import ProcessTable
+from hermes.tools.terminal.process import run_process
 
 Call = Callable[..., dict[str, Any]]
 Gone = Callable[[int], bool]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.scope import Interrupt
-from hermes.tools.search.globs import path_filter
 from hermes.tools.files.guard import FileGuard
+from hermes.tools.search.globs import path_filter
 from hermes.tools.search.query import Query
 from hermes.tools.search.ripgrep import rg_files, rg_hits
 from hermes.tools.search.walk import walk, walk_hits

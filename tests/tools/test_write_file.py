@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from hermes.tools.files.atomic import Change, apply_changes
-from hermes.tools.registry import ToolContext
 from hermes.tools.files.write_file import written_paths
+from hermes.tools.registry import ToolContext
 
 Call = Callable[..., dict[str, Any]]
 

@@ -11,7 +11,6 @@ from nat.atif.trajectory import Trajectory
 
 from hermes.journal.history.branching import branch_session
 from hermes.trace.formats.atif import document
-from hermes.trace.verify.atif import check_atif
 from hermes.trace.journal.session import session_record
 from hermes.trace.records import (
     Attempt,
@@ -23,6 +22,7 @@ from hermes.trace.records import (
     Usage,
     family,
 )
+from hermes.trace.verify.atif import check_atif
 from support.trace_runs import (
     SECRET,
     USAGE,

@@ -8,8 +8,8 @@ from nat.atof.events import Event
 from pydantic import TypeAdapter
 
 from hermes.trace.formats.atof import events, lines
-from hermes.trace.verify.atof import check_atof
 from hermes.trace.records import Attempt, ModelStep, SessionRecord, ToolStep, TurnRecord
+from hermes.trace.verify.atof import check_atof
 from support.trace_runs import (
     SECRET,
     Rig,

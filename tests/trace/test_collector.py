@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 
 from hermes.agent.context.plan import SUMMARY_MARK as THE_AGENTS_MARK
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
+from hermes.trace.collector import Collector
+from hermes.trace.conversation import SUMMARY_MARK
 from hermes.trace.formats.atif import document
 from hermes.trace.formats.atof import lines
 from hermes.trace.verify.atif import check_atif
 from hermes.trace.verify.atof import check_atof
-from hermes.trace.collector import Collector
-from hermes.trace.conversation import SUMMARY_MARK
 from support.trace_runs import Rig
 
 Payload = dict[str, Any]

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.trace.formats import genai
-from hermes.trace.formats import openinference
+from hermes.trace.formats import genai, openinference
 from hermes.trace.records import ToolRequest, Usage
 
 

@@ -14,8 +14,7 @@ import pytest
 from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from hermes.trace.formats import openinference
-from hermes.trace.formats import otlp
+from hermes.trace.formats import openinference, otlp
 from hermes.trace.records import Attempt, ModelStep, SessionRecord, ToolStep, TurnRecord, Usage
 from support import trace_runs
 from support.otlp_receiver import ArrivedSpan, arrived_spans

@@ -16,10 +16,10 @@ from hermes.journal.store import Store
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from hermes.trace.formats.atif import document
 from hermes.trace.formats.atof import lines
-from hermes.trace.verify.atif import check_atif
-from hermes.trace.verify.atof import check_atof
 from hermes.trace.journal.session import session_record
 from hermes.trace.records import SessionRecord, family
+from hermes.trace.verify.atif import check_atif
+from hermes.trace.verify.atof import check_atof
 from support import run_hermes, write_config
 from support.trace_runs import SECRET, Run
 

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.context.engines import Contexts
+from hermes.agent.context.spill import spill
+from hermes.agent.context.view import View
+from hermes.agent.context.window import BeforeCompress
 from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
+from hermes.agent.images.describe import Vision
 from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.prompt import system_prompt
-from hermes.agent.context.spill import spill
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.turn import Setup, Turn
-from hermes.agent.context.view import View
-from hermes.agent.images.describe import Vision
-from hermes.agent.context.window import BeforeCompress
 from hermes.errors import SessionBusy, SessionNotFound
 from hermes.hooks.table import Hooks
 from hermes.journal.bodies import message_text

@@ -29,9 +29,9 @@ from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope
 from hermes.tools.coerce import check_args, coerce_args, parse_arguments
 from hermes.tools.files.guard import FileGuard
-from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits, ToolRegistry
 from hermes.tools.results import tool_error, tool_result
+from hermes.tools.terminal.background import ProcessTable
 
 #: Longer results reach the model with their middle left out; the journal keeps them whole.
 MAX_RESULT_CHARS = 100_000

@@ -16,13 +16,13 @@ from typing import Any, cast
 import msgspec
 
 from hermes.agent.batch import ToolBatch
+from hermes.agent.context.view import View
 from hermes.agent.events import Listener, ToolFinished, TurnResult, TurnStarted, TurnStatus
 from hermes.agent.guardrails import LoopGuard
 from hermes.agent.model_call import Answered, ModelCall, ModelRuntime, ToolDefinition
 from hermes.agent.prompt import OUT_OF_TURNS
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.verify import changed_paths, is_code, nudge_from
-from hermes.agent.context.view import View
 from hermes.errors import ApprovalSuspended, HermesError, Interrupted, JournalError, ProviderError
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks

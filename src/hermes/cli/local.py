@@ -15,8 +15,8 @@ from hermes.config.sections import Local
 from hermes.errors import ConfigError
 from hermes.local.install.install import Parts, inspect
 from hermes.local.install.parts import DOWNLOAD_SIZE, RUNTIME
-from hermes.local.running import running_states
 from hermes.local.install.weights import find_model
+from hermes.local.running import running_states
 
 _MEGABYTE = 1_000_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from hermes.agent.session import Session
 from hermes.agent.context.tokens import estimate
+from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
 from hermes.commands.sessions import title_of
 from hermes.commands.wording import columns, dollars, plural

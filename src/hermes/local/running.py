@@ -14,8 +14,8 @@ import msgspec
 
 from hermes.errors import ProviderError
 from hermes.local.install.parts import private_folder
-from hermes.local.server import STATE_FILE, USERS_FILE, Settings, State
 from hermes.local.install.weights import Weights
+from hermes.local.server import STATE_FILE, USERS_FILE, Settings, State
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:

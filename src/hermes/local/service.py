@@ -17,8 +17,8 @@ from hermes.models.wires.wire import Delta, Wire
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
-    from hermes.local.running import RunningServer
     from hermes.local.install.weights import Weights
+    from hermes.local.running import RunningServer
 
 
 class Sender(Protocol):
@@ -111,8 +111,8 @@ class LocalService:
 
     def _find_server(self) -> RunningServer:
         from hermes.local.install.parts import find_runtime
-        from hermes.local.running import RunningServer
         from hermes.local.install.weights import NotInstalled
+        from hermes.local.running import RunningServer
 
         weights, runtime = self._find_model(), find_runtime(self._home)
         if runtime is None:

@@ -9,8 +9,14 @@ from msgspec.structs import replace
 
 from hermes.errors import JournalError
 from hermes.hooks.callback import CallbackStats
-from hermes.journal.usage.plugin_calls import REGISTER_SITE, TOOL_SITE, WAITING_SITE, PluginCalls, record_plugin_counters
 from hermes.journal.store import Store
+from hermes.journal.usage.plugin_calls import (
+    REGISTER_SITE,
+    TOOL_SITE,
+    WAITING_SITE,
+    PluginCalls,
+    record_plugin_counters,
+)
 from hermes.plugins.registry import LoadedPlugin
 from hermes.trace.health import take as taken_from_exporters
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+from hermes.policy.paths import Place
 from hermes.policy.shell.flow import TERMINAL, Flow
 from hermes.policy.shell.marks import known_part
-from hermes.policy.paths import Place
 
 _VERSION = re.compile(r"[\d.]+$")
 _ASSIGNMENT = re.compile(r"\w+(?:\[[^\]]*\])?\+?=")

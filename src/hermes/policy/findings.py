@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.policy.shell.marks import shown
 from hermes.policy.rules import BY_KEY
+from hermes.policy.shell.marks import shown
 from hermes.policy.verdict import Finding, Verdict
 from hermes.sanitize.visible import visible
 

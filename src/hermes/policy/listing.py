@@ -7,8 +7,8 @@ from pathlib import Path
 
 from hermes.policy.call import Call
 from hermes.policy.findings import Findings
-from hermes.policy.shell.marks import shown
 from hermes.policy.paths import Place
+from hermes.policy.shell.marks import shown
 from hermes.policy.shell.reader import Shell, TooMuch
 from hermes.policy.shell.state import State, starting_variables
 from hermes.policy.shell.syntax import LONGEST, readings

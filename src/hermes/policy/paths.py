@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from posixpath import join, normpath
 
-from hermes.policy.shell.marks import UNKNOWN, is_known
 from hermes.policy.names import names
+from hermes.policy.shell.marks import UNKNOWN, is_known
 
 #: Losing one of these as a whole loses the machine, or a person's work.
 _VITAL = names(

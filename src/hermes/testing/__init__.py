@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hermes.testing.scripted.fault_catalogue import FAULTS, recorded
-    from hermes.testing.scripted.faults import Fault, FaultServer, cuts
     from hermes.testing.harness import PluginHarness
     from hermes.testing.llm import FakeLlm, LlmCall, RecordingLlm
     from hermes.testing.recorder import Event, EventRecorder
+    from hermes.testing.scripted.fault_catalogue import FAULTS, recorded
+    from hermes.testing.scripted.faults import Fault, FaultServer, cuts
     from hermes.testing.scripted.replies import (
         Call,
         ScriptedReply,
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
         tool_call,
         tool_calls,
     )
-    from hermes.testing.scripted.server import ScriptedProvider
     from hermes.testing.scripted.script import RecordedRequest, by_step
+    from hermes.testing.scripted.server import ScriptedProvider
 
 __all__ = [
     "FAULTS",

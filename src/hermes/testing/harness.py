@@ -18,8 +18,8 @@ from hermes.plugins.registry import LoadedPlugin, PluginSet
 from hermes.scope import Scope, current_scope
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
-from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import ToolContext, ToolRegistry
+from hermes.tools.terminal.background import ProcessTable
 
 
 class PluginHarness:

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from hermes.testing.conformance.rules import Report
     from hermes.testing.harness import PluginHarness
     from hermes.testing.recorder import EventRecorder
-    from hermes.testing.scripted.server import ScriptedProvider
     from hermes.testing.scripted.script import Script
+    from hermes.testing.scripted.server import ScriptedProvider
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from starlette.applications import Starlette
 
 from hermes.a2a.card import Served as CardFacts
 from hermes.a2a.card import agent_card
+from hermes.a2a.server.requests import Requests
 from hermes.a2a.server.store.database import Database
 from hermes.a2a.server.store.push_configs import SqlitePushConfigStore
-from hermes.a2a.server.requests import Requests
 from hermes.a2a.server.turns.runner import TurnExecutor
 from support.a2a_rig import VERSION, Served, wire_message
 

@@ -14,8 +14,8 @@ import msgspec
 import pytest
 
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, failure, hanging, text, tool_call
-from hermes.trace.verify.atof import check_atof
 from hermes.trace.claims import claim, give_back
+from hermes.trace.verify.atof import check_atof
 from support import hermes_command, hermes_environment, start_hermes
 from support.relay_rig import (
     PREFIX,

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.agent.events import (
     ModelAnswered,
     ModelFailed,
@@ -23,7 +24,6 @@ from hermes.agent.events import (
     TurnStarted,
     TurnStatus,
 )
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.cli.repl.prompt.captured import Captured
 from hermes.cli.repl.prompt.lines import Lines
 from hermes.cli.repl.questions import Questions, approval_question, clarifying_question, visible, yes_or_no

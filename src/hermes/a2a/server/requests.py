@@ -51,11 +51,11 @@ from a2a.utils.input_mode_validator import validate_input_modes
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 from google.protobuf.message import Message as Request
 
-from hermes.a2a.server.store.contexts import mark_new_context
-from hermes.a2a.server.turns.live import LiveTask, Watcher
-from hermes.a2a.server.store.push_configs import SqlitePushConfigStore
 from hermes.a2a.server.required import check_required
+from hermes.a2a.server.store.contexts import mark_new_context
+from hermes.a2a.server.store.push_configs import SqlitePushConfigStore
 from hermes.a2a.server.store.tasks import TERMINAL
+from hermes.a2a.server.turns.live import LiveTask, Watcher
 from hermes.a2a.server.turns.runner import TurnExecutor
 
 log = logging.getLogger("hermes.a2a")

@@ -12,11 +12,11 @@ from typing import Any, Literal, cast
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import WARY, PluginVerdict, Refusal, assess
 from hermes.agent.approvals.inquiry import UNSURE, Answer, Inquiry, Question
-from hermes.agent.approvals.second_opinion import SecondOpinion
+from hermes.agent.approvals.person import ApprovalRequest, People, Person
 from hermes.agent.approvals.rules import ApprovalRules
+from hermes.agent.approvals.second_opinion import SecondOpinion
 from hermes.agent.approvals.subject import call_digest, judge_call, shown_call
 from hermes.agent.guardrails import LoopGuard
-from hermes.agent.approvals.person import ApprovalRequest, People, Person
 from hermes.errors import HermesError
 from hermes.hooks.observers import Answer as HookAnswer
 from hermes.hooks.table import Hooks

@@ -9,9 +9,9 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.children.tasks import Household
 from hermes.agent.children.child import TIMED_OUT, Child
 from hermes.agent.children.report import Report, report_on
+from hermes.agent.children.tasks import Household
 from hermes.agent.events import ChildFinished, ChildStarted
 from hermes.agent.tool_call import MAX_RESULT_CHARS
 from hermes.agent.workers import GRACE_SECONDS, POLL_SECONDS

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hermes.agent.context.compressor import Compressor
+from hermes.agent.context.window import DEFAULT_LENGTH, Window
+from hermes.agent.llm.side_call import SideModel
 from hermes.agent.llm.source import ModelSource
 from hermes.agent.open_sessions import OpenSessions
-from hermes.agent.llm.side_call import SideModel
-from hermes.agent.context.window import DEFAULT_LENGTH, Window
 from hermes.agent.workers import Workers
 from hermes.config.sections import Config
 from hermes.errors import PluginError

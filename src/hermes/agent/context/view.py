@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from hermes.agent.events import ContextCompacted, Listener
-from hermes.agent.model_call import ToolDefinition
 from hermes.agent.context.tokens import estimate
-from hermes.agent.images.describe import show
 from hermes.agent.context.window import BeforeCompress, Window
+from hermes.agent.events import ContextCompacted, Listener
+from hermes.agent.images.describe import show
+from hermes.agent.model_call import ToolDefinition
 from hermes.journal.history.compactions import Compaction
 from hermes.journal.turns import Message, TurnJournal
 from hermes.models.endpoint import Endpoint

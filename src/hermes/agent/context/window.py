@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.context.compressor import Compressor
-from hermes.agent.model_call import ToolDefinition
 from hermes.agent.context.tokens import estimate, tools_tokens
+from hermes.agent.model_call import ToolDefinition
 from hermes.config.sections import Compression
 from hermes.hooks.callback import describe
 from hermes.journal.turns import Message

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, cast
 
-from hermes.agent.llm.source import ModelSource
 from hermes.agent.llm.side_call import SideModel
+from hermes.agent.llm.source import ModelSource
 from hermes.errors import HermesError, ProviderError
 from hermes.journal.bodies import message_text, unpack
 from hermes.journal.store import Store

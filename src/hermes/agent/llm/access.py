@@ -6,12 +6,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.llm.source import ModelSource
 from hermes.agent.llm.attempt import Attempt
 from hermes.agent.llm.call import CallParts, PluginCall
 from hermes.agent.llm.ledger import PluginLedger
 from hermes.agent.llm.question import Question, chat_messages
 from hermes.agent.llm.route import Routes
+from hermes.agent.llm.source import ModelSource
 from hermes.agent.workers import Workers
 from hermes.config.fresh import FreshConfig
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult

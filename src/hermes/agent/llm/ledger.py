@@ -9,9 +9,9 @@ import time
 from hermes.agent.workers import Workers
 from hermes.contract.llm import PluginLlmBudgetError
 from hermes.errors import HermesError, JournalError
-from hermes.journal.usage.plugins import calls_in_session, spent_today
 from hermes.journal.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.store import Store
+from hermes.journal.usage.plugins import calls_in_session, spent_today
 from hermes.plugins.llm.trust import Budget, key_of
 
 log = logging.getLogger("hermes.plugins")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from hermes.agent.llm.source import ModelSource
 from hermes.agent.llm.question import CallOptions, Question
+from hermes.agent.llm.source import ModelSource
 from hermes.config.sections import AgentProfile
 from hermes.errors import ConfigError, HermesError
 from hermes.models.endpoint import Endpoint

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.agent.images.generate import ImageMaker
-from hermes.agent.memory.memory import Memory
-from hermes.agent.llm.source import ModelSource
-from hermes.agent.open_sessions import OpenSessions
 from hermes.agent.approvals.person import People
+from hermes.agent.images.generate import ImageMaker
+from hermes.agent.llm.source import ModelSource
+from hermes.agent.memory.memory import Memory
+from hermes.agent.open_sessions import OpenSessions
 from hermes.agent.tools.a2a import a2a_tools
 from hermes.agent.tools.catalogue import catalogue
 from hermes.agent.tools.delegate_task import delegate_task

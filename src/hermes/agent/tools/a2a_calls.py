@@ -13,9 +13,9 @@ from hermes.errors import Interrupted
 from hermes.peers.addresses import find_peer
 from hermes.peers.failures import PeerError, missing_sdk
 from hermes.scope import Interrupt
-from hermes.tools.terminal.output import shorten
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
+from hermes.tools.terminal.output import shorten
 
 if TYPE_CHECKING:
     from a2a.types import AgentCard

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from hermes.cli.auth.text import credential_lines, credential_row
 from hermes.cli.auth.key_input import key_from_stdin, key_from_terminal
+from hermes.cli.auth.text import credential_lines, credential_row
 from hermes.cli.plugins.providers import profiles_with_plugins
 from hermes.cli.text.terminal import plain
 from hermes.config import Config, hermes_home, load_config, load_env_file

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 
-from hermes.cli.text.json import print_json
 from hermes.cli.model.asking import choose, say
 from hermes.cli.model.desk import Desk, open_desk
 from hermes.cli.model.names import known_provider
@@ -12,6 +11,7 @@ from hermes.cli.model.overview import ProviderRow, provider_rows, row_lines
 from hermes.cli.model.problems import explain, place
 from hermes.cli.model.saving import save
 from hermes.cli.model.selecting import pick_model
+from hermes.cli.text.json import print_json
 from hermes.cli.text.presence import is_at_terminal
 from hermes.cli.text.terminal import plain
 from hermes.errors import ConfigError, HermesError, NotConfigured

@@ -12,8 +12,8 @@ from hermes.cli.text.terminal import one_line, plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Plugins
 from hermes.errors import JournalError
-from hermes.journal.usage.plugin_calls import PluginTotals, plugin_totals
 from hermes.journal.store import Store
+from hermes.journal.usage.plugin_calls import PluginTotals, plugin_totals
 from hermes.plugins.discovery import discover, find_plugin
 from hermes.plugins.manifest import PluginManifest
 

@@ -13,9 +13,9 @@ from hermes.config.sections import Plugins
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.journal.usage.plugin_calls import EXPORT_SITE, PluginCalls, PluginTotals
+from hermes.plugins.install.provenance import InstallRecord, read_record
 from hermes.plugins.loader import decide
 from hermes.plugins.manifest import PluginManifest
-from hermes.plugins.install.provenance import InstallRecord, read_record
 from hermes.sanitize import redact_text
 
 

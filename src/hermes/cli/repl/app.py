@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 
 from hermes.agent.session import Session
 from hermes.cli.chat.command import NOTHING_SAID
-from hermes.cli.text.presence import is_at_terminal
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.plain import PlainPrompt
+from hermes.cli.text.presence import is_at_terminal
 from hermes.cli.text.terminal import one_line, plain, shows_unicode
 from hermes.commands.dispatch import run_command
 from hermes.commands.wording import plural

@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from hermes.agent.images.attachments import split_images, with_images
-from hermes.agent.events import ReasoningPiece, ToolFinished, TurnEvent, TurnResult, TurnStarted
 from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.events import ReasoningPiece, ToolFinished, TurnEvent, TurnResult, TurnStarted
+from hermes.agent.images.attachments import split_images, with_images
 from hermes.agent.session import Session
 from hermes.cli.chat.command import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
 from hermes.cli.repl.prompt.display import Display

@@ -16,8 +16,8 @@ from hermes.cli.text.terminal import one_line, plain
 from hermes.commands.wording import plural
 from hermes.config import hermes_home
 from hermes.errors import HermesError, JournalError
-from hermes.journal.runner import Runner
 from hermes.journal.history.search import SearchIndex
+from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 

@@ -13,8 +13,8 @@ import msgspec
 
 from hermes.cli.text.terminal import fitted, one_line, plain
 from hermes.journal.bodies import message_text
-from hermes.journal.runner import Runner
 from hermes.journal.history.search import Hit
+from hermes.journal.runner import Runner
 from hermes.journal.sessions import SessionRow
 from hermes.sanitize import REDACTED, is_secret_key, redact_text
 

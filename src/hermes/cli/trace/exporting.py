@@ -46,9 +46,7 @@ def run(args: argparse.Namespace) -> int:
 
 def explanation(form: str) -> tuple[str, ...]:
     """What gets lost or moved on the way into a format."""
-    from hermes.trace.formats import atif
-    from hermes.trace.formats import atof
-    from hermes.trace.formats import jsonl
+    from hermes.trace.formats import atif, atof, jsonl
 
     return {"atif": atif.CANNOT_HOLD, "atof": atof.CANNOT_HOLD, "jsonl": jsonl.CANNOT_HOLD}.get(form, _SPANS)
 

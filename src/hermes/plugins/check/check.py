@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from hermes.plugins.check.code import check_entry_point, check_folder_code
-from hermes.plugins.check.manifest import check_manifest
 from hermes.plugins.check.findings import Finding
+from hermes.plugins.check.manifest import check_manifest
 from hermes.plugins.manifest import PluginManifest
 
 

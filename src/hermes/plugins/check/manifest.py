@@ -9,8 +9,8 @@ from typing import Any, cast
 
 from hermes.contract.hooks import HOOKS
 from hermes.errors import PluginError, did_you_mean
-from hermes.plugins.discovery import manifest_in
 from hermes.plugins.check.findings import Finding, Severity
+from hermes.plugins.discovery import manifest_in
 from hermes.plugins.manifest import FILE_NAMES, KINDS, read_fields
 
 #: The newest form of manifest this version understands.

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from hermes.errors import PluginError
 from hermes.plugins.discovery import manifest_files, manifest_in
+from hermes.plugins.install.provenance import IGNORED
 from hermes.plugins.install.source import InstallSource
 from hermes.plugins.manifest import FILE_NAMES
-from hermes.plugins.install.provenance import IGNORED
 
 _GIT_SECONDS = 120
 _SHORT_COMMIT = re.compile(r"[0-9a-fA-F]{4,39}")

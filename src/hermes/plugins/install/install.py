@@ -15,9 +15,9 @@ from hermes.errors import PluginError
 from hermes.plugins.check.manifest import NAME, check_manifest_version
 from hermes.plugins.discovery import discover, manifest_in
 from hermes.plugins.install.fetch import fetch_files, run_git
+from hermes.plugins.install.provenance import InstallRecord, digests, read_record, tree_digest, write_record
 from hermes.plugins.install.source import InstallSource
 from hermes.plugins.manifest import PluginManifest, read_fields, read_manifest
-from hermes.plugins.install.provenance import InstallRecord, digests, read_record, tree_digest, write_record
 
 _STAGING = ".staging-"
 _STALE_SECONDS = 3600

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, read_options
-from hermes.policy.shell.flow import DOWNLOAD, NOTHING, Flow, joined
 from hermes.policy.programs.launchers import run_file, run_here, run_text
-from hermes.policy.shell.marks import UNKNOWN, is_known
 from hermes.policy.programs.outputs import formatted, output
 from hermes.policy.rules.targets import downloaded_files
+from hermes.policy.shell.flow import DOWNLOAD, NOTHING, Flow, joined
+from hermes.policy.shell.marks import UNKNOWN, is_known
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
+from hermes.policy.names import names
 from hermes.policy.programs.launchers import run_flow, run_text
 from hermes.policy.shell.marks import is_known
-from hermes.policy.names import names
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell

@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
+from hermes.policy.names import names
 from hermes.policy.shell.flow import PROGRAM, TERMINAL, Flow
 from hermes.policy.shell.marks import DECODED, REMOTE, UNKNOWN, known_part
-from hermes.policy.names import names
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell

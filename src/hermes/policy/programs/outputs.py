@@ -8,9 +8,9 @@ from binascii import Error as BadEncoding
 from collections.abc import Callable
 
 from hermes.policy.call import Call
+from hermes.policy.names import names
 from hermes.policy.shell.flow import DOWNLOAD, NOTHING, PROGRAM, Flow, joined, text_flow
 from hermes.policy.shell.marks import UNKNOWN, is_known
-from hermes.policy.names import names
 from hermes.policy.shell.words import escapes
 
 _FORMAT = re.compile(r"%(?:(%)|([-+ #0]*\d*(?:\.\d+)?)([sbcdiqxXou]))")

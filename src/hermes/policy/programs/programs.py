@@ -7,11 +7,11 @@ from fnmatch import fnmatchcase
 from shlex import quote
 from typing import TYPE_CHECKING
 
-from hermes.policy.programs.builtins import BUILTINS
 from hermes.policy.call import Call, base_name, without_version
+from hermes.policy.names import names
+from hermes.policy.programs.builtins import BUILTINS
 from hermes.policy.programs.contained import container
 from hermes.policy.programs.embedded import run_options
-from hermes.policy.shell.flow import PROGRAM, Flow
 from hermes.policy.programs.interpreters import INLINE, interpret
 from hermes.policy.programs.launchers import (
     SHELLS,
@@ -25,12 +25,12 @@ from hermes.policy.programs.launchers import (
     ssh,
     xargs,
 )
-from hermes.policy.shell.marks import DECODED, REMOTE, is_known, known_part
-from hermes.policy.names import names
 from hermes.policy.programs.outputs import output
 from hermes.policy.programs.powershell import PROGRAMS as WINDOWS
 from hermes.policy.programs.powershell import windows
 from hermes.policy.programs.wrappers import LOOSE, WRAPPERS, loose_commands, unwrap
+from hermes.policy.shell.flow import PROGRAM, Flow
+from hermes.policy.shell.marks import DECODED, REMOTE, is_known, known_part
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell

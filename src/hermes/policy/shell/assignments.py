@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hermes.policy.names import names
 from hermes.policy.shell.expander import text_of
 from hermes.policy.shell.flow import NOTHING, Flow
 from hermes.policy.shell.marks import UNKNOWN, is_known
-from hermes.policy.names import names
 from hermes.policy.shell.state import Value
 
 if TYPE_CHECKING:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from hermes.policy.shell.assignments import assign, assign_for_now, declare, restore, unset
 from hermes.policy.call import Call
-from hermes.policy.shell.expander import Expander, same_line, text_of
 from hermes.policy.findings import Findings
-from hermes.policy.shell.flow import A_FILE, NOTHING, PROGRAM, TERMINAL, Flow, joined
-from hermes.policy.programs.forks import multiplies
-from hermes.policy.shell.marks import UNKNOWN
 from hermes.policy.names import names
+from hermes.policy.programs.forks import multiplies
 from hermes.policy.programs.programs import run
-from hermes.policy.shell.redirection import WORDS, Redirects, add_redirect, read_redirects
 from hermes.policy.rules import broken_rules
+from hermes.policy.shell.assignments import assign, assign_for_now, declare, restore, unset
+from hermes.policy.shell.expander import Expander, same_line, text_of
+from hermes.policy.shell.flow import A_FILE, NOTHING, PROGRAM, TERMINAL, Flow, joined
+from hermes.policy.shell.marks import UNKNOWN
+from hermes.policy.shell.redirection import WORDS, Redirects, add_redirect, read_redirects
 from hermes.policy.shell.state import State, Value, merged
 from hermes.policy.shell.syntax import parse
 

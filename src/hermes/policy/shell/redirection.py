@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from hermes.policy.names import names
 from hermes.policy.shell.expander import text_of
 from hermes.policy.shell.flow import Flow, text_flow
 from hermes.policy.shell.marks import INLINE
-from hermes.policy.names import names
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from hermes.policy.paths import Place
 from hermes.policy.shell.flow import Flow
 from hermes.policy.shell.marks import UNKNOWN
-from hermes.policy.paths import Place
 
 if TYPE_CHECKING:
     from tree_sitter import Node

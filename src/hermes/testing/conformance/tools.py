@@ -13,8 +13,8 @@ from hermes.testing.conformance.bench import Bench, place_of, plugin_function, r
 from hermes.testing.conformance.calls import Guard, Subject, severity_in, turn
 from hermes.testing.conformance.payloads import HUGE_TEXT, ODD_TEXT, Story
 from hermes.tools.files.guard import FileGuard
-from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.registry import Tool, ToolContext
+from hermes.tools.terminal.background import ProcessTable
 
 _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean", "null"})
 

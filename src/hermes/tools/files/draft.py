@@ -11,8 +11,8 @@ from hermes.tools.files.atomic import Change, apply_changes
 from hermes.tools.files.diff import unified_diff
 from hermes.tools.files.patch_v4a import PatchError
 from hermes.tools.files.paths import display_path, kind_of, resolve_path, similar_files, why
-from hermes.tools.registry import ToolContext
 from hermes.tools.files.text_file import TextFile, decode_text
+from hermes.tools.registry import ToolContext
 
 _MAX_SIZE = 64 << 20
 

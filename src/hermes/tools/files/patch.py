@@ -11,9 +11,9 @@ from hermes.tools.files.draft import Draft
 from hermes.tools.files.line_match import find_lines, nearest_lines
 from hermes.tools.files.patch_v4a import FilePatch, PatchError, apply_hunks, parse_patch, paths_in
 from hermes.tools.files.paths import resolve_path
+from hermes.tools.files.text_file import TextFile
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
-from hermes.tools.files.text_file import TextFile
 
 _HINT = "Nothing was changed. Read the file again with read_file and copy the lines exactly."
 

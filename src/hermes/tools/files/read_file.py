@@ -15,9 +15,9 @@ from typing import Any
 from hermes.scope import Interrupt
 from hermes.tools.coerce import bounded_int
 from hermes.tools.files.paths import kind_of, resolve_path, similar_files, why
+from hermes.tools.files.text_window import Window, cut_window
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
-from hermes.tools.files.text_window import Window, cut_window
 
 _DEFAULT_LIMIT = 500
 _CHUNK = 1 << 20

@@ -7,10 +7,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from hermes.tools.terminal.child_process import Child
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.search.query import FileHits, Query
 from hermes.tools.search.walk import SKIPPED
+from hermes.tools.terminal.child_process import Child
 
 _READ_SECONDS = 0.25
 

@@ -9,15 +9,15 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeVar
 
-from hermes.tools.terminal.child_process import find_program
 from hermes.tools.coerce import bounded_int
-from hermes.tools.search.globs import name_filter, path_filter
 from hermes.tools.files.paths import display_path, resolve_path, similar_files, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
+from hermes.tools.search.globs import name_filter, path_filter
 from hermes.tools.search.query import MAX_MATCHES, FileHits, Query, SearchStopped, python_pattern
 from hermes.tools.search.ripgrep import RipgrepFailed, rg_files, rg_hits
 from hermes.tools.search.walk import file_hits, walk, walk_hits
+from hermes.tools.terminal.child_process import find_program
 
 _Found = TypeVar("_Found")
 

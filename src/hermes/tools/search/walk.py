@@ -14,8 +14,8 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from hermes.tools.search.globs import IgnoreFile, parse_gitignore
 from hermes.tools.files.guard import FileGuard
+from hermes.tools.search.globs import IgnoreFile, parse_gitignore
 from hermes.tools.search.query import FileHits, Query, python_pattern
 
 #: Directories of other people's code, skipped wherever they are.

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any
 
 from hermes.tools.coerce import bounded_int
-from hermes.tools.terminal.background import BackgroundProcess
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
+from hermes.tools.terminal.background import BackgroundProcess
 
 _PREVIEW_CHARS = 1_000
 _LOG_LINES = 200

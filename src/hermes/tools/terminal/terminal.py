@@ -9,11 +9,11 @@ import time
 from collections.abc import Callable
 
 from hermes.scope import Interrupt
-from hermes.tools.terminal.child_process import Child
-from hermes.tools.terminal.output import BoundedOutput, shorten, strip_escapes
 from hermes.tools.files.paths import resolve_path, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
+from hermes.tools.terminal.child_process import Child
+from hermes.tools.terminal.output import BoundedOutput, shorten, strip_escapes
 from hermes.tools.terminal.shell import start_command
 
 #: The exit code ``timeout(1)`` uses.

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from hermes.trace.formats.atif_parts import approvals, attempts, content, metrics, no_nulls, tool_call
-from hermes.trace.records import Mark, ModelStep, SessionRecord, ToolStep, TurnRecord, Usage
 from hermes.trace.formats.times import iso, milliseconds
+from hermes.trace.records import Mark, ModelStep, SessionRecord, ToolStep, TurnRecord, Usage
 from hermes.version import __version__
 
 SCHEMA_VERSION = "ATIF-v1.7"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from hermes.trace.records import ModelStep, ToolRequest, ToolStep, Usage
 from hermes.trace.formats.times import iso, milliseconds
+from hermes.trace.records import ModelStep, ToolRequest, ToolStep, Usage
 
 Document = dict[str, Any]
 

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from hermes.trace.formats.atif_parts import no_nulls
-from hermes.trace.records import Attempt, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, Usage
 from hermes.trace.formats.times import iso
+from hermes.trace.records import Attempt, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, Usage
 
 VERSION = "0.1"
 

@@ -19,8 +19,7 @@ _TEXT, _JSON = "text/plain", "application/json"
 
 def export(session: SessionRecord, *, content: bool = True) -> dict[str, Any]:
     """A session with its descendants as OTLP/JSON in the words of OpenInference."""
-    from hermes.trace.formats import openinference
-    from hermes.trace.formats import otlp
+    from hermes.trace.formats import openinference, otlp
 
     return otlp.document(session, openinference, content=content)
 

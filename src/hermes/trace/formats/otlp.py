@@ -6,8 +6,8 @@ from typing import Any
 
 from hermes.trace.formats import genai
 from hermes.trace.formats.genai import AGENT_NAME, SCHEMA_URL, Attributes
-from hermes.trace.records import SessionRecord
 from hermes.trace.formats.spans import Span, SpanEvent, SpanTree, Vocabulary
+from hermes.trace.records import SessionRecord
 from hermes.version import __version__
 
 _KINDS = {"internal": 1, "client": 3}

@@ -9,8 +9,8 @@ from typing import Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from hermes.journal.usage.plugin_calls import REGISTER_SITE, TOOL_SITE, WAITING_SITE
 from hermes.journal.store import Store
+from hermes.journal.usage.plugin_calls import REGISTER_SITE, TOOL_SITE, WAITING_SITE
 
 Grouping = Literal["model", "tool", "plugin"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)

@@ -15,9 +15,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from hermes.sanitize import redact_text
 from hermes.trace.formats.genai import AGENT_SPAN, Attributes, inference_span, tool_span
+from hermes.trace.formats.spans import Vocabulary
 from hermes.trace.parent import incoming
 from hermes.trace.records import Usage
-from hermes.trace.formats.spans import Vocabulary
 
 #: Session, turn and call: a provider may use the same call id in every turn.
 CallKey = tuple[str, str, str]

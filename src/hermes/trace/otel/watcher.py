@@ -12,10 +12,10 @@ from opentelemetry import context as otel_context
 from opentelemetry import trace
 from opentelemetry.metrics import Meter
 
+from hermes.trace.formats.spans import Vocabulary
 from hermes.trace.otel.instruments import INTERRUPTED, Instruments
 from hermes.trace.otel.open_spans import CallKey, OpenSpans, w3c
 from hermes.trace.records import Usage
-from hermes.trace.formats.spans import Vocabulary
 
 HOOKS = (
     *("pre_llm_call", "on_session_end", "on_session_finalize"),

@@ -32,8 +32,7 @@ def register(ctx: Any) -> None:
 
 def subscribe(ctx: Any, open_pipeline: Callable[[], Pipeline], settings: Settings) -> None:
     """Join the hooks, and the running of tools so that spans made there belong to the call."""
-    from hermes.trace.formats import genai
-    from hermes.trace.formats import openinference
+    from hermes.trace.formats import genai, openinference
     from hermes.trace.otel.joining import watch
     from hermes.trace.otel.watcher import Watching
 
