@@ -56,18 +56,18 @@ __all__ = [
 _HOMES = {
     "Event": "recorder",
     "EventRecorder": "recorder",
-    "FAULTS": "fault_catalogue",
-    "recorded": "fault_catalogue",
-    "Fault": "faults",
-    "FaultServer": "faults",
-    "cuts": "faults",
+    "FAULTS": "scripted.fault_catalogue",
+    "recorded": "scripted.fault_catalogue",
+    "Fault": "scripted.faults",
+    "FaultServer": "scripted.faults",
+    "cuts": "scripted.faults",
     "PluginHarness": "harness",
     "FakeLlm": "llm",
     "LlmCall": "llm",
     "RecordingLlm": "llm",
-    "ScriptedProvider": "scripted",
-    "RecordedRequest": "scripts",
-    "by_step": "scripts",
+    "ScriptedProvider": "scripted.server",
+    "RecordedRequest": "scripted.script",
+    "by_step": "scripted.script",
 }
 
 
@@ -76,4 +76,4 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"hermes.testing.{_HOMES.get(name, 'replies')}"), name)
+    return getattr(import_module(f"hermes.testing.{_HOMES.get(name, 'scripted.replies')}"), name)
