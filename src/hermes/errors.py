@@ -21,11 +21,16 @@ class Interrupted(BaseException):
         self.reason = reason
 
 
-class ApprovalSuspended(BaseException):
-    """The answer to an approval will come later: the turn ends here, unfinished, and goes on once it is there.
+class TurnSuspended(BaseException):
+    """The answer to a question will come later: the turn stops here, unfinished, and continues once it is there.
 
-    A ``BaseException`` for the same reason as ``Interrupted``.
+    ``deadline`` says until when (seconds since the epoch); None waits for ever. A ``BaseException`` for the same
+    reason as ``Interrupted``.
     """
+
+    def __init__(self, deadline: float | None = None) -> None:
+        super().__init__(deadline)
+        self.deadline = deadline
 
 
 class ConfigError(HermesError):

@@ -31,8 +31,8 @@ from hermes.config.fresh import FreshConfig
 from hermes.config.sections import Config
 from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.table import Hooks
-from hermes.journal.approvals import ApprovalRows
 from hermes.journal.history.search import SearchIndex
+from hermes.journal.questions import Questions
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
@@ -168,7 +168,7 @@ class Host:
             home=self.home,
             people=self.people,
             hooks=self.hooks,
-            rows=ApprovalRows(self.store),
+            rows=Questions(self.store),
             redactor=self.redactor,
             opinion=SecondOpinion(self.side, self._endpoints_of, self.redactor),
             allow_everything=self.options.allow_everything,

@@ -12,7 +12,7 @@ import pytest
 from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.config import load_config
 from hermes.host import Host
-from hermes.journal.approvals import ApprovalRows
+from hermes.journal.questions import Questions
 from hermes.scope import Interrupt
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, text, tool_call, tool_calls
 from support.approval_rig import NEVER, RISKY, RULE, ListedPerson, approving_host, says
@@ -165,7 +165,7 @@ def test_a_grant_for_a_session_survives_a_restart_until_it_is_revoked(home: Path
             seen = closings(host)
             resumed = host.resume_session(session.id)
             resumed.run("again")
-            ApprovalRows(host.store).revoke(session_id=session.id)
+            Questions(host.store).revoke(session_id=session.id)
             resumed.run("and again")
     assert seen == [("ok", None), ("blocked", "headless_denied")]
 
@@ -220,7 +220,7 @@ def test_settings_decide_without_a_person(
     with ScriptedProvider(calls(command)) as provider, approving_host(home, workdir, provider, **settings) as host:
         seen = closings(host)
         host.new_session().run("go")
-        assert ApprovalRows(host.store).recent(9) == []
+        assert Questions(host.store).recent(9) == []
     assert seen[0][1] == expected
     assert (workdir / "ran").exists() is (expected is None)
 
@@ -375,9 +375,9 @@ def test_a_tool_that_a_plugin_calls_passes_the_same_gate(home: Path, workdir: Pa
         session = host.new_session()
         host.people.attend(session.id, person)
         session.run("go")
-        [row] = ApprovalRows(host.store).recent(9)
+        [row] = Questions(host.store).recent(9)
     assert json.loads(given[0])["status"] == "blocked" and not (workdir / "ran").exists()
-    assert (row.choice, row.session_id) == ("deny", session.id) and "/" in row.key
+    assert (row.answer, row.session_id) == ("deny", session.id) and "/" in row.key
 
 
 def test_a_tool_called_outside_any_session_has_nobody_to_ask(home: Path, workdir: Path) -> None:

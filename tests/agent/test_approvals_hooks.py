@@ -11,7 +11,7 @@ import pytest
 
 from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.host import Host
-from hermes.journal.approvals import ApprovalRows
+from hermes.journal.questions import Questions
 from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call
 from support.approval_rig import NEVER, RISKY, RULE, ListedPerson, approving_host, says
@@ -68,7 +68,7 @@ def test_no_question_no_hooks_and_no_row(home: Path, workdir: Path, command: str
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider, **settings) as host:
         recorder = converse(host, None)
         assert asked(recorder) == []
-        assert ApprovalRows(host.store).revoke() == []
+        assert Questions(host.store).revoke() == []
 
 
 def test_the_question_is_on_record_before_it_is_asked_and_the_answer_before_it_is_told(
@@ -79,7 +79,7 @@ def test_the_question_is_on_record_before_it_is_asked_and_the_answer_before_it_i
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
 
         def look(**_: Any) -> None:
-            query = "SELECT state, choice FROM approvals"
+            query = "SELECT state, answer FROM questions"
             states.append(host.store.read(lambda connection: connection.execute(query).fetchone()))
 
         def approve(_request: ApprovalRequest, _interrupt: Interrupt) -> ApprovalAnswer:
@@ -108,7 +108,7 @@ def test_an_interrupted_question_is_closed_and_the_turn_ends(home: Path, workdir
         assert recorder.of("post_approval_response")[0]["choice"] == "deny"
         assert [call["status"] for call in recorder.of("post_tool_call")] == ["cancelled"]
         assert recorder.of("on_session_end")[0]["interrupted"]
-        assert ApprovalRows(host.store).pending() == []
+        assert Questions(host.store).pending() == []
     assert not (workdir / "ran").exists()
 
 
@@ -148,7 +148,7 @@ def test_two_questions_of_one_call_are_two_pairs(home: Path, workdir: Path) -> N
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
         host.hooks.add_middleware("tool_execution", "changer", change)
         recorder = converse(host, ListedPerson(says("once"), says("once")))
-        rows = ApprovalRows(host.store).recent(9)
+        rows = Questions(host.store).recent(9)
     assert asked(recorder) == list(QUESTION) * 2
     assert [row.state for row in rows] == ["consumed", "granted"]
     assert (workdir / "ran").exists()

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 import support.approving_run
-from hermes.errors import ApprovalSuspended
+from hermes.errors import TurnSuspended
 from hermes.host import Host
-from hermes.journal.approvals import ApprovalRows
+from hermes.journal.questions import Questions
 from hermes.testing import EventRecorder, ScriptedProvider, by_step, text, tool_call
 from support import SOURCES, write_config
 from support.approval_rig import RISKY, ListedPerson, approving_host, says
@@ -66,7 +66,7 @@ def test_a_turn_killed_at_any_point_never_runs_on_one_answer_twice(home: Path, w
             killed += 1
             if not query(own, "SELECT 1 FROM turns"):
                 continue  # killed before the message was on record: nothing to resume
-            before = query(own, "SELECT id, state FROM approvals")
+            before = query(own, "SELECT id, state FROM questions")
             second = run(own, workdir, asked)
             assert (second.returncode, second.stdout) == (0, "done\n"), (point, second.stderr)
             _check(own, point, before, asked, effects)
@@ -77,7 +77,7 @@ def test_a_turn_killed_at_any_point_never_runs_on_one_answer_twice(home: Path, w
 
 def _check(home: Path, point: int, before: list[Any], asked: Path, effects: Path) -> None:
     questions = asked.read_text().split() if asked.exists() else []
-    rows = query(home, "SELECT id, state FROM approvals")
+    rows = query(home, "SELECT id, state FROM questions")
     assert len(rows) == 1, (point, rows)
     assert set(questions) <= {rows[0][0]}, f"point {point}: asked again under another id"
     state = before[0][1] if before else "none"
@@ -97,7 +97,7 @@ def take_back(host: Host, state: str) -> None:
         connection.execute(f"DELETE FROM events WHERE seq > ({after})")
         connection.execute("DELETE FROM messages WHERE step > 1 OR (step = 1 AND position > 0)")
         connection.execute("UPDATE turns SET state = 'running', answer = NULL, ended_at = NULL")
-        connection.execute("UPDATE approvals SET state = ?", (state,))
+        connection.execute("UPDATE questions SET state = ?", (state,))
 
     host.store.write(write)
 
@@ -171,7 +171,7 @@ def test_an_open_question_nobody_can_answer_any_more_is_closed(home: Path, workd
             seen: list[Any] = []
             host.hooks.subscribe("post_tool_call", "watch", note(seen, "error_type"))
             host.resume_session(session.id).finish_open_turn()
-            assert host.store.read(lambda c: c.execute("SELECT state FROM approvals").fetchall()) == [("revoked",)]
+            assert host.store.read(lambda c: c.execute("SELECT state FROM questions").fetchall()) == [("revoked",)]
     assert seen == ["headless_denied"]
 
 
@@ -184,7 +184,7 @@ def test_an_approval_taken_back_before_the_start_stops_the_call(home: Path, work
         host.hooks.subscribe("post_tool_call", "watch", note(seen, "status", "error_type", "error_message"))
 
         def revoke(next_call: Any, **_: Any) -> Any:
-            ApprovalRows(host.store).revoke()
+            Questions(host.store).revoke()
             return next_call()
 
         host.hooks.add_middleware("tool_execution", "late", revoke)
@@ -203,15 +203,15 @@ def test_an_answer_that_comes_later(home: Path, workdir: Path, choice: str, ran:
         with approving_host(home, workdir, provider) as host:
             recorder = EventRecorder().attach(host.hooks)
             session = host.new_session()
-            host.people.attend(session.id, ListedPerson(ApprovalSuspended()))
-            with pytest.raises(ApprovalSuspended):
+            host.people.attend(session.id, ListedPerson(TurnSuspended()))
+            with pytest.raises(TurnSuspended):
                 session.run("go")
-            [row] = ApprovalRows(host.store).pending()
+            [row] = Questions(host.store).pending()
             assert len(recorder.of("pre_approval_request")) == 1 and recorder.of("post_approval_response") == []
             assert len(recorder.of("pre_tool_call")) == len(recorder.of("post_tool_call")) == 1
             assert [end["reason"] for end in recorder.of("on_session_end")] == ["waiting for an approval"]
         with approving_host(home, workdir, provider) as host:
-            ApprovalRows(host.store).answer(row.id, choice)
+            Questions(host.store).answer(row.id, choice)
             result = host.resume_session(session.id).finish_open_turn()
     assert result is not None and result.answer == "done"
     assert [call.status for call in result.tool_calls] == ["ok" if ran else "blocked"]
@@ -228,6 +228,6 @@ def test_an_answer_cannot_come_later_for_a_call_that_is_under_way(home: Path, wo
     ):
         host.hooks.add_middleware("tool_execution", "changer", change)
         session = host.new_session()
-        host.people.attend(session.id, ListedPerson(ApprovalSuspended()))
+        host.people.attend(session.id, ListedPerson(TurnSuspended()))
         result = session.run("go")
     assert [call.status for call in result.tool_calls] == ["blocked"] and not (workdir / "ran").exists()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.journal.approvals import ApprovalRows
+from hermes.journal.questions import Questions
 from hermes.testing import EventRecorder, RecordedRequest, ScriptedProvider, failure, text, tool_call
 from support.approval_rig import RISKY, RULE, ListedPerson, approving_host, says
 
@@ -40,10 +40,10 @@ def converse(
         if person is not None:
             host.people.attend(session.id, person)
         session.run("go")
-        rows = ApprovalRows(host.store).recent(9)
-        assert ApprovalRows(host.store).pending() == []
+        rows = Questions(host.store).recent(9)
+        assert Questions(host.store).pending() == []
     assert recorder.pairs_unbalanced() == [] and recorder.contract_violations() == []
-    return recorder, [request for request in provider.requests if is_review(request)], [row.choice for row in rows]
+    return recorder, [request for request in provider.requests if is_review(request)], [row.answer for row in rows]
 
 
 def closing(recorder: EventRecorder) -> tuple[str, str | None]:

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
-from hermes.errors import ApprovalSuspended
+from hermes.errors import TurnSuspended
 from hermes.host import Host
+from hermes.journal.questions import Questions
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from hermes.tools.registry import Tool
@@ -22,6 +23,7 @@ class Later:
     """A person who answers as soon as the test has an answer for them."""
 
     surface = "test"
+    deadline = 2e9
 
     def __init__(self) -> None:
         self.reply: str | None = None
@@ -31,7 +33,7 @@ class Later:
 
     def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
         if self.reply is None:
-            raise ApprovalSuspended
+            raise TurnSuspended(self.deadline)
         return self.reply
 
 
@@ -48,7 +50,7 @@ def test_the_call_is_not_on_record_until_it_is_answered(make_host: HostFactory, 
         host = make_host(provider)
         session, person = host.new_session(), Later()
         host.people.attend(session.id, person)
-        with pytest.raises(ApprovalSuspended):
+        with pytest.raises(TurnSuspended):
             session.run("go")
         assert (host.sessions.list()[0].state, tool_events(host, session.id)) == ("running", [])
         person.reply = "because"
@@ -58,9 +60,27 @@ def test_the_call_is_not_on_record_until_it_is_answered(make_host: HostFactory, 
         assert len(provider.requests) == 2
 
 
+def test_an_answer_in_the_journal_is_used_without_asking_again(make_host: HostFactory) -> None:
+    with ScriptedProvider(by_step(tool_call("clarify", {"question": "Why?"}), text("ok"))) as provider:
+        host = make_host(provider)
+        session, person = host.new_session(), Later()
+        host.people.attend(session.id, person)
+        with pytest.raises(TurnSuspended):
+            session.run("go")
+        questions = Questions(host.store)
+        [row] = questions.pending(session_id=session.id)
+        assert (row.kind, row.subject, row.surface, row.deadline) == ("clarify", "Why?", "test", person.deadline)
+        assert questions.overdue(person.deadline) == [row]
+        questions.answer(row.id, "because")
+        host.people.leave(session.id)
+        result = session.finish_open_turn()
+        assert result is not None and result.status == "completed"
+        assert tool_answers(host, session.id)[-1]["user_response"] == "because"
+
+
 def test_a_call_that_may_not_run_twice_cannot_ask(make_host: HostFactory) -> None:
     def ask(_args: Any, _context: Any) -> str:
-        raise ApprovalSuspended  # as a question does that it would have to put to somebody
+        raise TurnSuspended  # as a question does that it would have to put to somebody
 
     with ScriptedProvider(by_step(tool_call("launch", {}), text("ok"))) as provider:
         host = make_host(provider)

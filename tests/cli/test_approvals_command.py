@@ -12,7 +12,7 @@ import pytest
 
 from hermes.cli.main import main
 from hermes.config import load_config
-from hermes.journal.approvals import ApprovalRow, ApprovalRows
+from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
 from journal.kit import start_turn
@@ -28,7 +28,7 @@ approvals:
     read_file: ask
 """
 
-ROW = ApprovalRow("appr_1", "s1", "t1", "tool:1.0", "terminal", "d", "rm -rf x", ("recursive-delete",), "why", "cli")
+ROW = QuestionRow("appr_1", "s1", "t1", "tool:1.0", "terminal", "d", "rm -rf x", ("recursive-delete",), "why", "cli")
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def config(home: Path) -> Path:
 
 
 @pytest.fixture
-def rows(home: Path) -> Generator[ApprovalRows]:
+def rows(home: Path) -> Generator[Questions]:
     """A journal in which one call is approved for its session, one waits, and one was denied."""
     store, runner = Store(home / "state.db"), Runner(home / "runners")
     start_turn(store, runner, "s1", turn_id="t1")
-    rows = ApprovalRows(store)
+    rows = Questions(store)
     rows.ask(ROW)
     rows.answer("appr_1", "session")
     rows.ask(replace(ROW, id="appr_2", key="tool:2.0", subject="git push --force\x1b[2J", rules=("git-force-push",)))
@@ -102,7 +102,7 @@ def test_the_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 # -- revoke ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_rule_is_taken_back_everywhere(config: Path, rows: ApprovalRows, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_rule_is_taken_back_everywhere(config: Path, rows: Questions, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "revoke", "recursive-delete")
     assert "recursive-delete is no longer approved for good" in text and "appr_1 is taken back" in text
     assert rows.grants() == []
@@ -111,7 +111,7 @@ def test_a_rule_is_taken_back_everywhere(config: Path, rows: ApprovalRows, capsy
 
 
 def test_one_approval_is_taken_back_by_its_id(
-    config: Path, rows: ApprovalRows, capsys: pytest.CaptureFixture[str]
+    config: Path, rows: Questions, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert "appr_1 is taken back: recursive-delete in session s1" in shown(capsys, "revoke", "appr_1")
     assert rows.grants() == [] and [row.id for row in rows.pending()] == ["appr_2"]
@@ -119,14 +119,12 @@ def test_one_approval_is_taken_back_by_its_id(
 
 
 @pytest.mark.usefixtures("config")
-def test_a_session_loses_everything_by_the_start_of_its_id(
-    rows: ApprovalRows, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_session_loses_everything_by_the_start_of_its_id(rows: Questions, capsys: pytest.CaptureFixture[str]) -> None:
     shown(capsys, "revoke", "--session", "s")
     assert rows.grants() == [] and rows.pending() == []
 
 
-def test_all_of_it(config: Path, rows: ApprovalRows, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_of_it(config: Path, rows: Questions, capsys: pytest.CaptureFixture[str]) -> None:
     shown(capsys, "revoke", "--all")
     assert rows.grants() == [] and load_config(config.parent).config.command_allowlist == []
 

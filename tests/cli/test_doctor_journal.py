@@ -126,8 +126,9 @@ def test_a_session_that_lost_something(used_home: Path, workdir: Path) -> None:
 def test_questions_without_an_answer(used_home: Path, workdir: Path) -> None:
     change(
         used_home,
-        "INSERT INTO approvals SELECT 'a1', id, 't', 'tool:1.0', 'terminal', 'd', 'make', '[]', '', 'cli', 'pending', "
-        "NULL, '', 0, NULL, NULL FROM sessions",
+        "INSERT INTO questions (id, session_id, turn_id, key, tool, digest, subject, rules, description, surface, "
+        "state, created_at) SELECT 'a1', id, 't', 'tool:1.0', 'terminal', 'd', 'make', '[]', '', 'cli', 'pending', 0 "
+        "FROM sessions",
     )
     assert journal(used_home, workdir).one("approvals", "warning")["detail"] == "1 question without an answer"
 

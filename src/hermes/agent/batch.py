@@ -16,7 +16,7 @@ from hermes.agent.guardrails import LoopGuard
 from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, unknown_outcome
 from hermes.agent.verify import written_files
 from hermes.agent.workers import wait_for
-from hermes.errors import ApprovalSuspended, Interrupted
+from hermes.errors import Interrupted, TurnSuspended
 from hermes.journal.turns import Message, TurnJournal
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope
@@ -191,7 +191,7 @@ class ToolBatch:
     def _execute(self, slot: _Slot) -> None:
         try:
             outcome = slot.call.execute()
-        except ApprovalSuspended:
+        except TurnSuspended:
             # What can run again asks again once the answer is there; nothing on record says that it ran.
             if not slot.unsafe:
                 raise

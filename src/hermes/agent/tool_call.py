@@ -22,7 +22,7 @@ from hermes.agent.events import ToolStatus
 from hermes.agent.guardrails import LoopGuard
 from hermes.agent.workers import Workers
 from hermes.config.sections import ToolLoopGuardrails
-from hermes.errors import ApprovalSuspended, Interrupted
+from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
 from hermes.models.reply import ToolRequest
@@ -230,7 +230,7 @@ class ToolCall:
         """Judge what middleware made of the arguments. The call is under way, so an answer cannot come later."""
         try:
             return self._pass_gate(args)
-        except ApprovalSuspended:
+        except TurnSuspended:
             message = "The arguments were changed on the way, and nobody can approve them now; the call was not run."
             return self._blocked(Decision(False, message, "approval_denied"), args)
 

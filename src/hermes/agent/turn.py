@@ -23,7 +23,7 @@ from hermes.agent.model_call import Answered, ModelCall, ModelRuntime, ToolDefin
 from hermes.agent.prompt import OUT_OF_TURNS
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.verify import changed_paths, is_code, nudge_from
-from hermes.errors import ApprovalSuspended, HermesError, Interrupted, JournalError, ProviderError
+from hermes.errors import HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.journal.turns import Message, TurnJournal, TurnState
@@ -101,7 +101,7 @@ class Turn:
         except Interrupted as interrupt:
             status, reason = "interrupted", interrupt.reason
             answer = self._close_unanswered("interrupted", reason, interrupt)
-        except ApprovalSuspended:
+        except TurnSuspended:
             reason = "waiting for an approval"
             raise
         except JournalError as failure:

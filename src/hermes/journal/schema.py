@@ -174,4 +174,36 @@ MIGRATIONS: tuple[str, ...] = (
                output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_usd, purpose
         FROM outside_calls;
     """,
+    """
+    -- Questions that wait for an answer: approvals of calls, and what the model asks the user.
+    CREATE TABLE questions (
+        id          TEXT PRIMARY KEY,
+        session_id  TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        turn_id     TEXT NOT NULL,
+        key         TEXT NOT NULL,      -- the step that asked: tool:n.i
+        tool        TEXT NOT NULL,
+        digest      TEXT NOT NULL,      -- of the tool and its exact arguments
+        subject     TEXT NOT NULL,      -- what is shown: the command or call, or the question itself
+        rules       TEXT NOT NULL,      -- a JSON list of the rules that made an approval necessary
+        description TEXT NOT NULL,
+        surface     TEXT NOT NULL,      -- where the question was shown
+        kind        TEXT NOT NULL DEFAULT 'approval' CHECK (kind IN ('approval', 'clarify')),
+        choices     TEXT NOT NULL DEFAULT '[]',     -- a JSON list of suggested answers
+        state       TEXT NOT NULL
+                    CHECK (state IN ('pending', 'granted', 'denied', 'answered', 'consumed', 'revoked')),
+        answer      TEXT,               -- once, session, always, deny, timeout, smart_approve, smart_deny; or the text
+        reason      TEXT NOT NULL DEFAULT '',
+        deadline    REAL,               -- of a question whose answer comes later
+        created_at  REAL NOT NULL,
+        answered_at REAL,
+        consumed_at REAL
+    ) STRICT;
+    INSERT INTO questions (id, session_id, turn_id, key, tool, digest, subject, rules, description, surface, state,
+                           answer, reason, created_at, answered_at, consumed_at)
+        SELECT id, session_id, turn_id, key, tool, digest, subject, rules, description, surface, state,
+               choice, reason, created_at, answered_at, consumed_at
+        FROM approvals ORDER BY rowid;
+    DROP TABLE approvals;
+    CREATE INDEX questions_of_session ON questions (session_id, state);
+    """,
 )

@@ -11,16 +11,17 @@ from typing import Any, Literal, cast
 
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import WARY, PluginVerdict, Refusal, assess
-from hermes.agent.approvals.inquiry import UNSURE, Answer, Inquiry, Question
+from hermes.agent.approvals.inquiry import Answer, Inquiry, Question
 from hermes.agent.approvals.person import ApprovalRequest, People, Person
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.second_opinion import SecondOpinion
+from hermes.agent.approvals.stored_question import UNSURE
 from hermes.agent.approvals.subject import call_digest, judge_call, shown_call
 from hermes.agent.guardrails import LoopGuard
 from hermes.errors import HermesError
 from hermes.hooks.observers import Answer as HookAnswer
 from hermes.hooks.table import Hooks
-from hermes.journal.approvals import ApprovalRows
+from hermes.journal.questions import Questions
 from hermes.sanitize import Redactor
 from hermes.tools.registry import Args, Tool, ToolContext
 
@@ -56,7 +57,7 @@ class Approvals:
         home: Path,
         people: People,
         hooks: Hooks,
-        rows: ApprovalRows,
+        rows: Questions,
         redactor: Redactor,
         opinion: SecondOpinion | None = None,
         allow_everything: bool = False,
@@ -140,7 +141,7 @@ class Approvals:
             )
         if earlier is not None and earlier.state != "pending":
             # The process that asked has died since; what was said then still counts, once.
-            return self._apply(question, Answer(earlier.choice or "deny", earlier.reason), earlier.id)
+            return self._apply(question, Answer(earlier.answer or "deny", earlier.reason), earlier.id)
         inquiry = Inquiry(question, self._hooks, self._rows, earlier)
         by_model = self.rules.mode == "smart" and WARY not in question.rules
         answer = self._ask_model(question, inquiry) if by_model else None

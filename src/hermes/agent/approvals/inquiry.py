@@ -8,17 +8,15 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.approvals.messages import why
-from hermes.errors import ApprovalSuspended, Interrupted, JournalError
+from hermes.agent.approvals.stored_question import StoredQuestion
+from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.table import Hooks
-from hermes.journal.approvals import ApprovalRow, ApprovalRows
+from hermes.journal.questions import QuestionRow, Questions
 from hermes.scope import Scope, new_id
 from hermes.tools.registry import Args
 
 if TYPE_CHECKING:
     from hermes.policy import Finding
-
-#: What a second opinion says when it has none; the question stays open.
-UNSURE = "smart_unsure"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,34 +56,34 @@ class Answer:
 
 
 class Inquiry:
-    """Puts a question to one party after another until it is answered, under one id."""
+    """Puts a question to one party after another until it is answered, with the hooks around each time."""
 
-    def __init__(self, question: Question, hooks: Hooks, rows: ApprovalRows, earlier: ApprovalRow | None) -> None:
-        self.id = new_id("appr_")[:17] if earlier is None else earlier.id
+    def __init__(self, question: Question, hooks: Hooks, rows: Questions, earlier: QuestionRow | None) -> None:
         self._question = question
         self.hooks = hooks
-        self._rows = rows
-        #: None until something was asked; False when there is no session that the row could belong to.
-        self._on_record: bool | None = None if earlier is None else True
+        self._stored = StoredQuestion(rows, self._row(new_id("appr_")[:17]), earlier)
+        self.id = self._stored.id
 
     @property
     def approval_id(self) -> str:
         """The id of the row that holds the answer; empty when there is none."""
-        return self.id if self._on_record else ""
+        return self._stored.stored_id
 
     def put(self, surface: str, ask: Callable[[], Answer], *, command: str, **extra: str) -> Answer:
-        """Ask there. On every way out but one somebody hears of the end: an answer that comes later is no end yet."""
-        self._record(surface)
+        """Ask there. ``post_approval_response`` follows on every way out but one: an answer that comes later."""
         payload = self._payload(surface, command)
-        try:
+
+        def announce_and_ask() -> tuple[str, str]:
             if self.hooks.pre_approval_request is not None:
                 self.hooks.pre_approval_request(**payload)
-            answer = self._settle(ask())
-        except ApprovalSuspended:
+            answer = ask()
+            return answer.choice, answer.reason
+
+        try:
+            answer = Answer(*self._stored.ask(surface, announce_and_ask))
+        except TurnSuspended:
             raise
-        except BaseException as error:
-            with contextlib.suppress(JournalError):
-                self.withdraw(f"cut off: {type(error).__name__}")
+        except BaseException:
             self._announce({**payload, **extra}, "deny")
             raise
         self._announce({**payload, **extra}, answer.choice)
@@ -93,21 +91,7 @@ class Inquiry:
 
     def withdraw(self, reason: str) -> None:
         """Close the question without an answer."""
-        if self._on_record:
-            self._rows.withdraw(self.id, reason)
-
-    def _record(self, surface: str) -> None:
-        if self._on_record:
-            self._rows.ask_again(self.id, surface)
-        elif self._on_record is None:
-            self._on_record = self._rows.ask(self._row(surface))
-
-    def _settle(self, answer: Answer) -> Answer:
-        """Put the answer on record. Somebody else may have answered the same question first; then that counts."""
-        if answer.choice == UNSURE or not self._on_record:
-            return answer
-        row = self._rows.answer(self.id, answer.choice, answer.reason)
-        return Answer("deny" if row.choice is None else row.choice, row.reason)
+        self._stored.withdraw(reason)
 
     def _announce(self, payload: dict[str, Any], choice: str) -> None:
         emit = self.hooks.post_approval_response
@@ -116,10 +100,10 @@ class Inquiry:
             with contextlib.suppress(Interrupted):
                 emit(**payload, choice=choice)
 
-    def _row(self, surface: str) -> ApprovalRow:
+    def _row(self, approval_id: str) -> QuestionRow:
         question, scope = self._question, self._question.scope
-        return ApprovalRow(
-            id=self.id,
+        return QuestionRow(
+            id=approval_id,
             session_id=scope.session_id,
             turn_id=scope.turn_id,
             key=question.key or scope.tool_call_id,
@@ -128,7 +112,6 @@ class Inquiry:
             subject=question.subject,
             rules=question.rules,
             description=question.description,
-            surface=surface,
         )
 
     def _payload(self, surface: str, command: str) -> dict[str, Any]:

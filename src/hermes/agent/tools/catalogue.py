@@ -116,8 +116,9 @@ def _todo(parts: AgentParts) -> Run:
 def _clarify(parts: AgentParts) -> Run:
     def run(args: Args, context: ToolContext) -> str:
         from hermes.agent.tools.clarify import run_clarify
+        from hermes.journal.questions import Questions
 
-        return run_clarify(args, context, parts.people)
+        return run_clarify(args, context, parts.people, Questions(parts.store))
 
     return run
 

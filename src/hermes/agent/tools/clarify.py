@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from hermes.agent.approvals.person import People
+from hermes.agent.approvals.stored_question import StoredQuestion
+from hermes.agent.approvals.subject import call_digest
+from hermes.journal.questions import QuestionRow, Questions
+from hermes.scope import new_id
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 
@@ -11,26 +15,51 @@ MAX_QUESTION_CHARS = 2_000
 MAX_CHOICE_CHARS = 300
 
 
-def run_clarify(args: Args, context: ToolContext, people: People) -> str:
-    """Ask, and wait for the answer. Cancelling the turn ends the wait."""
+def run_clarify(args: Args, context: ToolContext, people: People, questions: Questions) -> str:
+    """Ask, and wait for the answer. Cancelling the turn ends the wait.
+
+    Question and answer are stored: what was answered before a crash, or later, is not asked again.
+    """
     question = str(args.get("question", "")).strip()
     choices = [str(choice).strip() for choice in args.get("choices") or () if str(choice).strip()]
     problem = _problem(question, choices)
     if problem:
         return tool_error(problem)
-    scope = context.scope
-    person = people.of(scope.session_id)
-    if person is None:
-        return tool_error(
-            f"nobody can be asked here ({scope.platform}, not interactive). Choose the most sensible reading yourself, "
-            f"go on, and say in your answer what you assumed"
-        )
-    response = person.answer(question, choices, scope.interrupt)
+    row = _row(args, context, question, choices)
+    step = {"session_id": row.session_id, "turn_id": row.turn_id, "key": row.key, "digest": row.digest}
+    earlier = questions.find(**step) if context.key else None
+    if earlier is not None and earlier.state == "answered":
+        response = earlier.answer
+    else:
+        person, stored = people.of(row.session_id), StoredQuestion(questions, row, earlier)
+        if person is None:
+            stored.withdraw("no one could be asked")
+            return tool_error(
+                f"nobody can be asked here ({context.scope.platform}, not interactive). Choose the most sensible "
+                f"reading yourself, go on, and say in your answer what you assumed"
+            )
+        ask = person.answer
+        response, _ = stored.ask(person.surface, lambda: (ask(question, choices, context.scope.interrupt) or "", ""))
     asked = {"question": question, "choices_offered": choices or None}
     if response is None or not response.strip():
         note = "The user did not answer. Choose the most sensible reading yourself and say what you assumed."
         return tool_result(**asked, user_response=None, note=note)
     return tool_result(**asked, user_response=response.strip())
+
+
+def _row(args: Args, context: ToolContext, question: str, choices: list[str]) -> QuestionRow:
+    scope = context.scope
+    return QuestionRow(
+        id=new_id("ask_")[:17],
+        session_id=scope.session_id,
+        turn_id=scope.turn_id,
+        key=context.key or scope.tool_call_id,
+        tool="clarify",
+        digest=call_digest("clarify", args),
+        subject=question,
+        kind="clarify",
+        choices=tuple(choices),
+    )
 
 
 def _problem(question: str, choices: list[str]) -> str | None:

@@ -16,7 +16,7 @@ from hermes.cli.text.json import print_json
 from hermes.cli.text.terminal import plain
 from hermes.config import Config, config_path, edit_list, hermes_home, load_config
 from hermes.errors import HermesError
-from hermes.journal.approvals import ApprovalRow, ApprovalRows
+from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.sanitize import redact_text
@@ -65,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace, home: Path, store: Store) -> int:
-    config, rows = load_config(home).config, ApprovalRows(store)
-    grants, pending, recent = rows.grants(), rows.pending(), rows.recent(RECENT)
+    config, rows = load_config(home).config, Questions(store)
+    grants, pending, recent = rows.grants(), rows.pending(kind="approval"), rows.recent(RECENT)
     if args.json:
         print_json(
             {
@@ -82,8 +82,17 @@ def _list(args: argparse.Namespace, home: Path, store: Store) -> int:
     return 0
 
 
-def _record(row: ApprovalRow) -> dict[str, Any]:
-    return {**asdict(row), "subject": redact_text(row.subject), "reason": redact_text(row.reason)}
+def _record(row: QuestionRow) -> dict[str, Any]:
+    """The fields of an approval; those that only other kinds of questions have are left out."""
+    named = {
+        name: value for name, value in asdict(row).items() if name not in ("kind", "choices", "answer", "deadline")
+    }
+    return {
+        **named,
+        "choice": row.answer,
+        "subject": redact_text(row.subject),
+        "reason": redact_text(row.reason),
+    }
 
 
 # -- explain --------------------------------------------------------------------------------------------------------
@@ -118,7 +127,7 @@ def _explanation(command: str, cwd: str, judged: Judged, assessment: Assessment,
 
 
 def _revoke(args: argparse.Namespace, home: Path, store: Store) -> int:
-    rows, always = ApprovalRows(store), load_config(home).config.command_allowlist
+    rows, always = Questions(store), load_config(home).config.command_allowlist
     if args.session is not None:
         gone, taken = rows.revoke(session_id=Sessions(store).get(_named(args.session)).id), []
     elif args.all:

@@ -9,7 +9,7 @@ from pathlib import Path
 from hermes.agent.approvals.assessment import Assessment
 from hermes.agent.approvals.subject import Judged
 from hermes.cli.text.terminal import one_line, plain
-from hermes.journal.approvals import ApprovalRow
+from hermes.journal.questions import QuestionRow
 from hermes.sanitize import redact_text
 
 _LONGEST_SUBJECT = 60
@@ -23,9 +23,9 @@ _DECISIONS = {
 
 def list_lines(
     always: Sequence[str],
-    grants: Sequence[ApprovalRow],
-    pending: Sequence[ApprovalRow],
-    recent: Sequence[ApprovalRow],
+    grants: Sequence[QuestionRow],
+    pending: Sequence[QuestionRow],
+    recent: Sequence[QuestionRow],
     config: Path,
 ) -> Iterator[str]:
     """What is approved, what waits and what was answered, under a heading each."""
@@ -69,20 +69,20 @@ def _in_effect(assessment: Assessment, mode: str) -> str:
     return f"waits until it is approved ({rules}; {who})"
 
 
-def _grant_line(row: ApprovalRow) -> str:
+def _grant_line(row: QuestionRow) -> str:
     return f"{row.id}  {_clock(row.answered_at)}  session {row.session_id}  {plain(', '.join(row.rules))}"
 
 
-def _pending_line(row: ApprovalRow) -> str:
+def _pending_line(row: QuestionRow) -> str:
     return f"{row.id}  {_clock(row.created_at)}  session {row.session_id}  {_subject(row)}"
 
 
-def _recent_line(row: ApprovalRow) -> str:
-    answer = row.choice or "withdrawn"
+def _recent_line(row: QuestionRow) -> str:
+    answer = row.answer or "withdrawn"
     return f"{row.id}  {_clock(row.answered_at)}  {answer:<13}  {_subject(row)}"
 
 
-def _subject(row: ApprovalRow) -> str:
+def _subject(row: QuestionRow) -> str:
     return one_line(redact_text(row.subject), _LONGEST_SUBJECT)
 
 

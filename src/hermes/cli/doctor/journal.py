@@ -83,7 +83,7 @@ def check_approvals(patient: Patient) -> Iterator[Finding]:
     if not patient.has_current_journal():
         return
     with closing(patient.store()) as store:
-        query = "SELECT count(*) FROM approvals WHERE state = 'pending'"
+        query = "SELECT count(*) FROM questions WHERE kind = 'approval' AND state = 'pending'"
         waiting: int = store.read(lambda connection: connection.execute(query).fetchone()[0])
     if waiting:
         yield warning("approvals", f"{plural(waiting, 'question')} without an answer", command="hermes approvals list")

@@ -27,7 +27,9 @@ _CHILDREN = "SELECT id FROM sessions WHERE parent_id = ? ORDER BY created_at, id
 _TURNS = "SELECT * FROM turns WHERE session_id = ? ORDER BY ordinal"
 _EVENTS = "SELECT turn_id, kind, key, body, at FROM events WHERE session_id = ? ORDER BY seq"
 _CALLS = "SELECT * FROM model_calls WHERE session_id = ? ORDER BY started_at, api_request_id"
-_APPROVALS = "SELECT * FROM approvals WHERE session_id = ? ORDER BY created_at, id"
+_APPROVALS = (
+    "SELECT *, answer AS choice FROM questions WHERE session_id = ? AND kind = 'approval' ORDER BY created_at, id"
+)
 #: What was said to the model inside a turn by somebody else than the user who asked and the tools.
 _SAID = (
     "SELECT turn, step, position, body FROM messages WHERE session_id = ? AND role = 'user' AND step > 0 "

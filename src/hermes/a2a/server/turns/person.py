@@ -11,7 +11,7 @@ from hermes.a2a.server.store.questions import Answers, Question
 from hermes.a2a.server.turns.clarifying import question_id
 from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.config.sections import A2A
-from hermes.errors import ApprovalSuspended
+from hermes.errors import TurnSuspended
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
 
@@ -43,7 +43,7 @@ class RemotePerson:
         summary = self._redactor.redact(request.subject)[:_LONGEST_SUMMARY]
         reason = self._redactor.redact(request.description)
         self._asked = partial(Question, id=request.id, tool=request.tool, summary=summary, reason=reason)
-        raise ApprovalSuspended
+        raise TurnSuspended
 
     def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
         """What the caller has answered, None when it did not in time; else let go of the turn until it has."""
@@ -61,7 +61,7 @@ class RemotePerson:
             kind="clarify",
             choices=tuple(map(redact, choices)),
         )
-        raise ApprovalSuspended
+        raise TurnSuspended
 
     def question(self, task_id: str, owner: str, context_id: str) -> Question | None:
         """What the task waits for now."""

@@ -29,7 +29,7 @@ from hermes.a2a.server.turns.work import Run, Turn, Work
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
 from hermes.host import Host
-from hermes.journal.approvals import ApprovalRows
+from hermes.journal.questions import Questions as JournalQuestions
 from hermes.peers.hops import hops_of
 
 log = logging.getLogger("hermes.a2a")
@@ -97,7 +97,7 @@ class TurnExecutor(AgentExecutor):
 
             def close() -> None:
                 if question.kind == "approval":
-                    ApprovalRows(self._host.store).revoke(approval_id=question.id)
+                    JournalQuestions(self._host.store).revoke(approval_id=question.id)
                 abandon_turn(self._host, self._conversations.open(session_id, goes_on=True))
 
             await self._on_thread(close)
@@ -173,7 +173,7 @@ class TurnExecutor(AgentExecutor):
         if choice is None or (choice == "approve" and "approve" not in run.principal.scopes):
             return False
         reason = "nobody answered in time" if is_timeout(message, waiting) else "answered by the caller"
-        rows = ApprovalRows(self._host.store)
+        rows = JournalQuestions(self._host.store)
         await self._on_thread(partial(rows.answer, waiting.id, "once" if choice == "approve" else "deny", reason))
         return True
 

@@ -18,7 +18,7 @@ from hermes.a2a.server.turns.person import RemotePerson
 from hermes.a2a.server.turns.relay import Relay
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
-from hermes.errors import ApprovalSuspended
+from hermes.errors import TurnSuspended
 from hermes.host import Host
 from hermes.peers.hops import arrived, hops_of
 from hermes.scope import Interrupt
@@ -87,7 +87,7 @@ class Work:
             with arrived(self._hops), joined(traceparent, tracestate):
                 self.outcome = self._turn(session, self._relay) or self.outcome
             self.files = self._written(session)
-        except ApprovalSuspended:
+        except TurnSuspended:
             self.outcome = self._person.question(run.task_id, *run.context) or self.outcome
         except Exception as error:
             self.outcome = error

@@ -1,0 +1,251 @@
+"""The durable list of questions that wait for an answer: approvals of tool calls, and what the model asks a user.
+
+Every surface uses this one list. Its life cycle, in calls::
+
+    questions.ask(row)                  # stored before the question is shown
+    questions.defer(id, deadline)       # the answer comes later: the turn is suspended, the process may end
+    questions.pending(session_id=...)   # open questions of turns that have not ended
+    questions.overdue(now)              # deferred questions whose deadline has passed
+    questions.answer(id, text)          # by anyone, from any process; the first answer counts
+    questions.consume(id)               # an approved call starts: an approval is used once
+    questions.withdraw(id, reason)      # closed without an answer
+
+Continuing the turn after ``answer`` (``Session.finish_open_turn``) runs the call again, which finds its answer with
+``find`` and does not ask a second time. A question is bound to a session, a turn, a step key (``tool:n.i``) and the
+digest of the exact call, so an answer never counts for another call.
+
+=========  ============================================================  ==========================================
+kind       ``answer``                                                    states
+=========  ============================================================  ==========================================
+approval   once, session, always, deny, timeout, smart_approve/_deny     pending, granted, denied, consumed, revoked
+clarify    the user's text; empty when there was no answer in time       pending, answered, revoked
+=========  ============================================================  ==========================================
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+import msgspec
+
+from hermes.errors import JournalError
+from hermes.journal.bodies import clean_text
+from hermes.journal.store import Store
+
+QuestionKind = Literal["approval", "clarify"]
+QuestionState = Literal["pending", "granted", "denied", "answered", "consumed", "revoked"]
+
+#: The answers that let a call run. All others refuse it.
+GRANTS = ("once", "session", "always", "smart_approve")
+
+#: Longer subjects are cut; the arguments of the call are stored with its step.
+_MAX_SUBJECT_CHARS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRow:
+    """One question and its answer."""
+
+    id: str
+    session_id: str
+    turn_id: str
+    #: The step that asked: ``tool:n.i``.
+    key: str
+    tool: str
+    #: Of the tool and its exact arguments.
+    digest: str
+    #: What is shown: the command or call to approve, or the question itself.
+    subject: str
+    #: The rules that made an approval necessary.
+    rules: tuple[str, ...] = ()
+    description: str = ""
+    #: Where the question was shown last: cli, a2a …
+    surface: str = ""
+    kind: QuestionKind = "approval"
+    #: Suggested answers of a clarify question.
+    choices: tuple[str, ...] = ()
+    state: QuestionState = "pending"
+    answer: str | None = None
+    #: Why it was answered like that, or withdrawn.
+    reason: str = ""
+    #: Of a deferred question: when it counts as unanswered, in seconds since the epoch.
+    deadline: float | None = None
+    created_at: float = 0.0
+    answered_at: float | None = None
+    consumed_at: float | None = None
+
+
+_NAMES = tuple(field.name for field in fields(QuestionRow))
+_COLUMNS = ", ".join(_NAMES)
+_INSERT = f"INSERT INTO questions ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"
+_SESSION_GRANT = "kind = 'approval' AND state = 'granted' AND answer = 'session'"
+_PENDING = "state = 'pending' AND turn_id IN (SELECT id FROM turns WHERE state = 'running')"
+
+
+class Questions:
+    """The questions of one journal. Thread-safe, and safe between processes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    # -- the life of a question ---------------------------------------------------------------------------------
+
+    def ask(self, row: QuestionRow) -> bool:
+        """Store a question. False when its session is not stored, so that no answer can be bound to it."""
+        values = (
+            *(row.id, row.session_id, row.turn_id, clean_text(row.key), clean_text(row.tool), row.digest),
+            *(clean_text(row.subject)[:_MAX_SUBJECT_CHARS], _encoded(row.rules), clean_text(row.description)),
+            *(row.surface, row.kind, _encoded(row.choices), "pending", None, "", row.deadline),
+            *(time.time(), None, None),
+        )
+
+        def write(connection: sqlite3.Connection) -> bool:
+            if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (row.session_id,)).fetchone() is None:
+                return False
+            connection.execute(_INSERT, values)
+            return True
+
+        return self._store.write(write)
+
+    def ask_again(self, question_id: str, surface: str) -> None:
+        """The open question is now shown at ``surface``: another party, or after the process that asked died."""
+        self._update_pending(question_id, "surface = ?", surface)
+
+    def defer(self, question_id: str, deadline: float | None) -> None:
+        """The answer comes later, until ``deadline``; None waits for ever."""
+        self._update_pending(question_id, "deadline = ?", deadline)
+
+    def answer(self, question_id: str, answer: str, reason: str = "") -> QuestionRow:
+        """Answer a question. The first answer counts: the row is returned as it is now, whoever answered it."""
+        text = clean_text(answer)
+        approved = "granted" if text in GRANTS else "denied"
+        values = (text, clean_text(reason), time.time(), approved, question_id)
+
+        def write(connection: sqlite3.Connection) -> QuestionRow:
+            connection.execute(
+                "UPDATE questions SET answer = ?, reason = ?, answered_at = ?, "
+                "state = CASE kind WHEN 'clarify' THEN 'answered' ELSE ? END WHERE id = ? AND state = 'pending'",
+                values,
+            )
+            found = _select(connection, "id = ?", (question_id,))
+            if not found:
+                raise JournalError(
+                    f"there is no approval {question_id!r}; 'hermes approvals list' shows those there are"
+                )
+            return found[0]
+
+        return self._store.write(write)
+
+    def withdraw(self, question_id: str, reason: str) -> None:
+        """Close a question without an answer, which is not a refusal either."""
+        self._update_pending(
+            question_id, "state = 'revoked', reason = ?, answered_at = ?", clean_text(reason), time.time()
+        )
+
+    def consume(self, question_id: str) -> bool:
+        """Use an approval up, once. False when it was used or revoked before: the call must not run on it."""
+        query = "UPDATE questions SET state = 'consumed', consumed_at = ? WHERE id = ? AND state = 'granted'"
+        values = (time.time(), question_id)
+        return self._store.write(lambda connection: connection.execute(query, values).rowcount) == 1
+
+    def _update_pending(self, question_id: str, changes: str, *values: object) -> None:
+        query = f"UPDATE questions SET {changes} WHERE id = ? AND state = 'pending'"
+        self._store.write(lambda connection: connection.execute(query, (*values, question_id)))
+
+    # -- look-ups for calls -------------------------------------------------------------------------------------
+
+    def find(self, *, session_id: str, turn_id: str, key: str, digest: str) -> QuestionRow | None:
+        """The question of an earlier run of the step: still open, or with an answer that is not used up.
+
+        An approval that timed out is asked again.
+        """
+        where = (
+            "session_id = ? AND turn_id = ? AND key = ? AND digest = ? AND "
+            "(state IN ('pending', 'granted', 'answered') OR (state = 'denied' AND answer != 'timeout'))"
+        )
+        values = (session_id, turn_id, key, digest)
+        found = self._store.read(lambda connection: _select(connection, where, values, limit=1))
+        return found[0] if found else None
+
+    def session_rules(self, session_id: str) -> frozenset[str]:
+        """The rules that are approved for the rest of a session."""
+        where = f"session_id = ? AND {_SESSION_GRANT}"
+        found = self._store.read(lambda connection: _select(connection, where, (session_id,)))
+        return frozenset(rule for row in found for rule in row.rules)
+
+    def ancestors(self, session_id: str) -> list[str]:
+        """The sessions that delegated to this one, the nearest first."""
+        query = (
+            "WITH RECURSIVE line(id, parent_id) AS (SELECT id, parent_id FROM sessions WHERE id = ? UNION "
+            "SELECT s.id, s.parent_id FROM sessions s JOIN line ON s.id = line.parent_id) SELECT id FROM line"
+        )
+        rows = self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchall())
+        return [found for (found,) in rows[1:]]
+
+    # -- look-ups for surfaces ----------------------------------------------------------------------------------
+
+    def get(self, question_id: str) -> QuestionRow | None:
+        """One question."""
+        found = self._store.read(lambda connection: _select(connection, "id = ?", (question_id,)))
+        return found[0] if found else None
+
+    def pending(self, *, session_id: str = "", kind: QuestionKind | None = None) -> list[QuestionRow]:
+        """The open questions of turns that have not ended, newest first: all, or those of a session or kind."""
+        where, values = _PENDING, list[str]()
+        for name, value in (("session_id", session_id), ("kind", kind)):
+            if value:
+                where += f" AND {name} = ?"
+                values.append(value)
+        return self._store.read(lambda connection: _select(connection, where, values))
+
+    def overdue(self, now: float) -> list[QuestionRow]:
+        """The deferred questions that were not answered by their deadline, newest first."""
+        return self._store.read(lambda connection: _select(connection, f"{_PENDING} AND deadline <= ?", (now,)))
+
+    def grants(self) -> list[QuestionRow]:
+        """The approvals for the rest of a session, newest first."""
+        return self._store.read(lambda connection: _select(connection, _SESSION_GRANT, ()))
+
+    def recent(self, limit: int) -> list[QuestionRow]:
+        """The approvals answered last, newest first."""
+        where = "kind = 'approval' AND answered_at IS NOT NULL"
+        return self._store.read(lambda connection: _select(connection, where, (), limit=limit))
+
+    def revoke(self, *, rule: str = "", approval_id: str = "", session_id: str = "") -> list[QuestionRow]:
+        """Revoke approvals that are not used up, and open ones: all of them, or those that one of these names."""
+
+        def write(connection: sqlite3.Connection) -> list[QuestionRow]:
+            found = [
+                row
+                for row in _select(connection, "kind = 'approval' AND state IN ('pending', 'granted')", ())
+                if (not rule or rule in row.rules)
+                and (not approval_id or row.id == approval_id)
+                and (not session_id or row.session_id == session_id)
+            ]
+            query = "UPDATE questions SET state = 'revoked', answered_at = coalesce(answered_at, ?) WHERE id = ?"
+            connection.executemany(query, [(time.time(), row.id) for row in found])
+            return found
+
+        return self._store.write(write)
+
+
+def _select(
+    connection: sqlite3.Connection, where: str, values: Sequence[object], *, limit: int = -1
+) -> list[QuestionRow]:
+    query = f"SELECT {_COLUMNS} FROM questions WHERE {where} ORDER BY created_at DESC, rowid DESC LIMIT ?"
+    return [_row(found) for found in connection.execute(query, (*values, limit))]
+
+
+def _row(values: tuple[Any, ...]) -> QuestionRow:
+    named = dict(zip(_NAMES, values, strict=True))
+    for name in ("rules", "choices"):
+        named[name] = tuple(msgspec.json.decode(named[name], type=list[str]))
+    return QuestionRow(**named)
+
+
+def _encoded(texts: tuple[str, ...]) -> str:
+    return msgspec.json.encode(list(map(clean_text, texts))).decode()
