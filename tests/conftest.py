@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 from hermes.config import Config
 from hermes.config.sections import Agent, Model
 from hermes.host import Host, HostOptions
+from hermes.models.http.certificates import VARIABLES
 from hermes.testing import ScriptedProvider
 from support import HostFactory
 
@@ -24,9 +25,10 @@ settings.load_profile("hermes")
 
 @pytest.fixture(autouse=True)
 def private_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No test sees the keys, settings or sessions of the person who runs it."""
+    """No test sees the keys, settings, sessions, proxies or certificates of the person who runs it."""
+    private = ("_API_KEY", "_BASE_URL", "_PROXY")
     for name in list(os.environ):
-        if name.startswith("HERMES_") or name.endswith(("_API_KEY", "_BASE_URL")):
+        if name.startswith("HERMES_") or name.upper().endswith(private) or name in VARIABLES:
             monkeypatch.delenv(name)
     monkeypatch.setenv("HERMES_HOME", str(tmp_path / "home"))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from hermes.policy import ALL_RULES
-from policy.cases import Case
 from policy.corpus import CORPUS, GROUPS, corpus_rates, judge, rates_table
+from policy.corpus.cases import Case
 
 
 @pytest.mark.parametrize("group", GROUPS)

@@ -14,6 +14,9 @@ HostFactory = Callable[..., Host]
 
 SOURCES = Path(__file__).parents[2] / "src"
 
+#: Certificate and key of a TLS server on 127.0.0.1, for servers to show and for clients to trust.
+CERTIFICATE = Path(__file__).with_name("loopback.pem")
+
 
 def write_config(home: Path, base_url: str, extra: str = "") -> None:
     """The config.yaml of a person who uses one OpenAI-compatible server."""

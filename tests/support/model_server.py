@@ -8,12 +8,11 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
-CERTIFICATE = Path(__file__).parents[1] / "providers" / "loopback.pem"
+from support import CERTIFICATE
 
 
 @dataclass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Generator
 from typing import Any
 
 import pytest
@@ -11,6 +12,13 @@ from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.hooks.table import Hooks
 from hermes.testing.recorder import EventRecorder, Unbalanced
+
+
+@pytest.fixture
+def hooks() -> Generator[Hooks]:
+    table = Hooks()
+    yield table
+    table.close()
 
 
 def emit(hooks: Hooks, hook: str, **payload: Any) -> None:

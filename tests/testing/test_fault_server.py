@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from hermes.testing import FAULTS, Fault, FaultServer, cuts, recorded, text
+from support import CERTIFICATE
 
 REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nauthorization: Bearer sk-mine\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -78,11 +79,10 @@ def test_the_key_is_thrown_back() -> None:
 
 def test_over_tls_and_over_a_file(tmp_path: Path) -> None:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    certificate = Path(__file__).parents[1] / "providers" / "loopback.pem"
-    context.load_cert_chain(certificate)
+    context.load_cert_chain(CERTIFICATE)
     with FaultServer("no_http", tls=context) as server:
         assert server.base_url.startswith("https://")
-        trusting = ssl.create_default_context(cafile=certificate)
+        trusting = ssl.create_default_context(cafile=CERTIFICATE)
         parts = urlsplit(server.base_url)
         with (
             socket.create_connection((parts.hostname, parts.port)) as plain,

@@ -32,7 +32,7 @@ MINIMUM_POINTS = 16
 def run(home: Path, workdir: Path, asked: Path, crash_at: int = 0) -> subprocess.CompletedProcess[str]:
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join((str(SOURCES), str(Path(__file__).parents[1]))),
+        "PYTHONPATH": os.pathsep.join((str(SOURCES), str(Path(__file__).parents[2]))),
         "HERMES_CRASH_AT": str(crash_at),
     }
     command = [sys.executable, "-W", "error", str(support.approving_run.__file__), str(home), str(workdir), str(asked)]

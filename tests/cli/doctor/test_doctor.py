@@ -28,7 +28,7 @@ from support import hermes_command, hermes_environment, run_hermes
 from support.doctor_rig import examine, model_config, write_private_config
 from support.small_disk import small_disk
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 # -- the report -----------------------------------------------------------------------------------------------------

@@ -22,11 +22,10 @@ from hermes.models.credentials.keeping import add_key
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.testing import ScriptedProvider, failure, text
 from hermes.testing.scripted.replies import ScriptedReply
-from support import run_hermes
+from support import CERTIFICATE, run_hermes
 from support.doctor_rig import answering, examine, model_config, write_private_config
 from support.model_server import model_server
 
-CERTIFICATE = Path(__file__).parents[1] / "providers" / "loopback.pem"
 KEY = "sk-doctor-0123456789abcdef"
 
 

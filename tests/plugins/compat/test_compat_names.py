@@ -18,13 +18,13 @@ from hermes.plugins.compat.names import NAMES, PACKAGES, ROOTS
 from hermes.plugins.modules import PluginFinder, PluginLoader
 from support.plugin_rig import Rig
 
-SOURCES = Path(__file__).parents[2] / "src" / "hermes"
+SOURCES = Path(__file__).parents[3] / "src" / "hermes"
 
 
 @pytest.fixture(autouse=True)
 def clean_imports(monkeypatch: pytest.MonkeyPatch) -> Generator[None]:
     """The folders of these tests are called plugins, tools and so on too; they are not to be found as modules."""
-    tests = str(Path(__file__).parents[1])
+    tests = str(Path(__file__).parents[2])
     monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != tests])
     for name in [known for known in sys.modules if known.partition(".")[0] in ROOTS]:
         monkeypatch.delitem(sys.modules, name)

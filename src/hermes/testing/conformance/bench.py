@@ -21,7 +21,7 @@ from hermes.plugins.registry import LoadedPlugin, PluginSet
 from hermes.testing.conformance.rules import Place
 from hermes.testing.harness import PluginHarness
 
-_RUNTIME = str(Path(__file__).parents[1])
+_RUNTIME = str(Path(__file__).parents[2])
 
 
 class Registration(NamedTuple):

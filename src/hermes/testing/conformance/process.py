@@ -87,7 +87,7 @@ def _start(task: Task, place: Path, output: Path) -> subprocess.Popen[bytes]:
     home, work = place / "home", place / "work"
     home.mkdir()
     work.mkdir()
-    sources = str(Path(__file__).parents[2])
+    sources = str(Path(__file__).parents[3])
     path = os.pathsep.join(filter(None, (sources, os.environ.get("PYTHONPATH", ""))))
     with output.open("wb") as stream:
         return subprocess.Popen(

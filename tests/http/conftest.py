@@ -1,36 +1,25 @@
-"""Fixtures for the provider tests: both drivers, always closed, and endpoints with short patience."""
+"""Fixtures for the HTTP tests: both drivers, always closed, and endpoints with short patience."""
 
 from __future__ import annotations
 
 import ssl
 from collections.abc import Callable, Generator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hermes.contract.response import Record
 from hermes.models.endpoint import Endpoint, Timeouts
-from hermes.models.http.certificates import VARIABLES
 from hermes.models.http.driver import Driver
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import Delta
 from hermes.scope import Interrupt
+from support import CERTIFICATE
 from support.drivers import AnyDriver, LoopPerRequest
 
 KEY = "sk-test-0123456789abcdef"
-CERTIFICATE = Path(__file__).parent / "loopback.pem"
 
 Ask = Callable[..., Record]
-
-
-@pytest.fixture(autouse=True)
-def plain_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    import os
-
-    for name in list(os.environ):
-        if name.lower().endswith("_proxy") or name in VARIABLES:
-            monkeypatch.delenv(name)
 
 
 @pytest.fixture(params=[Driver, LoopPerRequest], ids=["sync", "async"])
