@@ -13,7 +13,6 @@ import pytest
 
 from hermes.errors import Interrupted
 from hermes.hooks import background as background_module
-from hermes.hooks import mailbox as mailbox_module
 from hermes.hooks import subscriber as subscriber_module
 from hermes.hooks.background import Background
 from hermes.hooks.observers import Answer
@@ -356,9 +355,9 @@ def test_args_changed_behind_the_turn_do_not_count_those_changed_in_time_do(hook
 
 
 def test_a_full_queue_drops_events_and_counts_them(
-    hooks: Hooks, gate: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    hooks: Hooks, gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(mailbox_module, "CAPACITY", 3)
+    hooks.queue("p", capacity=3)
     seen: list[int] = []
     started = threading.Event()
 

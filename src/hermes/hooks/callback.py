@@ -18,8 +18,6 @@ log = logging.getLogger("hermes.hooks")
 #: Fields that hold a whole conversation, or what stays the same in it: copies are carried over to the next event.
 _GROWING = frozenset({"conversation_history", "request_messages", "request", "tools"})
 
-#: Distinct causes of failure that one callback may warn about.
-_MAX_CAUSES = 20
 _VAR_KEYWORDS = 0x08
 #: What callbacks mostly return, so that the question is answered at once.
 PLAIN_ANSWERS = frozenset({type(None), str, dict, list, bool, Record})
@@ -36,6 +34,27 @@ class CallbackStats(NamedTuple):
     #: Time spent in the callback itself, without what it called through ``next_call``.
     seconds: float
     last_error: str
+
+
+class FailureCauses:
+    """The causes of failure seen so far: the first one of a cause is worth a warning, repeats are not.
+
+    The type and the line that raised make a cause, whatever the message says.
+    """
+
+    __slots__ = ("_seen",)
+
+    _LIMIT = 20
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, str, int]] = set()
+
+    def is_new(self, error: BaseException) -> bool:
+        cause = (type(error).__qualname__, *_origin(error))
+        if cause in self._seen or len(self._seen) >= self._LIMIT:
+            return False
+        self._seen.add(cause)
+        return True
 
 
 class Callback:
@@ -70,7 +89,7 @@ class Callback:
         self.failures = 0
         self.seconds = 0.0
         self.last_error = ""
-        self._causes: set[tuple[str, str, int]] = set()
+        self._causes = FailureCauses()
         self._lock = Lock()
 
     def takes(self, field: str) -> bool:
@@ -97,16 +116,14 @@ class Callback:
         memo.keep(own.get("session_id"), shown)
         return given
 
-    def failed(self, error: BaseException, consequence: str) -> None:
-        """Note a failure: a warning the first time a cause is seen, afterwards a count and a debug line."""
+    def failed(self, error: BaseException, consequence: str, *, quiet: bool = False) -> None:
+        """Count a failure. The first one of each cause is a warning, unless ``quiet``; repeats are debug lines."""
         text = describe(error)
-        cause = (type(error).__qualname__, *_origin(error))
         with self._lock:
             self.failures += 1
             self.last_error = text
-            first = cause not in self._causes and len(self._causes) < _MAX_CAUSES
-            self._causes.add(cause) if first else None
-        level = logging.WARNING if first else logging.DEBUG
+            is_new = self._causes.is_new(error)
+        level = logging.WARNING if is_new and not quiet else logging.DEBUG
         log.log(level, "plugin %r: %s callback failed: %s (%s)", self.plugin, self.site, text, consequence)
 
     def stats(self) -> CallbackStats:
@@ -132,7 +149,7 @@ def describe(error: BaseException) -> str:
 
 
 def _origin(error: BaseException) -> tuple[str, int]:
-    """The line that raised: together with the type it tells one cause from another, whatever the message."""
+    """The line that raised."""
     traceback = error.__traceback__
     if traceback is None:
         return ("", 0)

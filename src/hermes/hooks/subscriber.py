@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from hermes.errors import PluginError
 from hermes.hooks.background import Background, run_with_deadline
 from hermes.hooks.callback import Callback, is_awaitable
-from hermes.hooks.mailbox import Mailbox
+from hermes.hooks.queue import BackgroundQueue, Overflow
 
 #: What ``deliver`` gives back when the callback did not do its work.
 FAILED: Final = object()
@@ -112,9 +112,9 @@ class DeadlineSubscriber(Subscriber):
 
 
 class QueuedSubscriber(DeadlineSubscriber):
-    """Receives its events in order, behind the turn. What it returns is not used."""
+    """Receives its events in order through the plugin's background queue. What it returns is not used."""
 
-    __slots__ = ("_mailbox",)
+    __slots__ = ("_overflow", "_queue")
 
     in_time = False
 
@@ -125,18 +125,21 @@ class QueuedSubscriber(DeadlineSubscriber):
         function: Callable[..., Any],
         background: Background,
         timeout: float | None,
-        mailbox: Mailbox,
+        queue: BackgroundQueue,
+        overflow: Overflow,
     ) -> None:
         super().__init__(plugin, hook, function, background, "allow", timeout)
-        self._mailbox = mailbox
+        self._queue = queue
+        self._overflow: Overflow = overflow
 
     def deliver(self, given: dict[str, Any]) -> Any:
-        late = super().deliver
-        if not self._mailbox.put(lambda: late(given)):
-            self.failed(OverflowError("its queue is full"), "the event is dropped")
+        deliver = super().deliver
+        if not self._queue.put(lambda: deliver(given), overflow=self._overflow):
+            # The queue has warned.
+            self.failed(OverflowError("its queue is full or closed"), "the event is dropped", quiet=True)
 
 
-def check_options(hook: str, timeout: float | None, background: bool, on_error: str) -> None:
+def check_options(hook: str, timeout: float | None, background: bool, on_error: str, overflow: str) -> None:
     """Raise ``PluginError`` when a registration's options make no sense."""
     if on_error not in ("allow", "deny"):
         raise PluginError(f"register_hook({hook!r}): on_error is {on_error!r}; it may be 'allow' or 'deny'")
@@ -145,5 +148,9 @@ def check_options(hook: str, timeout: float | None, background: bool, on_error: 
             f"register_hook({hook!r}): on_error='deny' is for pre_tool_call callbacks that run with the turn; "
             "leave it out here"
         )
+    if overflow not in ("drop", "block"):
+        raise PluginError(f"register_hook({hook!r}): overflow is {overflow!r}; it may be 'drop' or 'block'")
+    if overflow == "block" and not background:
+        raise PluginError(f"register_hook({hook!r}): overflow='block' needs background=True")
     if timeout is not None and not timeout > 0:
         raise PluginError(f"register_hook({hook!r}): timeout is {timeout!r}; it must be seconds above 0")

@@ -14,8 +14,8 @@ from hermes.errors import PluginError
 from hermes.hooks.background import Background
 from hermes.hooks.callback import Callback, CallbackStats
 from hermes.hooks.execution_chain import ExecutionChain
-from hermes.hooks.mailbox import Mailbox
 from hermes.hooks.observers import Emitter
+from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.request_chain import RequestChain
 from hermes.hooks.subscriber import DeadlineSubscriber, OnError, QueuedSubscriber, Subscriber, check_options
 
@@ -36,7 +36,7 @@ class Hooks:
             answers = emit(tool_name=name, args=args, ...)
     """
 
-    __slots__ = (*_SITES, "_lock", "_mailboxes", "background")
+    __slots__ = (*_SITES, "_lock", "_queues", "background")
 
     on_session_start: Emitter | None
     on_session_end: Emitter | None
@@ -70,7 +70,7 @@ class Hooks:
     def __init__(self) -> None:
         self.background = Background()
         self._lock = RLock()
-        self._mailboxes: dict[str, Mailbox] = {}
+        self._queues: dict[str, BackgroundQueue] = {}
         for site in _SITES:
             setattr(self, site, None)
 
@@ -83,20 +83,23 @@ class Hooks:
         timeout: float | None = None,
         background: bool = False,
         on_error: OnError = "allow",
+        overflow: Overflow = "drop",
     ) -> bool:
         """Add a callback to a hook. False, with a warning, when there is no hook of that name.
 
-        ``timeout``: seconds after which a call is abandoned. ``background``: deliver behind the turn, in order;
-        return values are then not used. ``on_error="deny"``: a ``pre_tool_call`` callback that fails blocks.
+        ``timeout``: seconds after which a call is abandoned. ``background``: deliver through the plugin's background
+        queue, in order; return values are then not used. ``overflow="block"``: while that queue is full the turn waits
+        for room, instead of the event being dropped. ``on_error="deny"``: a ``pre_tool_call`` callback that fails
+        blocks.
         """
         if not _known(hook, HOOKS, "hook", plugin):
             return False
         _check_callable(f"register_hook({hook!r}", callback)
-        check_options(hook, timeout, background, on_error)
+        check_options(hook, timeout, background, on_error, overflow)
         loop = self.background
         with self._lock:
             if background:
-                added = QueuedSubscriber(plugin, hook, callback, loop, timeout, self._mailbox(plugin))
+                added = QueuedSubscriber(plugin, hook, callback, loop, timeout, self.queue(plugin), overflow)
             elif timeout is not None:
                 added = DeadlineSubscriber(plugin, hook, callback, loop, on_error, timeout)
             else:
@@ -121,9 +124,9 @@ class Hooks:
                 kept = tuple(callback for callback in callbacks if callback.plugin != plugin)
                 if len(kept) != len(callbacks):
                     self._set(site, kept)
-            mailbox = self._mailboxes.pop(plugin, None)
-        if mailbox is not None:
-            mailbox.close()
+            queue = self._queues.pop(plugin, None)
+        if queue is not None:
+            queue.close()
 
     def has(self, name: str) -> bool:
         """Whether anybody subscribed to the hook or middleware kind."""
@@ -148,21 +151,32 @@ class Hooks:
         """How every registration has fared."""
         return [callback.stats() for site in _SITES for callback in self._callbacks(site)]
 
+    def queue(self, plugin: str, capacity: int | None = None) -> BackgroundQueue:
+        """The background queue of a plugin. ``capacity`` sets how many items may wait in it."""
+        with self._lock:
+            queue = self._queues.setdefault(plugin, BackgroundQueue(plugin))
+            if capacity is not None:
+                queue.capacity = capacity
+            return queue
+
     def flush(self, seconds: float = 5.0) -> list[str]:
         """Wait, at most so long in all, for events still queued; the plugins that did not finish."""
         deadline = monotonic() + seconds
         with self._lock:
-            mailboxes = list(self._mailboxes.items())
-        return [name for name, box in mailboxes if not box.flush(max(deadline - monotonic(), 0))]
+            queues = list(self._queues.items())
+        return [name for name, queue in queues if not queue.flush(max(deadline - monotonic(), 0))]
 
     def close(self, seconds: float = 5.0) -> None:
-        """Deliver what is still queued, within ``seconds``, and end the threads that serve callbacks."""
-        self.flush(seconds)
+        """Deliver what is still queued, within ``seconds`` in all, and end the threads that serve callbacks."""
+        deadline = monotonic() + seconds
         with self._lock:
-            mailboxes = list(self._mailboxes.values())
-            self._mailboxes.clear()
-        for mailbox in mailboxes:
-            mailbox.close()
+            queues = list(self._queues.values())
+            self._queues.clear()
+        for queue in queues:  # all of them before the first is closed: one plugin's item may cause events for another
+            if not queue.is_late:
+                queue.flush(max(deadline - monotonic(), 0))
+        for queue in queues:
+            queue.close(max(deadline - monotonic(), 0))
         self.background.close()
 
     def _callbacks(self, site: str) -> tuple[Any, ...]:
@@ -181,9 +195,6 @@ class Hooks:
             setattr(self, site, ExecutionChain(site, callbacks))
         else:
             setattr(self, site, RequestChain(site, callbacks, self.background))
-
-    def _mailbox(self, plugin: str) -> Mailbox:
-        return self._mailboxes.setdefault(plugin, Mailbox(plugin))
 
 
 def _known(name: str, valid: dict[str, Any], noun: str, plugin: str) -> bool:

@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from hermes.errors import PluginError
 from hermes.hooks.copies import isolate
+from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Hooks, Snapshot
 from hermes.plugins.manifest import PluginManifest
@@ -199,12 +200,29 @@ class PluginContext(Surfaces):
         timeout: float | None = None,
         background: bool = False,
         on_error: OnError = "allow",
+        overflow: Overflow = "drop",
     ) -> None:
         """Observe an event. The keywords, all optional, are beyond the basic contract: see ``Hooks.subscribe``."""
         self._check_open()
-        key, hooks = self.manifest.key, self._parts.hooks
-        known = hooks.subscribe(hook_name, key, callback, timeout=timeout, background=background, on_error=on_error)
+        known = self._parts.hooks.subscribe(
+            hook_name,
+            self.manifest.key,
+            callback,
+            timeout=timeout,
+            background=background,
+            on_error=on_error,
+            overflow=overflow,
+        )
         self._note(self._record.hooks, hook_name, "hook", known)
+
+    def background_queue(self, capacity: int | None = None) -> BackgroundQueue:
+        """The plugin's bounded background queue, shared with its ``background=True`` callbacks.
+
+        ``put(work)`` runs work in order on a daemon thread, ``flush(seconds)`` waits for what is queued until a
+        deadline. The host flushes and closes the queue when it closes. ``capacity`` sets how many items may wait.
+        """
+        self._check_open()
+        return self._parts.hooks.queue(self.manifest.key, capacity)
 
     def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
         """Rewrite requests or wrap their execution."""

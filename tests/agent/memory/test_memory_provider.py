@@ -340,11 +340,16 @@ def test_ctrl_c_does_not_wait_for_the_provider(slow_host: Callable[..., tuple[Ho
     assert provider.requests == []
 
 
-def test_an_errand_that_never_ends_does_not_hold_up_the_end() -> None:
-    errands = memory_provider._Errands("test")  # pyright: ignore[reportPrivateUsage]
-    stuck, done = threading.Event(), list[int]()
-    errands.add(lambda: stuck.wait(20))
-    errands.add(lambda: done.append(1))
-    assert errands.close(0.05) is False
-    assert done == []
-    stuck.set()
+def test_a_provider_that_never_returns_does_not_hold_up_the_end(
+    slow_host: Callable[..., tuple[Host, Slow]], caplog: pytest.LogCaptureFixture
+) -> None:
+    with ScriptedProvider(text("ok")) as provider:
+        host, slow = slow_host(provider, 30.0)
+        slow.prefetch = lambda query, *, session_id="": ""
+        slow.sync_turn = lambda user_content, assistant_content: slow.go_on.wait(60)
+        with host:
+            session = host.new_session()
+            assert [session.run(word).answer for word in ("one", "two")] == ["ok", "ok"]
+        assert not slow.go_on.is_set()
+        slow.go_on.set()
+    assert "not everything was kept within 0.2 s" in caplog.text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import queue
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from hermes.errors import PluginError
 from hermes.hooks.background import Background
 from hermes.hooks.callback import accepted_names, describe
 from hermes.hooks.copies import isolate
+from hermes.hooks.queue import BackgroundQueue
 from hermes.plugins.registry import PluginSet
 from hermes.plugins.selection import Offer, choose
 from hermes.plugins.tool_handler import check_name, read_schema, runner
@@ -64,7 +64,7 @@ class ProvidedMemory:
         self._provider: Any = offer.value
         self._home = home
         self._workers = workers
-        self._errands = _Errands(f"hermes-memory-{offer.name}")
+        self._queue = BackgroundQueue(f"memory {offer.name}")
         #: The conversation the provider was last told about, and all those it knows.
         self._current = ""
         self._known: set[str] = set()
@@ -156,7 +156,7 @@ class ProvidedMemory:
             self._call("sync_turn", None, message, answer, session_id=session_id, messages=isolate(messages))
             self._call("queue_prefetch", None, message, session_id=session_id)
 
-        self._errands.add(work)
+        self._queue.put(work, overflow="block")
 
     def note_written(self, action: str, target: str, content: str, scope: Scope) -> None:
         """The built-in notes were changed."""
@@ -175,13 +175,13 @@ class ProvidedMemory:
 
     def close(self) -> None:
         """Wait for what is to be kept, then let the provider shut down; neither for long."""
-        if not self._errands.close(CLOSE_SECONDS):
+        if not self._queue.close(CLOSE_SECONDS):
             self._warn("sync_turn", f"not everything was kept within {CLOSE_SECONDS:g} s")
         self._bounded(lambda: self._call("shutdown", None), CLOSE_SECONDS)
 
     def _later(self, method: str, *args: Any, **details: Any) -> None:
         if not self._off:
-            self._errands.add(lambda: self._call(method, None, *args, **details))
+            self._queue.put(lambda: self._call(method, None, *args, **details), overflow="block")
 
     # -- guarded calls ------------------------------------------------------------------------------------------
 
@@ -222,38 +222,6 @@ class ProvidedMemory:
         level = logging.DEBUG if method in self._warned else logging.WARNING
         self._warned.add(method)
         log.log(level, "memory %r: %s: %s", self.name, method, text)
-
-
-class _Errands:
-    """Work done in order on a thread of its own, which starts with the first piece."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._waiting: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
-
-    def add(self, work: Callable[[], object]) -> None:
-        with self._lock:
-            if self._thread is None:
-                # A daemon: a provider that never returns must not keep the process from ending.
-                self._thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
-                self._thread.start()
-        self._waiting.put(work)
-
-    def close(self, seconds: float) -> bool:
-        """Let everything that waits be done. False when that takes longer."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-        if thread is None:
-            return True
-        self._waiting.put(None)
-        thread.join(seconds)
-        return not thread.is_alive()
-
-    def _serve(self) -> None:
-        while (work := self._waiting.get()) is not None:
-            work()
 
 
 def _text(value: object) -> str:

@@ -13,6 +13,7 @@ from hermes.contract.hooks import HOOKS
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.hooks.callback import Callback
+from hermes.hooks.queue import Overflow
 from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Hooks
 from hermes.plugins.loading import Parts, load_one
@@ -54,9 +55,12 @@ class WatchedHooks(Hooks):
         timeout: float | None = None,
         background: bool = False,
         on_error: OnError = "allow",
+        overflow: Overflow = "drop",
     ) -> bool:
         self._note(hook, callback, hook in HOOKS)
-        return super().subscribe(hook, plugin, callback, timeout=timeout, background=background, on_error=on_error)
+        return super().subscribe(
+            hook, plugin, callback, timeout=timeout, background=background, on_error=on_error, overflow=overflow
+        )
 
     def add_middleware(self, kind: str, plugin: str, callback: Callable[..., Any]) -> bool:
         self._note(kind, callback, kind in MIDDLEWARE)
