@@ -17,6 +17,7 @@ from hermes.models.http.async_driver import AsyncDriver
 from hermes.models.http.driver import Driver
 from hermes.models.reply import normalise
 from hermes.models.wires.chat.wire import ChatCompletions
+from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
 
 from .server import Plan, answer_text, raise_file_limit
@@ -44,7 +45,7 @@ def compare(address: str, rounds: int) -> Figures:
     """Read the same stream with all four, round after round."""
     url = f"{address}/v1/chat/completions"
     endpoint = Endpoint(f"{address}/v1", "bench", api_key="bench")
-    kwargs = _WIRE.kwargs(endpoint, [{"role": "user", "content": "go"}])
+    kwargs = _WIRE.kwargs(endpoint, ModelRequest([{"role": "user", "content": "go"}]))
     body = msgspec.json.encode(kwargs)
     headers = {"authorization": "Bearer bench", "content-type": "application/json"}
     figures = Figures()
@@ -100,7 +101,7 @@ def gather(base_url: str, at_once: int, streams: int) -> Gathering:
     """So many streams on one event loop, all of them open before the first is answered."""
     driver = AsyncDriver()
     endpoint = Endpoint(base_url, "bench", api_key="bench")
-    kwargs = _WIRE.kwargs(endpoint, [{"role": "user", "content": Plan(hold=at_once).query()}])
+    kwargs = _WIRE.kwargs(endpoint, ModelRequest([{"role": "user", "content": Plan(hold=at_once).query()}]))
     errors: list[str] = []
 
     async def one() -> None:

@@ -15,6 +15,7 @@ import httpx2
 from hermes.models.endpoint import ApiMode, Endpoint
 from hermes.models.http.driver import Driver
 from hermes.models.wires.choice import wire_for
+from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
 from hermes.testing.scripted.formats import FORMATS
 from hermes.testing.scripted.replies import text
@@ -74,7 +75,7 @@ def _whole(mode: ApiMode, count: int) -> Row:
     with _serving(_stream(mode)) as address, httpx2.Client(verify=False) as client:
         endpoint = Endpoint(f"{address}/v1", "bench", api_key="bench", api_mode=mode)
         wire = wire_for(endpoint)
-        kwargs = wire.kwargs(endpoint, [{"role": "user", "content": "go"}])
+        kwargs = wire.kwargs(endpoint, ModelRequest([{"role": "user", "content": "go"}]))
         request = wire.http_request(endpoint, kwargs)
 
         def ours() -> None:

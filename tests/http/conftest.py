@@ -12,7 +12,7 @@ from hermes.contract.response import Record
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.http.driver import Driver
 from hermes.models.wires.chat.wire import ChatCompletions
-from hermes.models.wires.wire import Delta
+from hermes.models.wires.wire import Delta, ModelRequest
 from hermes.scope import Interrupt
 from support import CERTIFICATE
 from support.drivers import AnyDriver, LoopPerRequest
@@ -49,7 +49,7 @@ def ask(driver: AnyDriver) -> Ask:
         timeouts = timeouts or Timeouts(5, 5, 5, 20)
         endpoint = Endpoint(base_url, "scripted", "demo", KEY, timeouts=timeouts, ca_bundle=ca_bundle)
         question = messages or [{"role": "user", "content": "hello"}]
-        kwargs = {**wire.kwargs(endpoint, question, stream=stream), **(extra or {})}
+        kwargs = {**wire.kwargs(endpoint, ModelRequest(question, stream=stream)), **(extra or {})}
         return driver.send(endpoint, wire, kwargs, interrupt=interrupt or Interrupt(), on_delta=on_delta)
 
     return send

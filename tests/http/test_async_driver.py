@@ -18,7 +18,7 @@ from hermes.models.http.async_driver import AsyncDriver, Interruptible, pursue_a
 from hermes.models.reply import InterruptedReply, normalise
 from hermes.models.retry import Failure, Send, attempts
 from hermes.models.wires.chat.wire import ChatCompletions
-from hermes.models.wires.wire import Delta
+from hermes.models.wires.wire import Delta, ModelRequest
 from hermes.scope import Interrupt
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, failure, hanging, text
 
@@ -35,7 +35,7 @@ def driver() -> Generator[AsyncDriver]:
 
 async def ask(driver: AsyncDriver, base_url: str, question: str = "hello", **options: Any) -> str:
     endpoint = Endpoint(base_url, "scripted", "demo", timeouts=PATIENCE, ca_bundle=options.pop("ca_bundle", ""))
-    kwargs = WIRE.kwargs(endpoint, [{"role": "user", "content": question}])
+    kwargs = WIRE.kwargs(endpoint, ModelRequest([{"role": "user", "content": question}]))
     return normalise(await driver.send(endpoint, WIRE, kwargs, **options)).content
 
 
@@ -218,7 +218,7 @@ async def pursue(driver: AsyncDriver, base_urls: list[str], retries: int, interr
     endpoints = [Endpoint(url, "scripted", f"number {at}", timeouts=PATIENCE) for at, url in enumerate(base_urls)]
 
     async def attempt(send: Send) -> str | Failure:
-        kwargs = WIRE.kwargs(send.endpoint, [{"role": "user", "content": "hello"}])
+        kwargs = WIRE.kwargs(send.endpoint, ModelRequest([{"role": "user", "content": "hello"}]))
         try:
             return normalise(await driver.send(send.endpoint, WIRE, kwargs, interrupt=interrupt)).content
         except ProviderError as error:

@@ -16,7 +16,7 @@ from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.http.driver import Driver
 from hermes.models.reply import IncompleteReply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions
-from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta
+from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta
 from hermes.scope import Interrupt
 from hermes.testing import (
     RecordedRequest,
@@ -185,7 +185,7 @@ def test_many_threads_at_once(driver: AnyDriver) -> None:
         def chat(number: int) -> None:
             for step in range(3):
                 message = {"role": "user", "content": f"{number} {step} a b c"}
-                kwargs = wire.kwargs(endpoint, [message])
+                kwargs = wire.kwargs(endpoint, ModelRequest([message]))
                 contents.append(normalise(driver.send(endpoint, wire, kwargs, interrupt=Interrupt())).content)
 
         threads = [threading.Thread(target=chat, args=(number,)) for number in range(64)]

@@ -25,7 +25,7 @@ from hermes.local.service import LocalService
 from hermes.models.http.driver import Driver
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions
-from hermes.models.wires.wire import Delta, TextDelta
+from hermes.models.wires.wire import Delta, ModelRequest, TextDelta
 from hermes.scope import Interrupt
 from support.local_rig import ENDPOINT, gone
 
@@ -45,7 +45,7 @@ class Model(NamedTuple):
 
     def ask(self, *messages: Message, tools: list[dict[str, Any]] | None = TOOLS, **options: Any) -> Reply:
         on_delta = options.pop("on_delta", None)
-        kwargs = EmbeddedWire().kwargs(ENDPOINT, list(messages), tools, **options)
+        kwargs = EmbeddedWire().kwargs(ENDPOINT, ModelRequest(list(messages), tools, **options))
         return normalise(self.service.send(ENDPOINT, EmbeddedWire(), kwargs, interrupt=Interrupt(), on_delta=on_delta))
 
 
@@ -138,7 +138,7 @@ def test_any_model_file_runs_with_its_own_template_and_limits(model: Model, tmp_
         wire = ChatCompletions()
 
         def ask(text: str) -> Reply:
-            kwargs = wire.kwargs(endpoint, [user(text)], max_tokens=4, temperature=0)
+            kwargs = wire.kwargs(endpoint, ModelRequest([user(text)], max_tokens=4, temperature=0))
             return normalise(service.send(endpoint, wire, kwargs, interrupt=Interrupt()))
 
         assert ask("Hello!").model == "own.gguf"

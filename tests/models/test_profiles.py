@@ -10,6 +10,7 @@ from hermes.models.prices import find_model
 from hermes.models.profiles import CUSTOM, PROFILES, canonical
 from hermes.models.quirks import Quirks
 from hermes.models.wires.choice import wire_for
+from hermes.models.wires.wire import ModelRequest
 
 HOSTED = [name for name, profile in PROFILES.items() if profile.key_env]
 
@@ -19,7 +20,7 @@ def test_every_profile_can_be_asked(name: str) -> None:
     profile = PROFILES[name]
     endpoint = Endpoint(profile.base_url, profile.default_model or "m", name, "k", profile.api_mode)
     wire = wire_for(endpoint)
-    request = wire.http_request(endpoint, wire.kwargs(endpoint, [{"role": "user", "content": "hi"}]))
+    request = wire.http_request(endpoint, wire.kwargs(endpoint, ModelRequest([{"role": "user", "content": "hi"}])))
     assert request.url.startswith(profile.base_url)
 
 

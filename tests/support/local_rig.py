@@ -14,6 +14,7 @@ from hermes.local.service import LocalService
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions
+from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
 
 ServiceFactory = Callable[..., LocalService]
@@ -96,7 +97,7 @@ def write_gguf(path: Path, *, context_length: int = 4096, architecture: str = "l
 def ask(service: LocalService, text: str = "Hello!", interrupt: Interrupt | None = None) -> Reply:
     """One question in the plain chat format."""
     wire = ChatCompletions()
-    kwargs: dict[str, Any] = wire.kwargs(ENDPOINT, [{"role": "user", "content": text}], stream=False)
+    kwargs: dict[str, Any] = wire.kwargs(ENDPOINT, ModelRequest([{"role": "user", "content": text}], stream=False))
     return normalise(service.send(ENDPOINT, wire, kwargs, interrupt=interrupt or Interrupt()))
 
 

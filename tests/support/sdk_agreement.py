@@ -9,6 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from hermes.models.endpoint import ApiMode
 from hermes.models.http.driver import Driver
 from hermes.models.reply import Reply, normalise
+from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, ScriptedReply
 from support.sdk_types import Model, as_document, endpoint_at
@@ -42,7 +43,7 @@ class Ours:
 
     def __call__(self, server: ScriptedProvider, *, stream: bool) -> Reply:
         endpoint, wire = endpoint_at(server.base_url, self.api_mode, self.model)
-        kwargs = wire.kwargs(endpoint, [{"role": "user", "content": "hi"}], stream=stream)
+        kwargs = wire.kwargs(endpoint, ModelRequest([{"role": "user", "content": "hi"}], stream=stream))
         return normalise(self.driver.send(endpoint, wire, kwargs, interrupt=Interrupt()))
 
 

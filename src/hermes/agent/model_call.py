@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import msgspec
 
@@ -33,9 +33,9 @@ from hermes.models.keys import KeyRing
 from hermes.models.reply import Reply, normalise, to_response
 from hermes.models.retry import Failure, Send, attempts, pursue
 from hermes.models.vision import able_to_read
-from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, Wire
+from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta, Transport, Wire
 from hermes.sanitize import Memo, Redactor, sanitise
-from hermes.scope import Interrupt, Scope
+from hermes.scope import Scope
 
 log = logging.getLogger("hermes.model")
 
@@ -43,20 +43,6 @@ ToolDefinition = dict[str, Any]
 
 #: What the limit of an answer is called on one wire or another.
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
-
-
-class Transport(Protocol):
-    """What carries a request to an endpoint and its answer back."""
-
-    def send(
-        self,
-        endpoint: Endpoint,
-        wire: Wire,
-        kwargs: dict[str, Any],
-        *,
-        interrupt: Interrupt,
-        on_delta: Callable[[Delta], None] | None = None,
-    ) -> Record: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,15 +162,14 @@ class Attempt:
     def _build_request(self) -> dict[str, Any]:
         """Build the effective request; returns the original one, which is the same object when nobody rewrote it."""
         runtime = self.call.runtime
-        original = self.wire.kwargs(
-            self.endpoint,
+        asked = ModelRequest(
             self.call.messages,
             self.call.tools or None,
-            stream=True,
             max_tokens=runtime.max_tokens,
             temperature=runtime.temperature,
             reasoning_effort=runtime.reasoning_effort,
         )
+        original = self.wire.kwargs(self.endpoint, asked)
         chain = self.hooks.llm_request
         if chain is None:
             self.request = original

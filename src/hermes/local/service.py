@@ -6,33 +6,19 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from hermes.config.sections import Local
 from hermes.contract.response import Record
 from hermes.errors import ConfigError
 from hermes.local.endpoint import is_embedded, is_local, settled
 from hermes.models.endpoint import Endpoint
-from hermes.models.wires.wire import Delta, Wire
+from hermes.models.wires.wire import Delta, Transport, Wire
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
     from hermes.local.install.weights import Weights
     from hermes.local.running import RunningServer
-
-
-class Sender(Protocol):
-    """What carries requests to an address that is known."""
-
-    def send(
-        self,
-        endpoint: Endpoint,
-        wire: Wire,
-        kwargs: dict[str, Any],
-        *,
-        interrupt: Interrupt,
-        on_delta: Callable[[Delta], None] | None = None,
-    ) -> Record: ...
 
 
 class LocalService:
@@ -41,7 +27,7 @@ class LocalService:
     Hooks, records and errors see the local endpoint without its port and its key, which change with every start.
     """
 
-    def __init__(self, sender: Sender, home: Path, settings: Local, env: Mapping[str, str]) -> None:
+    def __init__(self, sender: Transport, home: Path, settings: Local, env: Mapping[str, str]) -> None:
         self._sender = sender
         self._home = home
         self._settings = settings
@@ -79,7 +65,7 @@ class LocalService:
         self,
         endpoint: Endpoint,
         wire: Wire,
-        kwargs: dict[str, Any],
+        kwargs: Mapping[str, Any],
         *,
         interrupt: Interrupt,
         on_delta: Callable[[Delta], None] | None = None,

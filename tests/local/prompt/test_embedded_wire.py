@@ -15,6 +15,7 @@ from hermes.local.prompt.grammar import call_text, free_answer, quoting_answer
 from hermes.local.prompt.offers import Offer
 from hermes.local.prompt.wire import EmbeddedWire
 from hermes.models.reply import normalise
+from hermes.models.wires.wire import ModelRequest
 from hermes.testing.scripted.replies import completion, events, text
 from support.local_rig import ENDPOINT
 
@@ -38,7 +39,7 @@ def used(tool: str, result: str, call_id: str = "call_0", **arguments: str) -> l
 
 
 def request(*messages: Message, tools: list[dict[str, Any]] | None = TOOLS, **options: Any) -> dict[str, Any]:
-    return WIRE.kwargs(ENDPOINT, [SYSTEM, *messages], tools, **options)
+    return WIRE.kwargs(ENDPOINT, ModelRequest([SYSTEM, *messages], tools, **options))
 
 
 def grammar(*messages: Message, tools: list[dict[str, Any]] | None = TOOLS) -> str:
@@ -75,10 +76,10 @@ def test_tools_that_are_not_offered_are_not_in_the_prompt() -> None:
 
 def test_a_job_beside_the_conversation_keeps_its_own_prompt() -> None:
     job: Message = {"role": "system", "content": "Give a title."}
-    asked = WIRE.kwargs(ENDPOINT, [job, user("Read a.txt")])
+    asked = WIRE.kwargs(ENDPOINT, ModelRequest([job, user("Read a.txt")]))
     assert asked["messages"] == [job, user("Read a.txt")]
     assert "grammar" not in asked["extra_body"]
-    assert WIRE.kwargs(ENDPOINT, [user("Hi")])["messages"][0]["content"].startswith("You are Hermes")
+    assert WIRE.kwargs(ENDPOINT, ModelRequest([user("Hi")]))["messages"][0]["content"].startswith("You are Hermes")
 
 
 def test_a_schema_takes_the_place_of_the_grammar() -> None:

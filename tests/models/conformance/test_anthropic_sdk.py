@@ -36,6 +36,7 @@ from anthropic.types.raw_message_delta_event import Delta
 from hermes.errors import FailureReason, ProviderError
 from hermes.models.http.driver import Driver
 from hermes.models.reply import IncompleteReply, Reply
+from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, ScriptedReply, raw
 from support.sdk_agreement import TOOL, Ours, Readers, Theirs, given_back, halves
@@ -207,7 +208,7 @@ def test_what_goes_back_is_what_the_sdk_sends_back(name: str, ours: Ours) -> Non
     with ScriptedProvider(as_stream(events(whole))) as server:
         conversation = given_back(ours(server, stream=True))
     endpoint, wire = endpoint_at("http://h", "anthropic_messages", MODEL)
-    sent = wire.kwargs(endpoint, conversation)["messages"][1]["content"]
+    sent = wire.kwargs(endpoint, ModelRequest(conversation))["messages"][1]["content"]
     assert sent == [block.model_dump(exclude_none=True) for block in whole.content]
 
 
@@ -264,7 +265,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_the_request_is_one_the_sdk_could_send(name: str, stream: bool) -> None:
     model, options = REQUESTS[name]
     endpoint, wire = endpoint_at("http://h", "anthropic_messages", model)
-    request = wire.http_request(endpoint, wire.kwargs(endpoint, CONVERSATION, stream=stream, **options))
+    request = wire.http_request(endpoint, wire.kwargs(endpoint, ModelRequest(CONVERSATION, stream=stream, **options)))
     params = MessageCreateParamsStreaming if stream else MessageCreateParamsNonStreaming
     refuse_what_the_sdk_does_not_know(params, request.body)
 
@@ -273,7 +274,9 @@ def test_the_sdk_sends_the_same_body_to_the_same_place(driver: Driver, sdk: anth
     """Our keyword arguments given to the SDK make the request that we make of them."""
     with ScriptedProvider(as_document(ROWS["text"])) as server:
         endpoint, wire = endpoint_at(server.base_url, "anthropic_messages", MODEL)
-        kwargs = wire.kwargs(endpoint, CONVERSATION, [TOOL], stream=False, max_tokens=900, reasoning_effort="low")
+        kwargs = wire.kwargs(
+            endpoint, ModelRequest(CONVERSATION, [TOOL], stream=False, max_tokens=900, reasoning_effort="low")
+        )
         driver.send(endpoint, wire, kwargs, interrupt=Interrupt())
         at(sdk, server).messages.create(**kwargs)
         mine, other = server.requests

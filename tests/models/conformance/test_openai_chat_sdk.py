@@ -21,6 +21,7 @@ from openai.types.completion_usage import CompletionTokensDetails, PromptTokensD
 
 from hermes.models.http.driver import Driver
 from hermes.models.reply import Reply
+from hermes.models.wires.wire import ModelRequest
 from hermes.testing import ScriptedProvider
 from support.sdk_agreement import TOOL, Ours, Readers, Theirs, halves
 from support.sdk_types import as_stream, endpoint_at, refuse_what_the_sdk_does_not_know
@@ -170,6 +171,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", OPTIONS)
 def test_the_request_is_one_the_sdk_could_send(name: str, stream: bool) -> None:
     endpoint, wire = endpoint_at("http://h", "chat_completions", MODEL)
-    request = wire.http_request(endpoint, wire.kwargs(endpoint, CONVERSATION, stream=stream, **OPTIONS[name]))
+    request = wire.http_request(
+        endpoint, wire.kwargs(endpoint, ModelRequest(CONVERSATION, stream=stream, **OPTIONS[name]))
+    )
     params = CompletionCreateParamsStreaming if stream else CompletionCreateParamsNonStreaming
     refuse_what_the_sdk_does_not_know(params, request.body)

@@ -43,6 +43,7 @@ from openai.types.responses.response_usage import InputTokensDetails, OutputToke
 from hermes.errors import FailureReason, ProviderError
 from hermes.models.http.driver import Driver
 from hermes.models.reply import IncompleteReply, Reply
+from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, raw
 from support.sdk_agreement import TOOL, Ours, Readers, Theirs, given_back, halves
@@ -255,7 +256,7 @@ def test_what_goes_back_has_the_reasoning_where_it_was(name: str, ours: Ours) ->
     with ScriptedProvider(as_stream(events(whole))) as server:
         conversation = given_back(ours(server, stream=True))
     endpoint, wire = endpoint_at("http://h", "codex_responses", MODEL)
-    sent = wire.kwargs(endpoint, conversation)["input"][1:]
+    sent = wire.kwargs(endpoint, ModelRequest(conversation))["input"][1:]
     assert sent == [returned(item) for item in whole.output]
 
 
@@ -330,7 +331,7 @@ REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_the_request_is_one_the_sdk_could_send(name: str, stream: bool) -> None:
     model, options = REQUESTS[name]
     endpoint, wire = endpoint_at("http://h", "codex_responses", model)
-    request = wire.http_request(endpoint, wire.kwargs(endpoint, CONVERSATION, stream=stream, **options))
+    request = wire.http_request(endpoint, wire.kwargs(endpoint, ModelRequest(CONVERSATION, stream=stream, **options)))
     params = ResponseCreateParamsStreaming if stream else ResponseCreateParamsNonStreaming
     refuse_what_the_sdk_does_not_know(params, request.body)
 
@@ -339,7 +340,7 @@ def test_the_sdk_sends_the_same_request(driver: Driver, openai_sdk: openai.OpenA
     """Our keyword arguments given to the SDK make the request that we make of them."""
     with ScriptedProvider(as_document(ROWS["text"])) as server:
         endpoint, wire = endpoint_at(server.base_url, "codex_responses", MODEL)
-        kwargs = wire.kwargs(endpoint, CONVERSATION, [TOOL], stream=False, reasoning_effort="low")
+        kwargs = wire.kwargs(endpoint, ModelRequest(CONVERSATION, [TOOL], stream=False, reasoning_effort="low"))
         driver.send(endpoint, wire, kwargs, interrupt=Interrupt())
         openai_sdk.with_options(base_url=server.base_url).responses.create(**kwargs)
         mine, other = server.requests

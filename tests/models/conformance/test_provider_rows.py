@@ -22,6 +22,7 @@ from hermes.models.profiles import CUSTOM, PROFILES
 from hermes.models.reply import Reply, normalise
 from hermes.models.routing import endpoint_for
 from hermes.models.wires.choice import wire_for
+from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, ScriptedReply, raw
 from support.sdk_types import KEY, refuse_what_the_sdk_does_not_know
@@ -134,7 +135,7 @@ def endpoint_of(name: str, row: Row, base_url: str) -> Endpoint:
 def ask(driver: Driver, endpoint: Endpoint, messages: list[dict[str, Any]]) -> Reply:
     wire = wire_for(endpoint)
     kwargs = wire.kwargs(
-        endpoint, messages, [TOOL], stream=False, max_tokens=500, temperature=0.5, reasoning_effort="high"
+        endpoint, ModelRequest(messages, [TOOL], stream=False, max_tokens=500, temperature=0.5, reasoning_effort="high")
     )
     return normalise(driver.send(endpoint, wire, kwargs, interrupt=Interrupt()))
 

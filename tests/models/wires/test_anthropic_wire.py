@@ -13,7 +13,7 @@ from hermes.models.quirks import Quirks
 from hermes.models.reply import IncompleteReply, Reply, normalise
 from hermes.models.wires.anthropic.models import abilities
 from hermes.models.wires.anthropic.wire import AnthropicMessages
-from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta, ToolCallDelta
 
 WIRE = AnthropicMessages()
 USER: dict[str, Any] = {"role": "user", "content": "hi"}
@@ -26,7 +26,7 @@ def endpoint(model: str = "claude-sonnet-5-5", base_url: str = "http://h", **fie
 
 
 def kwargs(messages: list[dict[str, Any]], *, model: str = "claude-sonnet-5-5", **options: Any) -> dict[str, Any]:
-    return WIRE.kwargs(endpoint(model), messages, **options)
+    return WIRE.kwargs(endpoint(model), ModelRequest(messages, **options))
 
 
 def event(kind: str, **fields: Any) -> bytes:
@@ -106,9 +106,11 @@ def test_what_a_model_takes(model: str, max_tokens: int, adaptive: bool, tempera
 
 
 def test_an_answer_leaves_room_for_the_question() -> None:
-    assert WIRE.kwargs(endpoint("qwen", context_length=8_192), [USER])["max_tokens"] == 4_096
-    assert WIRE.kwargs(endpoint(context_length=200_000), [USER])["max_tokens"] == 32_000
-    assert WIRE.kwargs(endpoint("qwen", context_length=8_192), [USER], max_tokens=100)["max_tokens"] == 100
+    assert WIRE.kwargs(endpoint("qwen", context_length=8_192), ModelRequest([USER]))["max_tokens"] == 4_096
+    assert WIRE.kwargs(endpoint(context_length=200_000), ModelRequest([USER]))["max_tokens"] == 32_000
+    assert (
+        WIRE.kwargs(endpoint("qwen", context_length=8_192), ModelRequest([USER], max_tokens=100))["max_tokens"] == 100
+    )
 
 
 # -- the conversation -------------------------------------------------------------------------------------------------
@@ -141,7 +143,7 @@ def test_the_prompt_is_cached_at_four_stops() -> None:
     turns = [any("cache_control" in part for part in turn["content"]) for turn in body["messages"]]
     assert turns == [False, False, False, False, True, False, True]
     assert msgspec.json.encode(body).count(b'"cache_control"') == 4
-    quiet = WIRE.kwargs(endpoint(quirks=Quirks(prompt_caching=False)), messages, [TOOL])
+    quiet = WIRE.kwargs(endpoint(quirks=Quirks(prompt_caching=False)), ModelRequest(messages, [TOOL]))
     assert b"cache_control" not in msgspec.json.encode(quiet)
 
 
@@ -244,8 +246,11 @@ def test_json_output_by_schema_or_in_words() -> None:
 
 def test_one_tool_at_a_time() -> None:
     there = endpoint(quirks=Quirks(parallel_tools=False))
-    assert WIRE.kwargs(there, [USER], [TOOL])["tool_choice"] == {"type": "auto", "disable_parallel_tool_use": True}
-    assert "tool_choice" not in WIRE.kwargs(there, [USER])
+    assert WIRE.kwargs(there, ModelRequest([USER], [TOOL]))["tool_choice"] == {
+        "type": "auto",
+        "disable_parallel_tool_use": True,
+    }
+    assert "tool_choice" not in WIRE.kwargs(there, ModelRequest([USER]))
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------

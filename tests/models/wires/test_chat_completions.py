@@ -10,6 +10,7 @@ import pytest
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.wires.chat.wire import ChatCompletions
+from hermes.models.wires.wire import ModelRequest
 
 WIRE = ChatCompletions()
 ENDPOINT = Endpoint("http://h:1/v1", "gpt-x", api_key="sk-secret")
@@ -26,7 +27,7 @@ def headers(kwargs: dict[str, Any], endpoint: Endpoint = ENDPOINT) -> dict[str, 
 
 
 def test_the_kwargs_are_those_of_the_sdk() -> None:
-    kwargs = WIRE.kwargs(ENDPOINT, MESSAGES, [TOOL], max_tokens=5, temperature=0.0)
+    kwargs = WIRE.kwargs(ENDPOINT, ModelRequest(MESSAGES, [TOOL], max_tokens=5, temperature=0.0))
     assert kwargs == {
         "model": "gpt-x",
         "messages": MESSAGES,
@@ -37,11 +38,11 @@ def test_the_kwargs_are_those_of_the_sdk() -> None:
         "stream_options": {"include_usage": True},
     }
     assert kwargs["messages"] is MESSAGES
-    assert WIRE.kwargs(ENDPOINT, MESSAGES, [], stream=False) == {"model": "gpt-x", "messages": MESSAGES}
+    assert WIRE.kwargs(ENDPOINT, ModelRequest(MESSAGES, [], stream=False)) == {"model": "gpt-x", "messages": MESSAGES}
 
 
 def test_the_request() -> None:
-    request = WIRE.http_request(ENDPOINT, WIRE.kwargs(ENDPOINT, MESSAGES, stream=False))
+    request = WIRE.http_request(ENDPOINT, WIRE.kwargs(ENDPOINT, ModelRequest(MESSAGES, stream=False)))
     assert (request.method, request.url) == ("POST", "http://h:1/v1/chat/completions")
     assert msgspec.json.decode(request.body) == {"model": "gpt-x", "messages": MESSAGES}
     assert dict(request.headers)["authorization"] == "Bearer sk-secret"
@@ -50,12 +51,12 @@ def test_the_request() -> None:
 
 def test_no_key_sends_no_authorization() -> None:
     endpoint = Endpoint("http://h", "m")
-    assert "authorization" not in headers(WIRE.kwargs(endpoint, MESSAGES), endpoint)
+    assert "authorization" not in headers(WIRE.kwargs(endpoint, ModelRequest(MESSAGES)), endpoint)
 
 
 def test_extra_body_is_merged_and_sdk_arguments_stay_out() -> None:
     endpoint = Endpoint("http://h", "m", extra_body={"reasoning": {"enabled": True}})
-    kwargs = WIRE.kwargs(endpoint, MESSAGES, stream=False)
+    kwargs = WIRE.kwargs(endpoint, ModelRequest(MESSAGES, stream=False))
     kwargs.update(timeout=3, http_client=None, extra_headers={"X-A": "1"}, extra_query={"q": ["1", "a b"]})
     kwargs["extra_body"]["model"] = "other"
     assert sent(kwargs, endpoint) == {"model": "other", "messages": MESSAGES, "reasoning": {"enabled": True}}

@@ -11,6 +11,7 @@ from hermes.models.quirks import Quirks
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.chat.parser import ChatParser
 from hermes.models.wires.chat.wire import ChatCompletions
+from hermes.models.wires.wire import ModelRequest
 
 WIRE = ChatCompletions()
 MESSAGES: list[dict[str, Any]] = [{"role": "user", "content": "hi"}]
@@ -39,7 +40,7 @@ def given_back(there: Endpoint, reply: Reply) -> dict[str, Any]:
         for call in reply.tool_calls
     ]
     answer = {"role": "assistant", "content": reply.content, "tool_calls": calls, "carry": reply.carry}
-    return WIRE.kwargs(there, [*MESSAGES, answer])["messages"][1]
+    return WIRE.kwargs(there, ModelRequest([*MESSAGES, answer]))["messages"][1]
 
 
 # -- quirks -----------------------------------------------------------------------------------------------------------
@@ -47,13 +48,15 @@ def given_back(there: Endpoint, reply: Reply) -> dict[str, Any]:
 
 def test_the_name_of_the_limit() -> None:
     for name in ("max_tokens", "max_completion_tokens"):
-        assert WIRE.kwargs(endpoint(max_tokens_field=name), MESSAGES, max_tokens=5)[name] == 5
-    assert not any("max" in name for name in WIRE.kwargs(endpoint(max_tokens_field=""), MESSAGES, max_tokens=5))
+        assert WIRE.kwargs(endpoint(max_tokens_field=name), ModelRequest(MESSAGES, max_tokens=5))[name] == 5
+    assert not any(
+        "max" in name for name in WIRE.kwargs(endpoint(max_tokens_field=""), ModelRequest(MESSAGES, max_tokens=5))
+    )
 
 
 def test_what_is_not_taken_is_left_out() -> None:
     there = endpoint(stream_options=False, temperature=False, parallel_tools=False, reasoning="")
-    kwargs = WIRE.kwargs(there, MESSAGES, [TOOL], temperature=0.5, reasoning_effort="high")
+    kwargs = WIRE.kwargs(there, ModelRequest(MESSAGES, [TOOL], temperature=0.5, reasoning_effort="high"))
     assert kwargs == {
         "model": "m",
         "messages": MESSAGES,
@@ -61,18 +64,18 @@ def test_what_is_not_taken_is_left_out() -> None:
         "parallel_tool_calls": False,
         "stream": True,
     }
-    assert "parallel_tool_calls" not in WIRE.kwargs(there, MESSAGES)
+    assert "parallel_tool_calls" not in WIRE.kwargs(there, ModelRequest(MESSAGES))
 
 
 def test_the_ways_to_ask_for_reasoning() -> None:
-    assert WIRE.kwargs(endpoint(), MESSAGES, reasoning_effort="low")["reasoning_effort"] == "low"
-    by_object = WIRE.kwargs(endpoint(reasoning="object"), MESSAGES, reasoning_effort="low")
+    assert WIRE.kwargs(endpoint(), ModelRequest(MESSAGES, reasoning_effort="low"))["reasoning_effort"] == "low"
+    by_object = WIRE.kwargs(endpoint(reasoning="object"), ModelRequest(MESSAGES, reasoning_effort="low"))
     assert by_object["extra_body"] == {"reasoning": {"effort": "low"}}
     for effort, enabled in (("high", True), ("none", False)):
-        switched = WIRE.kwargs(endpoint(reasoning="enabled"), MESSAGES, reasoning_effort=effort)
+        switched = WIRE.kwargs(endpoint(reasoning="enabled"), ModelRequest(MESSAGES, reasoning_effort=effort))
         assert switched["extra_body"] == {"reasoning": {"enabled": enabled}}
     own = Endpoint("http://h", "m", extra_body={"reasoning": {"exclude": True}}, quirks=Quirks(reasoning="object"))
-    merged = WIRE.kwargs(own, MESSAGES, reasoning_effort="low")["extra_body"]
+    merged = WIRE.kwargs(own, ModelRequest(MESSAGES, reasoning_effort="low"))["extra_body"]
     assert merged == {"reasoning": {"exclude": True, "effort": "low"}}
     assert own.extra_body == {"reasoning": {"exclude": True}}
 
@@ -83,11 +86,11 @@ def test_system_messages_become_one() -> None:
         *MESSAGES,
         {"role": "developer", "content": [{"type": "text", "text": "Two."}]},
     ]
-    merged = WIRE.kwargs(endpoint(merge_system=True), messages)["messages"]
+    merged = WIRE.kwargs(endpoint(merge_system=True), ModelRequest(messages))["messages"]
     assert merged == [{"role": "system", "content": "One.\n\nTwo."}, *MESSAGES]
     plain = [messages[0], *MESSAGES]
-    assert WIRE.kwargs(endpoint(merge_system=True), plain)["messages"] is plain
-    assert WIRE.kwargs(endpoint(), messages)["messages"] is messages
+    assert WIRE.kwargs(endpoint(merge_system=True), ModelRequest(plain))["messages"] is plain
+    assert WIRE.kwargs(endpoint(), ModelRequest(messages))["messages"] is messages
 
 
 def test_tool_call_ids_of_one_length() -> None:
@@ -96,7 +99,7 @@ def test_tool_call_ids_of_one_length() -> None:
         {"role": "assistant", "content": None, "tool_calls": calls},
         *({"role": "tool", "tool_call_id": call["id"], "content": "x"} for call in calls),
     ]
-    sent = WIRE.kwargs(endpoint(tool_id_length=9), messages)["messages"]
+    sent = WIRE.kwargs(endpoint(tool_id_length=9), ModelRequest(messages))["messages"]
     made = [call["id"] for call in sent[0]["tool_calls"]]
     assert [message["tool_call_id"] for message in sent[1:]] == made
     assert made[2] == "abcdef123"
@@ -107,7 +110,7 @@ def test_tool_call_ids_of_one_length() -> None:
 
 def test_a_response_format_is_passed_on() -> None:
     wanted = {"type": "json_object"}
-    assert WIRE.kwargs(endpoint(), MESSAGES, response_format=wanted)["response_format"] == wanted
+    assert WIRE.kwargs(endpoint(), ModelRequest(MESSAGES, response_format=wanted))["response_format"] == wanted
 
 
 # -- what goes back ---------------------------------------------------------------------------------------------------
@@ -157,4 +160,4 @@ def test_reasoning_goes_back_as_text_only_where_it_is_wanted() -> None:
 
 
 def test_messages_that_carry_nothing_are_not_copied() -> None:
-    assert WIRE.kwargs(endpoint(), MESSAGES)["messages"] is MESSAGES
+    assert WIRE.kwargs(endpoint(), ModelRequest(MESSAGES))["messages"] is MESSAGES

@@ -12,7 +12,7 @@ from hermes.models.endpoint import Endpoint
 from hermes.models.quirks import Quirks
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.responses.wire import Responses
-from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta, ToolCallDelta
 
 WIRE = Responses()
 ENDPOINT = Endpoint("http://h/v1", "gpt-6", "demo", "sk-key", "codex_responses")
@@ -47,7 +47,7 @@ def call(name: str, call_id: str = "c1", **fields: Any) -> dict[str, Any]:
 
 def test_the_usual_request() -> None:
     messages = [{"role": "system", "content": "Be brief."}, {"role": "developer", "content": "Be kind."}, USER]
-    assert WIRE.kwargs(ENDPOINT, messages, max_tokens=5) == {
+    assert WIRE.kwargs(ENDPOINT, ModelRequest(messages, max_tokens=5)) == {
         "model": "gpt-6",
         "input": [{"type": "message", "role": "user", "content": "hi"}],
         "store": False,
@@ -60,13 +60,13 @@ def test_the_usual_request() -> None:
 
 def test_settings_that_a_model_or_a_server_refuses_are_left_out() -> None:
     old = Endpoint("http://h", "gpt-4o", api_mode="codex_responses")
-    assert "include" not in WIRE.kwargs(old, [USER])
-    assert WIRE.kwargs(old, [USER], temperature=0.5)["temperature"] == 0.5
-    assert "temperature" not in WIRE.kwargs(ENDPOINT, [USER], temperature=0.5)
+    assert "include" not in WIRE.kwargs(old, ModelRequest([USER]))
+    assert WIRE.kwargs(old, ModelRequest([USER], temperature=0.5))["temperature"] == 0.5
+    assert "temperature" not in WIRE.kwargs(ENDPOINT, ModelRequest([USER], temperature=0.5))
     quirks = Quirks(max_tokens_field="", temperature=False, parallel_tools=False, reasoning="")
     strict = Endpoint("http://h", "m", api_mode="codex_responses", quirks=quirks)
     tool = {"type": "function", "function": {"name": "ls"}}
-    kwargs = WIRE.kwargs(strict, [USER], [tool], max_tokens=99, temperature=0.5, reasoning_effort="low")
+    kwargs = WIRE.kwargs(strict, ModelRequest([USER], [tool], max_tokens=99, temperature=0.5, reasoning_effort="low"))
     assert kwargs.keys() == {"model", "input", "store", "include", "tools", "parallel_tool_calls", "stream"}
     assert kwargs["parallel_tool_calls"] is False
 
@@ -75,7 +75,7 @@ def test_tools_are_not_strict_unless_they_say_so() -> None:
     plain = {"type": "function", "function": {"name": "ls", "description": "List"}}
     strict = {"type": "function", "function": {"name": "cat", "parameters": {"type": "object"}, "strict": True}}
     hosted = {"type": "web_search"}
-    assert WIRE.kwargs(ENDPOINT, [USER], [plain, strict, hosted])["tools"] == [
+    assert WIRE.kwargs(ENDPOINT, ModelRequest([USER], [plain, strict, hosted]))["tools"] == [
         {
             "type": "function",
             "name": "ls",
@@ -89,11 +89,11 @@ def test_tools_are_not_strict_unless_they_say_so() -> None:
 
 
 def test_json_output() -> None:
-    kwargs = WIRE.kwargs(ENDPOINT, [USER], response_format={"type": "json_object"})
+    kwargs = WIRE.kwargs(ENDPOINT, ModelRequest([USER], response_format={"type": "json_object"}))
     assert kwargs["text"] == {"format": {"type": "json_object"}}
     schema: dict[str, Any] = {"type": "object", "properties": {}}
     wanted: dict[str, Any] = {"type": "json_schema", "json_schema": {"schema": schema, "strict": True}}
-    kwargs = WIRE.kwargs(ENDPOINT, [USER], response_format=wanted)
+    kwargs = WIRE.kwargs(ENDPOINT, ModelRequest([USER], response_format=wanted))
     assert kwargs["text"] == {"format": {"type": "json_schema", "name": "answer", "schema": schema, "strict": True}}
 
 
@@ -111,7 +111,7 @@ def test_a_message_that_was_changed_since_keeps_its_reasoning_in_front() -> None
     thought: dict[str, Any] = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "e"}
     reply = read(completed(thought, said("one"), call("ls"), said("two")))[1]
     answer: dict[str, Any] = {"role": "assistant", "content": "other words", "carry": reply.carry}
-    assert WIRE.kwargs(ENDPOINT, [USER, answer])["input"][1:] == [
+    assert WIRE.kwargs(ENDPOINT, ModelRequest([USER, answer]))["input"][1:] == [
         thought,
         {"type": "message", "role": "assistant", "content": "other words"},
     ]
@@ -124,7 +124,7 @@ def test_ids_that_the_server_would_refuse_are_replaced_everywhere() -> None:
         {"role": "assistant", "content": None, "tool_calls": [made]},
         {"role": "tool", "tool_call_id": made["id"], "content": "x"},
     ]
-    asked, answered = WIRE.kwargs(ENDPOINT, messages)["input"][1:]
+    asked, answered = WIRE.kwargs(ENDPOINT, ModelRequest(messages))["input"][1:]
     assert asked["call_id"] == answered["call_id"]
     assert len(asked["call_id"]) <= 64
     assert asked["call_id"].replace("_", "").isalnum()

@@ -16,7 +16,7 @@ from hermes.models.endpoint import ApiMode, Endpoint
 from hermes.models.reply import IncompleteReply, Reply, ToolRequest, normalise
 from hermes.models.usage import Usage
 from hermes.models.wires.choice import wire_for
-from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta, ToolCallDelta
 from hermes.testing.scripted.formats import FORMATS, chat_messages
 from hermes.testing.scripted.replies import ScriptedReply, reasoning, text, tool_calls
 
@@ -289,7 +289,7 @@ TOOL: dict[str, Any] = {
 
 def sent(mode: ApiMode, messages: list[dict[str, Any]], **options: Any) -> dict[str, Any]:
     wire = wire_for(endpoint(mode))
-    request = wire.http_request(endpoint(mode), wire.kwargs(endpoint(mode), messages, **options))
+    request = wire.http_request(endpoint(mode), wire.kwargs(endpoint(mode), ModelRequest(messages, **options)))
     assert request.url.endswith(PATHS[mode])
     return msgspec.json.decode(request.body)
 
@@ -329,7 +329,9 @@ def test_nothing_of_a_conversation_is_lost(mode: ApiMode, messages: list[dict[st
 
 def test_the_key_goes_in_the_header_and_nowhere_else(mode: ApiMode) -> None:
     wire = wire_for(endpoint(mode))
-    request = wire.http_request(endpoint(mode), wire.kwargs(endpoint(mode), [{"role": "user", "content": "hi"}]))
+    request = wire.http_request(
+        endpoint(mode), wire.kwargs(endpoint(mode), ModelRequest([{"role": "user", "content": "hi"}]))
+    )
     assert b"sk-secret" not in request.body
     assert "sk-secret" not in request.url
     holders = [name for name, value in request.headers if "sk-secret-key" in value]
@@ -339,7 +341,7 @@ def test_the_key_goes_in_the_header_and_nowhere_else(mode: ApiMode) -> None:
 def test_extra_body_headers_and_query(mode: ApiMode) -> None:
     there = Endpoint("http://h/v1", "m", api_mode=mode, extra_body={"seed": 1}, extra_headers={"X-A": "1"})
     wire = wire_for(there)
-    kwargs = wire.kwargs(there, [{"role": "user", "content": "hi"}], [TOOL])
+    kwargs = wire.kwargs(there, ModelRequest([{"role": "user", "content": "hi"}], [TOOL]))
     kwargs.update(timeout=3, extra_headers={"x-b": "2"}, extra_query={"q": "1"})
     request = wire.http_request(there, kwargs)
     body = msgspec.json.decode(request.body)

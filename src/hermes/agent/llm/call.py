@@ -20,6 +20,7 @@ from hermes.errors import HermesError, ProviderError, did_you_mean
 from hermes.journal.steps import PLUGIN_KEY
 from hermes.models.reply import Reply
 from hermes.models.retry import Attempts, Failure, Send, pursue
+from hermes.models.wires.wire import ModelRequest
 from hermes.plugins.llm.structured import StructuredQuestion
 from hermes.plugins.llm.trust import SETTINGS, budget_of, key_of, refusal, unknown_settings
 from hermes.scope import Interrupt, Scope, current_scope, new_id
@@ -144,16 +145,14 @@ class PluginCall:
         wire, settings = self._source.wire_for(endpoint), self._source.task(self._route.task)
         # The messages ask for JSON too. One format has no place for a schema that may leave properties open.
         in_words = self._in_words or endpoint.api_mode == "anthropic_messages"
-        request = wire.kwargs(
-            endpoint,
+        asked = ModelRequest(
             question.messages,
-            None,
-            stream=True,
             max_tokens=options.max_tokens or settings.max_tokens,
             temperature=options.temperature,
             reasoning_effort=settings.reasoning_effort,
             response_format=None if in_words else question.response_format,
         )
+        request = wire.kwargs(endpoint, asked)
         request["timeout"] = max(self._deadline - time.monotonic(), 0.001)
         self._requests += 1
         return Attempt(endpoint, wire, request, number=self._requests, record=self._record)

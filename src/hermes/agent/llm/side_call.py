@@ -15,6 +15,7 @@ from hermes.models.billing import priced
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Reply, normalise
 from hermes.models.retry import Failure, Send, pursue
+from hermes.models.wires.wire import ModelRequest
 from hermes.sanitize import Redactor
 from hermes.scope import Scope, new_id
 
@@ -46,18 +47,15 @@ class SideModel:
         Raises ``ProviderError`` when every attempt failed and ``Interrupted`` when the work in hand was cancelled.
         """
         settings = self._source.task(task)
-        limit = max_tokens or settings.max_tokens
+        asked = ModelRequest(
+            messages,
+            max_tokens=max_tokens or settings.max_tokens,
+            temperature=temperature,
+            reasoning_effort=settings.reasoning_effort,
+        )
 
         def attempt(send: Send) -> Reply | Failure:
-            request = self._source.wire_for(send.endpoint).kwargs(
-                send.endpoint,
-                messages,
-                None,
-                stream=True,
-                max_tokens=limit,
-                temperature=temperature,
-                reasoning_effort=settings.reasoning_effort,
-            )
+            request = self._source.wire_for(send.endpoint).kwargs(send.endpoint, asked)
             request["timeout"] = self._source.task_timeout(task)
             try:
                 return self._attempt(task, send.endpoint, request, scope)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
-from hermes.agent.model_call import ModelRuntime, Transport
+from hermes.agent.model_call import ModelRuntime
 from hermes.config.sections import AuxiliaryTask, Config, Model
 from hermes.errors import ConfigError, CredentialError, HermesError, NotConfigured
 from hermes.hooks.table import Hooks
@@ -21,7 +21,7 @@ from hermes.models.profiles import CUSTOM, PROFILES, Profile
 from hermes.models.retry import Attempts, attempts
 from hermes.models.routing import another_model, endpoint_for, endpoints_for, name_of
 from hermes.models.wires.choice import wire_for
-from hermes.models.wires.wire import Wire
+from hermes.models.wires.wire import Transport, Wire
 from hermes.plugins.registry import PluginSet
 from hermes.sanitize import Redactor, is_secret_key
 

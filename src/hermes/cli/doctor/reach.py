@@ -14,6 +14,7 @@ from hermes.errors import FailureReason, HermesError, ProviderError
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.http.driver import Driver
 from hermes.models.wires.choice import wire_for
+from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
 
 PATIENCE = Timeouts(connect=4.0, first_byte=7.0, between_chunks=3.0, total=10.0)
@@ -59,7 +60,7 @@ def probe(desk: Desk, endpoint: Endpoint, role: str) -> Finding:
 
 def _ask(driver: Driver, endpoint: Endpoint) -> None:
     wire = wire_for(endpoint)
-    kwargs = wire.kwargs(endpoint, [{"role": "user", "content": "Hi"}], stream=False, max_tokens=1)
+    kwargs = wire.kwargs(endpoint, ModelRequest([{"role": "user", "content": "Hi"}], stream=False, max_tokens=1))
     driver.send(endpoint, wire, kwargs, interrupt=Interrupt())
 
 

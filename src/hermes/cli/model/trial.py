@@ -18,6 +18,7 @@ from hermes.errors import ConfigError, HermesError, ProviderError
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.reply import normalise
 from hermes.models.retry import Failure, Send, attempts, pursue
+from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
 
 #: A model may have to be loaded before it can answer.
@@ -105,7 +106,7 @@ def _ask(desk: Desk, endpoint: Endpoint, used: list[Endpoint]) -> Record:
         wire = desk.models.wire_for(send.endpoint)
         question = [{"role": "user", "content": "Hello."}]
         try:
-            kwargs = wire.kwargs(send.endpoint, question, stream=True, max_tokens=_FEW_TOKENS)
+            kwargs = wire.kwargs(send.endpoint, ModelRequest(question, max_tokens=_FEW_TOKENS))
             return desk.local.send(send.endpoint, wire, kwargs, interrupt=interrupt)
         except ProviderError as error:
             return Failure(error)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from hermes.local.prompt.conversation import TurnInHand, shown, turn_in_hand
 from hermes.local.prompt.examples import prompt
 from hermes.local.prompt.grammar import free_answer, quoting_answer
@@ -13,6 +15,7 @@ from hermes.models.endpoint import Endpoint
 from hermes.models.reply import text_of
 from hermes.models.wires.chat.parser import ChatParser
 from hermes.models.wires.chat.wire import ChatCompletions
+from hermes.models.wires.wire import ModelRequest
 
 #: How often one message may lead to tool calls.
 MOST_ROUNDS = 2
@@ -26,41 +29,31 @@ _NO_LOOPS = {"dry_multiplier": 0.8, "dry_allowed_length": 4}
 class EmbeddedWire(ChatCompletions):
     """Asks the embedded model so that it can answer. It keeps no state."""
 
-    def kwargs(
-        self,
-        endpoint: Endpoint,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None = None,
-        *,
-        stream: bool = True,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        reasoning_effort: str = "",
-        response_format: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    def kwargs(self, endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:
         """The request as the official SDK's keyword arguments; the tools are in the grammar."""
-        turn = turn_in_hand(messages)
+        turn, tools = turn_in_hand(request.messages), request.tools
         known = [name for tool in tools or () if (name := tool["function"]["name"]) in ARGUMENTS]
         choices = _choices(turn, known)
-        most = min(max_tokens or _MOST_ANSWER_TOKENS, _MOST_ANSWER_TOKENS)
+        most = min(request.max_tokens or _MOST_ANSWER_TOKENS, _MOST_ANSWER_TOKENS)
         extra: dict[str, Any] = dict(_NO_LOOPS)
         if turn.results:
             words = quote(turn.results)
             extra = {"grammar": quoting_answer(words, choices)}
             most = len(words.encode()) + 64  # what is given word for word is given to its end
-        elif tools and response_format is None:
+        elif tools and request.response_format is None:
             extra["grammar"] = free_answer(choices)
-        head = _head(messages, known if choices or turn.results else (), is_conversation=bool(tools))
-        request = super().kwargs(
-            endpoint,
-            shown(head, messages, turn),
-            stream=stream,
+        head = _head(request.messages, known if choices or turn.results else (), is_conversation=bool(tools))
+        fitted = msgspec.structs.replace(
+            request,
+            messages=shown(head, request.messages, turn),
+            tools=None,
             max_tokens=most,
-            temperature=0.0 if temperature is None else temperature,
-            response_format=response_format,
+            temperature=0.0 if request.temperature is None else request.temperature,
+            reasoning_effort="",
         )
-        request["extra_body"] = {**extra, **request.get("extra_body", {})}
-        return request
+        kwargs = super().kwargs(endpoint, fitted)
+        kwargs["extra_body"] = {**extra, **kwargs.get("extra_body", {})}
+        return kwargs
 
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> ChatParser:
         """A parser that finds calls in the text: the server was told of no tools and reports none."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -11,6 +11,21 @@ from hermes.contract.response import Record
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Reply
+from hermes.scope import Interrupt
+
+
+class ModelRequest(msgspec.Struct, frozen=True):
+    """One question to a model, the same for every wire. Messages, tools and the response format are chat-shaped."""
+
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None = None
+    stream: bool = True
+    max_tokens: int | None = None
+    temperature: float | None = None
+    #: As the provider names it, such as ``low``; empty leaves it to the model.
+    reasoning_effort: str = ""
+    #: ``{"type": "json_object"}`` or ``{"type": "json_schema", ...}``; ``None`` asks for plain text.
+    response_format: dict[str, Any] | None = None
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
@@ -73,22 +88,11 @@ class Parser(Protocol):
 class Wire(Protocol):
     """One request format. ``kwargs`` are the keyword arguments the provider's own SDK would take."""
 
-    def kwargs(
-        self,
-        endpoint: Endpoint,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None = None,
-        *,
-        stream: bool = True,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        reasoning_effort: str = "",
-        response_format: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    def kwargs(self, endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:
         """The request as plain data that middleware may rewrite.
 
-        ``messages`` and ``tools`` are in the chat format, and so is ``response_format`` (``json_object`` or
-        ``json_schema``); they are never changed, and passed on as they are where the wire takes them so.
+        Nothing in ``request`` is changed; messages and tools are passed by reference where the wire takes the chat
+        format as it is.
         """
         ...
 
@@ -102,4 +106,20 @@ class Wire(Protocol):
 
     def error_from(self, endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The typed error for a response that is not a success. Header names are lower case."""
+        ...
+
+
+class Transport(Protocol):
+    """Sends a request to an endpoint and returns the whole answer."""
+
+    def send(
+        self,
+        endpoint: Endpoint,
+        wire: Wire,
+        kwargs: Mapping[str, Any],
+        *,
+        interrupt: Interrupt,
+        on_delta: Callable[[Delta], None] | None = None,
+    ) -> Record:
+        """Raises ``ProviderError`` when the request fails and ``Interrupted`` when ``interrupt`` is cancelled."""
         ...

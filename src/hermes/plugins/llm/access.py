@@ -62,17 +62,7 @@ class PluginLlm:
         purpose: str | None = None,
     ) -> PluginLlmCompleteResult:
         """The model's answer to a conversation. Provider, model, agent and profile need the operator's consent."""
-        return self._access(self.plugin_id).complete(
-            messages,
-            provider=provider,
-            model=model,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            timeout=timeout,
-            agent_id=agent_id,
-            profile=profile,
-            purpose=purpose,
-        )
+        return self._access(self.plugin_id).complete(**_arguments(locals()))
 
     async def acomplete(
         self,
@@ -88,17 +78,7 @@ class PluginLlm:
         purpose: str | None = None,
     ) -> PluginLlmCompleteResult:
         """``complete`` for a running event loop."""
-        return await self._access(self.plugin_id).acomplete(
-            messages,
-            provider=provider,
-            model=model,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            timeout=timeout,
-            agent_id=agent_id,
-            profile=profile,
-            purpose=purpose,
-        )
+        return await self._access(self.plugin_id).acomplete(**_arguments(locals()))
 
     def complete_structured(
         self,
@@ -119,22 +99,7 @@ class PluginLlm:
         purpose: str | None = None,
     ) -> PluginLlmStructuredResult:
         """The model's answer to instructions about texts and images, as data when a schema or JSON is asked for."""
-        return self._access(self.plugin_id).complete_structured(
-            instructions=instructions,
-            input=input,
-            json_schema=json_schema,
-            json_mode=json_mode,
-            schema_name=schema_name,
-            system_prompt=system_prompt,
-            provider=provider,
-            model=model,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            timeout=timeout,
-            agent_id=agent_id,
-            profile=profile,
-            purpose=purpose,
-        )
+        return self._access(self.plugin_id).complete_structured(**_arguments(locals()))
 
     async def acomplete_structured(
         self,
@@ -155,19 +120,10 @@ class PluginLlm:
         purpose: str | None = None,
     ) -> PluginLlmStructuredResult:
         """``complete_structured`` for a running event loop."""
-        return await self._access(self.plugin_id).acomplete_structured(
-            instructions=instructions,
-            input=input,
-            json_schema=json_schema,
-            json_mode=json_mode,
-            schema_name=schema_name,
-            system_prompt=system_prompt,
-            provider=provider,
-            model=model,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            timeout=timeout,
-            agent_id=agent_id,
-            profile=profile,
-            purpose=purpose,
-        )
+        return await self._access(self.plugin_id).acomplete_structured(**_arguments(locals()))
+
+
+def _arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a method by name, from its ``locals()``: the published signature is spelled once each."""
+    del given["self"]
+    return given

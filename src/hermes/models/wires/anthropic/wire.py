@@ -16,7 +16,7 @@ from hermes.models.wires.anthropic.models import BUDGETS, EFFORTS, LEAST_BUDGET,
 from hermes.models.wires.anthropic.stream import MessageAssembly
 from hermes.models.wires.body_parser import BodyParser
 from hermes.models.wires.request_bytes import post
-from hermes.models.wires.wire import HttpRequest
+from hermes.models.wires.wire import HttpRequest, ModelRequest
 
 #: The version every server of this format knows; the next one refuses settings that older models take.
 API_VERSION = "2023-06-01"
@@ -31,26 +31,15 @@ _BY_SCHEMA = "\nIt must fit this JSON schema:\n"
 class AnthropicMessages:
     """Builds requests for ``/v1/messages`` and hands out parsers for the answers. It keeps no state."""
 
-    def kwargs(
-        self,
-        endpoint: Endpoint,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None = None,
-        *,
-        stream: bool = True,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        reasoning_effort: str = "",
-        response_format: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    def kwargs(self, endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:
         """The request as the official SDK's keyword arguments."""
         able = abilities(endpoint)
-        system, turns = system_and_messages(endpoint, messages)
-        definitions = [tool_definition(tool) for tool in tools or ()]
-        limit = max_tokens or able.max_tokens
+        system, turns = system_and_messages(endpoint, request.messages)
+        definitions = [tool_definition(tool) for tool in request.tools or ()]
+        limit = request.max_tokens or able.max_tokens
         kwargs: dict[str, Any] = {"model": endpoint.model, "max_tokens": limit, "messages": turns}
-        if response_format is not None:
-            _ask_for_json(able, response_format, system, kwargs)
+        if request.response_format is not None:
+            _ask_for_json(able, request.response_format, system, kwargs)
         if endpoint.quirks.prompt_caching:
             mark_for_cache(system, definitions, turns)
         if system:
@@ -59,11 +48,12 @@ class AnthropicMessages:
             kwargs["tools"] = definitions
             if not endpoint.quirks.parallel_tools:
                 kwargs["tool_choice"] = {"type": "auto", "disable_parallel_tool_use": True}
-        if reasoning_effort and endpoint.quirks.reasoning:
-            _ask_for_thoughts(able, reasoning_effort, kwargs)
-        if temperature is not None and able.temperature and endpoint.quirks.temperature and "thinking" not in kwargs:
-            kwargs["temperature"] = temperature
-        if stream:
+        if request.reasoning_effort and endpoint.quirks.reasoning:
+            _ask_for_thoughts(able, request.reasoning_effort, kwargs)
+        takes_temperature = able.temperature and endpoint.quirks.temperature and "thinking" not in kwargs
+        if request.temperature is not None and takes_temperature:
+            kwargs["temperature"] = request.temperature
+        if request.stream:
             kwargs["stream"] = True
         if endpoint.extra_body:
             kwargs["extra_body"] = dict(endpoint.extra_body)

@@ -12,44 +12,33 @@ from hermes.models.quirks import Quirks
 from hermes.models.wires.chat.extras import give_back
 from hermes.models.wires.chat.parser import ChatParser
 from hermes.models.wires.request_bytes import bearer, post
-from hermes.models.wires.wire import HttpRequest
+from hermes.models.wires.wire import HttpRequest, ModelRequest
 
 
 class ChatCompletions:
     """Builds requests for ``/chat/completions`` and hands out parsers for the answers. It keeps no state."""
 
-    def kwargs(
-        self,
-        endpoint: Endpoint,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None = None,
-        *,
-        stream: bool = True,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        reasoning_effort: str = "",
-        response_format: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    def kwargs(self, endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:
         """The request as the official SDK's keyword arguments."""
         quirks = endpoint.quirks
-        kwargs: dict[str, Any] = {"model": endpoint.model, "messages": _messages(endpoint, messages)}
-        if tools:  # some servers refuse an empty list
-            kwargs["tools"] = tools
+        kwargs: dict[str, Any] = {"model": endpoint.model, "messages": _messages(endpoint, request.messages)}
+        if request.tools:  # some servers refuse an empty list
+            kwargs["tools"] = request.tools
             if not quirks.parallel_tools:
                 kwargs["parallel_tool_calls"] = False
-        if max_tokens is not None and quirks.max_tokens_field:
-            kwargs[quirks.max_tokens_field] = max_tokens
-        if temperature is not None and quirks.temperature:
-            kwargs["temperature"] = temperature
-        if response_format is not None:
-            kwargs["response_format"] = response_format
-        if stream:
+        if request.max_tokens is not None and quirks.max_tokens_field:
+            kwargs[quirks.max_tokens_field] = request.max_tokens
+        if request.temperature is not None and quirks.temperature:
+            kwargs["temperature"] = request.temperature
+        if request.response_format is not None:
+            kwargs["response_format"] = request.response_format
+        if request.stream:
             kwargs["stream"] = True
             if quirks.stream_options:
                 kwargs["stream_options"] = {"include_usage": True}
         extra = dict(endpoint.extra_body)
-        if reasoning_effort:
-            _ask_for_reasoning(quirks, reasoning_effort, kwargs, extra)
+        if request.reasoning_effort:
+            _ask_for_reasoning(quirks, request.reasoning_effort, kwargs, extra)
         if extra:
             kwargs["extra_body"] = extra
         return kwargs

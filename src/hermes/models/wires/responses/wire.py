@@ -13,7 +13,7 @@ from hermes.models.wires.body_parser import BodyParser
 from hermes.models.wires.request_bytes import bearer, post
 from hermes.models.wires.responses.input import function_tool, instructions_and_input, text_format
 from hermes.models.wires.responses.stream import ResponseAssembly
-from hermes.models.wires.wire import HttpRequest
+from hermes.models.wires.wire import HttpRequest, ModelRequest
 
 #: The server refuses a smaller limit.
 _LEAST_TOKENS = 16
@@ -28,39 +28,28 @@ class Responses:
     Nothing is stored at the provider: the conversation goes out whole, with the reasoning in it encrypted.
     """
 
-    def kwargs(
-        self,
-        endpoint: Endpoint,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None = None,
-        *,
-        stream: bool = True,
-        max_tokens: int | None = None,
-        temperature: float | None = None,
-        reasoning_effort: str = "",
-        response_format: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
+    def kwargs(self, endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:
         """The request as the official SDK's keyword arguments."""
         quirks = endpoint.quirks
-        instructions, items = instructions_and_input(endpoint, messages)
+        instructions, items = instructions_and_input(endpoint, request.messages)
         kwargs: dict[str, Any] = {"model": endpoint.model, "input": items, "store": False}
         if instructions:
             kwargs["instructions"] = instructions
         if not _PLAIN_MODEL.search(endpoint.model):
             kwargs["include"] = ["reasoning.encrypted_content"]
-        if tools:
-            kwargs["tools"] = [function_tool(tool) for tool in tools]
+        if request.tools:
+            kwargs["tools"] = [function_tool(tool) for tool in request.tools]
             if not quirks.parallel_tools:
                 kwargs["parallel_tool_calls"] = False
-        if max_tokens is not None and quirks.max_tokens_field:
-            kwargs["max_output_tokens"] = max(max_tokens, _LEAST_TOKENS)
-        if temperature is not None and quirks.temperature and not _REASONING_MODEL.search(endpoint.model):
-            kwargs["temperature"] = temperature
-        if reasoning_effort and quirks.reasoning:
-            kwargs["reasoning"] = {"effort": reasoning_effort}
-        if response_format is not None:
-            kwargs["text"] = text_format(response_format)
-        if stream:
+        if request.max_tokens is not None and quirks.max_tokens_field:
+            kwargs["max_output_tokens"] = max(request.max_tokens, _LEAST_TOKENS)
+        if request.temperature is not None and quirks.temperature and not _REASONING_MODEL.search(endpoint.model):
+            kwargs["temperature"] = request.temperature
+        if request.reasoning_effort and quirks.reasoning:
+            kwargs["reasoning"] = {"effort": request.reasoning_effort}
+        if request.response_format is not None:
+            kwargs["text"] = text_format(request.response_format)
+        if request.stream:
             kwargs["stream"] = True
         if endpoint.extra_body:
             kwargs["extra_body"] = dict(endpoint.extra_body)
