@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hermes.tools.files.patch import patched_paths
@@ -168,6 +168,7 @@ lines = st.lists(st.sampled_from(["a", "b", "  c", "", "d  "]), min_size=1, max_
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=80, deadline=None)
+@example(before=["b"], old=["b", ""], new=["a"], crlf=False)
 @given(before=lines, old=lines, new=lines, crlf=st.booleans())
 def test_a_replacement_does_what_text_replace_does_or_nothing(
     call: Call, workdir: Path, before: list[str], old: list[str], new: list[str], crlf: bool

@@ -97,7 +97,8 @@ def _replaced(text: str, old: str, new: str, *, every: bool, name: str) -> tuple
             lines[match.at : end + 1] = [fitted + lines[end]]
         else:
             lines[match.at : end] = [fitted]
-    return "\n".join(lines), len(matches), how
+    # Lines that match word for word while the text does not: only the last line's end can differ.
+    return "\n".join(lines), len(matches), how or "the line break at the end of the file"
 
 
 def _ambiguous(numbers: list[int], count: int) -> str:
