@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from hermes.a2a.server.access import connections
+from hermes.a2a.server.access import slow_loris as connections
 from hermes.config import A2A, A2APrincipal
 from hermes.config.sections import A2APush
 from hermes.errors import HermesError

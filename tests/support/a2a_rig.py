@@ -19,7 +19,7 @@ from a2a.client import Client, ClientConfig, create_client
 from a2a.types import Message, Part, Role, SendMessageRequest, StreamResponse, Task, TaskState
 
 from hermes.a2a.server.access.principals import Principals, read_principals
-from hermes.a2a.server.serving import Place, serve_until
+from hermes.a2a.server.process import Place, serve_until
 from hermes.config import A2A, Config
 from hermes.config.sections import Agent, Approvals, Model
 from hermes.host import Host, HostOptions

@@ -14,10 +14,10 @@ from starlette.applications import Starlette
 
 from hermes.a2a.card import Served as CardFacts
 from hermes.a2a.card import agent_card
-from hermes.a2a.server.requests import Requests
+from hermes.a2a.server.handler import Requests
+from hermes.a2a.server.runner import TurnExecutor
 from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.push_configs import SqlitePushConfigStore
-from hermes.a2a.server.turns.runner import TurnExecutor
+from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from support.a2a_rig import VERSION, Served, wire_message
 
 PUSH_METHODS: dict[str, dict[str, str]] = {

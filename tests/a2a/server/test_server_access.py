@@ -17,10 +17,10 @@ from starlette.applications import Starlette
 
 from hermes.a2a.card import Served, agent_card
 from hermes.a2a.server.access.principals import Principals, read_principals
-from hermes.a2a.server.requests import Requests
-from hermes.a2a.server.serving import Place, check_place
+from hermes.a2a.server.handler import Requests
+from hermes.a2a.server.process import Place, check_place
 from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.push_configs import SqlitePushConfigStore
+from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.config import A2A, A2APrincipal
 from hermes.config.sections import A2APush
 from hermes.errors import HermesError

@@ -16,8 +16,8 @@ from google.protobuf import json_format, struct_pb2
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.a2a.server.turns.inputs import UnusableMessage, content_of
-from hermes.a2a.server.turns.visible import VisibleText, visible
+from hermes.a2a.server.content import UnusableMessage, content_of
+from hermes.a2a.server.redaction import VisibleText, visible
 from hermes.testing import ScriptedProvider
 from support.a2a_rig import calling, said, send, served, state_name, status_text
 

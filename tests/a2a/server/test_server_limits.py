@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
 
-from hermes.a2a.server.access.limits import Pace
+from hermes.a2a.server.access.rate_limits import Pace
 from hermes.config import A2A
 from hermes.testing import ScriptedProvider, hanging, text
 from support.a2a_rig import (

@@ -11,7 +11,7 @@ from a2a.types import Task, TaskArtifactUpdateEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.a2a.server.turns.relay import Relay
+from hermes.a2a.server.artifacts import Relay
 from hermes.agent.events import ModelAnswered, ModelFailed, ReasoningPiece, TextPiece, ToolStarted, TurnEvent
 from hermes.sanitize import Redactor
 from support.a2a_rig import artifact_text

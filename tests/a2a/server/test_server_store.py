@@ -28,9 +28,9 @@ from a2a.utils.errors import InvalidParamsError
 from hermes.a2a.server.access.principals import Peer, Principal
 from hermes.a2a.server.store import database as database_module
 from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.push_configs import MOST_WEBHOOKS, SqlitePushConfigStore
 from hermes.a2a.server.store.questions import Question, Questions, is_timeout, timeout_message
 from hermes.a2a.server.store.tasks import SqliteTaskStore, sweep
+from hermes.a2a.server.store.webhooks import MOST_WEBHOOKS, SqlitePushConfigStore
 from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider, hanging, text
 from support.a2a_rig import artifact_text, calling, said, send, served, state_name, status_text, wire_message

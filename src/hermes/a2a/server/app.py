@@ -22,18 +22,18 @@ from starlette.types import ASGIApp
 
 from hermes.a2a.card import REST_PATH, RPC_PATH, Served, agent_card, card_routes
 from hermes.a2a.push.sender import PushQueue
-from hermes.a2a.server.access.gate import PRINCIPAL, Door, Gate
-from hermes.a2a.server.access.limits import Load
+from hermes.a2a.server.access.middleware import PRINCIPAL, Door, Gate
 from hermes.a2a.server.access.principals import LOCAL, Peer, Principal, Principals
+from hermes.a2a.server.access.rate_limits import Load
+from hermes.a2a.server.content import INPUT_MODES
 from hermes.a2a.server.direct import KEYS, DirectMessages
-from hermes.a2a.server.requests import Requests
+from hermes.a2a.server.handler import Requests
+from hermes.a2a.server.runner import TurnExecutor
 from hermes.a2a.server.store.contexts import Conversations
 from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.push_configs import SqlitePushConfigStore
 from hermes.a2a.server.store.questions import Question, Questions, timeout_message
 from hermes.a2a.server.store.tasks import SqliteTaskStore, sweep
-from hermes.a2a.server.turns.inputs import INPUT_MODES
-from hermes.a2a.server.turns.runner import TurnExecutor
+from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.host import Host
 
 log = logging.getLogger("hermes.a2a")

@@ -23,9 +23,9 @@ from google.protobuf import json_format
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hermes.a2a.card import RPC_PATH
-from hermes.a2a.server.access.gate import BODY, METHOD, PRINCIPAL
+from hermes.a2a.server.access.middleware import BODY, METHOD, PRINCIPAL
 from hermes.a2a.server.access.principals import LOCAL, Peer
-from hermes.a2a.server.requests import Requests
+from hermes.a2a.server.handler import Requests
 
 _VERSION = PROTOCOL_VERSION_1_0.encode()
 _VERSION_HEADER = VERSION_HEADER.lower().encode()

@@ -11,7 +11,7 @@ from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.grpc_handler import DefaultGrpcServerCallContextBuilder, GrpcHandler
 from a2a.types import a2a_pb2_grpc
 
-from hermes.a2a.server.access.gate import Door, Refusal
+from hermes.a2a.server.access.middleware import Door, Refusal
 from hermes.a2a.server.access.principals import LOCAL, Peer, Principals
 from hermes.a2a.server.app import A2AServer
 from hermes.errors import HermesError

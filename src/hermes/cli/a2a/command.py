@@ -57,7 +57,7 @@ def _serve(args: argparse.Namespace) -> int:
     # The SDK's own spans would double those of the turn.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
     with _packages():
-        from hermes.a2a.server.access.place import Place, check_place
+        from hermes.a2a.server.access.listen_address import Place, check_place
         from hermes.a2a.server.access.principals import read_principals
 
     home = hermes_home()
@@ -70,7 +70,7 @@ def _serve(args: argparse.Namespace) -> int:
     principals = read_principals(loaded.config.a2a, os.environ, redactor)
     check_place(place, principals)
     with _packages():
-        from hermes.a2a.server.serving import log_libraries, serve  # large, and not needed to refuse
+        from hermes.a2a.server.process import log_libraries, serve  # large, and not needed to refuse
     from hermes.host import Host, HostOptions
 
     log_libraries()

@@ -12,8 +12,8 @@ from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hermes.a2a.server.access.limits import Load, Pace
 from hermes.a2a.server.access.principals import Principal, Principals, is_loopback
+from hermes.a2a.server.access.rate_limits import Load, Pace
 from hermes.config.sections import A2A, A2AScope
 
 #: Where the principal of a request is put for those behind the gate.

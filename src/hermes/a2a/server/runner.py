@@ -13,19 +13,19 @@ from a2a.server.events import EventQueue
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Message, Part, TaskState
 
-from hermes.a2a.server.access.limits import Load
 from hermes.a2a.server.access.principals import LOCAL, Peer
+from hermes.a2a.server.access.rate_limits import Load
+from hermes.a2a.server.approvals import approval_message, read_approval
+from hermes.a2a.server.artifacts import Relay
+from hermes.a2a.server.clarifying import clarifying_message, read_clarification
+from hermes.a2a.server.content import UnusableMessage, content_of
+from hermes.a2a.server.files import WrittenFile
+from hermes.a2a.server.questions import RemotePerson
+from hermes.a2a.server.redaction import visible
 from hermes.a2a.server.store.contexts import Conversations, abandon_turn, is_new_context
 from hermes.a2a.server.store.questions import Question, Questions, is_timeout
-from hermes.a2a.server.turns.approvals import approval_message, read_approval
-from hermes.a2a.server.turns.clarifying import clarifying_message, read_clarification
-from hermes.a2a.server.turns.files import WrittenFile
-from hermes.a2a.server.turns.inputs import UnusableMessage, content_of
-from hermes.a2a.server.turns.live import LiveTask
-from hermes.a2a.server.turns.person import RemotePerson
-from hermes.a2a.server.turns.relay import Relay
-from hermes.a2a.server.turns.visible import visible
-from hermes.a2a.server.turns.work import Run, Turn, Work
+from hermes.a2a.server.task import LiveTask
+from hermes.a2a.server.work import Run, Turn, Work
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
 from hermes.host import Host

@@ -10,8 +10,8 @@ import msgspec
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Message, Part
 
+from hermes.a2a.server.approvals import data_part
 from hermes.a2a.server.store.questions import Question, data_of, words_of
-from hermes.a2a.server.turns.approvals import data_part
 from hermes.scope import current_scope
 
 

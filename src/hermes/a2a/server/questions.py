@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from hermes.a2a.server.access.principals import Principal
+from hermes.a2a.server.clarifying import question_id
 from hermes.a2a.server.store.questions import Answers, Question
-from hermes.a2a.server.turns.clarifying import question_id
 from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
 from hermes.config.sections import A2A
 from hermes.errors import TurnSuspended

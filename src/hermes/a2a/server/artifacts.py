@@ -12,7 +12,7 @@ from typing import Any
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part, TaskState
 
-from hermes.a2a.server.turns.visible import VisibleText, visible
+from hermes.a2a.server.redaction import VisibleText, visible
 from hermes.agent.events import ModelAnswered, ModelFailed, TextPiece, ToolStarted, TurnEvent
 from hermes.sanitize import Redactor
 

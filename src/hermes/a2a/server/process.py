@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import uvicorn
 
-from hermes.a2a.server.access.connections import PunctualProtocol
-from hermes.a2a.server.access.place import Place, check_place
+from hermes.a2a.server.access.listen_address import Place, check_place
 from hermes.a2a.server.access.principals import Principals, is_wildcard
+from hermes.a2a.server.access.slow_loris import PunctualProtocol
 from hermes.a2a.server.access.sole import only_server
 from hermes.a2a.server.app import A2AServer, Address
 from hermes.errors import HermesError

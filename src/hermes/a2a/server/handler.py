@@ -52,11 +52,11 @@ from a2a.utils.task import apply_history_length, validate_history_length, valida
 from google.protobuf.message import Message as Request
 
 from hermes.a2a.server.required import check_required
+from hermes.a2a.server.runner import TurnExecutor
 from hermes.a2a.server.store.contexts import mark_new_context
-from hermes.a2a.server.store.push_configs import SqlitePushConfigStore
 from hermes.a2a.server.store.tasks import TERMINAL
-from hermes.a2a.server.turns.live import LiveTask, Watcher
-from hermes.a2a.server.turns.runner import TurnExecutor
+from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
+from hermes.a2a.server.task import LiveTask, Watcher
 
 log = logging.getLogger("hermes.a2a")
 

@@ -12,7 +12,7 @@ from a2a.types import Message as A2AMessage
 from a2a.types import Part, Task
 from google.protobuf import json_format
 
-from hermes.a2a.server.turns.visible import visible
+from hermes.a2a.server.redaction import visible
 from hermes.agent.images.attachments import image_type
 from hermes.errors import HermesError
 

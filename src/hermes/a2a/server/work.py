@@ -11,11 +11,11 @@ from a2a.server.agent_execution import RequestContext
 from a2a.server.tasks import TaskUpdater
 
 from hermes.a2a.server.access.principals import Principal
+from hermes.a2a.server.artifacts import Relay
+from hermes.a2a.server.files import WrittenFile, files_of
+from hermes.a2a.server.questions import RemotePerson
 from hermes.a2a.server.store.contexts import Context
 from hermes.a2a.server.store.questions import Question
-from hermes.a2a.server.turns.files import WrittenFile, files_of
-from hermes.a2a.server.turns.person import RemotePerson
-from hermes.a2a.server.turns.relay import Relay
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
 from hermes.errors import TurnSuspended

@@ -1,1 +1,0 @@
-"""Turns of the agent as tasks of a caller."""
