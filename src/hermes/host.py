@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.approvals.decide import Approvals
-from hermes.agent.approvals.person import People
+from hermes.agent.approvals.responder import Responders
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.second_opinion import SecondOpinion
 from hermes.agent.context.engines import Contexts
@@ -106,7 +106,7 @@ class Host:
         self.workers = Workers()
         self.processes = ProcessTable()
         #: Who can be asked, by conversation; a surface with a person says so here.
-        self.people = People()
+        self.responders = Responders()
         self.open = OpenSessions()
         self._open_journal()
         self._reach_models()
@@ -160,13 +160,13 @@ class Host:
             *(self.home, config.image_gen, lambda: self.plugins, self.workers),
             allow_private=config.security.allow_private_urls,
         )
-        parts = AgentParts(self.open, self.people, self.store, self.models, self.search, self.memory, self.images)
+        parts = AgentParts(self.open, self.responders, self.store, self.models, self.search, self.memory, self.images)
         for tool in agent_tools(parts):
             self.tools.add(tool)
         self.approvals = Approvals(
             ApprovalRules(config),
             home=self.home,
-            people=self.people,
+            responders=self.responders,
             hooks=self.hooks,
             rows=Questions(self.store),
             redactor=self.redactor,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.errors import SessionBusy
 from hermes.journal.history.undoing import undo_turns
 from hermes.journal.runner import Runner
@@ -139,10 +139,10 @@ def test_who_can_be_asked_moves_along(make_host: HostFactory) -> None:
         host = make_host(provider)
         prompt = Prompt(host)
         somebody, first = Somebody(), prompt.session
-        host.people.attend(first.id, somebody)
+        host.responders.attach(first.id, somebody)
         prompt.type("/new")
-        assert host.people.of(first.id) is None
-        assert host.people.of(prompt.session.id) is somebody
+        assert host.responders.get(first.id) is None
+        assert host.responders.get(prompt.session.id) is somebody
 
 
 def test_branch_goes_on_in_a_copy(make_host: HostFactory) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.testing import ScriptedProvider, text
 from support import HostFactory
 from support.surfaces import Prompt

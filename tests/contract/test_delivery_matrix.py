@@ -64,7 +64,7 @@ def _want_approval(host: Host, _recorder: EventRecorder) -> None:
 def _answer_with(choice: str) -> Scenario:
     def ask(host: Host, _recorder: EventRecorder) -> None:
         session = host.new_session()
-        host.people.attend(session.id, ListedPerson(says(choice)))
+        host.responders.attach(session.id, ListedPerson(says(choice)))
         session.run("go")
         session.close()
 

@@ -124,7 +124,7 @@ def test_a_person_is_asked_each_time(new_host: NewHost, workdir: Path) -> None:
     host = new_host(allow_everything=True)
     session = host.new_session()
     person = ListedPerson(says("session"), says("deny"))
-    host.people.attend(session.id, person)
+    host.responders.attach(session.id, person)
     assert [call.status for call in session.run(RUN).tool_calls] == ["ok"]
     assert (workdir / "ran").exists()
     assert [call.status for call in session.run(RUN).tool_calls] == ["blocked"]

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.config import Config
 from hermes.config.sections import Agent, Approvals, AuxiliaryTask, Model
 from hermes.host import Host, HostOptions

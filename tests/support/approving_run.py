@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.config import load_config
 from hermes.host import Host
 from hermes.scope import Interrupt
@@ -27,7 +27,7 @@ def main(home: Path, workdir: Path, asked: Path) -> None:
     with Host(home, load_config(home).config, cwd=workdir, env={}) as host:
         known = host.sessions.list()
         session = host.resume_session(known[0].id) if known else host.new_session()
-        host.people.attend(session.id, ListedPerson(*[approve] * 5))
+        host.responders.attach(session.id, ListedPerson(*[approve] * 5))
         result = session.finish_open_turn() if known else session.run("go")
         print(result.answer if result is not None else session.last_result().answer)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import run_command

@@ -135,7 +135,7 @@ def approval(rig: Rig) -> Run:
 
     host = rig.host([tool_call("terminal", {"command": RISKY}), text("did it")])
     session = host.new_session()
-    host.people.attend(session.id, ListedPerson(says("once")))
+    host.responders.attach(session.id, ListedPerson(says("once")))
     session.run("go")
     return rig.run(host, session.id)
 
@@ -145,7 +145,7 @@ def denied(rig: Rig) -> Run:
 
     host = rig.host([tool_call("terminal", {"command": RISKY}), text("I may not.")])
     session = host.new_session()
-    host.people.attend(session.id, ListedPerson(says("deny", "no")))
+    host.responders.attach(session.id, ListedPerson(says("deny", "no")))
     session.run("go")
     return rig.run(host, session.id)
 

@@ -47,10 +47,10 @@ class Conversation:
         """Leave the session for another one: plugins are told of the end of the old identity, then of the new one."""
         old, self._session = self.session, session
         host = self.host
-        person = host.people.of(old.id)
+        person = host.responders.get(old.id)
         if person is not None:
-            host.people.leave(old.id)
-            host.people.attend(session.id, person)
+            host.responders.detach(old.id)
+            host.responders.attach(session.id, person)
         old.close(reason, new_session_id=session.id)
         emit = host.hooks.on_session_reset
         if emit is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.scope import Interrupt
 
 UserMessage = str | list[dict[str, Any]]

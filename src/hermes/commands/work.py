@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest, Choice
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.commands.conversation import Conversation
 from hermes.commands.wording import plural, shortened
 from hermes.errors import HermesError

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.config import load_config
 from hermes.host import Host
 from hermes.journal.questions import Questions
@@ -47,7 +47,7 @@ def test_the_person_is_told_what_it_is_about(home: Path, workdir: Path) -> None:
     person = ListedPerson(says("once"))
     with ScriptedProvider(calls(RISKY)) as provider, approving_host(home, workdir, provider, timeout=7) as host:
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         session.run("go")
     [request] = person.requests
     assert (request.tool, request.subject, request.args) == ("terminal", RISKY, {"command": RISKY})
@@ -64,7 +64,7 @@ def test_an_answer_reaches_as_far_as_it_says(home: Path, workdir: Path, choice: 
     person = ListedPerson(says(choice), says(choice))
     with ScriptedProvider(calls(RISKY, RISKY)) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         seen = closings(host)
         session.run("go")
     assert len(person.requests) == asked
@@ -77,7 +77,7 @@ def test_a_denied_command_keeps_the_shape_of_a_terminal_result(home: Path, workd
     person = ListedPerson(says("deny", "not on a Friday"))
     with ScriptedProvider(calls(RISKY)) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         session.run("go")
     [result] = results(provider)
     message = result.pop("error")
@@ -89,7 +89,7 @@ def test_silence_is_not_told_as_a_fault(home: Path, workdir: Path) -> None:
     person = ListedPerson(says("timeout"))
     with ScriptedProvider(calls(RISKY)) as provider, approving_host(home, workdir, provider, timeout=45) as host:
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         session.run("go")
     [result] = results(provider)
     assert "Nobody answered within 45 s" in result["error"]
@@ -100,7 +100,7 @@ def test_a_person_that_cannot_be_reached_means_no(home: Path, workdir: Path) -> 
     person = ListedPerson(RuntimeError("the line is dead"))
     with ScriptedProvider(calls(RISKY)) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         seen = closings(host)
         session.run("go")
     assert seen == [("blocked", "approval_denied")] and not (workdir / "ran").exists()
@@ -113,7 +113,7 @@ def test_always_is_written_into_the_config_with_its_comments(home: Path, workdir
     with ScriptedProvider(calls(RISKY)) as provider:
         with approving_host(home, workdir, provider) as host:
             first = host.new_session()
-            host.people.attend(first.id, person)
+            host.responders.attach(first.id, person)
             first.run("go")
         written = (home / "config.yaml").read_text()
         assert "# mine" in written and "max_turns: 7  # enough" in written and "- old  # kept" in written
@@ -126,7 +126,7 @@ def test_always_counts_at_once_and_in_other_sessions(home: Path, workdir: Path) 
         seen = closings(host)
         for _ in range(2):
             session = host.new_session()
-            host.people.attend(session.id, person)
+            host.responders.attach(session.id, person)
             session.run("go")
     assert len(person.requests) == 1 and seen == [("ok", None)] * 2
 
@@ -137,7 +137,7 @@ def test_always_that_cannot_be_written_down_still_lets_the_call_run(home: Path, 
     person = ListedPerson(says("always"))
     with ScriptedProvider(calls(RISKY, RISKY)) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         seen = closings(host)
         session.run("go")
     assert len(person.requests) == 1 and seen == [("ok", None)] * 2
@@ -150,7 +150,7 @@ def test_two_sessions_do_not_share_a_grant(home: Path, workdir: Path) -> None:
         seen = closings(host)
         for _ in range(2):
             session = host.new_session()
-            host.people.attend(session.id, person)
+            host.responders.attach(session.id, person)
             session.run("go")
     assert seen == [("ok", None), ("blocked", "approval_denied")]
 
@@ -159,7 +159,7 @@ def test_a_grant_for_a_session_survives_a_restart_until_it_is_revoked(home: Path
     with ScriptedProvider(calls(RISKY) * 3) as provider:
         with approving_host(home, workdir, provider) as host:
             session = host.new_session()
-            host.people.attend(session.id, ListedPerson(says("session")))
+            host.responders.attach(session.id, ListedPerson(says("session")))
             session.run("go")
         with approving_host(home, workdir, provider) as host:
             seen = closings(host)
@@ -175,7 +175,7 @@ def test_a_grant_for_one_rule_does_not_cover_another(home: Path, workdir: Path) 
     person = ListedPerson(says("session"), says("deny"))
     with ScriptedProvider(calls(RISKY, both)) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         session.run("go")
     assert [request.rules for request in person.requests] == [(RULE,), ("git-force-push",)]
 
@@ -260,7 +260,7 @@ def test_a_rule_for_another_tool_asks_for_that_tool(home: Path, workdir: Path) -
     script = [tool_call("read_file", {"path": "f"}), tool_call("read_file", {"path": "f"}), text("done")]
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider, tools={"read_*": "ask"}) as host:
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         seen = closings(host)
         session.run("go")
     [request] = person.requests
@@ -284,7 +284,7 @@ def test_a_sensitive_file_is_asked_about(home: Path, workdir: Path) -> None:
     script = [tool_call("write_file", {"path": ".env", "content": "A=1"}), text("done")]
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         seen = closings(host)
         session.run("go")
     assert person.requests[0].rules == ("write-env-file",)
@@ -296,7 +296,7 @@ def test_a_call_that_cannot_run_is_not_asked_about(home: Path, workdir: Path) ->
     script = [tool_call("read_file", {}), text("done")]
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider, tools={"*": "ask"}) as host:
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         seen = closings(host)
         session.run("go")
     assert seen == [("error", "invalid_arguments")] and person.requests == []
@@ -329,7 +329,7 @@ def test_what_is_typed_into_a_background_shell_is_a_command(
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
         started.append(host.processes.start(command, str(workdir)).id)
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         seen = closings(host)
         session.run("go")
     assert [request.rules for request in person.requests] == ([] if rules is None else [rules])
@@ -346,7 +346,7 @@ def test_a_plugin_sends_a_call_to_the_person(home: Path, workdir: Path, rule_key
     with ScriptedProvider(calls("touch ran", "touch ran")) as provider, approving_host(home, workdir, provider) as host:
         host.hooks.subscribe("pre_tool_call", "policy", answer(verdict))
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         session.run("go")
     [request] = person.requests
     assert (request.rules, request.description) == ((rule,), "touches production")
@@ -373,7 +373,7 @@ def test_a_tool_that_a_plugin_calls_passes_the_same_gate(home: Path, workdir: Pa
 
         host.hooks.subscribe("pre_tool_call", "nested", dispatch)
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         session.run("go")
         [row] = Questions(host.store).recent(9)
     assert json.loads(given[0])["status"] == "blocked" and not (workdir / "ran").exists()
@@ -412,7 +412,7 @@ def test_a_child_has_nobody_to_ask(
         host.hooks.subscribe("post_tool_call", "watch", note(seen, "tool_name", "error_type", "error_message"))
         session = host.new_session()
         if attended:
-            host.people.attend(session.id, person)
+            host.responders.attach(session.id, person)
         session.run("go")
     [(found, message)] = [(error_type, words) for name, error_type, words in seen if name == "terminal"]
     assert found == error and person.requests == []
@@ -459,7 +459,7 @@ def test_an_approval_is_for_the_exact_arguments(home: Path, workdir: Path) -> No
     with ScriptedProvider(calls(RISKY)) as provider, approving_host(home, workdir, provider) as host:
         host.hooks.add_middleware("tool_execution", "changer", changing(other))
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         seen = closings(host)
         session.run("go")
     assert [request.subject for request in person.requests] == [RISKY, other]
@@ -499,7 +499,7 @@ def test_questions_of_one_session_come_one_at_a_time(home: Path, workdir: Path) 
     ):
         host.hooks.add_middleware("tool_execution", "changer", ask_for_more)
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         seen = closings(host)
         session.run("go")
     assert len(person.requests) == 1, "the first answer settles the second question"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.host import Host
 from hermes.journal.questions import Questions
 from hermes.scope import Interrupt
@@ -24,7 +24,7 @@ def converse(host: Host, person: ListedPerson | None, interrupt: Interrupt | Non
     recorder = EventRecorder().attach(host.hooks)
     session = host.new_session()
     if person is not None:
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
     session.run("go", interrupt=interrupt)
     session.close()
     assert recorder.pairs_unbalanced() == []
@@ -117,7 +117,7 @@ def test_whatever_ends_the_question_is_told(home: Path, workdir: Path) -> None:
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
         recorder = EventRecorder().attach(host.hooks)
         session = host.new_session()
-        host.people.attend(session.id, ListedPerson(KeyboardInterrupt()))
+        host.responders.attach(session.id, ListedPerson(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             session.run("go")
     assert asked(recorder) == list(QUESTION)

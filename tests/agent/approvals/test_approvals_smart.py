@@ -38,7 +38,7 @@ def converse(
         recorder = EventRecorder().attach(host.hooks)
         session = host.new_session()
         if person is not None:
-            host.people.attend(session.id, person)
+            host.responders.attach(session.id, person)
         session.run("go")
         rows = Questions(host.store).recent(9)
         assert Questions(host.store).pending() == []

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
@@ -42,7 +42,7 @@ def ask(make_host: HostFactory, args: dict[str, Any], person: Someone | None) ->
         host = make_host(provider)
         session = host.new_session()
         if person is not None:
-            host.people.attend(session.id, person)
+            host.responders.attach(session.id, person)
         assert session.run("go").status == "completed"
         [answer] = tool_answers(host, session.id)
     return answer
@@ -91,7 +91,7 @@ def test_cancelling_the_turn_ends_the_wait(make_host: HostFactory) -> None:
     with ScriptedProvider([tool_call("clarify", {"question": "Why?"}), text("never")]) as provider:
         host = make_host(provider)
         session = host.new_session()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         threading.Thread(target=lambda: person.called.wait(10) and interrupt.cancel("enough")).start()
         result = session.run("go", interrupt=interrupt)
     assert result.status == "interrupted"
@@ -102,7 +102,7 @@ def test_a_child_has_nobody_to_ask(make_host: HostFactory) -> None:
     with ScriptedProvider([tool_call("delegate_task", {"goal": "x"}), text("done"), text("ok")]) as provider:
         host = make_host(provider)
         session = host.new_session()
-        host.people.attend(session.id, Someone("x"))
+        host.responders.attach(session.id, Someone("x"))
         session.run("go")
     assert "clarify" not in {tool["function"]["name"] for tool in provider.requests[1].body["tools"]}
 

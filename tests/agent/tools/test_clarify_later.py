@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.errors import TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import Questions
@@ -49,7 +49,7 @@ def test_the_call_is_not_on_record_until_it_is_answered(make_host: HostFactory, 
     with ScriptedProvider(script) as provider:
         host = make_host(provider)
         session, person = host.new_session(), Later()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         with pytest.raises(TurnSuspended):
             session.run("go")
         assert (host.sessions.list()[0].state, tool_events(host, session.id)) == ("running", [])
@@ -64,7 +64,7 @@ def test_an_answer_in_the_journal_is_used_without_asking_again(make_host: HostFa
     with ScriptedProvider(by_step(tool_call("clarify", {"question": "Why?"}), text("ok"))) as provider:
         host = make_host(provider)
         session, person = host.new_session(), Later()
-        host.people.attend(session.id, person)
+        host.responders.attach(session.id, person)
         with pytest.raises(TurnSuspended):
             session.run("go")
         questions = Questions(host.store)
@@ -72,7 +72,7 @@ def test_an_answer_in_the_journal_is_used_without_asking_again(make_host: HostFa
         assert (row.kind, row.subject, row.surface, row.deadline) == ("clarify", "Why?", "test", person.deadline)
         assert questions.overdue(person.deadline) == [row]
         questions.answer(row.id, "because")
-        host.people.leave(session.id)
+        host.responders.detach(session.id)
         result = session.finish_open_turn()
         assert result is not None and result.status == "completed"
         assert tool_answers(host, session.id)[-1]["user_response"] == "because"

@@ -135,7 +135,7 @@ def test_the_same_call_ids_in_two_turns(exporting_host: HostMaker, relay_folder:
 def test_approval(exporting_host: HostMaker, relay_folder: Path) -> None:
     host = exporting_host([tool_call("terminal", {"command": "rm -rf build"}, call_id="call_rm"), text("I may not.")])
     session = host.new_session()
-    host.people.attend(session.id, ListedPerson(says("deny", "not today")))
+    host.responders.attach(session.id, ListedPerson(says("deny", "not today")))
     session.run("Clear it.")
     host.close()
     _assert_whole(relay_folder)

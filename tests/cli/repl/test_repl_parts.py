@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.events import (
     ModelAnswered,
     ModelFailed,

@@ -9,7 +9,7 @@ from functools import partial
 from hermes.a2a.server.access.principals import Principal
 from hermes.a2a.server.clarifying import question_id
 from hermes.a2a.server.store.questions import Answers, Question
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.config.sections import A2A
 from hermes.errors import TurnSuspended
 from hermes.sanitize import Redactor

@@ -82,7 +82,7 @@ class Work:
         run = self._run
         try:
             session = self.session = self._open_session()
-            self._host.people.attend(session.id, self._person)
+            self._host.responders.attach(session.id, self._person)
             traceparent, tracestate = (self._headers.get(name, "") for name in ("traceparent", "tracestate"))
             with arrived(self._hops), joined(traceparent, tracestate):
                 self.outcome = self._turn(session, self._relay) or self.outcome
@@ -95,7 +95,7 @@ class Work:
             self.outcome = RuntimeError(type(error).__name__)
         finally:
             if self.session is not None:
-                self._host.people.leave(self.session.id)
+                self._host.responders.detach(self.session.id)
             self._relay.end()
             with contextlib.suppress(RuntimeError):  # the loop has ended before the turn did
                 self._loop.call_soon_threadsafe(run.idle.set)

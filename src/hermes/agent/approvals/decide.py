@@ -12,7 +12,7 @@ from typing import Any, Literal, cast
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import WARY, PluginVerdict, Refusal, assess
 from hermes.agent.approvals.inquiry import Answer, Inquiry, Question
-from hermes.agent.approvals.person import ApprovalRequest, People, Person
+from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.second_opinion import SecondOpinion
 from hermes.agent.approvals.stored_question import UNSURE
@@ -55,7 +55,7 @@ class Approvals:
         rules: ApprovalRules,
         *,
         home: Path,
-        people: People,
+        responders: Responders,
         hooks: Hooks,
         rows: Questions,
         redactor: Redactor,
@@ -65,7 +65,7 @@ class Approvals:
     ) -> None:
         self.rules = rules
         self._home = home
-        self._people = people
+        self._responders = responders
         self._hooks = hooks
         self._rows = rows
         self._redactor = redactor
@@ -146,7 +146,7 @@ class Approvals:
         by_model = self.rules.mode == "smart" and WARY not in question.rules
         answer = self._ask_model(question, inquiry) if by_model else None
         if answer is None:
-            person = self._people.of(scope.session_id)
+            person = self._responders.get(scope.session_id)
             if person is None:
                 inquiry.withdraw("nobody could be asked")
                 return self._decide_alone(question)
@@ -167,7 +167,7 @@ class Approvals:
         answer = inquiry.put("smart", ask, command=command, decided_by="aux_llm")
         return None if answer.choice == UNSURE else answer
 
-    def _ask_person(self, person: Person, question: Question, approval_id: str) -> Answer:
+    def _ask_person(self, person: Responder, question: Question, approval_id: str) -> Answer:
         can_be_kept = _NEVER_KEPT.isdisjoint(question.rules)
         request = ApprovalRequest(
             id=approval_id,
@@ -195,7 +195,7 @@ class Approvals:
         if WARY in question.rules:
             return Decision(False, messages.nobody_to_ask_about_the_embedded_model(), "headless_denied")
         ancestors = self._rows.ancestors(question.scope.session_id)
-        attended = any(self._people.of(session_id) is not None for session_id in ancestors)
+        attended = any(self._responders.get(session_id) is not None for session_id in ancestors)
         if self.rules.headless == "allow" and not attended:
             return ALLOWED
         message = messages.nobody_to_ask(question.findings, is_child=bool(ancestors))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from hermes.agent.approvals.person import People
+from hermes.agent.approvals.responder import Responders
 from hermes.agent.images.generate import ImageMaker
 from hermes.agent.llm.source import ModelSource
 from hermes.agent.memory.memory import Memory
@@ -23,7 +23,7 @@ class AgentParts:
     """What these tools need of their host."""
 
     open: OpenSessions
-    people: People
+    responders: Responders
     store: Store
     models: ModelSource
     search: SearchIndex

@@ -118,7 +118,7 @@ def _clarify(parts: AgentParts) -> Run:
         from hermes.agent.tools.clarify import run_clarify
         from hermes.journal.questions import Questions
 
-        return run_clarify(args, context, parts.people, Questions(parts.store))
+        return run_clarify(args, context, parts.responders, Questions(parts.store))
 
     return run
 

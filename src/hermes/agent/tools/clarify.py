@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.agent.approvals.person import People
+from hermes.agent.approvals.responder import Responders
 from hermes.agent.approvals.stored_question import StoredQuestion
 from hermes.agent.approvals.subject import call_digest
 from hermes.journal.questions import QuestionRow, Questions
@@ -15,7 +15,7 @@ MAX_QUESTION_CHARS = 2_000
 MAX_CHOICE_CHARS = 300
 
 
-def run_clarify(args: Args, context: ToolContext, people: People, questions: Questions) -> str:
+def run_clarify(args: Args, context: ToolContext, responders: Responders, questions: Questions) -> str:
     """Ask, and wait for the answer. Cancelling the turn ends the wait.
 
     Question and answer are stored: what was answered before a crash, or later, is not asked again.
@@ -31,7 +31,7 @@ def run_clarify(args: Args, context: ToolContext, people: People, questions: Que
     if earlier is not None and earlier.state == "answered":
         response = earlier.answer
     else:
-        person, stored = people.of(row.session_id), StoredQuestion(questions, row, earlier)
+        person, stored = responders.get(row.session_id), StoredQuestion(questions, row, earlier)
         if person is None:
             stored.withdraw("no one could be asked")
             return tool_error(

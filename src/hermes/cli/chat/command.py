@@ -148,7 +148,7 @@ def _answer(host: Host, args: argparse.Namespace, message: str | list[dict[str, 
         if isinstance(output, PersonOutput) and can_be_asked():
             from hermes.cli.repl.one_shot_person import OneShotPerson
 
-            host.people.attend(session.id, OneShotPerson())
+            host.responders.attach(session.id, OneShotPerson())
         return _converse(session, message, output, interrupt, host.redactor)
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.events import ReasoningPiece, ToolFinished, TurnEvent, TurnResult, TurnStarted
 from hermes.agent.images.attachments import split_images, with_images
 from hermes.agent.session import Session
@@ -70,7 +70,7 @@ class Dialogue:
         self._command: Interrupt | None = None
         self._last_ctrl_c = -_AGAIN_SECONDS
         if attended:
-            host.people.attend(self.conversation.session.id, self.questions)
+            host.responders.attach(self.conversation.session.id, self.questions)
         self._changed()
         threading.Thread(target=self._serve, name="hermes-desk", daemon=True).start()
 

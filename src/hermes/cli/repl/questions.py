@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest, Choice
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.errors import HermesError, Interrupted
 from hermes.sanitize.visible import visible
 from hermes.scope import Interrupt
@@ -88,7 +88,7 @@ class Question(Generic[T]):
 
 
 class Questions:
-    """The questions of all turns of a prompt, the oldest first. A ``Person`` for whoever asks."""
+    """The questions of all turns of a prompt, the oldest first. A ``Responder``."""
 
     surface = "cli"
 
