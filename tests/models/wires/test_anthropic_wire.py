@@ -11,8 +11,7 @@ from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.quirks import Quirks
 from hermes.models.reply import IncompleteReply, Reply, normalise
-from hermes.models.wires.anthropic.models import abilities
-from hermes.models.wires.anthropic.wire import AnthropicMessages
+from hermes.models.wires.anthropic.wire import AnthropicMessages, abilities
 from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta, ToolCallDelta
 
 WIRE = AnthropicMessages()

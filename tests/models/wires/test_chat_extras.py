@@ -9,8 +9,7 @@ import msgspec
 from hermes.models.endpoint import Endpoint
 from hermes.models.quirks import Quirks
 from hermes.models.reply import Reply, normalise
-from hermes.models.wires.chat.parser import ChatParser
-from hermes.models.wires.chat.wire import ChatCompletions
+from hermes.models.wires.chat.wire import ChatCompletions, ChatParser
 from hermes.models.wires.wire import ModelRequest
 
 WIRE = ChatCompletions()

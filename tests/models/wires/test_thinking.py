@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.models.wires.thinking import ThinkSplitter
+from hermes.models.wires.chat.thinking import ThinkSplitter
 
 
 def sort(*pieces: str) -> tuple[str, str]:

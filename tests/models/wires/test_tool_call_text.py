@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Reply, ToolRequest, normalise
-from hermes.models.wires.chat.parser import ChatParser
-from hermes.models.wires.tool_call_text import TextCall, ToolCallSplitter
+from hermes.models.wires.chat.tool_calls import TextCall, ToolCallSplitter
+from hermes.models.wires.chat.wire import ChatParser
 from hermes.models.wires.wire import TextDelta, ToolCallDelta
 from hermes.testing.scripted.replies import completion, events, text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from hermes.models.wires.thinking import ThinkSplitter
+from hermes.models.wires.chat.thinking import ThinkSplitter
 from hermes.version import __version__
 
 _OPEN = "<think>"

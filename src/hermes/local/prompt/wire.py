@@ -13,8 +13,7 @@ from hermes.local.prompt.offers import ARGUMENTS, LOOKS, Offer, offers
 from hermes.local.prompt.results import quote
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import text_of
-from hermes.models.wires.chat.parser import ChatParser
-from hermes.models.wires.chat.wire import ChatCompletions
+from hermes.models.wires.chat.wire import ChatCompletions, ChatParser
 from hermes.models.wires.wire import ModelRequest
 
 #: How often one message may lead to tool calls.

@@ -9,10 +9,51 @@ from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_from_response
 from hermes.models.quirks import Quirks
+from hermes.models.reply import text_of
+from hermes.models.wires.body_parser import BodyParser
 from hermes.models.wires.chat.extras import give_back
-from hermes.models.wires.chat.parser import ChatParser
-from hermes.models.wires.request_bytes import bearer, post
-from hermes.models.wires.wire import HttpRequest, ModelRequest
+from hermes.models.wires.chat.stream import ChatAssembly
+from hermes.models.wires.wire import HttpRequest, ModelRequest, bearer, post
+
+
+def merged_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with one system message, at the front: the same list when they have no other."""
+    system = [message for message in messages if message.get("role") in ("system", "developer")]
+    if not system or (len(system) == 1 and messages[0] is system[0]):
+        return messages
+    text = "\n\n".join(filter(None, (text_of(message.get("content")) for message in system)))
+    rest = [message for message in messages if message.get("role") not in ("system", "developer")]
+    return [{"role": "system", "content": text}, *rest]
+
+
+def short_ids(messages: list[dict[str, Any]], length: int) -> list[dict[str, Any]]:
+    """The messages with tool call ids of exactly so many letters and digits, each made from the one it replaces."""
+    return [_with_short_ids(message, length) for message in messages]
+
+
+def _with_short_ids(message: dict[str, Any], length: int) -> dict[str, Any]:
+    if message.get("role") == "tool":
+        return {**message, "tool_call_id": short_id(str(message.get("tool_call_id") or ""), length)}
+    if message.get("tool_calls"):
+        calls = [{**call, "id": short_id(str(call.get("id") or ""), length)} for call in message["tool_calls"]]
+        return {**message, "tool_calls": calls}
+    return message
+
+
+def short_id(call_id: str, length: int) -> str:
+    """The id itself when it will do, else one that is always made from it in the same way."""
+    if len(call_id) == length and call_id.isascii() and call_id.isalnum():
+        return call_id
+    import hashlib
+
+    return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[:length]
+
+
+class ChatParser(BodyParser):
+    """Reads one answer. With ``tools``, calls that the model wrote into its text are found there."""
+
+    def __init__(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> None:
+        super().__init__(endpoint, ChatAssembly(endpoint, tools=tools), streaming=streaming)
 
 
 class ChatCompletions:
@@ -70,8 +111,6 @@ def _messages(endpoint: Endpoint, messages: list[dict[str, Any]]) -> list[dict[s
     messages = give_back(endpoint, messages)
     quirks = endpoint.quirks
     if quirks.merge_system or quirks.tool_id_length:
-        from hermes.models.wires.chat.quirks import merged_system, short_ids
-
         if quirks.merge_system:
             messages = merged_system(messages)
         if quirks.tool_id_length:
