@@ -110,7 +110,7 @@ def test_the_doctor_looks_at_the_files_and_starts_nothing(installed: Path, workd
     seen = examine(installed, workdir, "model", env={"HERMES_LOCAL_MODEL": str(path)})
     choice, state = seen.about("model")
     assert choice["detail"].startswith("own.gguf at local")
-    assert (state["status"], state["detail"]) == ("ok", f"{path} and xllamacpp 2026.10.1 are here")
+    assert (state["status"], state["detail"]) == ("ok", f"{path} and xllamacpp 2026.10.1 are installed")
     assert not (installed / "local" / "run").exists()
 
 

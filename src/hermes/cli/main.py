@@ -24,7 +24,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "a2a": ("hermes.cli.a2a.command", "Serve this agent to other agents, and call them."),
     "config": ("hermes.cli.config.command", "Show and change the configuration."),
     "logs": ("hermes.cli.logs", "Show the log, or follow it."),
-    "doctor": ("hermes.cli.doctor", "Check the setup from end to end, with a fix for what is wrong."),
+    "doctor": ("hermes.cli.doctor.command", "Check the setup from end to end, with a fix for what is wrong."),
 }
 
 DEFAULT_COMMAND = "chat"

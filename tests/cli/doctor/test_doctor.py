@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.doctor import examination
+from hermes.cli.doctor.check import Check, CheckResult, ok, run_check, size
+from hermes.cli.doctor.command import GROUPS
 from hermes.cli.doctor.configuration import OLDER_SPELLINGS
-from hermes.cli.doctor.examination import Check, look
-from hermes.cli.doctor.finding import Finding, ok, size
-from hermes.cli.doctor.machine import PACKAGES
-from hermes.cli.doctor.patient import Patient
+from hermes.cli.doctor.installation import Installation
+from hermes.cli.doctor.system import PACKAGES
 from hermes.config.sections import Config, Model
 from hermes.config.written import Written, WrittenModel
 from hermes.errors import HermesError
@@ -42,7 +41,7 @@ def test_a_home_in_good_order(home: Path, workdir: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert "✗" not in done.stdout and "\x1b" not in done.stdout
     titles = [line for line in done.stdout.splitlines() if line and not line.startswith(" ")]
-    assert titles[:-1] == [spec.title for spec in examination.GROUPS.values()]
+    assert titles[:-1] == [spec.title for spec in GROUPS.values()]
     assert re.search(r"✓ model +http://127\.0\.0\.1:\d+/v1 answers \(\d+ ms\) and has scripted", done.stdout)
     assert max(map(len, done.stdout.splitlines())) <= 110  # only what cannot be divided is longer than 80
 
@@ -52,7 +51,7 @@ def test_the_document_for_programs(home: Path, workdir: Path) -> None:
     assert seen.code == 1  # no model is set up
     assert set(seen.document) == {"ok", "version", "home", "broken", "warnings", "fixed", "groups"}
     assert (seen.document["ok"], seen.document["broken"], seen.document["home"]) == (False, 1, str(home))
-    assert [group["name"] for group in seen.document["groups"]] == list(examination.GROUPS)
+    assert [group["name"] for group in seen.document["groups"]] == list(GROUPS)
     for finding in seen.findings:
         assert set(finding) == {"status", "what", "detail", "fix", "command", "fixed", "fixable"}
         assert finding["status"] in ("ok", "warning", "broken", "skipped")
@@ -65,7 +64,7 @@ def test_only_some_groups(home: Path, workdir: Path) -> None:
     assert [group["name"] for group in seen.document["groups"]] == ["tools", "terminal"]
     wrong = run_hermes("doctor", "jurnal", home=home, cwd=workdir)
     assert (wrong.returncode, wrong.stdout) == (2, "")
-    assert "unknown group 'jurnal'; there are: system, config" in wrong.stderr
+    assert "unknown group 'jurnal'; groups are system, config" in wrong.stderr
 
 
 def test_signs_that_the_output_can_show(home: Path, workdir: Path) -> None:
@@ -106,45 +105,45 @@ def _read(leader: int) -> bytes:
 # -- checks that fail themselves ------------------------------------------------------------------------------------
 
 
-def crash(_patient: Patient) -> Iterator[Finding]:
+def crash(_installation: Installation) -> Iterator[CheckResult]:
     yield ok("first", "fine")
     raise ZeroDivisionError("api_key=hunter2hunter2")
 
 
-def refuse(_patient: Patient) -> Iterator[Finding]:
+def refuse(_installation: Installation) -> Iterator[CheckResult]:
     raise HermesError("the thing is gone; put it back")
 
 
-def leave(_patient: Patient) -> Iterator[Finding]:
+def leave(_installation: Installation) -> Iterator[CheckResult]:
     raise SystemExit(3)
 
 
 def test_a_check_that_fails_is_a_line_and_keeps_what_it_found(home: Path, workdir: Path) -> None:
-    patient = Patient(home, workdir)
+    installation = Installation(home, workdir)
     until = time.monotonic() + 30
-    first, failed = look(Check("odd", crash), patient, until)
+    first, failed = run_check(Check("odd", crash), installation, until)
     assert (first.what, first.status) == ("first", "ok")
     assert (failed.what, failed.status) == ("odd", "broken")
     assert "ZeroDivisionError" in failed.detail and "hunter2" not in failed.detail
-    (told,) = look(Check("odd", refuse), patient, until)
+    (told,) = run_check(Check("odd", refuse), installation, until)
     assert (told.status, told.detail, told.fix) == ("broken", "the thing is gone", "put it back")
-    (left,) = look(Check("odd", leave), patient, until)
+    (left,) = run_check(Check("odd", leave), installation, until)
     assert left.status == "broken"
 
 
 def test_time_is_bounded_for_each_check_and_for_all(home: Path, workdir: Path) -> None:
-    patient = Patient(home, workdir)
+    installation = Installation(home, workdir)
     over = threading.Event()
 
-    def hang(_patient: Patient) -> Iterator[Finding]:
+    def hang(_installation: Installation) -> Iterator[CheckResult]:
         over.wait(60)
         yield ok("late", "too late")
 
-    (late,) = look(Check("slow", hang, 0.05), patient, time.monotonic() + 30)
+    (late,) = run_check(Check("slow", hang, 0.05), installation, time.monotonic() + 30)
     over.set()
-    assert (late.status, late.detail) == ("broken", "the check was not done within 0.05 s")
-    (never,) = look(Check("slow", hang), patient, time.monotonic() - 1)
-    assert never.detail.startswith("not looked at")
+    assert (late.status, late.detail) == ("broken", "the check did not finish within 0.05 s")
+    (never,) = run_check(Check("slow", hang), installation, time.monotonic() - 1)
+    assert never.detail.startswith("skipped: the checks before")
 
 
 # -- the machine ----------------------------------------------------------------------------------------------------
@@ -202,7 +201,7 @@ def test_a_clock_that_is_behind(home: Path, workdir: Path) -> None:
     ahead = time.time() + 10 * 86_400
     os.utime(home / "config.yaml", (ahead, ahead))
     found = examine(home, workdir, "system").one("clock", "warning")
-    assert "before the last change of config.yaml" in found["detail"]
+    assert "before config.yaml was last changed" in found["detail"]
 
 
 @pytest.mark.parametrize(
@@ -223,7 +222,7 @@ def test_every_problem_of_the_configuration_is_a_line_of_its_own(home: Path, wor
     assert turns["fix"] == "allowed: a whole number, 1 or more (line 2)"
     assert mode["detail"] == "approvals.mode: found the text 'sometimes'"
     assert {finding["command"] for finding in (turns, mode)} == {"hermes config edit"}
-    assert seen.one("toolsets", "skipped")["detail"] == "not looked at: the configuration cannot be used"
+    assert seen.one("toolsets", "skipped")["detail"] == "skipped: invalid configuration"
     assert [finding["what"] for finding in seen.findings if finding["detail"].startswith("the check failed")] == []
 
 
@@ -264,7 +263,7 @@ def test_unknown_keys_and_unset_references(home: Path, workdir: Path) -> None:
 def test_older_spellings(home: Path, workdir: Path) -> None:
     write_private_config(home, "model:\n  name: m\nbase_url: http://127.0.0.1:1/v1\n")
     details = [finding["detail"] for finding in examine(home, workdir, "config").about("spelling")]
-    assert details == ["model.name is understood as model.default", "base_url is understood as model.base_url"]
+    assert details == ["model.name means model.default", "base_url means model.base_url"]
     write_private_config(home, "model: plain\n")
     assert examine(home, workdir, "config").about("spelling") == []
 

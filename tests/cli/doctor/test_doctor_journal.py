@@ -38,7 +38,7 @@ def test_a_journal_in_good_order(used_home: Path, workdir: Path) -> None:
     seen = journal(used_home, workdir)
     assert (seen.code, seen.document["warnings"]) == (0, 0), seen.output
     assert f"schema {len(schema.MIGRATIONS)}" in seen.one("journal", "ok")["detail"]
-    assert seen.one("records", "ok")["detail"] == "nothing is missing in the last 1 session"
+    assert seen.one("records", "ok")["detail"] == "the last 1 session complete"
     assert seen.one("search index", "ok")["detail"].startswith("not built yet")
 
 
@@ -62,7 +62,7 @@ def test_journals_of_other_versions(used_home: Path, workdir: Path) -> None:
     change(used_home, "PRAGMA user_version = 1")
     older = journal(used_home, workdir)
     assert (older.code, older.about("records")) == (0, [])
-    assert f"schema 1; the next run brings it to {len(schema.MIGRATIONS)}" in older.one("journal", "ok")["detail"]
+    assert f"schema 1; the next run migrates it to {len(schema.MIGRATIONS)}" in older.one("journal", "ok")["detail"]
     with closing(sqlite3.connect(used_home / "state.db")) as connection:
         assert connection.execute("PRAGMA user_version").fetchone() == (1,)  # looking changes nothing
     change(used_home, "PRAGMA user_version = 999")
@@ -88,7 +88,7 @@ def test_a_session_that_was_cut_off_and_the_runner_it_left(home: Path, workdir: 
         run_hermes("chat", "-q", "Tidy up", "-Q", home=home, cwd=workdir, env={"HERMES_CRASH_AT": "6"})
         seen = journal(home, workdir)
         cut_off = seen.one("session", "warning")
-        assert "was cut off in the middle of a turn: Tidy up" in cut_off["detail"]
+        assert "was interrupted in the middle of a turn: Tidy up" in cut_off["detail"]
         assert seen.one("runners", "warning")["command"] == "hermes doctor --fix"
         fixed = journal(home, workdir, "--fix")
         assert fixed.one("runners", "ok")["fixed"] is True
@@ -106,7 +106,7 @@ def test_a_runner_at_work_is_left_alone(used_home: Path, workdir: Path) -> None:
     change(used_home, "UPDATE turns SET state = 'running'")
     try:
         seen = journal(used_home, workdir, "--fix")
-        assert seen.one("runners", "ok")["detail"] == "1 runner at work"
+        assert seen.one("runners", "ok")["detail"] == "1 running"
         assert seen.about("session") == []
         assert (used_home / "runners" / runner.id).exists()
     finally:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.doctor import reach
-from hermes.cli.doctor.reach import probe
+from hermes.cli.doctor import model as model_checks
+from hermes.cli.doctor.model import probe
 from hermes.cli.model.desk import Desk
 from hermes.cli.model.names import is_among, nearest_model
 from hermes.cli.model.origin import Origins
@@ -78,7 +78,7 @@ def dead_port() -> Generator[int]:
             "CUSTOM_BASE_URL=http://127.0.0.1:1/v1\n",
             {},
             "chosen by CUSTOM_BASE_URL in HOME/.env",
-            "none is sent to custom",
+            "none needed for custom",
         ),
     ],
     ids=["address", "env file", "environment", "reference", "named provider", "no key"],
@@ -93,7 +93,7 @@ def test_the_choice_and_where_its_key_comes_from(
     assert seen.code == 0, seen.output
     assert why.replace("HOME", str(home)) in seen.one("model", "ok")["detail"]
     assert key.replace("HOME", str(home)) in seen.one("key", "ok")["detail"]
-    assert seen.one("provider", "skipped")["detail"] == "not asked (--offline)"
+    assert seen.one("provider", "skipped")["detail"] == "skipped (--offline)"
     assert KEY not in seen.output
 
 
@@ -212,7 +212,7 @@ def refuse_in_plain_text(listener: socket.socket) -> None:
 
 
 def test_a_server_that_never_answers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reach, "PATIENCE", Timeouts(1, 0.2, 0.2, 1))
+    monkeypatch.setattr(model_checks, "PROBE_TIMEOUTS", Timeouts(1, 0.2, 0.2, 1))
     with socket.create_server(("127.0.0.1", 0)) as silent:
         _, detail, _ = ask(f"http://127.0.0.1:{silent.getsockname()[1]}/v1")
     assert "no answer within 0.2 s (first byte)" in detail

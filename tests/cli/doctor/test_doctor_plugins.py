@@ -64,7 +64,7 @@ def test_what_can_be_told_without_running_it(home: Path, workdir: Path) -> None:
     assert (env["status"], env["fix"]) == ("warning", f"set SOME_TOKEN in {home}/.env")
     assert (wheel["status"], "needs the package no-such-wheel>=2" in wheel["detail"]) == ("broken", True)
     assert wheel["command"].endswith("-m pip install 'no-such-wheel>=2'")
-    assert "which nothing in this version fires" in seen.one("early", "warning")["detail"]
+    assert "which this version never fires" in seen.one("early", "warning")["detail"]
     assert "did you mean missing?" in seen.one("missng", "broken")["detail"]
 
 
@@ -87,7 +87,7 @@ def test_loading_on_demand(home: Path, workdir: Path) -> None:
     assert [finding["detail"] for finding in seen.about("good")] == ["1.0, user", "loads"]
     failed = seen.about("wheel")[1]
     assert (failed["status"], "No module named 'no_such_module'" in failed["detail"]) == ("broken", True)
-    assert "install the package that has the module no_such_module" in failed["fix"]
+    assert "install the package with the module no_such_module" in failed["fix"]
 
 
 @pytest.fixture
@@ -120,8 +120,7 @@ def test_failed_and_late_calls_and_the_health_of_exporters(counted: Path, workdi
         ("flaky", "3 of 20 calls at pre_tool_call failed in the last 7 days; last: ValueError: bad"),
         (
             "slow",
-            "was left out at post_tool_call after late calls "
-            "(5 of 9 calls at post_tool_call failed in the last 7 days)",
+            "was skipped at post_tool_call after late calls (5 of 9 calls at post_tool_call failed in the last 7 days)",
         ),
         ("exporter", "otlp: 120 events in, 100 out; last: HTTP 503"),
     }
@@ -168,11 +167,11 @@ def test_hook_commands_that_are_not_there(home: Path, workdir: Path) -> None:
 def test_hook_commands_and_consent(home: Path, workdir: Path) -> None:
     waiting = hooks(home, workdir, "true").one("shell:1", "warning")
     assert (waiting["detail"], waiting["command"]) == (
-        "pre_tool_call: true: nobody has accepted it, so it does not run",
+        "pre_tool_call: true: not accepted yet, so it does not run",
         "hermes hooks accept true",
     )
     guard = hooks(home, workdir, "true", more="      on_error: deny\n").one("shell:1", "broken")
-    assert guard["detail"].endswith("so the calls it would judge are blocked")
+    assert guard["detail"].endswith("so the calls it would check are blocked")
     accepted = examine(home, workdir, "hooks", env={"HERMES_ACCEPT_HOOKS": "1"})
     assert accepted.one("shell:1", "ok")["detail"] == "pre_tool_call: true"
 
@@ -201,7 +200,7 @@ def test_toolsets_and_folders_that_do_not_exist(home: Path, workdir: Path) -> No
     seen = examine(home, workdir, "tools")
     found = seen.one("toolsets", "broken")
     assert (found["detail"], found["fix"]) == (
-        "toolsets names 'terminall', which does not exist",
+        "toolsets: 'terminall' does not exist",
         "did you mean 'terminal'?",
     )
     assert f"{workdir}/gone (terminal.cwd) is not a folder" in seen.one("terminal", "broken")["detail"]
@@ -209,5 +208,5 @@ def test_toolsets_and_folders_that_do_not_exist(home: Path, workdir: Path) -> No
         home, "toolsets: [of_a_plugin]\nplugins:\n  enabled: [x]\nagent:\n  disabled_toolsets: [read_file, zebra]\n"
     )
     plugin, disabled = examine(home, workdir, "tools").about("toolsets")
-    assert plugin["detail"] == "toolsets names 'of_a_plugin', which does not exist unless a plugin brings it"
+    assert plugin["detail"] == "toolsets: 'of_a_plugin' does not exist unless a plugin adds it"
     assert (disabled["status"], "'zebra'" in disabled["detail"]) == ("warning", True)

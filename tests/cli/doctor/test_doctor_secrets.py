@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.doctor.patient import Patient
+from hermes.cli.doctor.installation import Installation
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
 from hermes.journal.usage.plugin_calls import PluginCalls, record_plugin_counters
@@ -85,7 +85,7 @@ def test_names_of_secrets_stay_readable(home: Path, workdir: Path, monkeypatch: 
     )
     monkeypatch.setenv("HTTPS_PROXY", "me:proxy-password@host:1")
     monkeypatch.setenv("BROKEN_URL", "http://[half")
-    redact = Patient(home, workdir).redactor.redact
+    redact = Installation(home, workdir).redactor.redact
     assert redact("set ${MY_OWN_KEY} in https://host/v1") == "set ${MY_OWN_KEY} in https://host/v1"
     for secret in ("pass-word-1", "abcdefgh1", "proxy-password"):
         assert secret not in redact(f"it said {secret} aloud")
@@ -114,7 +114,7 @@ def test_a_configuration_without_keys_may_be_read(home: Path, workdir: Path) -> 
     write_private_config(home, "model:\n  api_key: ${FROM_ENV}\n  default: m\n")
     (home / "config.yaml").chmod(0o644)
     home.chmod(0o755)
-    assert examine(home, workdir, "system").one("secret files", "ok")["detail"] == "none that others can read"
+    assert examine(home, workdir, "system").one("secret files", "ok")["detail"] == "not readable by other users"
 
 
 def test_the_summary_offers_the_repair(home: Path, workdir: Path) -> None:
@@ -122,5 +122,5 @@ def test_the_summary_offers_the_repair(home: Path, workdir: Path) -> None:
     (home / ".env").write_text("A=1\n")
     (home / ".env").chmod(0o640)
     done = run_hermes("doctor", "system", home=home, cwd=workdir)
-    assert done.stdout.endswith("1 broken.\n'hermes doctor --fix' repairs 1 finding of these.\n")
+    assert done.stdout.endswith("1 broken.\n'hermes doctor --fix' repairs 1 of these.\n")
     assert f"\n{' ' * 18}run: chmod 600 {home}/.env\n" in done.stdout

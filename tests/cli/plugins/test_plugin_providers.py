@@ -93,7 +93,7 @@ def test_the_doctor_asks_it_when_plugins_may_be_loaded(
     env = {"ACME_API_KEY": KEY}
     [unknown] = examine(home, workdir, "model", env=env).about("model")
     assert (unknown["status"], server.keys) == ("skipped", [])
-    assert unknown["detail"].endswith("the plugins, which may bring one, were not loaded (--load does)")
+    assert unknown["detail"].endswith("plugins were not loaded (use --load)")
     choice, answer = examine(home, workdir, "model", "--load", env=env).about("model")
     assert choice["detail"].startswith("alpha at acme, chosen by ")
     assert answer["status"] == "ok" and "and has alpha" in answer["detail"]

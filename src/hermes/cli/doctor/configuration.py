@@ -1,18 +1,26 @@
-"""Checks of ``config.yaml`` and ``.env``: can they be read, and does everything in them mean something?"""
+"""Checks of ``config.yaml``, ``.env`` and the hook commands in the configuration."""
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, cast
 
-from hermes.cli.doctor.finding import Finding, broken, ok, warning
-from hermes.cli.doctor.patient import Patient
+from hermes.cli.doctor.check import CheckResult, broken, ok, warning
+from hermes.cli.doctor.installation import Installation
 from hermes.cli.model.problems import told
 from hermes.commands.wording import plural
 from hermes.config import config_path, env_path
+from hermes.errors import ConfigError
+from hermes.plugins.discovery import is_set
+from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
+from hermes.plugins.shell_hooks.consent import AllowList, how_to_accept
+from hermes.tools.terminal.child_process import find_program
 
-#: Spellings that are understood, and the one the documentation uses.
+#: Deprecated spellings, and the documented one.
 OLDER_SPELLINGS: dict[tuple[str, ...], str] = {
     ("model", "model"): "model.default",
     ("model", "name"): "model.default",
@@ -28,49 +36,49 @@ _EDIT = "hermes config edit"
 _UNSET = re.compile(r"refers to \$\{(\w+)\}")
 
 
-def check_env_file(patient: Patient) -> Iterator[Finding]:
-    """The lines of ``.env``. Who can read it is told elsewhere."""
-    path = env_path(patient.home)
-    if patient.env_error is not None:
-        yield broken(".env", *told(patient.env_error))
+def check_env_file(installation: Installation) -> Iterator[CheckResult]:
+    """The lines of ``.env``; its permissions are checked with those of the other secret files."""
+    path = env_path(installation.home)
+    if installation.env_error is not None:
+        yield broken(".env", *told(installation.env_error))
         return
-    complaints = [line for line in patient.env_warnings if "chmod" not in line]
+    complaints = [line for line in installation.env_warnings if "chmod" not in line]
     for complaint in complaints:
-        yield warning(".env", complaint, f"correct or remove that line of {path}")
+        yield warning(".env", complaint, f"fix or remove that line of {path}")
     if not path.exists():
-        yield ok(".env", "there is none")
+        yield ok(".env", "none")
     elif not complaints:
-        yield ok(".env", f"{path}, {plural(len(patient.env_file), 'variable')}")
+        yield ok(".env", f"{path}, {plural(len(installation.env_file), 'variable')}")
 
 
-def check_config(patient: Patient) -> Iterator[Finding]:
-    """The file as a whole, then every setting in it that is not right."""
-    if patient.config_error is not None:
-        yield from _problems(str(patient.config_error))
+def check_config(installation: Installation) -> Iterator[CheckResult]:
+    """The file as a whole, then every invalid setting."""
+    if installation.config_error is not None:
+        yield from _problems(str(installation.config_error))
         return
-    loaded = patient.loaded
+    loaded = installation.loaded
     if loaded is None:
         return
     if not loaded.path.exists():
-        yield ok("config.yaml", "there is none; every setting has its default")
+        yield ok("config.yaml", "none; all settings have their defaults")
     elif not loaded.warnings:
         yield ok("config.yaml", str(loaded.path))
     for text in loaded.warnings:
-        yield _warning(text.removeprefix(f"{loaded.path}: "), patient)
+        yield _warning(text.removeprefix(f"{loaded.path}: "), installation)
 
 
-def check_spellings(patient: Patient) -> Iterator[Finding]:
-    """Names that are still understood and no longer documented."""
-    patient.settings()
-    document: dict[str, Any] = patient.loaded.raw if patient.loaded else {}
+def check_spellings(installation: Installation) -> Iterator[CheckResult]:
+    """Deprecated names that still work."""
+    installation.settings()
+    document: dict[str, Any] = installation.loaded.raw if installation.loaded else {}
     for path, now in OLDER_SPELLINGS.items():
         section: Any = document if len(path) == 1 else document.get(path[0])
         if isinstance(section, dict) and path[-1] in cast("dict[str, Any]", section):
-            yield warning("spelling", f"{'.'.join(path)} is understood as {now}", f"write {now}", command=_EDIT)
+            yield warning("spelling", f"{'.'.join(path)} means {now}", f"write {now}", command=_EDIT)
 
 
-def _problems(text: str) -> Iterator[Finding]:
-    """One finding for each setting: the error has them in lines of their own below a heading."""
+def _problems(text: str) -> Iterator[CheckResult]:
+    """One result for each setting: the error lists them line by line below a heading."""
     heading, *problems = text.split("\n")
     for problem in problems or [heading]:
         place, found, rest = problem.strip().partition(": found ")
@@ -80,14 +88,68 @@ def _problems(text: str) -> Iterator[Finding]:
                 "config.yaml", f"{place}: found {what}", f"allowed: {allowed}" if allowed else "", command=_EDIT
             )
         else:
-            yield broken("config.yaml", problem.strip(), "correct the file", command=_EDIT)
+            yield broken("config.yaml", problem.strip(), "fix the file", command=_EDIT)
 
 
-def _warning(text: str, patient: Patient) -> Finding:
+def _warning(text: str, installation: Installation) -> CheckResult:
     unset = _UNSET.search(text)
     if unset:
-        return warning("config.yaml", text, f"set {unset[1]} in {env_path(patient.home)}, or export it")
+        return warning("config.yaml", text, f"set {unset[1]} in {env_path(installation.home)}, or export it")
     detail, _, hint = text.partition("; ")
     if hint:
         return warning("config.yaml", detail, hint, command=_EDIT)
-    return warning("config.yaml", detail, f"remove what is not meant from {config_path(patient.home)}", command=_EDIT)
+    return warning("config.yaml", detail, f"remove it from {config_path(installation.home)}", command=_EDIT)
+
+
+def check_hook_commands(installation: Installation) -> Iterator[CheckResult]:
+    """Every command: its program exists, and its current version was accepted."""
+    config = installation.settings()
+    try:
+        commands, remarks = read_hook_commands(config.hooks.events, config_path(installation.home))
+    except ConfigError as error:
+        for problem in str(error).split("\n")[1:] or [str(error)]:
+            yield broken("hooks", problem.strip(), command="hermes config edit")
+        return
+    for remark in remarks:
+        yield warning("hooks", remark, command="hermes config edit")
+    if not commands:
+        yield ok("hooks", "none configured")
+        return
+    accept_all = config.hooks_auto_accept or is_set("HERMES_ACCEPT_HOOKS")
+    allow_list = AllowList(installation.home)
+    for command in commands:
+        yield _check_one(command, allow_list, installation, accept_all=accept_all)
+
+
+def _check_one(
+    command: HookCommand, allow_list: AllowList, installation: Installation, *, accept_all: bool
+) -> CheckResult:
+    shown = f"{command.event}: {command.command}"
+    missing = _what_is_missing(command.words, installation.cwd)
+    if missing:
+        return broken(command.name, f"{shown}: {missing}", "fix the command under hooks in config.yaml")
+    consent = "accepted" if accept_all else allow_list.question(command, installation.cwd).consent
+    if consent == "accepted":
+        return ok(command.name, shown)
+    why = "its script has changed since it was accepted" if consent == "changed" else "not accepted yet"
+    accept = how_to_accept(command.command)
+    if command.on_error == "deny":
+        return broken(command.name, f"{shown}: {why}, so the calls it would check are blocked", command=accept)
+    return warning(command.name, f"{shown}: {why}, so it does not run", command=accept)
+
+
+def _what_is_missing(words: tuple[str, ...], cwd: Path) -> str:
+    """Why the program or its script cannot run; empty when nothing is missing."""
+    program = words[0]
+    if "/" in program:
+        if not (cwd / program).is_file():
+            return f"{program} does not exist"
+        if not os.access(cwd / program, os.X_OK):
+            return f"{program} may not be executed (chmod +x {shlex.quote(program)})"
+    elif find_program(program) is None:
+        return f"{program} is not on PATH"
+    script = words[1] if len(words) > 1 else ""
+    # A path right after the program is the script it reads; with options in between this is not known.
+    if script.startswith("/") and "\n" not in script and not (cwd / script).exists():
+        return f"{script} does not exist"
+    return ""

@@ -1,4 +1,4 @@
-"""Checks of the journal: the file, who works on it, what was left unfinished, and what is derived from it."""
+"""Checks of the journal: the file, its runners, interrupted sessions, the recorded events and the search index."""
 
 from __future__ import annotations
 
@@ -9,124 +9,128 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from hermes.cli.doctor.finding import Finding, broken, ok, size, warning
-from hermes.cli.doctor.patient import Patient
-from hermes.cli.doctor.search_index import check_index
+from hermes.cli.doctor.check import CheckResult, broken, ok, size, warning
+from hermes.cli.doctor.installation import Installation
 from hermes.commands.wording import plural
 from hermes.journal import schema
 from hermes.journal.database import companion, explain
+from hermes.journal.history.search import SearchIndex
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import SessionRow, Sessions
 from hermes.trace.verify.session import verify
 
 _LONG_LOG = 64_000_000
-#: How many sessions are looked at, and how many findings of a kind are listed one by one.
+#: How many sessions are checked, and how many results of a kind are listed one by one.
 _LAST_SESSIONS = 20
 _MOST_LISTED = 5
 
 
-def check_file(patient: Patient) -> Iterator[Finding]:
-    """The database: can it be opened, is it whole, is its schema this program's?"""
-    version = patient.journal_version()
+def check_file(installation: Installation) -> Iterator[CheckResult]:
+    """The database: readable, undamaged, with a known schema."""
+    version = installation.journal_version()
     if version is None:
-        yield ok("journal", "nothing is recorded yet")
+        yield ok("journal", "nothing recorded yet")
         return
     newest = len(schema.MIGRATIONS)
     try:
-        with closing(sqlite3.connect(f"{patient.database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        with closing(sqlite3.connect(f"{installation.database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
     except sqlite3.Error as error:
-        raise explain(error, patient.database) from error
+        raise explain(error, installation.database) from error
     if verdict != "ok":
-        advice = f"move it aside, or recover it with 'sqlite3 {patient.database.name} .recover'; nothing was changed"
-        yield broken("journal", f"{patient.database} is damaged: {verdict}", advice)
+        advice = (
+            f"move it aside, or recover it with 'sqlite3 {installation.database.name} .recover'; nothing was changed"
+        )
+        yield broken("journal", f"{installation.database} is damaged: {verdict}", advice)
         return
-    schema_note = f"schema {version}" + (f"; the next run brings it to {newest}" if version < newest else "")
-    yield ok("journal", f"{patient.database}, {size(patient.database.stat().st_size)}, {schema_note}")
-    log = companion(patient.database, "-wal")
+    schema_note = f"schema {version}" + (f"; the next run migrates it to {newest}" if version < newest else "")
+    yield ok("journal", f"{installation.database}, {size(installation.database.stat().st_size)}, {schema_note}")
+    log = companion(installation.database, "-wal")
     if log.exists() and log.stat().st_size > _LONG_LOG:
-        detail = f"its log has grown to {size(log.stat().st_size)}"
-        yield warning("journal", detail, "end the hermes processes that run; the last one folds it back")
+        detail = f"its write-ahead log has grown to {size(log.stat().st_size)}"
+        yield warning("journal", detail, "stop the running hermes processes; the last one checkpoints it")
 
 
-def check_runners(patient: Patient) -> Iterator[Finding]:
-    """The files of processes that run sessions. Those of dead ones are harmless, and litter."""
-    folder = patient.home / "runners"
+def check_runners(installation: Installation) -> Iterator[CheckResult]:
+    """The runner files of processes. Those of dead processes are harmless leftovers."""
+    folder = installation.home / "runners"
     files = sorted(folder.iterdir()) if folder.is_dir() else []
     dead = [file for file in files if not _is_locked(file)]
     alive = len(files) - len(dead)
     if alive:
-        yield ok("runners", f"{plural(alive, 'runner')} at work")
-    if dead and patient.fix:
+        yield ok("runners", f"{alive} running")
+    if dead and installation.fix:
         for file in dead:
-            Runner(folder).is_alive(file.name)  # sweeps the file away, under its lock
-        yield ok("runners", f"{plural(len(dead), 'file')} of processes that died removed", fixed=True)
+            Runner(folder).is_alive(file.name)  # removes the file, under its lock
+        yield ok("runners", f"{plural(len(dead), 'file')} of dead processes removed", fixed=True)
     elif dead:
-        detail = f"{plural(len(dead), 'file')} of processes that died in {folder}"
+        detail = f"{plural(len(dead), 'file')} of dead processes in {folder}"
         yield warning("runners", detail, command="hermes doctor --fix", fixable=True)
 
 
-def check_unfinished(patient: Patient) -> Iterator[Finding]:
-    """Sessions that a process left in the middle of a turn."""
-    cut_off = [row for row in _sessions(patient) if row.state == "running" and not _is_alive(row.runner, patient)]
-    own = [row for row in cut_off if row.parent_id is None]
+def check_unfinished(installation: Installation) -> Iterator[CheckResult]:
+    """Sessions whose process died in the middle of a turn."""
+    interrupted = [
+        row for row in _sessions(installation) if row.state == "running" and not _is_alive(row.runner, installation)
+    ]
+    own = [row for row in interrupted if row.parent_id is None]
     for row in own[:_MOST_LISTED]:
-        detail = f"{row.id} was cut off in the middle of a turn: {row.title or 'no title'}"
+        detail = f"{row.id} was interrupted in the middle of a turn: {row.title or 'no title'}"
         yield warning("session", detail, command=f"hermes chat --resume {row.id}")
     if len(own) > _MOST_LISTED:
         more = plural(len(own) - _MOST_LISTED, "more session")
-        yield warning("session", f"{more} cut off in the middle of a turn", command="hermes sessions list")
+        yield warning("session", f"{more} interrupted in the middle of a turn", command="hermes sessions list")
 
 
-def check_approvals(patient: Patient) -> Iterator[Finding]:
-    """Questions that nobody has answered yet."""
-    if not patient.has_current_journal():
+def check_approvals(installation: Installation) -> Iterator[CheckResult]:
+    """Approval questions without an answer."""
+    if not installation.has_current_journal():
         return
-    with closing(patient.store()) as store:
+    with closing(installation.store()) as store:
         query = "SELECT count(*) FROM questions WHERE kind = 'approval' AND state = 'pending'"
         waiting: int = store.read(lambda connection: connection.execute(query).fetchone()[0])
     if waiting:
         yield warning("approvals", f"{plural(waiting, 'question')} without an answer", command="hermes approvals list")
 
 
-def check_records(patient: Patient) -> Iterator[Finding]:
-    """The sessions used last are whole: every start has its one end."""
-    rows = [row for row in _sessions(patient) if row.state != "running"]
+def check_records(installation: Installation) -> Iterator[CheckResult]:
+    """The last sessions are complete: every start has exactly one end."""
+    rows = [row for row in _sessions(installation) if row.state != "running"]
     if not rows:
         return
     damaged: list[str] = []
-    with closing(patient.store()) as store:
+    with closing(installation.store()) as store:
         for row in rows:
             problems = verify(Sessions(store).export(row.id))
             if problems:
                 damaged.append(row.id)
                 if len(damaged) <= _MOST_LISTED:
                     more = f" and {len(problems) - 1} more" if len(problems) > 1 else ""
-                    detail = f"{row.id} is not whole: {problems[0]}{more}"
+                    detail = f"{row.id} is incomplete: {problems[0]}{more}"
                     yield broken("records", detail, command=f"hermes trace verify {row.id}")
     if not damaged:
-        yield ok("records", f"nothing is missing in the last {plural(len(rows), 'session')}")
+        yield ok("records", f"the last {plural(len(rows), 'session')} complete")
 
 
-def check_search(patient: Patient) -> Iterator[Finding]:
-    """The index for searching, which is derived from the journal and can be made anew."""
-    if patient.has_current_journal():
-        yield check_index(patient)
+def check_search(installation: Installation) -> Iterator[CheckResult]:
+    """The search index, which is derived from the journal and can be rebuilt."""
+    if installation.has_current_journal():
+        yield check_index(installation)
 
 
-def _sessions(patient: Patient) -> list[SessionRow]:
-    if not patient.has_current_journal():
+def _sessions(installation: Installation) -> list[SessionRow]:
+    if not installation.has_current_journal():
         return []
-    with closing(patient.store()) as store:
+    with closing(installation.store()) as store:
         return Sessions(store).list(limit=_LAST_SESSIONS, children=True)
 
 
-def _is_alive(runner_id: str | None, patient: Patient) -> bool:
-    return runner_id is not None and _is_locked(patient.home / "runners" / runner_id)
+def _is_alive(runner_id: str | None, installation: Installation) -> bool:
+    return runner_id is not None and _is_locked(installation.home / "runners" / runner_id)
 
 
 def _is_locked(file: Path) -> bool:
-    """Whether the process that made a runner file still holds it. The file is left as it is."""
+    """Whether a process still holds the lock on its runner file."""
     try:
         opened = os.open(file, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
@@ -139,3 +143,44 @@ def _is_locked(file: Path) -> bool:
         return False
     finally:
         os.close(opened)
+
+
+_LAST_MESSAGE = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'messages'), 0)"
+_BEHIND = "SELECT count(*) FROM messages WHERE id > ? AND role IN ('user', 'assistant')"
+
+
+def check_index(installation: Installation) -> CheckResult:
+    """Whether the index can be read and belongs to this journal. ``--fix`` removes an unusable one."""
+    path = installation.home / "search.db"
+    if not path.exists():
+        return ok("search index", "not built yet; the first search builds it")
+    with closing(installation.store()) as store:
+        problem, watermark = _inspect_index(path.absolute().as_uri())
+        last, behind = store.read(
+            lambda connection: (
+                connection.execute(_LAST_MESSAGE).fetchone()[0],
+                connection.execute(_BEHIND, (watermark,)).fetchone()[0],
+            )
+        )
+        if not problem and watermark > last:
+            problem = "it belongs to another journal"
+        if not problem:
+            lag = f", {plural(behind, 'message')} behind (the next search catches up)" if behind else ""
+            return ok("search index", f"{size(path.stat().st_size)}{lag}")
+        if not installation.fix:
+            detail = f"{path} cannot be used: {problem}"
+            return broken("search index", detail, command="hermes doctor --fix", fixable=True)
+        for file in SearchIndex(store, path).files():
+            file.unlink(missing_ok=True)
+    return ok("search index", f"removed ({problem}); the next search rebuilds it", fixed=True)
+
+
+def _inspect_index(address: str) -> tuple[str, int]:
+    """The problem with the file (empty for none), and the last message indexed."""
+    try:
+        with closing(sqlite3.connect(f"{address}?mode=ro", uri=True)) as index:
+            verdict = str(index.execute("PRAGMA quick_check(1)").fetchone()[0])
+            watermark = index.execute("SELECT max(message_id) FROM watermark").fetchone()[0] or 0
+    except sqlite3.Error as error:
+        return str(error), 0
+    return "" if verdict == "ok" else verdict, watermark

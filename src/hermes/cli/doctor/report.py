@@ -1,4 +1,4 @@
-"""The findings as text for a person and as JSON for a program."""
+"""DoctorReport of the doctor, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec import Struct
 
-from hermes.cli.doctor.examination import Group
-from hermes.cli.doctor.finding import Finding, Status
+from hermes.cli.doctor.check import CheckResult, Status
 from hermes.commands.wording import plural
 from hermes.version import __version__
 
@@ -22,20 +22,28 @@ _COLOURS: dict[Status, str] = {"ok": "32", "warning": "33", "broken": "31", "ski
 _WIDTH = 80
 _WIDEST = 110
 _NARROWEST = 40
-#: How much room the names in front of the details may take.
+#: Widest column of names.
 _NAME_ROOM = 16
 
 
+class GroupResults(Struct, frozen=True):
+    """The results of one group of checks."""
+
+    name: str
+    title: str
+    checks: list[CheckResult]
+
+
 @dataclass(slots=True)
-class Report:
-    """Everything that was found."""
+class DoctorReport:
+    """The results of all groups."""
 
     home: str
-    groups: list[Group] = field(default_factory=list[Group])
+    groups: list[GroupResults] = field(default_factory=list[GroupResults])
 
     def count(self, status: Status) -> int:
-        """How many findings have that status."""
-        return sum(finding.status == status for finding in self._findings())
+        """How many results have that status."""
+        return sum(result.status == status for result in self._results())
 
     @property
     def ok(self) -> bool:
@@ -44,8 +52,8 @@ class Report:
 
     @property
     def fixable(self) -> int:
-        """How many findings ``--fix`` would repair."""
-        return sum(finding.fixable for finding in self._findings())
+        """How many results ``--fix`` would repair."""
+        return sum(result.fixable for result in self._results())
 
     def json(self) -> str:
         """The report as one document."""
@@ -55,37 +63,37 @@ class Report:
             "home": self.home,
             "broken": self.count("broken"),
             "warnings": self.count("warning"),
-            "fixed": sum(finding.fixed for finding in self._findings()),
+            "fixed": sum(result.fixed for result in self._results()),
             "groups": self.groups,
         }
         return msgspec.json.format(msgspec.json.encode(document)).decode()
 
-    def _findings(self) -> Iterator[Finding]:
-        return (finding for group in self.groups for finding in group.checks)
+    def _results(self) -> Iterator[CheckResult]:
+        return (result for group in self.groups for result in group.checks)
 
 
-def print_group(group: Group) -> None:
-    """A heading, and below it a line for each finding, with the fix under what needs one."""
+def print_group(group: GroupResults) -> None:
+    """Print a heading and a line for each result, with its fix below."""
     style = _Style()
     print(group.title)
-    name_width = min(max((len(finding.what) for finding in group.checks), default=0), _NAME_ROOM)
-    for finding in group.checks:
-        for line in style.lines(finding, name_width):
+    name_width = min(max((len(result.what) for result in group.checks), default=0), _NAME_ROOM)
+    for result in group.checks:
+        for line in style.lines(result, name_width):
             print(line)
     print(flush=True)
 
 
-def print_summary(report: Report) -> None:
-    """How it went, in a line or two."""
+def print_summary(report: DoctorReport) -> None:
+    """Print the counts, in a line or two."""
     counts = [f"{report.count('broken')} broken" if report.count("broken") else ""]
     counts.append(plural(report.count("warning"), "warning") if report.count("warning") else "")
-    print(f"{', '.join(filter(None, counts)) or 'Everything is in order'}.")
+    print(f"{', '.join(filter(None, counts)) or 'No problems found'}.")
     if report.fixable:
-        print(f"'hermes doctor --fix' repairs {plural(report.fixable, 'finding')} of these.")
+        print(f"'hermes doctor --fix' repairs {report.fixable} of these.")
 
 
 class _Style:
-    """How lines are made on the terminal at hand, or for a file."""
+    """Layout and colours for this terminal, or for a file."""
 
     def __init__(self) -> None:
         is_terminal = sys.stdout.isatty()
@@ -95,20 +103,20 @@ class _Style:
         is_plain = "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb"
         self._has_colour = is_terminal and not is_plain
 
-    def lines(self, finding: Finding, name_width: int) -> Iterator[str]:
-        """The finding with its fix, wrapped to the width at hand."""
-        mark = self._marks[finding.status]
-        start = f"  {mark} {finding.what:<{name_width}}  "
+    def lines(self, result: CheckResult, name_width: int) -> Iterator[str]:
+        """The result with its fix, wrapped to the width."""
+        mark = self._marks[result.status]
+        start = f"  {mark} {result.what:<{name_width}}  "
         indent = " " * (name_width + 6)
-        detail = f"{finding.detail} (fixed)" if finding.fixed else finding.detail
+        detail = f"{result.detail} (fixed)" if result.fixed else result.detail
         first, *rest = self._wrapped(start, indent, detail)
-        yield first.replace(mark, self._coloured(finding.status, mark), 1)
+        yield first.replace(mark, self._coloured(result.status, mark), 1)
         yield from rest
-        if finding.fix:
-            yield from self._wrapped(f"{indent}fix: ", f"{indent}     ", finding.fix)
-        if finding.command:
+        if result.fix:
+            yield from self._wrapped(f"{indent}fix: ", f"{indent}     ", result.fix)
+        if result.command:
             # On one line, however long, so that it can be copied.
-            yield f"{indent}run: {finding.command}"
+            yield f"{indent}run: {result.command}"
 
     def _wrapped(self, start: str, indent: str, text: str) -> list[str]:
         from textwrap import wrap

@@ -34,11 +34,11 @@ def open_store() -> Generator[Store]:
 
 def guard() -> Redactor:
     """Masks the very keys of this home and of the environment, whatever they look like."""
-    from hermes.cli.doctor.patient import Patient
+    from hermes.cli.doctor.installation import Installation
     from hermes.models.credentials.auth_file import AuthFile
 
     home = hermes_home()
-    redactor = Patient(home, Path.cwd()).redactor
+    redactor = Installation(home, Path.cwd()).redactor
     # A file that cannot be read holds no key that anybody used.
     with contextlib.suppress(CredentialError):
         file = AuthFile(home)

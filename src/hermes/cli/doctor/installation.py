@@ -1,4 +1,4 @@
-"""The home under examination: its settings as far as they can be read, and the secrets that must not be shown."""
+"""The installation being checked: its settings as far as they can be read, and the secrets to redact."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from hermes.journal import database, schema
 from hermes.journal.store import Store
 from hermes.sanitize import Redactor, is_secret_key
 
-#: A line of a configuration that may be too broken to be parsed.
+#: A line of a configuration that may not parse as a whole.
 _PAIR = re.compile(r"""^[\s\-]*["']?([\w.-]+)["']?\s*[:=]\s*(.+)$""", re.MULTILINE)
 
 
-class Patient:
-    """What the checks look at. Whatever cannot be read is kept as an error for the check it concerns."""
+class Installation:
+    """Input of the checks. What cannot be read is kept as an error for the check that reports it."""
 
     def __init__(self, home: Path, cwd: Path, *, offline: bool = False, fix: bool = False, load: bool = False) -> None:
         self.home = home
@@ -43,7 +43,7 @@ class Patient:
 
     @property
     def config(self) -> Config | None:
-        """The configuration; none when it cannot be used."""
+        """The configuration; ``None`` when it is invalid."""
         return self.loaded.config if self.loaded else None
 
     @property
@@ -52,18 +52,18 @@ class Patient:
         return self.home / "state.db"
 
     def settings(self) -> Config:
-        """The configuration, for checks that have nothing to look at without one."""
+        """The configuration, for checks that need one. Raises ``InvalidConfig`` without one."""
         if self.loaded is None:
-            raise NotReadable
+            raise InvalidConfig
         return self.loaded.config
 
     def key_values(self) -> list[str]:
-        """The secrets that are written out in ``config.yaml`` itself, rather than named there."""
+        """The secrets written into ``config.yaml`` itself, rather than referenced as ``${NAME}``."""
         raw = self.loaded.raw if self.loaded else {}
         return [value for value in _secrets_in(raw) if "${" not in value]
 
     def journal_version(self) -> int | None:
-        """The schema of the journal; none when there is no journal. Nothing is changed by asking."""
+        """The schema version of the journal, read without migrating it; ``None`` when there is no journal."""
         if not self.database.exists():
             return None
         try:
@@ -76,11 +76,11 @@ class Patient:
             raise database.explain(error, self.database) from error
 
     def has_current_journal(self) -> bool:
-        """Whether there is a journal with this program's schema: reading an older one would bring it up to date."""
+        """Whether there is a journal with the current schema: reading an older one would migrate it."""
         return self.journal_version() == len(schema.MIGRATIONS)
 
     def store(self) -> Store:
-        """The journal, to be closed by whoever asks."""
+        """The journal; the caller closes it."""
         return Store(self.database)
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -108,7 +108,7 @@ class Patient:
         self._hide(*_secrets_in(document), *self._written_secrets())
 
     def _written_secrets(self) -> Iterator[str]:
-        """What looks like a secret in the files, even where they cannot be parsed."""
+        """Values that look like secrets in the files, even where these cannot be parsed."""
         for path in (config_path(self.home), env_path(self.home)):
             try:
                 text = path.read_bytes()[:1_000_000].decode("utf-8", "replace")
@@ -123,14 +123,14 @@ class Patient:
 
     def _hide(self, *values: str) -> None:
         for value in values:
-            if "${" not in value:  # the name of a secret is what the reader needs to know
+            if "${" not in value:  # the name of a variable may be shown
                 self.redactor.add_secret(value)
-                # A header such as "Bearer x" is as secret without its first word.
+                # In a header such as "Bearer x" the last word alone is secret too.
                 self.redactor.add_secret(value.rpartition(" ")[2])
 
 
-class NotReadable(Exception):
-    """There is no configuration to look at."""
+class InvalidConfig(Exception):
+    """The configuration is invalid, so there is nothing to check."""
 
 
 def _secrets_in(value: Any, is_secret: bool = False) -> Iterator[str]:
@@ -145,7 +145,7 @@ def _secrets_in(value: Any, is_secret: bool = False) -> Iterator[str]:
 
 
 def _key_variables(value: Any) -> Iterator[str]:
-    """The variables that ``key_env`` names anywhere in the configuration."""
+    """The variables named by ``key_env`` anywhere in the configuration."""
     if isinstance(value, dict):
         for name, item in cast("dict[object, Any]", value).items():
             if name == "key_env" and isinstance(item, str):
@@ -158,7 +158,7 @@ def _key_variables(value: Any) -> Iterator[str]:
 
 
 def _secrets_of_address(address: str) -> Iterator[str]:
-    """The password of an address, and what its query carries."""
+    """The password and the query values of a URL."""
     if "://" not in address:
         return
     try:

@@ -1,0 +1,125 @@
+"""``hermes doctor``: checks everything a run depends on, and says what is wrong and how to fix it."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from hermes.cli.doctor import configuration, journal, model, plugins, system, tools
+from hermes.cli.doctor.check import TOTAL_SECONDS, Check, run_check
+from hermes.cli.doctor.installation import Installation
+from hermes.cli.doctor.report import DoctorReport, GroupResults, print_group, print_summary
+from hermes.config import hermes_home
+
+
+class CheckGroup(NamedTuple):
+    """Checks that belong together, under a heading."""
+
+    title: str
+    checks: tuple[Check, ...]
+
+
+GROUPS: dict[str, CheckGroup] = {
+    "system": CheckGroup(
+        "Python and package",
+        (
+            Check("python", system.check_python),
+            Check("packages", system.check_packages),
+            Check("home", system.check_home),
+            Check("disk", system.check_disk),
+            Check("secret files", system.check_permissions),
+            Check("clock", system.check_clock),
+        ),
+    ),
+    "config": CheckGroup(
+        "Configuration",
+        (
+            Check(".env", configuration.check_env_file),
+            Check("config.yaml", configuration.check_config),
+            Check("spellings", configuration.check_spellings),
+        ),
+    ),
+    "model": CheckGroup(
+        "Model and keys",
+        (Check("model", model.check_keys), Check("provider", model.check_reach, 25.0)),
+    ),
+    "plugins": CheckGroup(
+        "Plugins",
+        (
+            Check("enabled", plugins.check_enabled),
+            Check("plugins", plugins.check_plugins),
+            Check("calls", plugins.check_calls),
+            Check("exporters", plugins.check_exporters),
+            Check("loading", plugins.check_loading, 60.0),
+        ),
+    ),
+    "hooks": CheckGroup("Hook commands", (Check("hook commands", configuration.check_hook_commands),)),
+    "tools": CheckGroup(
+        "Tools",
+        (
+            Check("shell", tools.check_shell),
+            Check("programs", tools.check_programs),
+            Check("terminal", tools.check_terminal),
+            Check("toolsets", tools.check_toolsets),
+        ),
+    ),
+    "journal": CheckGroup(
+        "Journal",
+        (
+            Check("journal", journal.check_file, 20.0),
+            Check("runners", journal.check_runners),
+            Check("sessions", journal.check_unfinished),
+            Check("approvals", journal.check_approvals),
+            Check("records", journal.check_records),
+            Check("search index", journal.check_search),
+        ),
+    ),
+    "terminal": CheckGroup("Terminal", (Check("terminal", system.check_terminal),)),
+}
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.add_argument("groups", nargs="*", metavar="GROUP", help=f"check only these: {', '.join(GROUPS)}")
+    parser.add_argument("--json", action="store_true", help="print one JSON document")
+    parser.add_argument("--offline", action="store_true", help="send nothing over the network")
+    parser.add_argument("--fix", action="store_true", help="repair what needs no decision from you")
+    parser.add_argument("--load", action="store_true", help="also load every enabled plugin, in a process of its own")
+    parser.epilog = "Exit codes: 0 nothing is broken (warnings are possible), 1 something is broken, 2 wrong usage."
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the checks and print the report."""
+    unknown = [name for name in args.groups if name not in GROUPS]
+    if unknown:
+        print(f"Error: unknown group {unknown[0]!r}; groups are {', '.join(GROUPS)}", file=sys.stderr)
+        return 2
+    # What the checked parts log is not shown: the report says it.
+    logging.getLogger("hermes").addHandler(logging.NullHandler())
+    home = hermes_home()
+    installation = Installation(home, Path.cwd(), offline=args.offline, fix=args.fix, load=args.load)
+    report = DoctorReport(str(home))
+    for group in run_checks(installation, args.groups):
+        report.groups.append(group)
+        if not args.json:
+            print_group(group)
+    if args.json:
+        print(report.json())
+    else:
+        print_summary(report)
+    return 0 if report.ok else 1
+
+
+def run_checks(installation: Installation, names: Collection[str] = ()) -> Iterator[GroupResults]:
+    """Run all checks, or those of the named groups; yields each group when it is done."""
+    until = time.monotonic() + TOTAL_SECONDS
+    for name, group in GROUPS.items():
+        if names and name not in names:
+            continue
+        results = [result for check in group.checks for result in run_check(check, installation, until)]
+        yield GroupResults(name, group.title, results)

@@ -1,0 +1,243 @@
+"""Checks of the models in use: the selection, the source of its key, and one small request to each."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import NamedTuple
+
+from hermes.cli.doctor.check import CheckResult, broken, ok, skipped, warning
+from hermes.cli.doctor.installation import Installation
+from hermes.cli.doctor.plugins import plugins_may_bring
+from hermes.cli.model.desk import Desk
+from hermes.cli.model.names import is_among
+from hermes.cli.model.origin import Origins
+from hermes.cli.model.problems import explain, not_listed, place, told
+from hermes.cli.model.server_list import list_models
+from hermes.commands.wording import plural
+from hermes.config import env_path
+from hermes.config.sections import Fallback, Model
+from hermes.errors import ConfigError, FailureReason, HermesError, NotConfigured, ProviderError
+from hermes.local.endpoint import is_local
+from hermes.local.install.install import inspect
+from hermes.local.install.parts import RUNTIME
+from hermes.local.install.weights import find_model
+from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.endpoint import Endpoint, Timeouts
+from hermes.models.http.driver import Driver
+from hermes.models.routing import fallback_for
+from hermes.models.wires.choice import wire_for
+from hermes.models.wires.wire import ModelRequest
+from hermes.scope import Interrupt
+
+
+class Choice(NamedTuple):
+    """A model that a conversation may use."""
+
+    #: ``model``, or ``fallback 1`` and so on.
+    role: str
+    endpoint: Endpoint
+    #: Why this one is used.
+    why: str
+    #: Source of its key; empty when it has none.
+    key_from: str
+    #: The variable for its key; empty when it needs none.
+    key_name: str
+
+
+def check_keys(installation: Installation) -> Iterator[CheckResult]:
+    """The selected model, the reason, and the source of the keys. The keys themselves are never shown."""
+    with _desk(installation) as desk:
+        for choice in _choices(desk, installation):
+            if isinstance(choice, CheckResult):
+                yield choice
+                continue
+            endpoint = choice.endpoint
+            yield ok(choice.role, f"{endpoint.model} at {endpoint.provider}, {choice.why}")
+            if choice.key_from:
+                yield ok("key", f"of {endpoint.provider}: {choice.key_from}")
+            elif choice.key_name:
+                report = broken if choice.role == "model" else warning
+                yield report("key", f"none for {endpoint.provider}", f"set {choice.key_name} in {env_path(desk.home)}")
+            else:
+                yield ok("key", f"none needed for {endpoint.provider}")
+        yield from _stored_keys(desk)
+
+
+def check_reach(installation: Installation) -> Iterator[CheckResult]:
+    """One small request to each model, all at the same time."""
+    with _desk(installation) as desk:
+        choices = [choice for choice in _choices(desk, installation) if isinstance(choice, Choice)]
+        far = [choice for choice in choices if not is_local(choice.endpoint)]
+        yield from (check_embedded(desk, one.role) for one in choices if is_local(one.endpoint))
+        if installation.offline:
+            yield skipped("provider", "skipped (--offline)")
+        elif far:
+            yield from _answers(desk, far)
+        elif not choices:
+            yield skipped("provider", "skipped: no model is set up")
+
+
+def _answers(desk: Desk, choices: list[Choice]) -> Iterator[CheckResult]:
+    answers: dict[int, CheckResult] = {}
+
+    def ask(number: int, choice: Choice) -> None:
+        answers[number] = probe(desk, choice.endpoint, choice.role)
+
+    threads = [
+        threading.Thread(target=ask, args=(number, choice), name=f"doctor {choice.role}", daemon=True)
+        for number, choice in enumerate(choices)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for number, choice in enumerate(choices):
+        yield answers.get(number) or broken(choice.role, "the request failed unexpectedly")
+
+
+def _desk(installation: Installation) -> Desk:
+    config, raw = installation.settings(), installation.loaded.raw if installation.loaded else {}
+    origins = Origins(installation.home, config, raw, installation.env_file, os.environ)
+    return Desk(origins, installation.redactor, loads_plugins=installation.load)
+
+
+def _choices(desk: Desk, installation: Installation) -> Iterator[Choice | CheckResult]:
+    """The model and its fallbacks; for an unusable one, the problem."""
+    first: Endpoint | None = None
+    try:
+        first = desk.current()
+        yield _choice(desk, "model", first, desk.origins.of_choice(first.provider), desk.config.model)
+    except ConfigError as error:
+        yield _needs_plugins("model", desk.config.model.provider, desk, installation) or _not_usable(error)
+    for number, entry in enumerate(desk.config.fallback_providers, 1):
+        desk.learn(entry.provider)
+        try:
+            found = fallback_for(desk.config, desk.origins.env, entry, first, desk.profiles)
+            [endpoint] = desk.local.settled([found])
+            why = f"used when the ones before it fail (fallback_providers[{number - 1}])"
+            yield _choice(desk, f"fallback {number}", endpoint, why, _settings_of(entry))
+        except ConfigError as error:
+            role = f"fallback {number}"
+            yield _needs_plugins(role, entry.provider, desk, installation) or warning(role, *told(error))
+
+
+def _choice(desk: Desk, role: str, endpoint: Endpoint, why: str, own: Model) -> Choice:
+    desk.redactor.add_secret(endpoint.api_key)
+    names = desk.origins.key_names(endpoint.provider, own)
+    key_from = desk.origins.of_key(endpoint, own)
+    if not key_from and desk.keys.has(endpoint.provider):
+        key_from = "stored by hermes auth"
+    return Choice(role, endpoint, why, key_from, names[0] if names else "")
+
+
+def _not_usable(error: ConfigError) -> CheckResult:
+    if isinstance(error, NotConfigured):
+        advice = "choose one, or install a small one that needs no key: hermes local install"
+        return broken("model", "no model is set up", advice, command="hermes model")
+    return broken("model", *told(error))
+
+
+def _needs_plugins(role: str, provider: str, desk: Desk, installation: Installation) -> CheckResult | None:
+    """The result for a model whose provider only a plugin can add, while plugins are not loaded."""
+    if installation.load or not plugins_may_bring(provider, desk.profiles, installation):
+        return None
+    reason = f"{provider!r} is not a built-in provider" if provider else "no model is set up"
+    return skipped(role, f"skipped: {reason}, and plugins were not loaded (use --load)")
+
+
+def _stored_keys(desk: Desk) -> Iterator[CheckResult]:
+    """The credentials stored by ``hermes auth``."""
+    for notice in desk.keys.notices:
+        yield warning("stored keys", notice, "store the keys again: hermes auth add PROVIDER")
+    file, now = AuthFile(desk.home), time.time()
+    stored = [one for provider in file.providers() for one in file.credentials(provider)]
+    if not stored:
+        return
+    paused = sum(one.is_resting(now) for one in stored)
+    detail = f"{plural(len(stored), 'credential')} for {', '.join(file.providers())}"
+    if paused:
+        yield warning("stored keys", f"{detail}; {paused} failed and paused for now", command="hermes auth list")
+    else:
+        yield ok("stored keys", detail)
+
+
+def _settings_of(entry: Fallback) -> Model:
+    return Model(base_url=entry.base_url, api_key=entry.api_key, key_env=entry.key_env, api_mode=entry.api_mode)
+
+
+_INSTALL = "hermes local install"
+
+
+def check_embedded(desk: Desk, role: str) -> CheckResult:
+    """Whether the embedded model's runtime and weights are installed and intact. Does not start it."""
+    # A failing fallback does not stop the first model from working.
+    report = broken if role == "model" else warning
+    parts = inspect(desk.home)
+    try:
+        weights = find_model(desk.config.local, desk.origins.env, desk.home)
+    except ConfigError as error:
+        return report(role, str(error))
+    if weights.is_embedded and not parts.is_intact:
+        return report(role, f"{weights.path} is damaged", command=_INSTALL)
+    if parts.runtime is None or not parts.runtime.is_known:
+        version = parts.runtime.version if parts.runtime else "none"
+        return warning(role, f"{RUNTIME} {version} is not a supported version", command=_INSTALL)
+    what = f"{weights.path} and {RUNTIME} {parts.runtime.version} are installed"
+    if desk.models.is_standing_in and weights.is_embedded:
+        return warning(role, f"{what}; it is a toy, used while no other model is set up", command="hermes model")
+    return ok(role, what)
+
+
+PROBE_TIMEOUTS = Timeouts(connect=4.0, first_byte=7.0, between_chunks=3.0, total=10.0)
+
+#: Reported for a borrowed key: a check does not change its state.
+_CANCELLED = ProviderError("the request was cancelled", reason="connection")
+#: Temporary: the server and the key work.
+_TEMPORARY: frozenset[FailureReason] = frozenset({"rate_limit", "overloaded"})
+
+
+def probe(desk: Desk, endpoint: Endpoint, role: str) -> CheckResult:
+    """Whether the model answers, and if not, why."""
+    # A failing fallback does not stop the first model from working.
+    report = broken if role == "model" else warning
+    endpoint = replace(endpoint, timeouts=PROBE_TIMEOUTS)
+    try:
+        lent = desk.keys.take(endpoint)
+    except HermesError as error:
+        return report(role, *told(error))
+    if lent is None:
+        return warning(role, *told(desk.keys.explain(endpoint)))
+    driver = Driver()
+    started = time.monotonic()
+    models: list[str] = []
+    try:
+        models = list_models(driver, lent) or []
+        if is_among(lent.model, models):
+            return ok(role, f"{place(lent)} answers ({_ms(started)}) and has {lent.model}")
+        # Not listed, or no list: some servers accept other names too, so send a request.
+        _ask(driver, lent)
+        return ok(role, f"{place(lent)} answers ({_ms(started)}) as {lent.model}")
+    except HermesError as error:
+        problem = explain(error, lent, desk.key_from(lent))
+        if isinstance(error, ProviderError) and error.reason in _TEMPORARY:
+            return warning(role, problem.detail, problem.fix)
+        if models and isinstance(error, ProviderError) and error.reason not in ("auth", "billing"):
+            problem = not_listed(lent, models)
+        return report(role, problem.detail, problem.fix)
+    finally:
+        driver.close()
+        desk.keys.report(lent, _CANCELLED)
+
+
+def _ask(driver: Driver, endpoint: Endpoint) -> None:
+    wire = wire_for(endpoint)
+    kwargs = wire.kwargs(endpoint, ModelRequest([{"role": "user", "content": "Hi"}], stream=False, max_tokens=1))
+    driver.send(endpoint, wire, kwargs, interrupt=Interrupt())
+
+
+def _ms(started: float) -> str:
+    return f"{(time.monotonic() - started) * 1000:.0f} ms"
