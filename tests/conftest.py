@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from hermes.config import Config
-from hermes.config.sections import Agent, Model
+from hermes.config.sections import AgentConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.models.http.certificates import VARIABLES
 from hermes.testing import ScriptedProvider
@@ -52,8 +52,10 @@ def make_host(home: Path, workdir: Path) -> Generator[HostFactory]:
 
         def build(provider: ScriptedProvider, *, retries: int = 0, **options: Any) -> Host:
             config = Config(
-                model=Model(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"),
-                agent=Agent(api_max_retries=retries),
+                model=ModelConfig(
+                    provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"
+                ),
+                agent=AgentConfig(api_max_retries=retries),
             )
             return stack.enter_context(Host(home, config, HostOptions(**options), cwd=workdir, env={}))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hermes.config import A2A, A2AAgent
+from hermes.config import A2AAgentConfig, A2AConfig
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from support import run_hermes, start_hermes, write_config
 from support.approval_rig import RISKY
@@ -72,7 +72,9 @@ def test_a_model_calls_another_agent(home: Path, workdir: Path, tmp_path: Path) 
         serving(home, workdir, provider) as url,
         ScriptedProvider(by_step(ask, text("They say green."))) as own,
         configured_host(
-            *(tmp_path / "caller", tmp_path, own), toolsets=["a2a"], a2a=A2A(agents={"other": A2AAgent(url=url)})
+            *(tmp_path / "caller", tmp_path, own),
+            toolsets=["a2a"],
+            a2a=A2AConfig(agents={"other": A2AAgentConfig(url=url)}),
         ) as host,
     ):
         assert host.new_session().run("ask the other one").answer == "They say green."

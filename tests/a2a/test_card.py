@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 
 from hermes.a2a.card import CACHE_CONTROL, Served, agent_card, card_routes
 from hermes.config import Config
-from hermes.config.sections import Agent, Model
+from hermes.config.sections import AgentConfig, ModelConfig
 from hermes.errors import ConfigError
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider
@@ -99,8 +99,8 @@ def test_skills_come_from_the_toolsets_of_the_host(make_host: HostFactory) -> No
 
 
 def test_what_is_disabled_is_not_a_skill(home: Any, workdir: Any) -> None:
-    model = Model(provider="custom", default="scripted", base_url="http://127.0.0.1:9/v1")
-    config = Config(model=model, agent=Agent(disabled_toolsets=["terminal"]))
+    model = ModelConfig(provider="custom", default="scripted", base_url="http://127.0.0.1:9/v1")
+    config = Config(model=model, agent=AgentConfig(disabled_toolsets=["terminal"]))
     with Host(home, config, HostOptions(), cwd=workdir, env={}) as host:
         tools = host.offered_tools()
         assert [one.name for one in tools] == [one.name for one in select_like(host)]

@@ -27,7 +27,7 @@ from a2a.types import (
 
 from hermes.a2a.push.delivery import signature
 from hermes.a2a.push.sender import PushQueue
-from hermes.config import A2APush
+from hermes.config import A2APushConfig
 from hermes.errors import ConfigError
 from support.webhook import webhook
 
@@ -61,7 +61,7 @@ async def queue(
             config.authentication.CopyFrom(login)
         await store.set_info("t", config, ServerCallContext())
     settings = {"allowed_hosts": HERE, **settings}
-    made = PushQueue(store, A2APush(**settings), env or {}, resolve=resolve, first_pause=0.01)
+    made = PushQueue(store, A2APushConfig(**settings), env or {}, resolve=resolve, first_pause=0.01)
     try:
         yield made
     finally:
@@ -121,7 +121,7 @@ def test_the_headers_prove_who_calls() -> None:
 
 def test_a_secret_that_is_not_set_is_noticed_at_once() -> None:
     with pytest.raises(ConfigError, match=r"a2a\.push\.secret_env: PUSH_SECRET is not set"):
-        PushQueue(InMemoryPushNotificationConfigStore(), A2APush(secret_env="PUSH_SECRET"), {})
+        PushQueue(InMemoryPushNotificationConfigStore(), A2APushConfig(secret_env="PUSH_SECRET"), {})
 
 
 def test_a_slow_webhook_holds_up_nobody() -> None:

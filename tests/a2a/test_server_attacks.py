@@ -14,15 +14,15 @@ import msgspec
 import pytest
 
 from hermes.a2a.server.access import slow_loris as connections
-from hermes.config import A2A, A2APrincipal
-from hermes.config.sections import A2APush
+from hermes.config import A2AConfig, A2APrincipalConfig
+from hermes.config.sections import A2APushConfig
 from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from support.a2a_rig import VERSION, Served, served, sse_documents, wire_message
 from support.approval_rig import RISKY
 
 READER = "the-token-of-a-reader-0123456789"
-SETTINGS = A2A(principals={"reader": A2APrincipal(token_env="READER_TOKEN", scopes=["read"])})
+SETTINGS = A2AConfig(principals={"reader": A2APrincipalConfig(token_env="READER_TOKEN", scopes=["read"])})
 MESSAGE = msgspec.json.encode(wire_message("hi")).decode()
 HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 
@@ -118,7 +118,7 @@ def test_an_answer_may_take_longer_than_its_question(
 
 
 def test_of_many_answers_at_once_one_counts(home: Path, workdir: Path) -> None:
-    settings = A2A(push=A2APush(allowed_hosts=["127.0.0.1"], max_tries=1))
+    settings = A2AConfig(push=A2APushConfig(allowed_hosts=["127.0.0.1"], max_tries=1))
     script = by_step(tool_call("terminal", {"command": RISKY}), text("done"))
     with ScriptedProvider(script) as provider, served(home, workdir, provider, settings) as agent:
         task_id = agent.rpc("SendMessage", wire_message("ask"))["result"]["task"]["id"]
@@ -153,7 +153,7 @@ def test_a_home_has_one_server(home: Path, workdir: Path) -> None:
 @pytest.mark.parametrize("chunks", [1, 12])
 def test_the_servers_own_keys_are_in_no_answer(home: Path, workdir: Path, chunks: int) -> None:
     key = "test-key-of-a-model"  # the one that the model is asked with
-    settings = A2A(answer_in_status=True)
+    settings = A2AConfig(answer_in_status=True)
     with (
         ScriptedProvider(text(f"It is {key}, is it not?", chunks=chunks, chunk_delay=0.02)) as provider,
         served(home, workdir, provider, settings) as agent,

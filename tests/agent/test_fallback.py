@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from hermes.agent.events import ModelFailed, ModelSwitched, TurnEvent
-from hermes.config.sections import Agent, Config, Fallback, Model, Provider
+from hermes.config.sections import AgentConfig, Config, FallbackConfig, ModelConfig, ProviderConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.models.credentials.auth_file import AuthFile
@@ -31,13 +31,13 @@ class Pair(NamedTuple):
 
 def config_for(first: ScriptedProvider, second: ScriptedProvider, retries: int = 0) -> Config:
     return Config(
-        model=Model(provider="one", default="large"),
+        model=ModelConfig(provider="one", default="large"),
         providers={
-            "one": Provider(base_url=first.base_url, api_key="key-of-one"),
-            "two": Provider(base_url=second.base_url, api_key="key-of-two", model_map={"large": "scripted"}),
+            "one": ProviderConfig(base_url=first.base_url, api_key="key-of-one"),
+            "two": ProviderConfig(base_url=second.base_url, api_key="key-of-two", model_map={"large": "scripted"}),
         },
-        fallback_providers=[Fallback(provider="two")],
-        agent=Agent(api_max_retries=retries),
+        fallback_providers=[FallbackConfig(provider="two")],
+        agent=AgentConfig(api_max_retries=retries),
     )
 
 

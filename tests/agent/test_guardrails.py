@@ -8,7 +8,7 @@ from hermes.agent.events import ToolStatus
 from hermes.agent.guardrails import LoopGuard
 from hermes.agent.tool_call import Outcome
 from hermes.config import Config
-from hermes.config.sections import Agent, Model, ToolLoopGuardrails
+from hermes.config.sections import AgentConfig, ModelConfig, ToolLoopGuardrailsConfig
 from hermes.host import Host
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call
 from support import HostFactory
@@ -19,7 +19,7 @@ def _outcome(result: str, status: ToolStatus = "ok") -> Outcome:
 
 
 def test_the_same_call_with_the_same_result_is_told_from_the_third_time_on() -> None:
-    guard = LoopGuard(ToolLoopGuardrails())
+    guard = LoopGuard(ToolLoopGuardrailsConfig())
     told = [guard.note("search", {"b": 1, "a": 2}, _outcome("nothing")) for _ in range(2)]
     third = guard.note("search", {"a": 2, "b": 1}, _outcome("nothing"))
     assert told == [None, None]
@@ -27,14 +27,14 @@ def test_the_same_call_with_the_same_result_is_told_from_the_third_time_on() -> 
 
 
 def test_another_result_or_other_arguments_start_the_count_anew() -> None:
-    guard = LoopGuard(ToolLoopGuardrails())
+    guard = LoopGuard(ToolLoopGuardrailsConfig())
     results = ["running", "running", "done", "running", "running"]
     assert [guard.note("poll", {"id": 1}, _outcome(result)) for result in results] == [None] * 5
     assert guard.note("poll", {"id": 2}, _outcome("running")) is None
 
 
 def test_a_tool_that_keeps_failing_is_told_and_a_success_forgives_it() -> None:
-    guard = LoopGuard(ToolLoopGuardrails())
+    guard = LoopGuard(ToolLoopGuardrailsConfig())
     notes = [guard.note("terminal", {"command": str(n)}, _outcome(f"no {n}", "error")) for n in range(3)]
     assert notes[:2] == [None, None] and notes[2] is not None and "failed 3 times in a row" in notes[2]
     assert guard.note("terminal", {"command": "true"}, _outcome("fine")) is None
@@ -42,14 +42,14 @@ def test_a_tool_that_keeps_failing_is_told_and_a_success_forgives_it() -> None:
 
 
 def test_what_was_blocked_or_cancelled_is_not_the_tools_failure() -> None:
-    guard = LoopGuard(ToolLoopGuardrails(warn_failures=1))
+    guard = LoopGuard(ToolLoopGuardrailsConfig(warn_failures=1))
     assert guard.note("terminal", {}, _outcome("no", "blocked")) is None
     assert guard.note("terminal", {}, _outcome("no", "cancelled")) is None
 
 
 def test_nothing_is_refused_unless_the_configuration_asks_for_it() -> None:
-    patient, strict = LoopGuard(ToolLoopGuardrails()), LoopGuard(ToolLoopGuardrails(stop_after=2))
-    off = LoopGuard(ToolLoopGuardrails(enabled=False, stop_after=1))
+    patient, strict = LoopGuard(ToolLoopGuardrailsConfig()), LoopGuard(ToolLoopGuardrailsConfig(stop_after=2))
+    off = LoopGuard(ToolLoopGuardrailsConfig(enabled=False, stop_after=1))
     for guard in (patient, strict, off):
         for _ in range(9):
             guard.note("read", {"path": "f"}, _outcome("x"))
@@ -61,7 +61,7 @@ def test_nothing_is_refused_unless_the_configuration_asks_for_it() -> None:
 
 
 def test_odd_characters_in_arguments_do_no_harm() -> None:
-    guard = LoopGuard(ToolLoopGuardrails(stop_after=1))
+    guard = LoopGuard(ToolLoopGuardrailsConfig(stop_after=1))
     guard.note("read", {"path": "\udcff"}, _outcome("\udcff"))
     assert guard.refusal("read", {"path": "\udcff"}) is not None
 
@@ -79,9 +79,9 @@ def test_a_stop_is_a_blocked_call_with_its_own_reason(home: Path, workdir: Path)
     call = tool_call("terminal", {"command": "echo x >> ran"})
     with ScriptedProvider([call, call, call, text("I stop.")]) as provider:
         config = Config(
-            model=Model(provider="custom", default="scripted", base_url=provider.base_url),
-            agent=Agent(api_max_retries=0),
-            tool_loop_guardrails=ToolLoopGuardrails(stop_after=2),
+            model=ModelConfig(provider="custom", default="scripted", base_url=provider.base_url),
+            agent=AgentConfig(api_max_retries=0),
+            tool_loop_guardrails=ToolLoopGuardrailsConfig(stop_after=2),
         )
         with Host(home, config, cwd=workdir, env={}) as host:
             recorder = EventRecorder()

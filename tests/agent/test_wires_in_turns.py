@@ -8,7 +8,7 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from hermes.config.sections import Fallback
+from hermes.config.sections import FallbackConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.models.endpoint import ApiMode
@@ -86,7 +86,7 @@ def test_a_fallback_that_speaks_another_format(home: Path, workdir: Path) -> Non
         ScriptedProvider([THINK_AND_LOOK, failure(503)]) as first,
         ScriptedProvider([text("Done.")]) as second,
     ):
-        spare = Fallback(
+        spare = FallbackConfig(
             provider="custom", model="spare", base_url=second.base_url, api_key="k", api_mode="chat_completions"
         )
         with host_at(home, workdir, first, "anthropic_messages", fallback_providers=[spare]) as host:

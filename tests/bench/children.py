@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes.agent.events import ToolStarted, TurnEvent
 from hermes.config import Config
-from hermes.config.sections import Agent, Model
+from hermes.config.sections import AgentConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, text, tool_call
 
@@ -40,8 +40,8 @@ def _start_children(workspace: Workspace, run: int) -> float:
 
     with ScriptedProvider({"go": [*calls, text("done")], _GOAL: text("hello")}) as provider:
         config = Config(
-            model=Model(provider="custom", default="bench", base_url=provider.base_url, api_key="bench-key"),
-            agent=Agent(max_turns=CHILDREN + 1),
+            model=ModelConfig(provider="custom", default="bench", base_url=provider.base_url, api_key="bench-key"),
+            agent=AgentConfig(max_turns=CHILDREN + 1),
         )
         home = workspace.folder / f"children-{run}"
         with Host(home, config, HostOptions(), cwd=workspace.notes, env={}) as host:

@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes.agent.context.plan import limits_for, plan_compaction
 from hermes.agent.context.tokens import estimate
-from hermes.config.sections import Compression
+from hermes.config.sections import CompressionConfig
 
 from .table import Row
 from .workspace import Workspace
@@ -23,7 +23,7 @@ def measure(workspace: Workspace) -> list[Row]:
     best = float("inf")
     for _ in range(workspace.repeat or REPEAT):
         started = perf_counter()
-        plan = plan_compaction(messages, limits_for(Compression(), 128_000, estimate(messages), 0))
+        plan = plan_compaction(messages, limits_for(CompressionConfig(), 128_000, estimate(messages), 0))
         best = min(best, perf_counter() - started)
         assert plan.middle
     took = best * 1e3

@@ -7,7 +7,7 @@ from typing import Any
 from hermes.agent.llm.side_call import SideModel
 from hermes.commands.table import all_commands
 from hermes.commands.words import argument_words
-from hermes.config.sections import Fallback, Provider
+from hermes.config.sections import FallbackConfig, ProviderConfig
 from hermes.scope import Scope
 from hermes.testing import ScriptedProvider, text
 from support import HostFactory
@@ -21,8 +21,8 @@ def requested(provider: ScriptedProvider, number: int) -> dict[str, Any]:
 def test_the_model_changes_from_the_next_message_on(make_host: HostFactory) -> None:
     with ScriptedProvider([text("one"), text("two"), text("three"), text("four")]) as provider:
         host = make_host(provider)
-        host.config.providers["other"] = Provider(base_url=provider.base_url, model="theirs", models=["a", "b:7"])
-        host.config.fallback_providers.append(Fallback(provider="other", model="spare"))
+        host.config.providers["other"] = ProviderConfig(base_url=provider.base_url, model="theirs", models=["a", "b:7"])
+        host.config.fallback_providers.append(FallbackConfig(provider="other", model="spare"))
         prompt = Prompt(host)
         prompt.session.run("hello")
         assert prompt.type("/model smarter") == "From the next message on: smarter (custom)"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.agent.events import ToolStarted
-from hermes.config.sections import Fallback
+from hermes.config.sections import FallbackConfig
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.host import Host
@@ -94,7 +94,9 @@ def _interrupt_tool(host: Host, _recorder: EventRecorder) -> None:
 def _fall_back_with(key: str) -> Scenario:
     def ask(host: Host, _recorder: EventRecorder) -> None:
         url = host.config.model.base_url
-        host.config.fallback_providers.append(Fallback(provider="custom", model="second", base_url=url, api_key=key))
+        host.config.fallback_providers.append(
+            FallbackConfig(provider="custom", model="second", base_url=url, api_key=key)
+        )
         _converse(host, "go")
 
     return ask

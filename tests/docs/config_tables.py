@@ -14,7 +14,16 @@ import msgspec
 
 from hermes.config import sections
 from hermes.config.check import NAMED_ITEMS
-from hermes.config.sections import A2A, Config, Fallback, Hooks, Model, Plugins, Provider, ShellHook
+from hermes.config.sections import (
+    A2AConfig,
+    Config,
+    FallbackConfig,
+    HooksConfig,
+    ModelConfig,
+    PluginsConfig,
+    ProviderConfig,
+    ShellHookConfig,
+)
 from hermes.config.wording import allowed_values
 from hermes.host import Host
 
@@ -158,11 +167,11 @@ def keys_in_effect() -> frozenset[str]:
     """The settings that a host really reads, found out by watching one."""
     seen: set[str] = set()
     config = Config(
-        model=Model(provider="mine"),
-        providers={"mine": Provider(base_url="http://127.0.0.1:1/v1", model="m")},
-        fallback_providers=[Fallback(provider="mine", model="m")],
-        plugins=Plugins(enabled=["watcher"]),
-        hooks=Hooks(events={"on_session_start": [ShellHook(command="true")]}),
+        model=ModelConfig(provider="mine"),
+        providers={"mine": ProviderConfig(base_url="http://127.0.0.1:1/v1", model="m")},
+        fallback_providers=[FallbackConfig(provider="mine", model="m")],
+        plugins=PluginsConfig(enabled=["watcher"]),
+        hooks=HooksConfig(events={"on_session_start": [ShellHookConfig(command="true")]}),
         hooks_auto_accept=True,
     )
     with tempfile.TemporaryDirectory() as folder:
@@ -173,7 +182,7 @@ def keys_in_effect() -> frozenset[str]:
         watched = cast("Config", _watch(config, "", seen))
         with Host(Path(folder), watched, cwd=Path(folder), env={}) as host:
             host.new_session()
-    return frozenset(seen) | _keys_of(A2A, "a2a")
+    return frozenset(seen) | _keys_of(A2AConfig, "a2a")
 
 
 def _keys_of(kind: type[msgspec.Struct], path: str) -> frozenset[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import Model, Provider
+from hermes.config.sections import ModelConfig, ProviderConfig
 from hermes.contract.response import Record
 from hermes.errors import ConfigError, ProviderError
 from hermes.models.http.certificates import Certificates
@@ -95,8 +95,8 @@ def test_a_folder_of_certificates(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_the_settings() -> None:
     config = Config(
-        model=Model(provider="lab", default="m", ca_bundle="/own.pem"),
-        providers={"lab": Provider(base_url="https://h/v1", ca_bundle="/lab.pem")},
+        model=ModelConfig(provider="lab", default="m", ca_bundle="/own.pem"),
+        providers={"lab": ProviderConfig(base_url="https://h/v1", ca_bundle="/lab.pem")},
     )
     assert endpoints_for(config, {})[0].ca_bundle == "/own.pem"
     config.model.ca_bundle = ""

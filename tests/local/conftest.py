@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.sections import Local
+from hermes.config.sections import LocalConfig
 from hermes.local.install.parts import WEIGHTS_FILE, site_folder
 from hermes.local.service import LocalService
 from hermes.models.http.driver import Driver
@@ -45,10 +45,10 @@ def make_service(installed: Path) -> Generator[ServiceFactory]:
     """Builds services like those of several hosts; each is closed when the test ends."""
     with ExitStack() as stack:
 
-        def build(settings: Local | None = None, env: dict[str, str] | None = None) -> LocalService:
+        def build(settings: LocalConfig | None = None, env: dict[str, str] | None = None) -> LocalService:
             driver = Driver()
             stack.callback(driver.close)
-            service = LocalService(driver, installed, settings or Local(), env or {})
+            service = LocalService(driver, installed, settings or LocalConfig(), env or {})
             stack.callback(service.close)
             return service
 

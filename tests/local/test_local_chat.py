@@ -11,7 +11,7 @@ import pytest
 
 from hermes.agent.events import TurnResult
 from hermes.config import Config
-from hermes.config.sections import Approvals, Fallback, Local, Model
+from hermes.config.sections import ApprovalsConfig, FallbackConfig, LocalConfig, ModelConfig
 from hermes.errors import ConfigError
 from hermes.host import Host, HostOptions
 from hermes.local.endpoint import ADDRESS, EMBEDDED, LOCAL, NOTICE
@@ -67,14 +67,14 @@ def test_it_is_gone_with_its_host(new_host: NewHost, installed: Path) -> None:
 
 
 def test_it_may_be_asked_for(new_host: NewHost) -> None:
-    for host in (new_host(provider="local"), new_host(Config(model=Model(provider="local")))):
+    for host in (new_host(provider="local"), new_host(Config(model=ModelConfig(provider="local")))):
         assert ask(host, "say:Yes").provider == "local"
         assert NOTICE not in host.notices
 
 
 def test_a_file_of_ones_own_is_asked_like_any_other_model(new_host: NewHost, tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "own.gguf")
-    result = ask(new_host(Config(local=Local(model_path=str(path))), provider="local"), "Hello!")
+    result = ask(new_host(Config(local=LocalConfig(model_path=str(path))), provider="local"), "Hello!")
     assert result.model == "own.gguf"
     assert json.loads(result.answer)["n_ctx"] == "4096"
 
@@ -82,9 +82,9 @@ def test_a_file_of_ones_own_is_asked_like_any_other_model(new_host: NewHost, tmp
 @pytest.mark.parametrize(
     ("config", "options"),
     [
-        (Config(local=Local(enabled=False)), {}),
+        (Config(local=LocalConfig(enabled=False)), {}),
         (Config(), {"model": "some-model"}),
-        (Config(fallback_providers=[Fallback(provider="ollama", model="m")]), {}),
+        (Config(fallback_providers=[FallbackConfig(provider="ollama", model="m")]), {}),
     ],
 )
 def test_it_does_not_push_itself_forward(new_host: NewHost, config: Config, options: dict[str, str]) -> None:
@@ -93,7 +93,7 @@ def test_it_does_not_push_itself_forward(new_host: NewHost, config: Config, opti
 
 
 def test_it_is_no_silent_fallback(new_host: NewHost, installed: Path) -> None:
-    config = Config(model=Model(provider="custom", default="m", base_url="http://127.0.0.1:9/v1"))
+    config = Config(model=ModelConfig(provider="custom", default="m", base_url="http://127.0.0.1:9/v1"))
     config.agent.api_max_retries = 0
     result = ask(new_host(config), "Hello!")
     assert result.status == "failed"
@@ -112,7 +112,7 @@ def test_at_the_command_line(installed: Path, workdir: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["manual", "smart", "off"])
 def test_commands_are_refused_where_nobody_can_be_asked(new_host: NewHost, workdir: Path, mode: str) -> None:
-    approvals = Approvals(mode=mode, headless="allow", tools={"terminal": "allow"})  # pyright: ignore[reportArgumentType]
+    approvals = ApprovalsConfig(mode=mode, headless="allow", tools={"terminal": "allow"})  # pyright: ignore[reportArgumentType]
     config = Config(approvals=approvals, command_allowlist=["embedded-model"])
     result = ask(new_host(config, allow_everything=True), RUN)
     assert [call.status for call in result.tool_calls] == ["blocked"]
@@ -132,6 +132,6 @@ def test_a_person_is_asked_each_time(new_host: NewHost, workdir: Path) -> None:
 
 
 def test_a_better_model_follows_the_settings(new_host: NewHost, workdir: Path, tmp_path: Path) -> None:
-    config = Config(local=Local(model_path=str(write_gguf(tmp_path / "own.gguf"))))
+    config = Config(local=LocalConfig(model_path=str(write_gguf(tmp_path / "own.gguf"))))
     assert [call.status for call in ask(new_host(config, provider="local"), RUN).tool_calls] == ["ok"]
     assert (workdir / "ran").exists()

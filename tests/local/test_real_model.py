@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hermes.config.sections import Local
+from hermes.config.sections import LocalConfig
 from hermes.errors import ProviderError
 from hermes.local.install.install import inspect
 from hermes.local.prompt.wire import EmbeddedWire
@@ -59,7 +59,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Generator[Model]:
     assert parts.is_complete, f"the embedded model is not installed: {parts}"
     assert parts.weights is not None
     driver = Driver()
-    service = LocalService(driver, home, Local(), {})
+    service = LocalService(driver, home, LocalConfig(), {})
     yield Model(home, service, parts.weights)
     service.close()
     driver.close()
@@ -131,7 +131,7 @@ def test_any_model_file_runs_with_its_own_template_and_limits(model: Model, tmp_
     own = tmp_path / "own.gguf"
     own.symlink_to(model.weights)
     driver = Driver()
-    service = LocalService(driver, model.home, Local(model_path=str(own), context_length=256), {})
+    service = LocalService(driver, model.home, LocalConfig(model_path=str(own), context_length=256), {})
     try:
         [endpoint] = service.settled([ENDPOINT])
         assert (endpoint.model, endpoint.context_length, service.wire_for(endpoint)) == ("own.gguf", 256, None)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import Local
+from hermes.config.sections import LocalConfig
 from hermes.errors import ConfigError, Interrupted, ProviderError
 from hermes.local.install.parts import WEIGHTS_FILE, site_folder
 from hermes.local.running import living_state, running_states
@@ -28,11 +28,11 @@ from support.local_rig import ENDPOINT, ServiceFactory, ask, gone, write_gguf
 USER = """
 import sys
 from pathlib import Path
-from hermes.config.sections import Local
+from hermes.config.sections import LocalConfig
 from hermes.local.service import LocalService
 from hermes.models.http.driver import Driver
 from support.local_rig import ask
-service = LocalService(Driver(), Path(sys.argv[1]), Local(), {})
+service = LocalService(Driver(), Path(sys.argv[1]), LocalConfig(), {})
 print(ask(service).content, flush=True)
 sys.stdin.read()
 service.close()
@@ -178,7 +178,7 @@ def test_a_state_that_nobody_keeps_is_no_server(tmp_path: Path) -> None:
     ],
 )
 def test_a_model_that_does_not_start(make_service: ServiceFactory, tmp_path: Path, name: str, why: str) -> None:
-    service = make_service(Local(model_path=str(write_gguf(tmp_path / name))))
+    service = make_service(LocalConfig(model_path=str(write_gguf(tmp_path / name))))
     with pytest.raises(ProviderError, match=f"the local model did not start: .*{why}") as failed:
         ask(service)
     assert not failed.value.retryable
@@ -186,7 +186,7 @@ def test_a_model_that_does_not_start(make_service: ServiceFactory, tmp_path: Pat
 
 def test_loading_can_be_interrupted(make_service: ServiceFactory, tmp_path: Path) -> None:
     path = write_gguf(tmp_path / "slow.gguf")
-    service, interrupt = make_service(Local(model_path=str(path))), Interrupt()
+    service, interrupt = make_service(LocalConfig(model_path=str(path))), Interrupt()
     loading = path.with_name("slow.gguf.loading")
 
     def cancel_when_loading() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hermes.config.sections import ProviderQuirks
+from hermes.config.sections import ProviderQuirksConfig
 from hermes.models.endpoint import Endpoint
 from hermes.models.prices import find_model
 from hermes.models.profiles import CUSTOM, PROFILES, canonical
@@ -59,4 +59,4 @@ def test_families_are_found_by_how_names_begin() -> None:
 
 
 def test_everything_that_a_quirk_can_be_can_be_configured() -> None:
-    assert set(Quirks.__struct_fields__) == set(ProviderQuirks.__struct_fields__)
+    assert set(Quirks.__struct_fields__) == set(ProviderQuirksConfig.__struct_fields__)

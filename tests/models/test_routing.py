@@ -6,14 +6,21 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import Config, Fallback, Model, PhaseTimeouts, Provider, ProviderQuirks
+from hermes.config.sections import (
+    Config,
+    FallbackConfig,
+    ModelConfig,
+    PhaseTimeoutsConfig,
+    ProviderConfig,
+    ProviderQuirksConfig,
+)
 from hermes.errors import ConfigError
 from hermes.models.endpoint import ApiMode, Endpoint, Timeouts
 from hermes.models.profiles import Profile
 from hermes.models.quirks import Quirks
 from hermes.models.routing import another_model, endpoint_for, endpoints_for, guess_api_mode
 
-OWN = Model(
+OWN = ModelConfig(
     provider="openai",
     default="gpt",
     api_key="own-key-12345",
@@ -34,7 +41,7 @@ def test_the_configured_provider_gets_its_key_headers_and_body() -> None:
 
 @pytest.mark.parametrize("other", ["groq", "custom", "mine"])
 def test_nothing_of_the_configured_provider_goes_to_another(other: str) -> None:
-    config = Config(model=OWN, providers={"mine": Provider(base_url="http://127.0.0.1:1/v1")})
+    config = Config(model=OWN, providers={"mine": ProviderConfig(base_url="http://127.0.0.1:1/v1")})
     env = {"CUSTOM_BASE_URL": "http://127.0.0.1:2/v1", "GROQ_API_KEY": "groq-key"}
     [endpoint] = endpoints_for(config, env, provider=other)
     assert endpoint.provider == other
@@ -43,7 +50,7 @@ def test_nothing_of_the_configured_provider_goes_to_another(other: str) -> None:
 
 
 def test_fallbacks_have_only_their_own_settings() -> None:
-    config = Config(model=OWN, fallback_providers=[Fallback(provider="groq", model="llama", key_env="MY_KEY")])
+    config = Config(model=OWN, fallback_providers=[FallbackConfig(provider="groq", model="llama", key_env="MY_KEY")])
     first, second = endpoints_for(config, {"MY_KEY": "groq-key"})
     assert (first.provider, second.provider, second.model, second.api_key) == ("openai", "groq", "llama", "groq-key")
     assert second.extra_headers == {}
@@ -58,7 +65,7 @@ def test_a_key_in_the_environment_is_enough(env: dict[str, str], provider: str) 
 
 
 def test_an_address_alone_means_a_custom_server() -> None:
-    [endpoint] = endpoints_for(Config(model=Model(base_url="http://127.0.0.1:1/v1", default="m")), {})
+    [endpoint] = endpoints_for(Config(model=ModelConfig(base_url="http://127.0.0.1:1/v1", default="m")), {})
     assert (endpoint.provider, endpoint.api_key) == ("custom", "")
 
 
@@ -69,11 +76,11 @@ def test_an_address_alone_means_a_custom_server() -> None:
         (Config(), {"provider": "custom", "model": "m"}, "no address"),
         (Config(), {"provider": "ollama"}, "no model is chosen"),
         (Config(), {"provider": "olama", "model": "m"}, "did you mean 'ollama'"),
-        (Config(providers={"x": Provider(enabled=False)}), {"provider": "x", "model": "m"}, "disabled"),
-        (Config(model=Model(base_url="nonsense", default="m")), {}, "http://"),
-        (Config(model=Model(base_url="http://[::1/v1", default="m")), {}, "base_url cannot be parsed"),
+        (Config(providers={"x": ProviderConfig(enabled=False)}), {"provider": "x", "model": "m"}, "disabled"),
+        (Config(model=ModelConfig(base_url="nonsense", default="m")), {}, "http://"),
+        (Config(model=ModelConfig(base_url="http://[::1/v1", default="m")), {}, "base_url cannot be parsed"),
         (
-            Config(model=OWN, fallback_providers=[Fallback(provider="lmstudio")]),
+            Config(model=OWN, fallback_providers=[FallbackConfig(provider="lmstudio")]),
             {},
             "no model is chosen for provider 'lmstudio'",
         ),
@@ -84,9 +91,9 @@ def test_what_cannot_work_says_what_to_do(config: Config, options: dict[str, Any
         endpoints_for(config, {}, **options)
 
 
-def one(provider: str, model: str = "m", **settings: Provider) -> Endpoint:
+def one(provider: str, model: str = "m", **settings: ProviderConfig) -> Endpoint:
     """The endpoint of a provider with nothing but what ``providers`` says."""
-    return endpoint_for(Config(providers=settings), {}, provider, model, Model())
+    return endpoint_for(Config(providers=settings), {}, provider, model, ModelConfig())
 
 
 # -- the format -------------------------------------------------------------------------------------------------------
@@ -108,20 +115,20 @@ def one(provider: str, model: str = "m", **settings: Provider) -> Endpoint:
 )
 def test_the_format_is_guessed_from_the_address(url: str, mode: ApiMode) -> None:
     assert guess_api_mode(url) == mode
-    [endpoint] = endpoints_for(Config(model=Model(base_url=url, default="m")), {})
+    [endpoint] = endpoints_for(Config(model=ModelConfig(base_url=url, default="m")), {})
     assert endpoint.api_mode == mode
 
 
 def test_the_format_that_is_set_wins() -> None:
-    own = Model(base_url="https://api.openai.com/v1", default="m", api_mode="chat_completions")
+    own = ModelConfig(base_url="https://api.openai.com/v1", default="m", api_mode="chat_completions")
     assert endpoints_for(Config(model=own), {})[0].api_mode == "chat_completions"
-    assert one("openai", openai=Provider(api_mode="chat_completions")).api_mode == "chat_completions"
+    assert one("openai", openai=ProviderConfig(api_mode="chat_completions")).api_mode == "chat_completions"
 
 
 def test_a_known_provider_behind_another_address() -> None:
     # Most that imitate OpenAI speak the older format; nobody imitates Anthropic in another one.
-    assert one("openai", openai=Provider(base_url="http://127.0.0.1:1/v1")).api_mode == "chat_completions"
-    assert one("anthropic", anthropic=Provider(base_url="http://127.0.0.1:1")).api_mode == "anthropic_messages"
+    assert one("openai", openai=ProviderConfig(base_url="http://127.0.0.1:1/v1")).api_mode == "chat_completions"
+    assert one("anthropic", anthropic=ProviderConfig(base_url="http://127.0.0.1:1")).api_mode == "anthropic_messages"
 
 
 # -- names ------------------------------------------------------------------------------------------------------------
@@ -130,22 +137,22 @@ def test_a_known_provider_behind_another_address() -> None:
 def test_aliases_mean_the_provider_and_configured_names_never_do() -> None:
     [endpoint] = endpoints_for(Config(), {"XAI_API_KEY": "k"}, provider="grok", model="m")
     assert (endpoint.provider, endpoint.api_key) == ("xai", "k")
-    own = Provider(base_url="http://127.0.0.1:1/v1")
+    own = ProviderConfig(base_url="http://127.0.0.1:1/v1")
     assert one("grok", grok=own).base_url == "http://127.0.0.1:1/v1"
 
 
 def test_a_provider_without_a_model_has_its_default() -> None:
     [endpoint] = endpoints_for(Config(), {"ANTHROPIC_API_KEY": "k"})
     assert (endpoint.provider, endpoint.model) == ("anthropic", "claude-sonnet-5-5")
-    assert one("openai", "", openai=Provider(model="mine")).model == "mine"
+    assert one("openai", "", openai=ProviderConfig(model="mine")).model == "mine"
     with pytest.raises(ConfigError, match="no model is chosen"):
-        one("openai", "", openai=Provider(base_url="http://127.0.0.1:1/v1"))
+        one("openai", "", openai=ProviderConfig(base_url="http://127.0.0.1:1/v1"))
 
 
 def test_another_provider_does_not_get_the_name_of_a_model_it_has_not() -> None:
     [endpoint] = endpoints_for(Config(model=OWN), {}, provider="anthropic")
     assert endpoint.model == "claude-sonnet-5-5"
-    named = Provider(model_map={"gpt": "openai/gpt"})
+    named = ProviderConfig(model_map={"gpt": "openai/gpt"})
     [endpoint] = endpoints_for(Config(model=OWN, providers={"openrouter": named}), {}, provider="openrouter")
     assert endpoint.model == "openai/gpt"
 
@@ -153,8 +160,8 @@ def test_another_provider_does_not_get_the_name_of_a_model_it_has_not() -> None:
 def test_names_are_mapped_for_each_provider() -> None:
     config = Config(
         model=OWN,
-        providers={"openrouter": Provider(model_map={"gpt": "openai/gpt", "mini": "openai/gpt-mini"})},
-        fallback_providers=[Fallback(provider="openrouter"), Fallback(provider="openrouter", model="mini")],
+        providers={"openrouter": ProviderConfig(model_map={"gpt": "openai/gpt", "mini": "openai/gpt-mini"})},
+        fallback_providers=[FallbackConfig(provider="openrouter"), FallbackConfig(provider="openrouter", model="mini")],
     )
     assert [endpoint.model for endpoint in endpoints_for(config, {})] == ["gpt", "openai/gpt", "openai/gpt-mini"]
 
@@ -177,9 +184,11 @@ def test_profiles_of_plugins_count_as_known() -> None:
 
 def test_quirks_come_from_the_profile_and_the_configuration() -> None:
     assert one("mistral").quirks == Quirks(merge_system=True, stream_options=False, reasoning="", tool_id_length=9)
-    changed = one("mistral", mistral=Provider(quirks=ProviderQuirks(tool_id_length=0, parallel_tools=False))).quirks
+    changed = one(
+        "mistral", mistral=ProviderConfig(quirks=ProviderQuirksConfig(tool_id_length=0, parallel_tools=False))
+    ).quirks
     assert (changed.tool_id_length, changed.parallel_tools, changed.stream_options) == (0, False, False)
-    assert one("lab", lab=Provider(base_url="http://h/v1")).quirks == Quirks()
+    assert one("lab", lab=ProviderConfig(base_url="http://h/v1")).quirks == Quirks()
 
 
 def test_hermes_4_is_asked_to_reason() -> None:
@@ -193,7 +202,7 @@ def test_hermes_4_is_asked_to_reason() -> None:
 
 
 def test_what_is_known_about_one_model_is_not_said_of_another() -> None:
-    own = Model(base_url="http://h/v1", default="seer", supports_vision=True, context_length=1000)
+    own = ModelConfig(base_url="http://h/v1", default="seer", supports_vision=True, context_length=1000)
     [first] = endpoints_for(Config(model=own), {})
     assert (first.sees_images, first.context_length) == (True, 1000)
     [named] = endpoints_for(Config(model=own), {}, model="other")
@@ -204,7 +213,7 @@ def test_what_is_known_about_one_model_is_not_said_of_another() -> None:
 
 def test_settings_of_a_provider_and_of_its_models() -> None:
     models = {"seer": {"supports_vision": True, "context_length": 5000}, "odd": {"context_length": "much"}}
-    lab = Provider(base_url="http://h/v1", models=models, supports_vision=False, context_length=9000)
+    lab = ProviderConfig(base_url="http://h/v1", models=models, supports_vision=False, context_length=9000)
     known = {name: one("lab", name, lab=lab) for name in ("seer", "odd", "other")}
     assert {name: (found.sees_images, found.context_length) for name, found in known.items()} == {
         "seer": (True, 5000),
@@ -217,12 +226,12 @@ def test_profiles_know_who_sees() -> None:
     assert one("anthropic", "claude-opus-5").sees_images is True
     assert one("openrouter", "google/gemini-3.8-flash").sees_images is True
     assert one("groq", "something").sees_images is None
-    assert one("anthropic", "claude-opus-5", anthropic=Provider(supports_vision=False)).sees_images is False
+    assert one("anthropic", "claude-opus-5", anthropic=ProviderConfig(supports_vision=False)).sees_images is False
 
 
 def test_time_limits_for_each_phase() -> None:
     assert one("ollama").timeouts == Timeouts()
-    lab = Provider(base_url="http://h/v1", timeout=7, timeouts=PhaseTimeouts(connect=1, first_byte=50))
+    lab = ProviderConfig(base_url="http://h/v1", timeout=7, timeouts=PhaseTimeoutsConfig(connect=1, first_byte=50))
     assert one("lab", lab=lab).timeouts == Timeouts(connect=1, first_byte=50, between_chunks=7)
-    own = Model(base_url="http://h/v1", default="m", timeouts=PhaseTimeouts(total=9))
+    own = ModelConfig(base_url="http://h/v1", default="m", timeouts=PhaseTimeoutsConfig(total=9))
     assert endpoints_for(Config(model=own), {})[0].timeouts == Timeouts(total=9)

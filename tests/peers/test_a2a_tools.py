@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.config import A2A, A2AAgent, Config
-from hermes.config.sections import Agent, Model, Security
+from hermes.config import A2AAgentConfig, A2AConfig, Config
+from hermes.config.sections import AgentConfig, ModelConfig, SecurityConfig
 from hermes.errors import Interrupted
 from hermes.host import Host, HostOptions
 from hermes.peers.hops import arrived
@@ -46,12 +46,16 @@ def provider() -> Generator[ScriptedProvider]:
 
 
 def config(provider: ScriptedProvider, remote: Remote | None = None, **options: Any) -> Config:
-    known = {} if remote is None else {"echo": A2AAgent(url=remote.url, token_env="ECHO_TOKEN" if remote.token else "")}
+    known = (
+        {}
+        if remote is None
+        else {"echo": A2AAgentConfig(url=remote.url, token_env="ECHO_TOKEN" if remote.token else "")}
+    )
     return Config(
-        model=Model(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"),
-        agent=Agent(api_max_retries=0),
+        model=ModelConfig(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"),
+        agent=AgentConfig(api_max_retries=0),
         toolsets=["a2a"],
-        a2a=A2A(agents=known, **options),
+        a2a=A2AConfig(agents=known, **options),
     )
 
 
@@ -163,7 +167,7 @@ def test_a_url_of_the_models_own_must_be_public(
     home: Path, workdir: Path, provider: ScriptedProvider, remote: Remote, allowed: bool, expected: str
 ) -> None:
     settings = config(provider)
-    settings.security = Security(allow_private_urls=allowed)
+    settings.security = SecurityConfig(allow_private_urls=allowed)
     with Host(home, settings, cwd=workdir, env={}) as host:
         answer = Desk(host).call("a2a_send", agent=remote.url, message="echo hi")
     assert expected in answer.get("error", "") and bool(remote.headers) is allowed

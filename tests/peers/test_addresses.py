@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.config import A2A, A2AAgent
+from hermes.config import A2AAgentConfig, A2AConfig
 from hermes.peers.addresses import Peer, Reach, base_of, find_peer, same_place
 from hermes.peers.failures import PeerError
 
-SETTINGS = A2A(
+SETTINGS = A2AConfig(
     agents={
-        "desk": A2AAgent(url="http://10.0.0.5:8800/"),
-        "vault": A2AAgent(url="https://vault.example.org/agent", token_env="VAULT_TOKEN"),
+        "desk": A2AAgentConfig(url="http://10.0.0.5:8800/"),
+        "vault": A2AAgentConfig(url="https://vault.example.org/agent", token_env="VAULT_TOKEN"),
     }
 )
 ENV = {"VAULT_TOKEN": "the-token-of-the-vault"}

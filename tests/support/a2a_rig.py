@@ -20,8 +20,8 @@ from a2a.types import Message, Part, Role, SendMessageRequest, StreamResponse, T
 
 from hermes.a2a.server.access.principals import Principals, read_principals
 from hermes.a2a.server.process import Place, serve_until
-from hermes.config import A2A, Config
-from hermes.config.sections import Agent, Approvals, Model
+from hermes.config import A2AConfig, Config
+from hermes.config.sections import AgentConfig, ApprovalsConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.sanitize import Redactor
 from hermes.scope import new_id
@@ -67,19 +67,21 @@ def served(
     home: Path,
     workdir: Path,
     provider: ScriptedProvider | SilentModel,
-    settings: A2A | None = None,
+    settings: A2AConfig | None = None,
     *,
     env: dict[str, str] | None = None,
     grpc: bool = False,
-    approvals: Approvals | None = None,
+    approvals: ApprovalsConfig | None = None,
     **options: Any,
 ) -> Generator[Served]:
     """Serve an agent that talks to the provider, on a thread of its own."""
     config = Config(
-        model=Model(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key-of-a-model"),
-        agent=Agent(api_max_retries=0),
-        approvals=approvals or Approvals(),
-        a2a=settings or A2A(),
+        model=ModelConfig(
+            provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key-of-a-model"
+        ),
+        agent=AgentConfig(api_max_retries=0),
+        approvals=approvals or ApprovalsConfig(),
+        a2a=settings or A2AConfig(),
     )
     redactor = Redactor()
     principals = read_principals(config.a2a, env or {}, redactor)

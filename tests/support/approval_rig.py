@@ -9,7 +9,7 @@ from typing import Any
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.config import Config
-from hermes.config.sections import Agent, Approvals, AuxiliaryTask, Model
+from hermes.config.sections import AgentConfig, ApprovalsConfig, AuxiliaryTaskConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider
@@ -52,13 +52,13 @@ def approval_config(
 ) -> Config:
     """A configuration with these settings under ``approvals``."""
     config = Config(
-        model=Model(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"),
-        agent=Agent(api_max_retries=0),
-        approvals=Approvals(**approvals),
+        model=ModelConfig(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"),
+        agent=AgentConfig(api_max_retries=0),
+        approvals=ApprovalsConfig(**approvals),
         command_allowlist=list(allowlist),
     )
     if auxiliary:
-        config.auxiliary.tasks["approval"] = AuxiliaryTask(model=auxiliary)
+        config.auxiliary.tasks["approval"] = AuxiliaryTaskConfig(model=auxiliary)
     return config
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.error import HTTPError
 from urllib.parse import parse_qs, urlencode, urlsplit
 
-from hermes.config.sections import OAuth
+from hermes.config.sections import OAuthConfig
 
 CLIENT = "client-of-the-tests"
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
@@ -54,8 +54,8 @@ class AuthorizationServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     @property
-    def settings(self) -> OAuth:
-        return OAuth(
+    def settings(self) -> OAuthConfig:
+        return OAuthConfig(
             client_id=CLIENT,
             token_url=f"{self.url}/token",
             authorization_url=f"{self.url}/authorize",

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hermes.config import Config
-from hermes.config.sections import Agent, Model
+from hermes.config.sections import AgentConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.journal.sessions import Sessions
 from hermes.testing import ScriptedProvider
@@ -19,8 +19,8 @@ def configured_host(home: Path, cwd: Path, provider: ScriptedProvider, **section
     options: dict[str, Any] = sections.pop("options", {})
     model: dict[str, Any] = {"default": "scripted", **sections.pop("model", {})}
     config = Config(
-        model=Model(provider="custom", base_url=provider.base_url, api_key="test-key", **model),
-        agent=Agent(api_max_retries=0),
+        model=ModelConfig(provider="custom", base_url=provider.base_url, api_key="test-key", **model),
+        agent=AgentConfig(api_max_retries=0),
         **sections,
     )
     return Host(home, config, HostOptions(**options), cwd=cwd, env={})

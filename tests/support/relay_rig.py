@@ -13,7 +13,7 @@ import msgspec
 from nat.atif import Trajectory
 
 from hermes.config import Config
-from hermes.config.sections import Agent, Model, Plugins
+from hermes.config.sections import AgentConfig, ModelConfig, PluginsConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider
 from hermes.tools.registry import Tool
@@ -55,9 +55,9 @@ def relay_host(
 ) -> Host:
     """A host with the plugin, which the caller closes."""
     config = Config(
-        model=Model(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"),
-        agent=Agent(api_max_retries=retries),
-        plugins=Plugins(enabled=[KEY]),
+        model=ModelConfig(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"),
+        agent=AgentConfig(api_max_retries=retries),
+        plugins=PluginsConfig(enabled=[KEY]),
         **sections,
     )
     return Host(home, config, HostOptions(**(options or {})), cwd=cwd, env={})

@@ -11,7 +11,7 @@ from typing import Any
 
 from hermes.agent.session import Session
 from hermes.config import Config
-from hermes.config.sections import Agent, Fallback, Model, Provider
+from hermes.config.sections import AgentConfig, FallbackConfig, ModelConfig, ProviderConfig
 from hermes.host import Host, HostOptions
 from hermes.plugins.llm.access import PluginLlm
 from hermes.scope import Interrupt, Scope
@@ -53,8 +53,8 @@ class Rig:
 
     def host(self, script: Any, *, retries: int = 0, **options: Any) -> Host:
         provider = self.stack.enter_context(ScriptedProvider(script))
-        model = Model(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key")
-        return self.host_for(Config(model=model, agent=Agent(api_max_retries=retries)), **options)
+        model = ModelConfig(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key")
+        return self.host_for(Config(model=model, agent=AgentConfig(api_max_retries=retries)), **options)
 
     def host_for(self, config: Config, **options: Any) -> Host:
         host = self.stack.enter_context(Host(self.home, config, HostOptions(**options), cwd=self.workdir, env={}))
@@ -161,13 +161,13 @@ def fallback(rig: Rig) -> Run:
     first = rig.stack.enter_context(ScriptedProvider([failure(500)]))
     second = rig.stack.enter_context(ScriptedProvider(text("from the second", model="scripted-2", usage=USAGE)))
     config = Config(
-        model=Model(provider="one", default="large"),
+        model=ModelConfig(provider="one", default="large"),
         providers={
-            "one": Provider(base_url=first.base_url, api_key="key-of-one"),
-            "two": Provider(base_url=second.base_url, api_key="key-of-two", model_map={"large": "scripted"}),
+            "one": ProviderConfig(base_url=first.base_url, api_key="key-of-one"),
+            "two": ProviderConfig(base_url=second.base_url, api_key="key-of-two", model_map={"large": "scripted"}),
         },
-        fallback_providers=[Fallback(provider="two")],
-        agent=Agent(api_max_retries=0),
+        fallback_providers=[FallbackConfig(provider="two")],
+        agent=AgentConfig(api_max_retries=0),
     )
     host = rig.host_for(config)
     session = host.new_session()
@@ -185,7 +185,7 @@ def final_error(rig: Rig) -> Run:
 def interrupted_turn(rig: Rig) -> Run:
     interrupt = Interrupt()
     provider = rig.stack.enter_context(ScriptedProvider([hanging()]))
-    model = Model(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key")
+    model = ModelConfig(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key")
     host = rig.host_for(Config(model=model))
     session = host.new_session()
     canceller = threading.Thread(target=lambda: (provider.wait_for_request(), interrupt.cancel("stop")))

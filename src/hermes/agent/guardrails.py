@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hermes.config.sections import ToolLoopGuardrails
+from hermes.config.sections import ToolLoopGuardrailsConfig
 from hermes.tools.registry import Args
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class LoopGuard:
     """Counts the calls of one turn. Threads of a batch share it."""
 
-    def __init__(self, settings: ToolLoopGuardrails) -> None:
+    def __init__(self, settings: ToolLoopGuardrailsConfig) -> None:
         self._settings = settings
         self._lock = threading.Lock()
         #: The last result of each call, and how often in a row it came.

@@ -21,7 +21,7 @@ from hermes.agent.approvals.decide import Approvals, Decision, verdict_of
 from hermes.agent.events import ToolStatus
 from hermes.agent.guardrails import LoopGuard
 from hermes.agent.workers import Workers
-from hermes.config.sections import ToolLoopGuardrails
+from hermes.config.sections import ToolLoopGuardrailsConfig
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
@@ -60,7 +60,7 @@ class ToolRuntime:
     processes: ProcessTable
     guard: FileGuard
     limits: ToolLimits
-    guardrails: ToolLoopGuardrails = field(default_factory=ToolLoopGuardrails)
+    guardrails: ToolLoopGuardrailsConfig = field(default_factory=ToolLoopGuardrailsConfig)
 
     def context(self, scope: Scope, cwd: Path, user_task: str = "") -> ToolContext:
         """What a tool is told about a call in that scope."""

@@ -11,7 +11,7 @@ from typing import Any, TextIO
 from hermes.cli.text.json import print_json
 from hermes.cli.text.terminal import plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.config.sections import Local
+from hermes.config.sections import LocalConfig
 from hermes.errors import ConfigError
 from hermes.local.install.install import Parts, inspect
 from hermes.local.install.parts import DOWNLOAD_SIZE, RUNTIME
@@ -103,7 +103,7 @@ def _show(args: argparse.Namespace, home: Path, parts: Parts) -> int:
     return 0 if status["usable"] else 1
 
 
-def _describe(home: Path, settings: Local, parts: Parts) -> dict[str, Any]:
+def _describe(home: Path, settings: LocalConfig, parts: Parts) -> dict[str, Any]:
     runtime, weights = parts.runtime, parts.weights
     model: dict[str, Any] | None = None
     error: str | None = None

@@ -11,12 +11,12 @@ from typing import Any, cast, get_args
 import msgspec
 
 from hermes.config.document import KeyPath
-from hermes.config.sections import ApiMode, Auxiliary, Hooks
+from hermes.config.sections import ApiMode, AuxiliaryConfig, HooksConfig
 from hermes.config.wording import allowed_values, describe, dotted, suggestion
 from hermes.config.written import Written, WrittenModel
 
 #: Sections whose other keys are names chosen by the user: the field that collects them, and what an item is.
-NAMED_ITEMS: dict[type, tuple[str, type]] = {Auxiliary: ("tasks", dict), Hooks: ("events", object)}
+NAMED_ITEMS: dict[type, tuple[str, type]] = {AuxiliaryConfig: ("tasks", dict), HooksConfig: ("events", object)}
 _SWITCHES = {"yes": True, "on": True, "no": False, "off": False}
 _ABSENT: Any = object()
 

@@ -24,7 +24,7 @@ Seconds = Annotated[float, Meta(gt=0)]
 HookSeconds = Annotated[float, Meta(gt=0, le=300)]
 
 
-class PhaseTimeouts(Struct, kw_only=True):
+class PhaseTimeoutsConfig(Struct, kw_only=True):
     """How long each phase of a request may take. What is unset is the usual time."""
 
     connect: Seconds | None = None  #: Seconds to open a connection.
@@ -33,7 +33,7 @@ class PhaseTimeouts(Struct, kw_only=True):
     total: Seconds | None = None  #: Seconds for the whole request.
 
 
-class Model(Struct, kw_only=True):
+class ModelConfig(Struct, kw_only=True):
     """The model that answers, and where it is reached."""
 
     provider: str = ""  #: Provider name; empty or auto picks one from what is set up.
@@ -48,12 +48,12 @@ class Model(Struct, kw_only=True):
     extra_body: FreeForm = {}  #: Fields merged into every request body.
     extra_headers: dict[str, str] = {}  #: Headers added to every request.
     timeout: Seconds | None = None  #: Seconds without a byte before a request fails.
-    timeouts: PhaseTimeouts | None = None  #: Seconds for each phase of a request; wins over timeout.
+    timeouts: PhaseTimeoutsConfig | None = None  #: Seconds for each phase of a request; wins over timeout.
     ca_bundle: str = ""  #: File of certificate authorities to trust instead of the system's.
     supports_vision: bool | None = None  #: Whether the model sees images; unset goes by what is known of it.
 
 
-class OAuth(Struct, kw_only=True):
+class OAuthConfig(Struct, kw_only=True):
     """How to sign in at a provider instead of giving a key."""
 
     client_id: Name  #: Name under which the provider knows this program.
@@ -63,7 +63,7 @@ class OAuth(Struct, kw_only=True):
     scopes: list[str] = []  #: What to ask access to.
 
 
-class ProviderQuirks(Struct, kw_only=True):
+class ProviderQuirksConfig(Struct, kw_only=True):
     """Where a server departs from the format it speaks. What is unset is what is known of the provider."""
 
     merge_system: bool | None = None  #: Send one system message, at the start.
@@ -77,7 +77,7 @@ class ProviderQuirks(Struct, kw_only=True):
     prompt_caching: bool | None = None  #: Mark what is worth caching.
 
 
-class Provider(Struct, kw_only=True):
+class ProviderConfig(Struct, kw_only=True):
     """A named endpoint."""
 
     base_url: str = ""  #: Address of the endpoint.
@@ -88,19 +88,19 @@ class Provider(Struct, kw_only=True):
     models: list[str] | FreeForm = []  #: Models it offers, as names or name: settings.
     model_map: dict[str, str] = {}  #: What models are called here, by the name used elsewhere.
     supports_vision: bool | None = None  #: Whether its models see images; unset goes by what is known of each.
-    quirks: ProviderQuirks | None = None  #: Where it departs from the format it speaks.
+    quirks: ProviderQuirksConfig | None = None  #: Where it departs from the format it speaks.
     context_length: Positive | None = None  #: Context window in tokens.
     max_tokens: Positive | None = None  #: Most tokens one answer may have.
     extra_body: FreeForm = {}  #: Fields merged into every request body.
     extra_headers: dict[str, str] = {}  #: Headers added to every request.
     timeout: Seconds | None = None  #: Seconds without a byte before a request fails.
-    timeouts: PhaseTimeouts | None = None  #: Seconds for each phase of a request; wins over timeout.
+    timeouts: PhaseTimeoutsConfig | None = None  #: Seconds for each phase of a request; wins over timeout.
     ca_bundle: str = ""  #: File of certificate authorities to trust instead of the system's.
     enabled: bool = True  #: False keeps the settings but never uses the endpoint.
-    oauth: OAuth | None = None  #: How to sign in with hermes auth login.
+    oauth: OAuthConfig | None = None  #: How to sign in with hermes auth login.
 
 
-class Fallback(Struct, kw_only=True):
+class FallbackConfig(Struct, kw_only=True):
     """A model to turn to when the one before it fails."""
 
     provider: Name  #: Provider name.
@@ -111,7 +111,7 @@ class Fallback(Struct, kw_only=True):
     api_mode: ApiMode = ""  #: How the endpoint is spoken to; empty guesses.
 
 
-class Agent(Struct, kw_only=True):
+class AgentConfig(Struct, kw_only=True):
     """Limits of the turn loop."""
 
     max_turns: Positive = 90  #: Model calls one message may use.
@@ -122,7 +122,7 @@ class Agent(Struct, kw_only=True):
     reasoning_effort: str = ""  #: Reasoning effort asked of the model; empty is its own.
 
 
-class Delegation(Struct, kw_only=True):
+class DelegationConfig(Struct, kw_only=True):
     """Children started by ``delegate_task``. Empty endpoint fields inherit the parent's."""
 
     model: str = ""  #: Model of the children.
@@ -141,7 +141,7 @@ class Delegation(Struct, kw_only=True):
     max_summary_chars: Chars = 24_000  #: Longest summary a child hands back.
 
 
-class Plugins(Struct, kw_only=True):
+class PluginsConfig(Struct, kw_only=True):
     """Which plugins load, and what each may do."""
 
     enabled: list[str] = []  #: Keys or names of plugins to load.
@@ -149,7 +149,7 @@ class Plugins(Struct, kw_only=True):
     entries: dict[str, FreeForm] = {}  #: Settings of each plugin, by key.
 
 
-class Approvals(Struct, kw_only=True):
+class ApprovalsConfig(Struct, kw_only=True):
     """Who decides about a dangerous command."""
 
     mode: Literal["manual", "smart", "off"] = "manual"  #: Ask a person, ask a model first, or never ask.
@@ -162,7 +162,7 @@ class Approvals(Struct, kw_only=True):
     mcp_reload_confirm: bool = True  #: Ask before MCP servers are reloaded.
 
 
-class Terminal(Struct, kw_only=True):
+class TerminalConfig(Struct, kw_only=True):
     """How commands run."""
 
     backend: Literal["local"] = "local"  #: Where commands run.
@@ -171,7 +171,7 @@ class Terminal(Struct, kw_only=True):
     max_foreground_timeout: Positive = 600  #: Most seconds a command may ask for.
 
 
-class ToolOutput(Struct, kw_only=True):
+class ToolOutputConfig(Struct, kw_only=True):
     """How much of a tool's answer reaches the model."""
 
     max_bytes: Chars = 50_000  #: Longest output; the middle is left out.
@@ -179,7 +179,7 @@ class ToolOutput(Struct, kw_only=True):
     max_line_length: Chars = 2_000  #: Longest line before it is cut.
 
 
-class AuxiliaryTask(Struct, kw_only=True):
+class AuxiliaryTaskConfig(Struct, kw_only=True):
     """The model for one kind of side job."""
 
     provider: str = "auto"  #: Provider name; auto is the conversation's.
@@ -198,23 +198,23 @@ class AuxiliaryTask(Struct, kw_only=True):
 _TASK_TIMEOUTS = {"vision": 120.0, "web_extract": 360.0, "compression": 120.0}
 
 
-class Auxiliary(Struct, kw_only=True):
+class AuxiliaryConfig(Struct, kw_only=True):
     """Side jobs. Every other key of the section names a job, such as ``vision`` or ``compression``."""
 
     timeout: Seconds | None = None  #: Seconds for jobs that do not set their own.
     transient_retries: Natural = 2  #: Tries again after a passing failure.
-    tasks: dict[str, AuxiliaryTask] = {}  #: The jobs by name; written directly under the section.
+    tasks: dict[str, AuxiliaryTaskConfig] = {}  #: The jobs by name; written directly under the section.
 
-    def task(self, name: str) -> AuxiliaryTask:
+    def task(self, name: str) -> AuxiliaryTaskConfig:
         """The settings of one job; a job nobody configured has the defaults."""
-        return self.tasks.get(name) or AuxiliaryTask()
+        return self.tasks.get(name) or AuxiliaryTaskConfig()
 
     def task_timeout(self, name: str) -> float:
         """The job's own timeout, then the section's, then the job's built-in one, then 30 seconds."""
         return self.task(name).timeout or self.timeout or _TASK_TIMEOUTS.get(name, 30.0)
 
 
-class Compression(Struct, kw_only=True):
+class CompressionConfig(Struct, kw_only=True):
     """When and how a long conversation is shortened."""
 
     enabled: bool = True  #: Shorten before the window is full.
@@ -224,13 +224,13 @@ class Compression(Struct, kw_only=True):
     protect_last_n: Natural = 20  #: Messages at the end never touched.
 
 
-class Context(Struct, kw_only=True):
+class ContextConfig(Struct, kw_only=True):
     """The engine that decides what the model sees."""
 
     engine: str = "compressor"  #: Name of the context engine; plugins may add others.
 
 
-class Memory(Struct, kw_only=True):
+class MemoryConfig(Struct, kw_only=True):
     """What is remembered between conversations."""
 
     provider: str = ""  #: Memory plugin; empty is the built-in one.
@@ -240,7 +240,7 @@ class Memory(Struct, kw_only=True):
     user_char_limit: Chars = 1_375  #: Longest notes about the user.
 
 
-class Local(Struct, kw_only=True):
+class LocalConfig(Struct, kw_only=True):
     """The embedded model."""
 
     enabled: bool = True  #: Use it when no model is configured.
@@ -249,7 +249,7 @@ class Local(Struct, kw_only=True):
     threads: Positive | None = None  #: Processor threads; unset is the machine's cores, at most 4.
 
 
-class AgentProfile(Struct, kw_only=True):
+class AgentProfileConfig(Struct, kw_only=True):
     """A named agent: which model and which credential it uses."""
 
     model: str = ""  #: Model name; empty is the main one.
@@ -257,7 +257,7 @@ class AgentProfile(Struct, kw_only=True):
     profile: str = ""  #: Stored credential to use; empty is the provider's first.
 
 
-class ShellHook(Struct, kw_only=True):
+class ShellHookConfig(Struct, kw_only=True):
     """A command run for a hook."""
 
     command: Name  #: Command line, run without a shell.
@@ -266,20 +266,20 @@ class ShellHook(Struct, kw_only=True):
     on_error: Literal["allow", "deny"] = "allow"  #: What its failure means for the call pre_tool_call asks about.
 
 
-class OutputSpill(Struct, kw_only=True):
+class OutputSpillConfig(Struct, kw_only=True):
     """What becomes of a very long text that a hook adds to the conversation."""
 
     max_chars: Chars = 10_000  #: Longest text added as it is; a longer one goes to a file.
 
 
-class Hooks(Struct, kw_only=True):
+class HooksConfig(Struct, kw_only=True):
     """Commands run for hooks. Every other key of the section is the name of a hook."""
 
-    output_spill: OutputSpill = field(default_factory=OutputSpill)
-    events: dict[str, list[ShellHook]] = {}  #: The commands by hook; written directly under the section.
+    output_spill: OutputSpillConfig = field(default_factory=OutputSpillConfig)
+    events: dict[str, list[ShellHookConfig]] = {}  #: The commands by hook; written directly under the section.
 
 
-class ToolLoopGuardrails(Struct, kw_only=True):
+class ToolLoopGuardrailsConfig(Struct, kw_only=True):
     """What happens when the model repeats itself within one turn."""
 
     enabled: bool = True  #: Watch for loops at all.
@@ -288,21 +288,21 @@ class ToolLoopGuardrails(Struct, kw_only=True):
     stop_after: Natural = 0  #: Repeats after which the call is refused; 0 never refuses.
 
 
-class ImageGen(Struct, kw_only=True):
+class ImageGenConfig(Struct, kw_only=True):
     """Which registered provider makes images."""
 
     provider: str = ""  #: Name of the provider; empty is the only one there is.
     model: str = ""  #: Model it should use; empty is its own choice.
 
 
-class Security(Struct, kw_only=True):
+class SecurityConfig(Struct, kw_only=True):
     """What is kept from leaving."""
 
     redact_secrets: bool = True  #: Mask secrets in what plugins and exports see.
     allow_private_urls: bool = False  #: Let web tools reach private addresses.
 
 
-class A2APrincipal(Struct, kw_only=True):
+class A2APrincipalConfig(Struct, kw_only=True):
     """Somebody who may call the A2A server, known by a token."""
 
     token_env: str = ""  #: Name of the environment variable that holds the token.
@@ -310,14 +310,14 @@ class A2APrincipal(Struct, kw_only=True):
     scopes: list[A2AScope] = field(default_factory=lambda: ["send", "read", "cancel", "approve"])  #: What they may do.
 
 
-class A2AAgent(Struct, kw_only=True):
+class A2AAgentConfig(Struct, kw_only=True):
     """Another agent, by the name used here."""
 
     url: Name  #: Where it is, without the path of its card.
     token_env: str = ""  #: Name of the environment variable that holds the token it wants.
 
 
-class A2APush(Struct, kw_only=True):
+class A2APushConfig(Struct, kw_only=True):
     """The webhooks by which callers hear of their tasks."""
 
     allowed_hosts: list[str] = []  #: Only these hosts (or *.example.org), also in private networks; empty: any public.
@@ -328,10 +328,10 @@ class A2APush(Struct, kw_only=True):
     max_queued: Positive = 100  #: Events of a task that may wait; the oldest are dropped.
 
 
-class A2A(Struct, kw_only=True):
+class A2AConfig(Struct, kw_only=True):
     """The agent as others reach it (hermes a2a serve), and others as it reaches them."""
 
-    principals: dict[str, A2APrincipal] = {}  #: Who may call, by name.
+    principals: dict[str, A2APrincipalConfig] = {}  #: Who may call, by name.
     approvals: Literal["deny", "ask", "allow"] = "ask"  #: What callers may decide about dangerous calls.
     approval_timeout: Seconds = 600  #: Seconds a caller has to answer; then it is denied.
     show_tools: bool = True  #: Tell callers which tools are at work.
@@ -343,8 +343,8 @@ class A2A(Struct, kw_only=True):
     max_body_bytes: Positive = 16_000_000  #: Longest request.
     max_file_bytes: Positive = 8_000_000  #: Longest file of a message or of an artifact.
     keep_days: Positive = 30  #: Days a finished task can be looked at.
-    push: A2APush = field(default_factory=A2APush)
-    agents: dict[str, A2AAgent] = {}  #: Other agents, by name.
+    push: A2APushConfig = field(default_factory=A2APushConfig)
+    agents: dict[str, A2AAgentConfig] = {}  #: Other agents, by name.
     max_hops: Positive = 4  #: Agents that a message may pass, one calling the next.
     call_timeout: Seconds = 300  #: Seconds another agent may be silent before a call to it fails.
 
@@ -352,29 +352,29 @@ class A2A(Struct, kw_only=True):
 class Config(Struct, kw_only=True):
     """All of ``config.yaml``."""
 
-    model: Model = field(default_factory=Model)
-    providers: dict[str, Provider] = {}  #: Named endpoints.
-    fallback_providers: list[Fallback] = []  #: Tried in this order when the model fails.
+    model: ModelConfig = field(default_factory=ModelConfig)
+    providers: dict[str, ProviderConfig] = {}  #: Named endpoints.
+    fallback_providers: list[FallbackConfig] = []  #: Tried in this order when the model fails.
     credential_pool_strategies: dict[str, PoolStrategy] = {}  #: How the keys of a provider take turns.
     toolsets: list[str] = field(default_factory=lambda: ["hermes-cli"])  #: Toolsets offered to the model.
     platform_toolsets: dict[str, list[str]] = {}  #: Toolsets by platform.
-    agent: Agent = field(default_factory=Agent)
-    agents: dict[str, AgentProfile] = {}  #: Named agents.
-    delegation: Delegation = field(default_factory=Delegation)
-    auxiliary: Auxiliary = field(default_factory=Auxiliary)
-    plugins: Plugins = field(default_factory=Plugins)
-    hooks: Hooks = field(default_factory=Hooks)
+    agent: AgentConfig = field(default_factory=AgentConfig)
+    agents: dict[str, AgentProfileConfig] = {}  #: Named agents.
+    delegation: DelegationConfig = field(default_factory=DelegationConfig)
+    auxiliary: AuxiliaryConfig = field(default_factory=AuxiliaryConfig)
+    plugins: PluginsConfig = field(default_factory=PluginsConfig)
+    hooks: HooksConfig = field(default_factory=HooksConfig)
     hooks_auto_accept: bool = False  #: Run configured hook commands without asking.
-    approvals: Approvals = field(default_factory=Approvals)
+    approvals: ApprovalsConfig = field(default_factory=ApprovalsConfig)
     command_allowlist: list[str] = []  #: Commands approved for good.
-    terminal: Terminal = field(default_factory=Terminal)
-    tool_output: ToolOutput = field(default_factory=ToolOutput)
+    terminal: TerminalConfig = field(default_factory=TerminalConfig)
+    tool_output: ToolOutputConfig = field(default_factory=ToolOutputConfig)
     file_read_max_chars: Chars = 100_000  #: Most characters of a file read at once.
-    tool_loop_guardrails: ToolLoopGuardrails = field(default_factory=ToolLoopGuardrails)
-    compression: Compression = field(default_factory=Compression)
-    context: Context = field(default_factory=Context)
-    memory: Memory = field(default_factory=Memory)
-    image_gen: ImageGen = field(default_factory=ImageGen)
-    local: Local = field(default_factory=Local)
-    a2a: A2A = field(default_factory=A2A)
-    security: Security = field(default_factory=Security)
+    tool_loop_guardrails: ToolLoopGuardrailsConfig = field(default_factory=ToolLoopGuardrailsConfig)
+    compression: CompressionConfig = field(default_factory=CompressionConfig)
+    context: ContextConfig = field(default_factory=ContextConfig)
+    memory: MemoryConfig = field(default_factory=MemoryConfig)
+    image_gen: ImageGenConfig = field(default_factory=ImageGenConfig)
+    local: LocalConfig = field(default_factory=LocalConfig)
+    a2a: A2AConfig = field(default_factory=A2AConfig)
+    security: SecurityConfig = field(default_factory=SecurityConfig)

@@ -2,12 +2,12 @@
 
 from msgspec import field
 
-from hermes.config.sections import Config, Fallback, Model, Name, Provider
+from hermes.config.sections import Config, FallbackConfig, ModelConfig, Name, ProviderConfig
 
 # As in sections.py, annotations are evaluated once, here.
 
 
-class WrittenModel(Model, kw_only=True):
+class WrittenModel(ModelConfig, kw_only=True):
     """``model`` as people write it."""
 
     model: str = ""  #: Means default.
@@ -15,7 +15,7 @@ class WrittenModel(Model, kw_only=True):
     api_base: str = ""  #: Means base_url.
 
 
-class CustomProvider(Provider, kw_only=True):
+class CustomProvider(ProviderConfig, kw_only=True):
     """An item of ``custom_providers``: a provider that carries its own name."""
 
     name: Name
@@ -29,15 +29,15 @@ class Written(Config, kw_only=True):
     base_url: str = ""  #: Means model.base_url.
     api_base: str = ""  #: Means model.base_url.
     custom_providers: list[CustomProvider] = []  #: Means providers.
-    fallback_model: Fallback | None = None  #: Means one more entry of fallback_providers.
+    fallback_model: FallbackConfig | None = None  #: Means one more entry of fallback_providers.
 
 
 def settle(written: Written, warnings: list[str]) -> Config:
     """The configuration in its one documented spelling. Where two spellings differ, the documented one wins."""
     model = written.model
     settled = {name: getattr(written, name) for name in Config.__struct_fields__}
-    settled["model"] = Model(**{name: getattr(model, name) for name in Model.__struct_fields__})
-    main: Model = settled["model"]
+    settled["model"] = ModelConfig(**{name: getattr(model, name) for name in ModelConfig.__struct_fields__})
+    main: ModelConfig = settled["model"]
     main.default = _choose(
         warnings, "model.default", model.default, {"model.model": model.model, "model.name": model.name}
     )
@@ -52,7 +52,9 @@ def settle(written: Written, warnings: list[str]) -> Config:
         if custom.name in written.providers:
             warnings.append(f"custom_providers: {custom.name!r} is left out, providers has that name already")
             continue
-        settled["providers"][custom.name] = Provider(**{n: getattr(custom, n) for n in Provider.__struct_fields__})
+        settled["providers"][custom.name] = ProviderConfig(
+            **{n: getattr(custom, n) for n in ProviderConfig.__struct_fields__}
+        )
     if written.fallback_model is not None:
         settled["fallback_providers"].append(written.fallback_model)
     return Config(**settled)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.config.sections import Local
+from hermes.config.sections import LocalConfig
 from hermes.contract.response import Record
 from hermes.errors import ConfigError
 from hermes.local.endpoint import is_embedded, is_local, settled
@@ -27,7 +27,7 @@ class LocalService:
     Hooks, records and errors see the local endpoint without its port and its key, which change with every start.
     """
 
-    def __init__(self, sender: Transport, home: Path, settings: Local, env: Mapping[str, str]) -> None:
+    def __init__(self, sender: Transport, home: Path, settings: LocalConfig, env: Mapping[str, str]) -> None:
         self._sender = sender
         self._home = home
         self._settings = settings

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.config.sections import Config, Fallback, Model, PhaseTimeouts, Provider
+from hermes.config.sections import Config, FallbackConfig, ModelConfig, PhaseTimeoutsConfig, ProviderConfig
 from hermes.errors import ConfigError, NotConfigured, did_you_mean
 from hermes.models.endpoint import ApiMode, Endpoint, Timeouts, split_url
 from hermes.models.profiles import CUSTOM, PROFILES, Profile, canonical
@@ -49,25 +49,25 @@ def _primary(
     chosen = wanted or configured or _provider_with_key(env, profiles, has_key)
     if chosen != configured:
         # The address, key and headers of the configured provider are for that provider alone.
-        named = config.providers.get(chosen) or Provider()
+        named = config.providers.get(chosen) or ProviderConfig()
         model = model or named.model_map.get(own.default, "") or _default_model(named, profiles.get(chosen), "")
-        return endpoint_for(config, env, chosen, model or own.default, Model(timeout=own.timeout), profiles)
+        return endpoint_for(config, env, chosen, model or own.default, ModelConfig(timeout=own.timeout), profiles)
     if model and model != own.default:
         own = msgspec.structs.replace(own, supports_vision=None, context_length=None)
     return endpoint_for(config, env, chosen, model or own.default, own, profiles)
 
 
 def fallback_for(
-    config: Config, env: Mapping[str, str], entry: Fallback, first: Endpoint | None, profiles: Profiles = PROFILES
+    config: Config, env: Mapping[str, str], entry: FallbackConfig, first: Endpoint | None, profiles: Profiles = PROFILES
 ) -> Endpoint:
     """The endpoint of one entry of ``fallback_providers``, which stands in for ``first``."""
     provider = name_of(config, entry.provider, profiles)
-    named = config.providers.get(provider) or Provider()
+    named = config.providers.get(provider) or ProviderConfig()
     # Another provider has other names; only where they are written down does a name mean the same model.
     model = entry.model
     if not model and first is not None:
         model = named.model_map.get(first.model, first.model if provider == first.provider else "")
-    own = Model(base_url=entry.base_url, api_key=entry.api_key, key_env=entry.key_env, api_mode=entry.api_mode)
+    own = ModelConfig(base_url=entry.base_url, api_key=entry.api_key, key_env=entry.key_env, api_mode=entry.api_mode)
     return endpoint_for(config, env, provider, model, own, profiles)
 
 
@@ -87,11 +87,11 @@ def _provider_with_key(env: Mapping[str, str], profiles: Profiles, has_key: HasK
 
 
 def endpoint_for(
-    config: Config, env: Mapping[str, str], provider: str, model: str, own: Model, profiles: Profiles = PROFILES
+    config: Config, env: Mapping[str, str], provider: str, model: str, own: ModelConfig, profiles: Profiles = PROFILES
 ) -> Endpoint:
     """The endpoint of one provider. ``own`` are settings for it that win over those under ``providers``."""
     provider = name_of(config, provider, profiles)
-    named = config.providers.get(provider) or Provider()
+    named = config.providers.get(provider) or ProviderConfig()
     profile = profiles.get(provider)
     if profile is None and provider not in config.providers and provider != CUSTOM:
         raise ConfigError(_unknown(provider, config, profiles))
@@ -128,7 +128,7 @@ def endpoint_for(
 
 def another_model(config: Config, endpoint: Endpoint, model: str, profiles: Profiles = PROFILES) -> Endpoint:
     """The same place with another model, about which other things are known."""
-    named, profile = config.providers.get(endpoint.provider) or Provider(), profiles.get(endpoint.provider)
+    named, profile = config.providers.get(endpoint.provider) or ProviderConfig(), profiles.get(endpoint.provider)
     model = named.model_map.get(model, model)
     if model == endpoint.model:
         return endpoint
@@ -156,7 +156,7 @@ def guess_api_mode(base_url: str) -> ApiMode:
     return "codex_responses" if host == "api.openai.com" else "chat_completions"
 
 
-def _api_mode(own: Model, named: Provider, profile: Profile | None, url: str) -> ApiMode:
+def _api_mode(own: ModelConfig, named: ProviderConfig, profile: Profile | None, url: str) -> ApiMode:
     set_ = own.api_mode or named.api_mode
     if set_:
         return set_
@@ -167,14 +167,14 @@ def _api_mode(own: Model, named: Provider, profile: Profile | None, url: str) ->
     return guess_api_mode(url)
 
 
-def _default_model(named: Provider, profile: Profile | None, own_url: str) -> str:
+def _default_model(named: ProviderConfig, profile: Profile | None, own_url: str) -> str:
     """The model asked when nobody names one. Who answers at another address than the known one is anybody's guess."""
     if named.model or profile is None or named.base_url or own_url:
         return named.model
     return profile.default_model
 
 
-def _quirks(named: Provider, profile: Profile | None, model: str) -> Quirks:
+def _quirks(named: ProviderConfig, profile: Profile | None, model: str) -> Quirks:
     quirks = profile.quirks_of(model) if profile is not None else Quirks()
     if named.quirks is None:
         return quirks
@@ -182,20 +182,20 @@ def _quirks(named: Provider, profile: Profile | None, model: str) -> Quirks:
     return msgspec.structs.replace(quirks, **{name: value for name, value in settings.items() if value is not None})
 
 
-def _sees_images(named: Provider, profile: Profile | None, model: str) -> bool | None:
+def _sees_images(named: ProviderConfig, profile: Profile | None, model: str) -> bool | None:
     configured = _model_setting(named, model, "supports_vision")
     known = configured if isinstance(configured, bool) else named.supports_vision
     return _first(known, profile.sees_images(model) if profile is not None else None)
 
 
-def _context_length(named: Provider, profile: Profile | None, model: str) -> int | None:
+def _context_length(named: ProviderConfig, profile: Profile | None, model: str) -> int | None:
     length = _model_setting(named, model, "context_length")
     if isinstance(length, int) and length > 0:
         return length
     return named.context_length or (profile.context_length if profile is not None else None)
 
 
-def _model_setting(named: Provider, model: str, name: str) -> object:
+def _model_setting(named: ProviderConfig, model: str, name: str) -> object:
     """What ``providers.<name>.models.<model>`` says, where models are written with settings."""
     settings: Any = named.models.get(model) if isinstance(named.models, dict) else None
     return cast("dict[str, Any]", settings).get(name) if isinstance(settings, dict) else None
@@ -209,11 +209,11 @@ def _key_from(env: Mapping[str, str], names: Iterable[str]) -> str:
     return next((env[name] for name in names if name and env.get(name)), "")
 
 
-def _timeouts(own: Model, named: Provider) -> Timeouts:
+def _timeouts(own: ModelConfig, named: ProviderConfig) -> Timeouts:
     silence = named.timeout or own.timeout
     limits: dict[str, float] = {} if silence is None else {"first_byte": silence, "between_chunks": silence}
     for phases in (named.timeouts, own.timeouts):
-        settings: dict[str, float | None] = msgspec.structs.asdict(phases or PhaseTimeouts())
+        settings: dict[str, float | None] = msgspec.structs.asdict(phases or PhaseTimeoutsConfig())
         limits.update((name, seconds) for name, seconds in settings.items() if seconds is not None)
     return Timeouts(**limits)
 

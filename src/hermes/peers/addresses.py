@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
-from hermes.config.sections import A2A
+from hermes.config.sections import A2AConfig
 from hermes.errors import did_you_mean
 from hermes.models.http.address import is_this_machine
 from hermes.peers.failures import PeerError
@@ -27,7 +27,7 @@ class Peer:
     is_trusted: bool = False
 
 
-def find_peer(settings: A2A, env: Mapping[str, str], target: str) -> Peer:
+def find_peer(settings: A2AConfig, env: Mapping[str, str], target: str) -> Peer:
     """The agent with that name in the configuration, or at that URL. One that is configured has its token."""
     target = target.strip()
     for name, agent in settings.agents.items():

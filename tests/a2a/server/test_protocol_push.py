@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.config import A2A
-from hermes.config.sections import A2APush
+from hermes.config import A2AConfig
+from hermes.config.sections import A2APushConfig
 from hermes.testing import ScriptedProvider, text
 from support.a2a_rig import Served, served, wait_until, wire_message
 
-LOCAL = A2A(push=A2APush(allowed_hosts=["127.0.0.1"]))
+LOCAL = A2AConfig(push=A2APushConfig(allowed_hosts=["127.0.0.1"]))
 
 
 class Webhook:

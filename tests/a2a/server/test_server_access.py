@@ -21,8 +21,8 @@ from hermes.a2a.server.handler import Requests
 from hermes.a2a.server.process import Place, check_place
 from hermes.a2a.server.store.database import Database
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
-from hermes.config import A2A, A2APrincipal
-from hermes.config.sections import A2APush
+from hermes.config import A2AConfig, A2APrincipalConfig
+from hermes.config.sections import A2APushConfig
 from hermes.errors import HermesError
 from hermes.sanitize import Redactor
 from hermes.testing import ScriptedProvider, failure, reasoning, text
@@ -30,11 +30,11 @@ from support.a2a_rig import VERSION, calling, said, send, served, state_name, wi
 from support.webhook import webhook
 
 ALICE, BOB, CAROL = (f"the-token-of-{name}-0123456789" for name in ("alice", "bob", "carol"))
-SETTINGS = A2A(
+SETTINGS = A2AConfig(
     principals={
-        "alice": A2APrincipal(token_env="ALICE_TOKEN"),
-        "bob": A2APrincipal(token_sha256=hashlib.sha256(BOB.encode()).hexdigest()),
-        "carol": A2APrincipal(token_env="CAROL_TOKEN", scopes=["read"]),
+        "alice": A2APrincipalConfig(token_env="ALICE_TOKEN"),
+        "bob": A2APrincipalConfig(token_sha256=hashlib.sha256(BOB.encode()).hexdigest()),
+        "carol": A2APrincipalConfig(token_env="CAROL_TOKEN", scopes=["read"]),
     }
 )
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1}
@@ -119,7 +119,7 @@ THOUGHT = "THOUGHT-that-nobody-may-see"
     ],
 )
 def test_sentinels_are_on_no_channel(home: Path, workdir: Path, reply: Any, answer: str | None) -> None:
-    settings = A2A(answer_in_status=True, push=A2APush(allowed_hosts=["127.0.0.1"]))
+    settings = A2AConfig(answer_in_status=True, push=A2APushConfig(allowed_hosts=["127.0.0.1"]))
     with (
         webhook() as hook,
         ScriptedProvider(reply) as provider,
@@ -207,28 +207,32 @@ def test_others_are_let_in_with_tokens_only() -> None:
 @pytest.mark.parametrize(
     ("settings", "env", "words"),
     [
-        (A2A(principals={"a": A2APrincipal()}), {}, "give either"),
-        (A2A(principals={"a": A2APrincipal(token_env="X", token_sha256="y")}), {}, "give either"),
-        (A2A(principals={"a": A2APrincipal(token_env="X")}), {}, "X is not set"),
-        (A2A(principals={"a": A2APrincipal(token_env="X")}), {"X": "short"}, "5 characters"),
-        (A2A(principals={"a": A2APrincipal(token_sha256="abc")}), {}, "64 digits"),
-        (A2A(principals={"a": A2APrincipal(token_sha256=hashlib.sha256().hexdigest())}), {}, "an empty token"),
-        (A2A(principals={"local": A2APrincipal(token_env="X")}), {"X": ALICE}, "give another"),
+        (A2AConfig(principals={"a": A2APrincipalConfig()}), {}, "give either"),
+        (A2AConfig(principals={"a": A2APrincipalConfig(token_env="X", token_sha256="y")}), {}, "give either"),
+        (A2AConfig(principals={"a": A2APrincipalConfig(token_env="X")}), {}, "X is not set"),
+        (A2AConfig(principals={"a": A2APrincipalConfig(token_env="X")}), {"X": "short"}, "5 characters"),
+        (A2AConfig(principals={"a": A2APrincipalConfig(token_sha256="abc")}), {}, "64 digits"),
         (
-            A2A(principals={"a": A2APrincipal(token_env="X"), "b": A2APrincipal(token_env="X")}),
+            A2AConfig(principals={"a": A2APrincipalConfig(token_sha256=hashlib.sha256().hexdigest())}),
+            {},
+            "an empty token",
+        ),
+        (A2AConfig(principals={"local": A2APrincipalConfig(token_env="X")}), {"X": ALICE}, "give another"),
+        (
+            A2AConfig(principals={"a": A2APrincipalConfig(token_env="X"), "b": A2APrincipalConfig(token_env="X")}),
             {"X": ALICE},
             "same token",
         ),
     ],
 )
-def test_principals_that_cannot_be(settings: A2A, env: dict[str, str], words: str) -> None:
+def test_principals_that_cannot_be(settings: A2AConfig, env: dict[str, str], words: str) -> None:
     with pytest.raises(HermesError, match=words):
         read_principals(settings, env, Redactor())
 
 
 def test_one_token_in_the_environment_is_enough() -> None:
     redactor = Redactor()
-    known = read_principals(A2A(), {"HERMES_A2A_TOKEN": ALICE}, redactor)
+    known = read_principals(A2AConfig(), {"HERMES_A2A_TOKEN": ALICE}, redactor)
     found = known.of({"authorization": f"Bearer {ALICE}"})
     assert found is not None and found.name == "token" and known.of({}) is None
     assert ALICE not in redactor.redact(f"it is {ALICE}")

@@ -10,7 +10,7 @@ import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, Part, Task
 from google.protobuf import json_format, struct_pb2
 
-from hermes.config import A2A, A2APrincipal
+from hermes.config import A2AConfig, A2APrincipalConfig
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from support.a2a_rig import (
     artifact_text,
@@ -135,7 +135,7 @@ def test_nobody_answering_is_a_no(home: Path, workdir: Path) -> None:
 
     with (
         ScriptedProvider(SCRIPT) as provider,
-        served(home, workdir, provider, A2A(approval_timeout=0.1)) as agent,
+        served(home, workdir, provider, A2AConfig(approval_timeout=0.1)) as agent,
     ):
         asyncio.run(call())
         assert "in time" in provider.requests[-1].messages[-1]["content"]
@@ -181,14 +181,14 @@ def test_a_parked_task_is_cancelled_after_a_restart_too(home: Path, workdir: Pat
 @pytest.mark.parametrize(
     ("settings", "command", "ran"),
     [
-        (A2A(approvals="deny"), RISKY, False),
-        (A2A(approvals="allow"), RISKY, True),
-        (A2A(approvals="allow"), NEVER, False),
-        (A2A(approvals="allow"), "touch ran; hermes config set approvals.mode off", False),
-        (A2A(principals={"ci": A2APrincipal(token_env="CI_TOKEN", scopes=["send", "read"])}), RISKY, False),
+        (A2AConfig(approvals="deny"), RISKY, False),
+        (A2AConfig(approvals="allow"), RISKY, True),
+        (A2AConfig(approvals="allow"), NEVER, False),
+        (A2AConfig(approvals="allow"), "touch ran; hermes config set approvals.mode off", False),
+        (A2AConfig(principals={"ci": A2APrincipalConfig(token_env="CI_TOKEN", scopes=["send", "read"])}), RISKY, False),
     ],
 )
-def test_what_callers_may_decide(home: Path, workdir: Path, settings: A2A, command: str, ran: bool) -> None:
+def test_what_callers_may_decide(home: Path, workdir: Path, settings: A2AConfig, command: str, ran: bool) -> None:
     async def call() -> None:
         async with calling(agent, streaming=False, headers=BEARER) as client:
             task = await send(client, said("go"))

@@ -6,14 +6,14 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from hermes.config import A2A
+from hermes.config import A2AConfig
 from hermes.testing import ScriptedProvider, by_step, text, tool_calls
 from support.a2a_rig import served, wire_message
 
 SECRET = "test-key-of-a-model"
 
 
-def written(home: Path, workdir: Path, settings: A2A, files: dict[str, str]) -> list[dict[str, Any]]:
+def written(home: Path, workdir: Path, settings: A2AConfig, files: dict[str, str]) -> list[dict[str, Any]]:
     """The artifacts of a task that writes these files."""
     calls = [("write_file", {"path": name, "content": content}) for name, content in files.items()]
     with (
@@ -27,12 +27,12 @@ def written(home: Path, workdir: Path, settings: A2A, files: dict[str, str]) -> 
 
 
 def test_files_stay_unless_wanted(home: Path, workdir: Path) -> None:
-    assert written(home, workdir, A2A(), {"a.txt": "one"}) == []
+    assert written(home, workdir, A2AConfig(), {"a.txt": "one"}) == []
     assert (workdir / "a.txt").read_text().strip() == "one"
 
 
 def test_files_are_artifacts(home: Path, workdir: Path) -> None:
-    sent = written(home, workdir, A2A(files=True), {"a.txt": "one", "deep/b.json": "{}"})
+    sent = written(home, workdir, A2AConfig(files=True), {"a.txt": "one", "deep/b.json": "{}"})
     assert [artifact["name"] for artifact in sent] == ["a.txt", "deep/b.json"]
     [part] = sent[1]["parts"]
     assert (part["filename"], part["mediaType"]) == ("deep/b.json", "application/json")
@@ -50,6 +50,6 @@ def test_what_must_not_leave_stays(home: Path, workdir: Path, tmp_path: Path) ->
         "link.txt": "outside too",
         "fine.txt": "fine",
     }
-    sent = written(home, workdir, A2A(files=True, max_file_bytes=100), files)
+    sent = written(home, workdir, A2AConfig(files=True, max_file_bytes=100), files)
     assert [artifact["name"] for artifact in sent] == ["fine.txt"]
     assert (workdir / "key.txt").exists() and elsewhere.exists()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.config import A2A, A2AAgent
+from hermes.config import A2AAgentConfig, A2AConfig
 from hermes.peers.hops import HOPS
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from support.a2a_echo import serving_echo
@@ -17,7 +17,7 @@ from support.approval_rig import RISKY
 
 def test_an_agent_that_calls_itself_ends(home: Path, workdir: Path) -> None:
     ask = tool_calls([("a2a_send", {"agent": "itself", "message": "again"})])
-    settings = A2A(max_hops=3)
+    settings = A2AConfig(max_hops=3)
 
     async def call() -> None:
         async with calling(agent, streaming=False) as client:
@@ -27,7 +27,7 @@ def test_an_agent_that_calls_itself_ends(home: Path, workdir: Path) -> None:
         ScriptedProvider(by_step(ask, text("done"))) as provider,
         served(home, workdir, provider, settings, toolsets=["a2a"]) as agent,
     ):
-        settings.agents["itself"] = A2AAgent(url=agent.url)
+        settings.agents["itself"] = A2AAgentConfig(url=agent.url)
         asyncio.run(call())
         told = [request.body["messages"][-1] for request in provider.requests]
     results = [msgspec.json.decode(message["content"]) for message in told if message["role"] == "tool"]
@@ -44,7 +44,7 @@ def test_an_answer_does_not_bring_an_agent_nearer(home: Path, workdir: Path) -> 
         tool_call("a2a_send", {"agent": "echo", "message": "echo hello"}),
         text("done"),
     )
-    settings = A2A(max_hops=3)
+    settings = A2AConfig(max_hops=3)
 
     async def call() -> None:
         async with calling(agent, streaming=False) as client:
@@ -59,6 +59,6 @@ def test_an_answer_does_not_bring_an_agent_nearer(home: Path, workdir: Path) -> 
         ScriptedProvider(script) as provider,
         served(home, workdir, provider, settings, toolsets=["a2a", "terminal"]) as agent,
     ):
-        settings.agents["echo"] = A2AAgent(url=remote.url)
+        settings.agents["echo"] = A2AAgentConfig(url=remote.url)
         asyncio.run(call())
         assert remote.hops == [3]

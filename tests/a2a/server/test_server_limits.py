@@ -13,7 +13,7 @@ import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
 
 from hermes.a2a.server.access.rate_limits import Pace
-from hermes.config import A2A
+from hermes.config import A2AConfig
 from hermes.testing import ScriptedProvider, hanging, text
 from support.a2a_rig import (
     UNUSED_TLS,
@@ -33,7 +33,10 @@ from support.a2a_rig import (
 
 
 def test_a_body_that_is_too_long(home: Path, workdir: Path) -> None:
-    with ScriptedProvider("fine") as provider, served(home, workdir, provider, A2A(max_body_bytes=2_000)) as agent:
+    with (
+        ScriptedProvider("fine") as provider,
+        served(home, workdir, provider, A2AConfig(max_body_bytes=2_000)) as agent,
+    ):
         for path in ("/", "/rest/message:send"):
             assert agent.post(path, wire_message("x" * 2_000)).status_code == 413
         pieces = iter([b"x" * 1_500, b"x" * 1_500])
@@ -46,7 +49,7 @@ def test_a_body_that_is_too_long(home: Path, workdir: Path) -> None:
 def test_too_many_requests(home: Path, workdir: Path) -> None:
     with (
         ScriptedProvider("fine") as provider,
-        served(home, workdir, provider, A2A(max_requests_per_minute=2)) as agent,
+        served(home, workdir, provider, A2AConfig(max_requests_per_minute=2)) as agent,
     ):
         codes = [agent.get("/rest/tasks").status_code for _ in range(3)]
         assert codes == [200, 200, 429]
@@ -76,7 +79,7 @@ def test_tasks_wait_and_then_are_refused(home: Path, workdir: Path) -> None:
             ends = sorted(kinds(events)[-1] for events in await asyncio.gather(*running))
             assert ends == ["canceled", "completed"]
 
-    settings = A2A(max_tasks=1, max_waiting=1)
+    settings = A2AConfig(max_tasks=1, max_waiting=1)
     with (
         ScriptedProvider([hanging(), text("fine")]) as provider,
         served(home, workdir, provider, settings) as agent,
@@ -159,7 +162,7 @@ def test_two_hundred_tasks_stream_at_once(home: Path, workdir: Path) -> None:
 
 
 def test_a_message_that_passed_too_many_agents(home: Path, workdir: Path) -> None:
-    with ScriptedProvider("fine") as provider, served(home, workdir, provider, A2A(max_hops=2)) as agent:
+    with ScriptedProvider("fine") as provider, served(home, workdir, provider, A2AConfig(max_hops=2)) as agent:
         states = [
             agent.rpc("SendMessage", wire_message(metadata={"hermes.hops": hops}))["result"]["task"]["status"]["state"]
             for hops in (2, 3)

@@ -12,7 +12,7 @@ import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, Part, Task
 from google.protobuf import json_format, struct_pb2
 
-from hermes.config import A2A, A2APrincipal
+from hermes.config import A2AConfig, A2APrincipalConfig
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from support.a2a_rig import artifact_text, calling, said, send, served, state_name, status_text, wait_until
 
@@ -149,7 +149,7 @@ def test_nobody_answering_is_told_to_the_model(home: Path, workdir: Path) -> Non
                 task = await client.get_task(GetTaskRequest(id=task.id))
             assert artifact_text(task) == "done"
 
-    settings = A2A(approval_timeout=0.05)
+    settings = A2AConfig(approval_timeout=0.05)
     with ScriptedProvider(SCRIPT) as provider, served(home, workdir, provider, settings, toolsets=TOOLS) as agent:
         asyncio.run(call())
         assert responses(provider) == [None]
@@ -157,7 +157,9 @@ def test_nobody_answering_is_told_to_the_model(home: Path, workdir: Path) -> Non
 
 
 def test_a_question_needs_no_right_to_approve(home: Path, workdir: Path) -> None:
-    settings = A2A(principals={"ci": A2APrincipal(token_env="CI", scopes=["send", "read"])}, approvals="deny")
+    settings = A2AConfig(
+        principals={"ci": A2APrincipalConfig(token_env="CI", scopes=["send", "read"])}, approvals="deny"
+    )
     token = "a-token-that-is-long-enough"
 
     async def call() -> None:

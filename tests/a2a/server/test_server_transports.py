@@ -18,7 +18,7 @@ from a2a.types.a2a_pb2_grpc import A2AServiceStub
 from a2a.utils.errors import TaskNotFoundError
 
 import support
-from hermes.config import A2A, A2APrincipal
+from hermes.config import A2AConfig, A2APrincipalConfig
 from hermes.testing import ScriptedProvider
 from support.a2a_rig import Served, artifact_text, calling, kinds, said, served, stream
 
@@ -64,7 +64,9 @@ def test_grpc_has_the_same_door(home: Path, workdir: Path) -> None:
             too_long = SendMessageRequest(tenant="x" * 5_000)
             assert await code(stub.SendMessage(too_long, metadata=who)) != grpc.StatusCode.OK
 
-    settings = A2A(principals={"reader": A2APrincipal(token_env="READER", scopes=["read"])}, max_body_bytes=4_000)
+    settings = A2AConfig(
+        principals={"reader": A2APrincipalConfig(token_env="READER", scopes=["read"])}, max_body_bytes=4_000
+    )
     with (
         ScriptedProvider("fine") as provider,
         served(home, workdir, provider, settings, env={"READER": TOKEN}, grpc=True) as agent,

@@ -10,7 +10,7 @@ import pytest
 from a2a.types import GetTaskRequest, Task
 from google.protobuf import json_format
 
-from hermes.config import A2A
+from hermes.config import A2AConfig
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from hermes.trace.parent import incoming
 from support.a2a_rig import (
@@ -93,7 +93,7 @@ def test_a_context_is_a_conversation(home: Path, workdir: Path) -> None:
 @pytest.mark.parametrize("shown", [True, False])
 def test_what_callers_are_told_can_be_chosen(home: Path, workdir: Path, shown: bool) -> None:
     script = by_step(tool_call("terminal", {"command": "echo hello"}), text("It says hello."))
-    settings = A2A(show_tools=shown, answer_in_status=shown)
+    settings = A2AConfig(show_tools=shown, answer_in_status=shown)
 
     async def call() -> Task:
         async with calling(agent, streaming=False) as client:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.children.tasks import MAX_CHILDREN, Household
-from hermes.config.sections import Delegation
+from hermes.config.sections import DelegationConfig
 from hermes.errors import HermesError
 from hermes.tools.registry import Args, Tool, ToolContext, ToolRegistry
 
@@ -39,12 +39,12 @@ def _with_tasks(call: Args, tasks: list[Args] | None) -> Args:
 
 
 _args = st.builds(_with_tasks, _task, st.none() | st.lists(_task, max_size=MAX_CHILDREN + 2))
-_settings = st.builds(Delegation, max_spawn_depth=st.integers(0, 3), orchestrator_enabled=st.booleans())
+_settings = st.builds(DelegationConfig, max_spawn_depth=st.integers(0, 3), orchestrator_enabled=st.booleans())
 
 
 @given(_args, _settings, st.integers(0, 3), st.integers(0, len(TOOLS)))
 def test_any_call_gives_tasks_within_the_rules_or_a_reason(
-    args: dict[str, Any], settings: Delegation, level: int, offered: int
+    args: dict[str, Any], settings: DelegationConfig, level: int, offered: int
 ) -> None:
     household = Household(settings, ToolRegistry(TOOLS), TOOLS[:offered], level)
     try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.config.sections import Config, Model, Provider
+from hermes.config.sections import Config, ModelConfig, ProviderConfig
 from hermes.host import Host
 from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.keeping import add_key
@@ -29,7 +29,8 @@ def test_parallel_children_take_different_keys(home: Path, workdir: Path) -> Non
 
     with ScriptedProvider(answer) as provider:
         config = Config(
-            model=Model(provider="lab", default="scripted"), providers={"lab": Provider(base_url=provider.base_url)}
+            model=ModelConfig(provider="lab", default="scripted"),
+            providers={"lab": ProviderConfig(base_url=provider.base_url)},
         )
         with Host(home, config, cwd=workdir, env={}) as host:
             assert host.new_session().run("go").answer == "done"

@@ -16,7 +16,7 @@ from hermes.agent.context.plan import Limits, Plan, is_summary, limits_for, pair
 from hermes.agent.context.summary import Wanted, plain_summary, summary_message, write_summary
 from hermes.agent.context.tokens import estimate, message_tokens
 from hermes.agent.context.trim import cut, trim
-from hermes.config.sections import Compression
+from hermes.config.sections import CompressionConfig
 from hermes.errors import ProviderError
 
 Message = dict[str, Any]
@@ -103,7 +103,7 @@ def test_what_is_condensed_is_worth_it_and_takes_every_earlier_summary(messages:
 def test_a_compressed_conversation_is_whole_and_shorter_or_the_same(
     messages: list[Message], window: int, squeeze: int, model_answers: bool
 ) -> None:
-    compressor = Compressor(Compression(), window)
+    compressor = Compressor(CompressionConfig(), window)
     ask: Ask | None = (lambda _: "what happened") if model_answers else None
     shorter = compressor.compress(messages, squeeze=squeeze, ask=ask)
     assert pairing_problem(shorter) is None
@@ -113,7 +113,7 @@ def test_a_compressed_conversation_is_whole_and_shorter_or_the_same(
 
 
 def planned(messages: list[Message], **settings: Any) -> Plan:
-    return plan_compaction(messages, limits_for(Compression(**settings), 10_000, estimate(messages), 0))
+    return plan_compaction(messages, limits_for(CompressionConfig(**settings), 10_000, estimate(messages), 0))
 
 
 def test_the_start_the_end_and_everything_between() -> None:
@@ -154,7 +154,7 @@ def test_a_second_summary_takes_over_the_first() -> None:
         asked.append(request[-1]["content"])
         return f"summary {len(asked)}"
 
-    compressor = Compressor(Compression(), 10_000)
+    compressor = Compressor(CompressionConfig(), 10_000)
     messages = [said("user", f"{number} " + "x" * 400) for number in range(60)]
     once = compressor.compress(messages, ask=ask)
     twice = compressor.compress([*once, *messages], ask=ask)
@@ -239,7 +239,7 @@ def test_a_failing_model_is_told_of_once(caplog: pytest.LogCaptureFixture) -> No
     def ask(_request: list[Message]) -> str:
         raise ProviderError("the server is down", reason="server_error")
 
-    compressor = Compressor(Compression(), 10_000)
+    compressor = Compressor(CompressionConfig(), 10_000)
     messages = [said("user", f"request {number} " + "x" * 400) for number in range(60)]
     once = compressor.compress(messages, ask=ask)
     compressor.compress([*once, *messages], ask=ask)
@@ -249,7 +249,7 @@ def test_a_failing_model_is_told_of_once(caplog: pytest.LogCaptureFixture) -> No
 
 
 def test_the_request_in_hand_is_quoted_when_its_message_goes() -> None:
-    compressor = Compressor(Compression(), 10_000)
+    compressor = Compressor(CompressionConfig(), 10_000)
     task = said("user", "Translate the whole manual into Welsh.")
     work = [*itertools.chain.from_iterable(called(number, ["r" * 800]) for number in range(40))]
     before = [said("user", "hello"), said("assistant", "hi"), said("user", "a"), said("assistant", "b")]
@@ -259,7 +259,7 @@ def test_the_request_in_hand_is_quoted_when_its_message_goes() -> None:
 
 
 def test_results_that_alone_are_too_long_are_cut_and_everything_else_stays() -> None:
-    compressor = Compressor(Compression(), 10_000)
+    compressor = Compressor(CompressionConfig(), 10_000)
     task = said("user", "read them all")
     messages = [task, *called(1, ["a" * 60_000, "short", "b" * 60_000])]
     shorter = compressor.compress(messages, task=task)
@@ -270,7 +270,7 @@ def test_results_that_alone_are_too_long_are_cut_and_everything_else_stays() -> 
 
 
 def test_once_refused_a_long_message_of_the_user_is_cut_too() -> None:
-    compressor = Compressor(Compression(), 128_000)
+    compressor = Compressor(CompressionConfig(), 128_000)
     messages = [said("user", "begin " + "x" * 100_000 + " end")]
     assert compressor.compress(messages) is messages
     shorter = compressor.compress(messages, squeeze=1)

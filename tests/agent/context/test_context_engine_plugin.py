@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from hermes.agent.context.plan import is_summary
-from hermes.config import Config, Context, Plugins
-from hermes.config.sections import Agent, Model
+from hermes.config import Config, ContextConfig, PluginsConfig
+from hermes.config.sections import AgentConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.journal.usage.plugin_calls import WAITING_SITE
 from hermes.testing import ScriptedProvider, text, tool_call
@@ -81,12 +81,14 @@ def build(home: Path, workdir: Path) -> Generator[Build]:
             folder.mkdir(parents=True)
             (folder / "plugin.yaml").write_text("name: small_windows\n")
             (folder / "__init__.py").write_text(ENGINE.format(body=body))
-            model = Model(provider="custom", default="scripted", base_url=provider.base_url, context_length=16_000)
+            model = ModelConfig(
+                provider="custom", default="scripted", base_url=provider.base_url, context_length=16_000
+            )
             config = Config(
                 model=model,
-                agent=Agent(api_max_retries=0),
-                plugins=Plugins(enabled=["small_windows"]),
-                context=Context(engine=engine),
+                agent=AgentConfig(api_max_retries=0),
+                plugins=PluginsConfig(enabled=["small_windows"]),
+                context=ContextConfig(engine=engine),
             )
             return stack.enter_context(Host(home, config, HostOptions(**options), cwd=workdir, env={}))
 

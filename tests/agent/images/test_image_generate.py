@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import ImageGen, Plugins, Security
+from hermes.config.sections import ImageGenConfig, PluginsConfig, SecurityConfig
 from hermes.errors import HermesError
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
@@ -57,7 +57,7 @@ def answering(answer: Answer) -> Reply:
 
 def bundled(server: ImageServer, **settings: Any) -> dict[str, Any]:
     entry = {"base_url": f"{server.address}/v1", "api_key": KEY, **settings}
-    return {"plugins": Plugins(enabled=[PLUGIN], entries={PLUGIN: entry})}
+    return {"plugins": PluginsConfig(enabled=[PLUGIN], entries={PLUGIN: entry})}
 
 
 # -- the bundled provider -------------------------------------------------------------------------------------------
@@ -95,7 +95,7 @@ def test_an_image_is_made_and_kept_for_its_owner(home: Path, workdir: Path) -> N
 def test_sizes_are_those_of_the_model(home: Path, workdir: Path, model: str, ratio: str, size: str) -> None:
     with ImageServer() as server:
         args = {"prompt": "x", "aspect_ratio": ratio}
-        drawing(home, workdir, args, **bundled(server), image_gen=ImageGen(model=model))
+        drawing(home, workdir, args, **bundled(server), image_gen=ImageGenConfig(model=model))
     assert (server.requests[0]["model"], server.requests[0]["size"]) == (model, size)
 
 
@@ -116,7 +116,7 @@ def test_an_address_is_fetched_only_when_private_ones_are_allowed(home: Path, wo
         server.reply = answering(json_answer({"data": [{"url": url, "revised_prompt": "a very red dot"}]}))
         refused = drawing(home, workdir, **bundled(server))
         assert server.fetched == []
-        allowed = drawing(home, workdir, **bundled(server), security=Security(allow_private_urls=True))
+        allowed = drawing(home, workdir, **bundled(server), security=SecurityConfig(allow_private_urls=True))
     assert refused["success"] is False and "security.allow_private_urls" in refused["error"]
     assert Path(allowed["image"]).read_bytes() == PNG and allowed["revised_prompt"] == "a very red dot"
     assert server.fetched == ["/made.png"]
@@ -158,10 +158,12 @@ def test_failures_are_clear_and_never_show_the_key(
 
 
 def test_a_server_that_is_not_there_is_named(home: Path, workdir: Path) -> None:
-    settings = Plugins(enabled=[PLUGIN], entries={PLUGIN: {"base_url": "http://127.0.0.1:9/v1"}})
+    settings = PluginsConfig(enabled=[PLUGIN], entries={PLUGIN: {"base_url": "http://127.0.0.1:9/v1"}})
     answer = drawing(home, workdir, plugins=settings)
     assert "127.0.0.1 cannot be reached" in answer["error"]
-    answer = drawing(home, workdir, plugins=Plugins(enabled=[PLUGIN], entries={PLUGIN: {"base_url": "localhost"}}))
+    answer = drawing(
+        home, workdir, plugins=PluginsConfig(enabled=[PLUGIN], entries={PLUGIN: {"base_url": "localhost"}})
+    )
     assert "base_url is 'localhost'" in answer["error"]
 
 
@@ -170,7 +172,7 @@ def test_it_is_closed_until_it_is_opened(home: Path, workdir: Path, monkeypatch:
     names: list[set[str]] = []
     for enabled in ([], [PLUGIN]):
         with ScriptedProvider(text("ok")) as provider:
-            with configured_host(home, workdir, provider, plugins=Plugins(enabled=enabled)) as host:
+            with configured_host(home, workdir, provider, plugins=PluginsConfig(enabled=enabled)) as host:
                 host.new_session().run("x")
             names.append({tool["function"]["name"] for tool in provider.requests[0].body["tools"]})
     assert "image_generate" not in names[0] and "image_generate" in names[1]
@@ -179,7 +181,7 @@ def test_it_is_closed_until_it_is_opened(home: Path, workdir: Path, monkeypatch:
 def test_without_a_key_and_an_address_it_is_not_offered(home: Path, workdir: Path) -> None:
     with (
         ScriptedProvider(text("ok")) as provider,
-        configured_host(home, workdir, provider, plugins=Plugins(enabled=[PLUGIN])) as host,
+        configured_host(home, workdir, provider, plugins=PluginsConfig(enabled=[PLUGIN])) as host,
     ):
         assert not host.images.is_available()
 
@@ -206,14 +208,14 @@ def test_what_a_provider_made_is_taken_over(home: Path, workdir: Path) -> None:
     elsewhere = workdir / "made.png"
     elsewhere.write_bytes(PNG)
     painter(home, MADE.replace("IMAGE", repr(str(elsewhere))))
-    answer = drawing(home, workdir, plugins=Plugins(enabled=["painter"]))
+    answer = drawing(home, workdir, plugins=PluginsConfig(enabled=["painter"]))
     assert Path(answer["image"]).parent == home / "images" and Path(answer["image"]).read_bytes() == PNG
     assert elsewhere.exists()  # what lies outside of the home stays where it is
 
 
 def test_a_data_address_is_an_image_too(home: Path, workdir: Path) -> None:
     painter(home, MADE.replace("IMAGE", '"data:image/gif;base64,R0lGODlhAQ=="'))
-    answer = drawing(home, workdir, plugins=Plugins(enabled=["painter"]))
+    answer = drawing(home, workdir, plugins=PluginsConfig(enabled=["painter"]))
     assert Path(answer["image"]).suffix == ".gif"
 
 
@@ -232,15 +234,15 @@ def test_a_data_address_is_an_image_too(home: Path, workdir: Path) -> None:
 )
 def test_a_provider_that_fails_is_an_answer(home: Path, workdir: Path, body: str, words: str) -> None:
     painter(home, body)
-    answer = drawing(home, workdir, plugins=Plugins(enabled=["painter"]))
+    answer = drawing(home, workdir, plugins=PluginsConfig(enabled=["painter"]))
     assert answer["success"] is False and words in answer["error"]
 
 
 def test_of_several_providers_one_is_chosen_by_name(home: Path, workdir: Path) -> None:
     for name in ("left", "right"):
         painter(home, f"return error_response(error='this is {name}')", name)
-    plugins = Plugins(enabled=["left", "right"])
-    chosen = drawing(home, workdir, plugins=plugins, image_gen=ImageGen(provider="right"))
+    plugins = PluginsConfig(enabled=["left", "right"])
+    chosen = drawing(home, workdir, plugins=plugins, image_gen=ImageGenConfig(provider="right"))
     assert chosen["error"] == "this is right"
     # Without a choice nobody is offered.
     unclear = drawing(home, workdir, plugins=plugins)
@@ -256,7 +258,7 @@ def test_of_several_providers_one_is_chosen_by_name(home: Path, workdir: Path) -
 @pytest.mark.parametrize("prompt", ["  ", "x" * 8001])
 def test_a_prompt_of_no_use_is_refused(home: Path, workdir: Path, prompt: str) -> None:
     painter(home, "return error_response(error='asked')")
-    answer = drawing(home, workdir, {"prompt": prompt}, plugins=Plugins(enabled=["painter"]))
+    answer = drawing(home, workdir, {"prompt": prompt}, plugins=PluginsConfig(enabled=["painter"]))
     assert "between 1 and 8,000" in answer["error"]
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hermes.agent.images.attachments import image_part
-from hermes.config.sections import Auxiliary, AuxiliaryTask
+from hermes.config.sections import AuxiliaryConfig, AuxiliaryTaskConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.scope import Interrupt
@@ -28,10 +28,10 @@ def question(workdir: Path) -> list[dict[str, Any]]:
 
 
 def blind_host(home: Path, workdir: Path, provider: ScriptedProvider, vision: str = "seer", **model: Any) -> Host:
-    tasks = {"vision": AuxiliaryTask(model=vision)} if vision else {}
+    tasks = {"vision": AuxiliaryTaskConfig(model=vision)} if vision else {}
     settings = {"supports_vision": False, **model}
     return configured_host(
-        home, workdir, provider, model=settings, auxiliary=Auxiliary(transient_retries=0, tasks=tasks)
+        home, workdir, provider, model=settings, auxiliary=AuxiliaryConfig(transient_retries=0, tasks=tasks)
     )
 
 
@@ -93,8 +93,8 @@ def test_a_model_taken_in_the_middle_is_told_about_earlier_images(
     home: Path, workdir: Path, question: list[dict[str, Any]]
 ) -> None:
     with ScriptedProvider([text("I see a dot."), text("black dot"), text("It was a dot.")]) as provider:
-        tasks = {"vision": AuxiliaryTask(model="seer")}
-        with configured_host(home, workdir, provider, auxiliary=Auxiliary(tasks=tasks)) as host:
+        tasks = {"vision": AuxiliaryTaskConfig(model="seer")}
+        with configured_host(home, workdir, provider, auxiliary=AuxiliaryConfig(tasks=tasks)) as host:
             session = host.new_session()
             session.run(question)
             session.models = host.models.conversation(model="deepseek-chat")

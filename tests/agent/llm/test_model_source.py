@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import Fallback, Model, Provider
+from hermes.config.sections import FallbackConfig, ModelConfig, ProviderConfig
 from hermes.errors import ConfigError
 from hermes.host import Host
 from hermes.models.credentials.auth_file import AuthFile
@@ -18,12 +18,12 @@ from hermes.models.retry import Send, pursue
 from hermes.scope import Interrupt
 
 CONFIG = Config(
-    model=Model(provider="lab", default="big"),
+    model=ModelConfig(provider="lab", default="big"),
     providers={
-        "lab": Provider(base_url="http://127.0.0.1:9/v1", api_key="sk-configured"),
-        "spare": Provider(base_url="http://127.0.0.2:9/v1", model="usual"),
+        "lab": ProviderConfig(base_url="http://127.0.0.1:9/v1", api_key="sk-configured"),
+        "spare": ProviderConfig(base_url="http://127.0.0.2:9/v1", model="usual"),
     },
-    fallback_providers=[Fallback(provider="spare", model="usual")],
+    fallback_providers=[FallbackConfig(provider="spare", model="usual")],
 )
 
 

@@ -320,13 +320,13 @@ def test_images_that_nobody_sees_are_refused_before_anything_is_sent(home: Path,
 
 def test_a_host_that_ignores_the_users_file_ignores_its_grants(home: Path, workdir: Path) -> None:
     from hermes.config import Config
-    from hermes.config.sections import Model
+    from hermes.config.sections import ModelConfig
     from hermes.host import Host, HostOptions
     from hermes.plugins.llm.access import PluginLlm
     from support.llm_rig import write_settings
 
     with ScriptedProvider("pong") as provider:
-        config = Config(model=Model(provider="custom", default="m", base_url=provider.base_url))
+        config = Config(model=ModelConfig(provider="custom", default="m", base_url=provider.base_url))
         with Host(home, config, HostOptions(use_enabled_plugins=False), cwd=workdir, env={}) as host:
             write_settings(home, provider.base_url, plugins=OPEN)
             with pytest.raises(PluginLlmTrustError):

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import Agent, Auxiliary, AuxiliaryTask, Delegation, Model, Provider
+from hermes.config.sections import (
+    AgentConfig,
+    AuxiliaryConfig,
+    AuxiliaryTaskConfig,
+    DelegationConfig,
+    ModelConfig,
+    ProviderConfig,
+)
 from hermes.errors import Interrupted, ProviderError
 from hermes.host import Host
 from hermes.scope import Interrupt, Scope
@@ -18,8 +25,8 @@ QUESTION = [{"role": "user", "content": "Is this safe?"}]
 
 
 def _config(base_url: str, **sections: Any) -> Config:
-    model = Model(provider="custom", default="main-model", base_url=base_url, api_key="test-key")
-    return Config(model=model, agent=Agent(api_max_retries=0), **sections)
+    model = ModelConfig(provider="custom", default="main-model", base_url=base_url, api_key="test-key")
+    return Config(model=model, agent=AgentConfig(api_max_retries=0), **sections)
 
 
 def test_a_side_job_uses_the_conversations_model_and_no_hook_hears_of_it(home: Path, workdir: Path) -> None:
@@ -45,13 +52,13 @@ def test_a_side_job_uses_the_conversations_model_and_no_hook_hears_of_it(home: P
 def test_a_side_job_has_the_model_that_the_configuration_gives_it(home: Path, workdir: Path) -> None:
     with ScriptedProvider([text("a"), text("b")]) as provider, ScriptedProvider([text("c")]) as other:
         tasks = {
-            "vision": AuxiliaryTask(model="seeing-model"),
-            "compression": AuxiliaryTask(provider="other", model="small"),
+            "vision": AuxiliaryTaskConfig(model="seeing-model"),
+            "compression": AuxiliaryTaskConfig(provider="other", model="small"),
         }
         config = _config(
             provider.base_url,
-            auxiliary=Auxiliary(tasks=tasks),
-            providers={"other": Provider(base_url=other.base_url, api_key="other-key")},
+            auxiliary=AuxiliaryConfig(tasks=tasks),
+            providers={"other": ProviderConfig(base_url=other.base_url, api_key="other-key")},
         )
         with Host(home, config, cwd=workdir, env={}) as host:
             main = host.models.conversation().endpoints
@@ -78,7 +85,7 @@ def test_a_passing_failure_is_tried_again_and_every_attempt_is_on_record(home: P
 
 def test_a_side_job_gives_up_in_its_own_time(home: Path, workdir: Path) -> None:
     with ScriptedProvider([hanging()]) as provider:
-        config = _config(provider.base_url, auxiliary=Auxiliary(timeout=0.2, transient_retries=0))
+        config = _config(provider.base_url, auxiliary=AuxiliaryConfig(timeout=0.2, transient_retries=0))
         with (
             Host(home, config, cwd=workdir, env={}) as host,
             pytest.raises(ProviderError) as caught,
@@ -119,16 +126,16 @@ def test_a_side_job_inside_a_turn_does_not_shift_the_numbers_of_the_turns_own_at
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
-        (Delegation(), ("custom", "main-model", "test-key")),
-        (Delegation(model="child-model"), ("custom", "child-model", "test-key")),
-        (Delegation(provider="other", model="small"), ("other", "small", "other-key")),
-        (Delegation(base_url="http://127.0.0.1:9/v1", model="m", api_key="k"), ("custom", "m", "k")),
+        (DelegationConfig(), ("custom", "main-model", "test-key")),
+        (DelegationConfig(model="child-model"), ("custom", "child-model", "test-key")),
+        (DelegationConfig(provider="other", model="small"), ("other", "small", "other-key")),
+        (DelegationConfig(base_url="http://127.0.0.1:9/v1", model="m", api_key="k"), ("custom", "m", "k")),
     ],
 )
 def test_children_inherit_what_delegation_leaves_open(
-    home: Path, workdir: Path, settings: Delegation, expected: tuple[str, str, str]
+    home: Path, workdir: Path, settings: DelegationConfig, expected: tuple[str, str, str]
 ) -> None:
-    other = Provider(base_url="http://127.0.0.1:9/v1", api_key="other-key")
+    other = ProviderConfig(base_url="http://127.0.0.1:9/v1", api_key="other-key")
     config = _config("http://127.0.0.1:9/v1", delegation=settings, providers={"other": other})
     with Host(home, config, cwd=workdir, env={}) as host:
         first = host.models.children(host.models.conversation()).endpoints[0]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.sections import Auxiliary, AuxiliaryTask, Config, Model, Plugins
+from hermes.config.sections import AuxiliaryConfig, AuxiliaryTaskConfig, Config, ModelConfig, PluginsConfig
 from hermes.host import Host
 from hermes.scope import Scope
 from hermes.testing import ScriptedProvider, text
@@ -18,25 +18,25 @@ def register(ctx):
 """
 
 
-def host_with(home: Path, workdir: Path, url: str, auxiliary: Auxiliary, defaults: str) -> Host:
+def host_with(home: Path, workdir: Path, url: str, auxiliary: AuxiliaryConfig, defaults: str) -> Host:
     write_plugin(home, "court", JUDGE.format(defaults=defaults))
-    model = Model(provider="custom", default="main", base_url=url)
-    config = Config(model=model, auxiliary=auxiliary, plugins=Plugins(enabled=["court"]))
+    model = ModelConfig(provider="custom", default="main", base_url=url)
+    config = Config(model=model, auxiliary=auxiliary, plugins=PluginsConfig(enabled=["court"]))
     return Host(home, config, cwd=workdir, env={})
 
 
 @pytest.mark.parametrize(
     ("auxiliary", "model", "timeout"),
     [
-        (Auxiliary(), "small", 7),
-        (Auxiliary(timeout=9), "small", 9),
-        (Auxiliary(tasks={"judge": AuxiliaryTask(timeout=3)}), "small", 3),
-        (Auxiliary(tasks={"judge": AuxiliaryTask(model="mine")}), "mine", 7),
+        (AuxiliaryConfig(), "small", 7),
+        (AuxiliaryConfig(timeout=9), "small", 9),
+        (AuxiliaryConfig(tasks={"judge": AuxiliaryTaskConfig(timeout=3)}), "small", 3),
+        (AuxiliaryConfig(tasks={"judge": AuxiliaryTaskConfig(model="mine")}), "mine", 7),
     ],
     ids=["nothing configured", "a timeout for all", "a timeout for it", "a model for it"],
 )
 def test_the_defaults_of_a_plugin_give_way_to_what_is_configured(
-    home: Path, workdir: Path, auxiliary: Auxiliary, model: str, timeout: float
+    home: Path, workdir: Path, auxiliary: AuxiliaryConfig, model: str, timeout: float
 ) -> None:
     with (
         ScriptedProvider(text("guilty")) as provider,
@@ -45,13 +45,13 @@ def test_the_defaults_of_a_plugin_give_way_to_what_is_configured(
         main = host.models.conversation().endpoints
         host.side.ask("judge", [{"role": "user", "content": "?"}], scope=Scope(), main=main)
         assert (host.models.task("judge").model, host.models.task_timeout("judge")) == (model, timeout)
-        assert host.models.task("vision") == AuxiliaryTask() and host.models.task_timeout("vision") == (
+        assert host.models.task("vision") == AuxiliaryTaskConfig() and host.models.task_timeout("vision") == (
             auxiliary.timeout or 120
         )
     assert provider.requests[0].body["model"] == model
 
 
 def test_defaults_that_make_no_sense_are_left_out(home: Path, workdir: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with host_with(home, workdir, "http://127.0.0.1:1/v1", Auxiliary(), '{"timeout": "soon"}') as host:
-        assert host.models.task("judge") == AuxiliaryTask()
+    with host_with(home, workdir, "http://127.0.0.1:1/v1", AuxiliaryConfig(), '{"timeout": "soon"}') as host:
+        assert host.models.task("judge") == AuxiliaryTaskConfig()
     assert "plugin 'court': the defaults of side job 'judge' are not used" in caplog.text

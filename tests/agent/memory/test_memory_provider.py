@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from hermes.agent.memory import provider as memory_provider
-from hermes.config.sections import Memory, Plugins
+from hermes.config.sections import MemoryConfig, PluginsConfig
 from hermes.host import Host
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
@@ -99,7 +99,7 @@ def diary(home: Path) -> list[Any]:
 
 
 def diary_host(home: Path, workdir: Path, provider: ScriptedProvider, **settings: Any) -> Host:
-    return configured_host(home, workdir, provider, memory=Memory(provider="diary"), **settings)
+    return configured_host(home, workdir, provider, memory=MemoryConfig(provider="diary"), **settings)
 
 
 def test_a_provider_is_selected_by_name_alone_and_takes_part(home: Path, workdir: Path) -> None:
@@ -246,7 +246,7 @@ def test_without_the_provider_the_notes_stay_and_one_line_says_so(
 
 def test_a_plugin_that_is_enabled_may_offer_a_memory_too(home: Path, workdir: Path) -> None:
     write_plugin(home, "suite", DIARY, "name: suite\nkind: standalone\n")
-    plugins = Plugins(enabled=["suite"])
+    plugins = PluginsConfig(enabled=["suite"])
     with ScriptedProvider(text("ok")) as provider, diary_host(home, workdir, provider, plugins=plugins) as host:
         host.new_session().run("x")
     assert ["shutdown"] in diary(home)
@@ -307,7 +307,7 @@ def slow_host(home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
     def build(provider: ScriptedProvider, recall_seconds: float) -> tuple[Host, Slow]:
         monkeypatch.setattr(memory_provider, "RECALL_SECONDS", recall_seconds)
         slow = Slow()
-        host = configured_host(home, workdir, provider, memory=Memory(provider=""))
+        host = configured_host(home, workdir, provider, memory=MemoryConfig(provider=""))
         host.memory._provided = memory_provider.ProvidedMemory(  # pyright: ignore[reportPrivateUsage]
             memory_provider.Offer("diary", "diary", slow), home, host.workers
         )

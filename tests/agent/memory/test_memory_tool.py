@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import Memory
+from hermes.config.sections import MemoryConfig
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import run_hermes, write_config
 from support.configured import configured_host, tool_answers
 
 
 def converse(
-    home: Path, workdir: Path, *calls: dict[str, Any], memory: Memory | None = None
+    home: Path, workdir: Path, *calls: dict[str, Any], memory: MemoryConfig | None = None
 ) -> tuple[list[dict[str, Any]], ScriptedProvider]:
     """One turn with a call of the memory tool for each argument; what it answered, and the requests."""
     script = [*(tool_call("memory", call) for call in calls), text("Noted.")]
     with (
         ScriptedProvider(script) as provider,
-        configured_host(home, workdir, provider, memory=memory or Memory()) as host,
+        configured_host(home, workdir, provider, memory=memory or MemoryConfig()) as host,
     ):
         session = host.new_session()
         assert session.run("Remember this.").status == "completed"
@@ -81,7 +81,7 @@ def test_several_operations_are_done_together(home: Path, workdir: Path) -> None
 
 
 def test_over_the_limit_the_model_sees_what_it_could_merge(home: Path, workdir: Path) -> None:
-    small = Memory(memory_char_limit=100)
+    small = MemoryConfig(memory_char_limit=100)
     calls = [{"target": "memory", "action": "add", "content": letter * 60} for letter in "ab"]
     [first, second], _ = converse(home, workdir, *calls, memory=small)
     assert first["success"] is True
@@ -133,7 +133,7 @@ def test_one_kind_of_notes_can_be_switched_off(home: Path, workdir: Path) -> Non
     folder.mkdir(parents=True)
     (folder / "USER.md").write_text("a fact about the user\n")
     (folder / "MEMORY.md").write_text("a fact about the work\n")
-    settings = Memory(user_profile_enabled=False)
+    settings = MemoryConfig(user_profile_enabled=False)
     call = {"target": "user", "action": "add", "content": "x"}
     [answer], provider = converse(home, workdir, call, memory=settings)
     assert "memory" in answer["error"]
@@ -143,7 +143,7 @@ def test_one_kind_of_notes_can_be_switched_off(home: Path, workdir: Path) -> Non
 
 
 def test_with_both_off_there_is_no_tool(home: Path, workdir: Path) -> None:
-    settings = Memory(memory_enabled=False, user_profile_enabled=False)
+    settings = MemoryConfig(memory_enabled=False, user_profile_enabled=False)
     _, provider = converse(home, workdir, memory=settings)
     assert "memory" not in {tool["function"]["name"] for tool in provider.requests[0].body["tools"]}
 

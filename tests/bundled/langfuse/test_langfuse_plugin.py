@@ -91,8 +91,8 @@ def test_the_sdk_is_not_loaded_before_there_is_a_turn(home: Path, workdir: Path)
     """Commands without a turn, and the start of every other one, must not pay for it."""
     program = (
         "import sys\nfrom pathlib import Path\n"
-        "from hermes.config import Config, Plugins\nfrom hermes.host import Host\n"
-        "config = Config(plugins=Plugins(enabled=['observability/langfuse']))\n"
+        "from hermes.config import Config, PluginsConfig\nfrom hermes.host import Host\n"
+        "config = Config(plugins=PluginsConfig(enabled=['observability/langfuse']))\n"
         "with Host(Path.cwd() / 'home', config, cwd=Path.cwd(), env={}) as host:\n"
         "    assert host.hooks.pre_llm_call is not None\n"
         "print('langfuse' in sys.modules, 'opentelemetry' in sys.modules)\n"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hermes.config.sections import Delegation
+from hermes.config.sections import DelegationConfig
 from hermes.host import Host
 from hermes.scope import Interrupt
 from hermes.testing import Call, RecordedRequest, by_step, failure, hanging, text, tool_call, tool_calls
@@ -324,7 +324,7 @@ def test_a_child_that_takes_too_long(exporting_host: HostMaker, relay_folder: Pa
             return by_step(tool_call("delegate_task", {"goal": "sleep"}, call_id="call_d"), text("late"))(request)
         return hanging()
 
-    host = exporting_host(script, delegation=Delegation(child_timeout_seconds=0.2))
+    host = exporting_host(script, delegation=DelegationConfig(child_timeout_seconds=0.2))
     _run(host)
     host.close()
     assert problems(relay_folder) == []

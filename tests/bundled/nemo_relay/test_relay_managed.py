@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from hermes.bundled.observability.nemo_relay.loop import RelayLoop
 from hermes.bundled.observability.nemo_relay.managed import HandBack, restored
-from hermes.config.sections import Delegation
+from hermes.config.sections import DelegationConfig
 from hermes.scope import Interrupt, current_scope
 from hermes.testing import Call, RecordedRequest, by_step, failure, hanging, text, tool_call, tool_calls
 from support.relay_rig import (
@@ -177,7 +177,7 @@ def test_more_delegations_than_cores(exporting_host: HostMaker, adaptive: Path) 
         return by_step(tool_call("meet", call_id="call_m"), text("leaf"))(request)
 
     host = exporting_host(
-        script, options={"toolsets": ["delegation", "race"]}, delegation=Delegation(max_concurrent_children=width)
+        script, options={"toolsets": ["delegation", "race"]}, delegation=DelegationConfig(max_concurrent_children=width)
     )
     add_tool(host, "meet", meet)
     session = host.new_session()

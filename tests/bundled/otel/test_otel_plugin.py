@@ -87,7 +87,7 @@ APPLICATION = """
 import sys
 from pathlib import Path
 from opentelemetry import trace
-from hermes.config import Config, Model, Plugins
+from hermes.config import Config, ModelConfig, PluginsConfig
 from hermes.host import Host
 
 own = sys.argv[2] == "own"
@@ -100,8 +100,8 @@ if own:
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(memory))
     trace.set_tracer_provider(provider)
-model = Model(provider="custom", default="scripted", base_url=sys.argv[1], api_key="test-key")
-config = Config(model=model, plugins=Plugins(enabled=["observability/otel"]))
+model = ModelConfig(provider="custom", default="scripted", base_url=sys.argv[1], api_key="test-key")
+config = Config(model=model, plugins=PluginsConfig(enabled=["observability/otel"]))
 for _ in range(2):
     with Host(Path.cwd() / "home", config, cwd=Path.cwd(), env={}) as host:
         with trace.get_tracer("application").start_as_current_span("handle"):

@@ -16,7 +16,7 @@ from hermes.cli.model.desk import Desk
 from hermes.cli.model.names import is_among, nearest_model
 from hermes.cli.model.origin import Origins
 from hermes.config import Config, hermes_home
-from hermes.config.sections import Provider
+from hermes.config.sections import ProviderConfig
 from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.keeping import add_key
 from hermes.models.endpoint import Endpoint, Timeouts
@@ -117,7 +117,7 @@ def test_missing_keys_and_unusable_settings(home: Path, workdir: Path) -> None:
 
 def ask(base_url: str, model: str = "scripted") -> tuple[str, str, str]:
     env = {"DEMO_API_KEY": KEY}
-    config = Config(providers={"demo": Provider(base_url=base_url, key_env="DEMO_API_KEY")})
+    config = Config(providers={"demo": ProviderConfig(base_url=base_url, key_env="DEMO_API_KEY")})
     with Desk(Origins(hermes_home(), config, {}, {}, env)) as desk:
         found = probe(desk, Endpoint(base_url, model, "demo", KEY), "model")
     assert KEY not in found.detail + found.fix

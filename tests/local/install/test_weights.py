@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.config.sections import Local
+from hermes.config.sections import LocalConfig
 from hermes.errors import ConfigError
 from hermes.local.endpoint import is_embedded, is_local
 from hermes.local.install.parts import WEIGHTS_FILE, Runtime, find_runtime, site_folder
@@ -16,14 +16,14 @@ from support.local_rig import ENDPOINT, ServiceFactory, write_gguf
 
 
 def test_the_embedded_model(installed: Path) -> None:
-    weights = find_model(Local(), {}, installed)
+    weights = find_model(LocalConfig(), {}, installed)
     assert weights == (site_folder(installed) / WEIGHTS_FILE, "smollm2-135m", 2048)
     assert weights.is_embedded
 
 
 def test_a_variable_wins_over_the_configuration(installed: Path, tmp_path: Path) -> None:
     one, other = write_gguf(tmp_path / "one.gguf"), write_gguf(tmp_path / "other.gguf")
-    settings = Local(model_path=str(one))
+    settings = LocalConfig(model_path=str(one))
     assert find_model(settings, {}, installed).path == one
     assert find_model(settings, {"HERMES_LOCAL_MODEL": str(other)}, installed).path == other
 
@@ -35,19 +35,19 @@ def test_the_window_of_a_file(
     installed: Path, tmp_path: Path, trained_for: int, wanted: int | None, window: int
 ) -> None:
     path = write_gguf(tmp_path / "m.gguf", context_length=trained_for)
-    weights = find_model(Local(model_path=str(path), context_length=wanted), {}, installed)
+    weights = find_model(LocalConfig(model_path=str(path), context_length=wanted), {}, installed)
     assert (weights.name, weights.context_length) == ("m.gguf", window)
     assert not weights.is_embedded
 
 
 def test_what_is_missing_is_named(home: Path, installed: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.gguf cannot be read: No such file"):
-        find_model(Local(model_path=str(tmp_path / "nowhere.gguf")), {}, installed)
+        find_model(LocalConfig(model_path=str(tmp_path / "nowhere.gguf")), {}, installed)
     (site_folder(home) / "xllamacpp" / "__init__.py").unlink()
     with pytest.raises(ConfigError, match="the embedded model is not installed; run: hermes local install"):
-        find_model(Local(), {}, home)
+        find_model(LocalConfig(), {}, home)
     with pytest.raises(ConfigError, match=r"own\.gguf needs a runtime; run: hermes local install"):
-        find_model(Local(model_path=str(write_gguf(tmp_path / "own.gguf"))), {}, home)
+        find_model(LocalConfig(model_path=str(write_gguf(tmp_path / "own.gguf"))), {}, home)
 
 
 def test_versions_of_the_runtime(installed: Path) -> None:
@@ -69,7 +69,7 @@ def test_endpoints_are_told_what_the_model_is_like(make_service: ServiceFactory,
     assert is_embedded(embedded)
     assert embedded.sees_images is False
     path = write_gguf(tmp_path / "m.gguf")
-    service = make_service(Local(model_path=str(path)))
+    service = make_service(LocalConfig(model_path=str(path)))
     [mine] = service.settled([ENDPOINT])
     assert (mine.model, mine.context_length, mine.sees_images) == ("m.gguf", 4096, None)
     assert service.wire_for(mine) is None
@@ -78,4 +78,4 @@ def test_endpoints_are_told_what_the_model_is_like(make_service: ServiceFactory,
 
 def test_it_stands_in_only_where_it_may(make_service: ServiceFactory) -> None:
     assert make_service().can_stand_in()
-    assert not make_service(Local(enabled=False)).can_stand_in()
+    assert not make_service(LocalConfig(enabled=False)).can_stand_in()

@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
 from hermes.agent.turn import assistant_message
-from hermes.config.sections import Config, Model
+from hermes.config.sections import Config, ModelConfig
 from hermes.models.endpoint import Endpoint
 from hermes.models.http.driver import Driver
 from hermes.models.profiles import CUSTOM, PROFILES
@@ -126,7 +126,7 @@ def driver() -> Iterator[Driver]:
 
 
 def endpoint_of(name: str, row: Row, base_url: str) -> Endpoint:
-    own = Model(base_url=base_url, api_key=KEY, api_mode="chat_completions")
+    own = ModelConfig(base_url=base_url, api_key=KEY, api_mode="chat_completions")
     profile = PROFILES.get(name)
     model = row.model or (profile.default_model if profile else "")
     return endpoint_for(Config(), {}, name, model, own, PROFILES)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import Provider
+from hermes.config.sections import ProviderConfig
 from hermes.errors import ProviderError
 from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.home_keys import HomeKeys
@@ -30,7 +30,7 @@ REFUSED = ProviderError("who?", reason="auth", status_code=401)
 
 @pytest.fixture
 def keys(home: Path, server: AuthorizationServer, driver: Driver) -> HomeKeys:
-    return HomeKeys(home, Config(providers={"lab": Provider(oauth=server.settings)}), driver, Redactor())
+    return HomeKeys(home, Config(providers={"lab": ProviderConfig(oauth=server.settings)}), driver, Redactor())
 
 
 def pursue(

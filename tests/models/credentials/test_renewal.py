@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import Provider
+from hermes.config.sections import ProviderConfig
 from hermes.errors import ProviderError
 from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.home_keys import HomeKeys
@@ -35,7 +35,7 @@ SignIn = Callable[..., None]
 
 @pytest.fixture
 def pool(file: AuthFile, server: AuthorizationServer, driver: Driver) -> HomeKeys:
-    config = Config(providers={"lab": Provider(oauth=server.settings)})
+    config = Config(providers={"lab": ProviderConfig(oauth=server.settings)})
     return HomeKeys(file.home, config, driver, Redactor())
 
 
@@ -285,7 +285,7 @@ def test_tokens_are_masked_and_in_no_log(
 ) -> None:
     caplog.set_level("DEBUG")
     redactor = Redactor()
-    config = Config(providers={"lab": Provider(oauth=server.settings)})
+    config = Config(providers={"lab": ProviderConfig(oauth=server.settings)})
     pool = HomeKeys(file.home, config, driver, redactor)
     sign_in(-1)
     lent = pool.take(LAB)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import OAuth, Provider
+from hermes.config.sections import OAuthConfig, ProviderConfig
 from hermes.errors import CredentialError
 from hermes.models.credentials.browser_flow import challenge_of, sign_in_with_browser
 from hermes.models.credentials.device_flow import sign_in_on_another_device
@@ -235,7 +235,7 @@ def test_a_device_answer_without_a_code(client: Client, server: AuthorizationSer
 
 
 def test_a_provider_without_settings(driver: Driver) -> None:
-    for config in (Config(), Config(providers={"lab": Provider(base_url="http://127.0.0.1:9/v1")})):
+    for config in (Config(), Config(providers={"lab": ProviderConfig(base_url="http://127.0.0.1:9/v1")})):
         assert sign_in_settings(config) == {}
         with pytest.raises(CredentialError, match=r"lab: how to sign in is not configured; set providers\.lab\.oauth"):
             authorization_server("lab", sign_in_settings(config), driver)
@@ -253,7 +253,7 @@ def test_tokens_are_sent_encrypted_or_to_this_machine(driver: Driver) -> None:
         ("http://[bad", False),
     ):
         assert is_private_address(address) is good, address
-        settings = OAuth(client_id="c", token_url=address)
+        settings = OAuthConfig(client_id="c", token_url=address)
         if not good:
             with pytest.raises(CredentialError, match=r"providers\.lab\.oauth\.token_url must start with https://"):
                 Client("lab", settings, driver)
@@ -262,7 +262,7 @@ def test_tokens_are_sent_encrypted_or_to_this_machine(driver: Driver) -> None:
 
 
 def test_a_server_that_is_not_there(driver: Driver) -> None:
-    settings = OAuth(client_id="c", token_url="http://127.0.0.1:9/token")
+    settings = OAuthConfig(client_id="c", token_url="http://127.0.0.1:9/token")
     with pytest.raises(CredentialError) as caught:
         Client("lab", settings, driver).refresh("refresh-sentinel")
     assert str(caught.value).startswith("lab: cannot connect to http://127.0.0.1:9")

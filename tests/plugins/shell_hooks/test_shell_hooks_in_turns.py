@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from hermes.config import Config
-from hermes.config.sections import Agent, Hooks, Model, ShellHook
+from hermes.config.sections import AgentConfig, HooksConfig, ModelConfig, ShellHookConfig
 from hermes.host import Host, HostOptions
 from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call
@@ -28,15 +28,17 @@ def hooked_host(home: Path, workdir: Path) -> Generator[HookedHost]:
 
         def build(
             provider: ScriptedProvider,
-            events: dict[str, list[ShellHook]],
+            events: dict[str, list[ShellHookConfig]],
             *,
             env: dict[str, str] | None = None,
             **more: Any,
         ) -> Host:
             config = Config(
-                model=Model(provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"),
-                agent=Agent(api_max_retries=0),
-                hooks=Hooks(events=events),
+                model=ModelConfig(
+                    provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"
+                ),
+                agent=AgentConfig(api_max_retries=0),
+                hooks=HooksConfig(events=events),
                 **more,
             )
             return stack.enter_context(
@@ -54,7 +56,7 @@ def script(folder: Path, source: str, name: str = "hook.sh") -> str:
 def test_a_blocked_call_is_closed_as_blocked_and_the_model_is_told(
     hooked_host: HookedHost, workdir: Path, tmp_path: Path
 ) -> None:
-    guard = ShellHook(command=script(tmp_path, "echo 'not on my machine' >&2; exit 2"), matcher="terminal")
+    guard = ShellHookConfig(command=script(tmp_path, "echo 'not on my machine' >&2; exit 2"), matcher="terminal")
     with ScriptedProvider([tool_call("terminal", {"command": "touch harm"}), text("Then not.")]) as provider:
         host = hooked_host(provider, {"pre_tool_call": [guard]})
         recorder = EventRecorder().attach(host.hooks)
@@ -71,7 +73,7 @@ def test_a_blocked_call_is_closed_as_blocked_and_the_model_is_told(
 
 
 def test_a_policy_that_fails_closed_blocks_the_call(hooked_host: HookedHost, workdir: Path, tmp_path: Path) -> None:
-    guard = ShellHook(command=script(tmp_path, "exit 1"), on_error="deny")
+    guard = ShellHookConfig(command=script(tmp_path, "exit 1"), on_error="deny")
     with ScriptedProvider([tool_call("terminal", {"command": "touch harm"}), text("Then not.")]) as provider:
         result = hooked_host(provider, {"pre_tool_call": [guard]}).new_session().run("go")
     [call] = result.tool_calls
@@ -80,8 +82,8 @@ def test_a_policy_that_fails_closed_blocks_the_call(hooked_host: HookedHost, wor
 
 def test_context_reaches_the_model_and_the_answer_can_be_changed(hooked_host: HookedHost, tmp_path: Path) -> None:
     events = {
-        "pre_llm_call": [ShellHook(command=script(tmp_path, """echo '{"context": "It is Monday."}'"""))],
-        "transform_llm_output": [ShellHook(command=script(tmp_path, "echo '\"Bonjour.\"'", "french.sh"))],
+        "pre_llm_call": [ShellHookConfig(command=script(tmp_path, """echo '{"context": "It is Monday."}'"""))],
+        "transform_llm_output": [ShellHookConfig(command=script(tmp_path, "echo '\"Bonjour.\"'", "french.sh"))],
     }
     with ScriptedProvider([text("Hello.")]) as provider:
         result = hooked_host(provider, events).new_session().run("hi")
@@ -90,7 +92,7 @@ def test_context_reaches_the_model_and_the_answer_can_be_changed(hooked_host: Ho
 
 
 def test_every_event_of_a_turn_reaches_its_command(hooked_host: HookedHost, workdir: Path, tmp_path: Path) -> None:
-    note = ShellHook(command=script(tmp_path, f"cat >> {tmp_path}/events; echo >> {tmp_path}/events"))
+    note = ShellHookConfig(command=script(tmp_path, f"cat >> {tmp_path}/events; echo >> {tmp_path}/events"))
     names = ["on_session_start", "pre_api_request", "post_api_request", "pre_tool_call", "post_tool_call"]
     names += ["post_llm_call", "on_session_end", "on_session_finalize"]
     with ScriptedProvider([tool_call("terminal", {"command": "true"}), text("done")]) as provider:
@@ -112,13 +114,13 @@ def test_every_event_of_a_turn_reaches_its_command(hooked_host: HookedHost, work
 def test_a_resumed_conversation_runs_its_commands_where_it_works(
     hooked_host: HookedHost, workdir: Path, tmp_path: Path, home: Path
 ) -> None:
-    note = ShellHook(command=script(tmp_path, f"pwd > {tmp_path}/where; cat > /dev/null"))
+    note = ShellHookConfig(command=script(tmp_path, f"pwd > {tmp_path}/where; cat > /dev/null"))
     with ScriptedProvider([text("one"), text("two")]) as provider:
         host = hooked_host(provider, {})
         session = host.new_session()
         session.run("hi")
         host.close()
-        config = Config(model=host.config.model, hooks=Hooks(events={"on_session_end": [note]}))
+        config = Config(model=host.config.model, hooks=HooksConfig(events={"on_session_end": [note]}))
         with Host(home, config, HostOptions(accept_hooks=True), cwd=tmp_path, env={}) as other:
             other.resume_session(session.id).run("again")
     assert (tmp_path / "where").read_text().strip() == str(workdir)
@@ -127,7 +129,7 @@ def test_a_resumed_conversation_runs_its_commands_where_it_works(
 def test_cancelling_a_turn_ends_the_command_it_waits_for(hooked_host: HookedHost, tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
-    slow = ShellHook(command=script(tmp_path, f"echo here > {fifo}; sleep 60"))
+    slow = ShellHookConfig(command=script(tmp_path, f"echo here > {fifo}; sleep 60"))
     interrupt = Interrupt()
 
     def cancel() -> None:
@@ -157,7 +159,7 @@ def test_cancelling_a_turn_ends_the_command_it_waits_for(hooked_host: HookedHost
 def test_settings_that_accept_every_command(
     hooked_host: HookedHost, tmp_path: Path, env: dict[str, str], more: dict[str, bool], runs: bool
 ) -> None:
-    events = {"pre_llm_call": [ShellHook(command=script(tmp_path, "echo '\"context\"'"))]}
+    events = {"pre_llm_call": [ShellHookConfig(command=script(tmp_path, "echo '\"context\"'"))]}
     with ScriptedProvider([text("ok")]) as provider:
         host = hooked_host(provider, events, env=env, **more)
         host.new_session().run("hi")

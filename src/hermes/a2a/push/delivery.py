@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import httpx
 from a2a.types import TaskPushNotificationConfig
 
-from hermes.config.sections import A2APush
+from hermes.config.sections import A2APushConfig
 from hermes.errors import ConfigError, HermesError
 from hermes.peers.addresses import base_of
 from hermes.peers.transport import Resolve, ScreenedTransport
@@ -30,7 +30,9 @@ _TRY_AGAIN = (408, 425, 429)
 class PushDelivery:
     """The way to all webhooks."""
 
-    def __init__(self, settings: A2APush, env: Mapping[str, str], resolve: Resolve | None, first_pause: float) -> None:
+    def __init__(
+        self, settings: A2APushConfig, env: Mapping[str, str], resolve: Resolve | None, first_pause: float
+    ) -> None:
         self._settings = settings
         self._secret = _secret(settings, env)
         self._first_pause = first_pause
@@ -117,7 +119,7 @@ def _matches(host: str, pattern: str) -> bool:
     return host == pattern or (pattern.startswith("*.") and host.endswith(pattern[1:]))
 
 
-def _secret(settings: A2APush, env: Mapping[str, str]) -> bytes:
+def _secret(settings: A2APushConfig, env: Mapping[str, str]) -> bytes:
     if not settings.secret_env:
         return b""
     secret = env.get(settings.secret_env, "")

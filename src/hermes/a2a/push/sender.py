@@ -16,7 +16,7 @@ from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict
 
 from hermes.a2a.push.delivery import PushDelivery
-from hermes.config.sections import A2APush
+from hermes.config.sections import A2APushConfig
 from hermes.peers.transport import Resolve
 
 log = logging.getLogger("hermes.a2a")
@@ -57,7 +57,7 @@ class PushQueue(PushNotificationSender):
     def __init__(
         self,
         webhooks: PushNotificationConfigStore,
-        settings: A2APush,
+        settings: A2APushConfig,
         env: Mapping[str, str],
         *,
         resolve: Resolve | None = None,

@@ -10,7 +10,7 @@ from hermes.a2a.server.access.principals import Principal
 from hermes.a2a.server.clarifying import question_id
 from hermes.a2a.server.store.questions import Answers, Question
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.config.sections import A2A
+from hermes.config.sections import A2AConfig
 from hermes.errors import TurnSuspended
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
@@ -24,7 +24,7 @@ class RemotePerson:
 
     surface = "a2a"
 
-    def __init__(self, principal: Principal, settings: A2A, redactor: Redactor, answers: Answers) -> None:
+    def __init__(self, principal: Principal, settings: A2AConfig, redactor: Redactor, answers: Answers) -> None:
         self._principal = principal
         self._settings = settings
         self._redactor = redactor

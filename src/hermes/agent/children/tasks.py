@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from hermes.config.sections import Delegation
+from hermes.config.sections import DelegationConfig
 from hermes.errors import HermesError
 from hermes.tools.registry import Args, Tool, ToolRegistry
 from hermes.tools.toolsets import toolsets
@@ -43,7 +43,7 @@ class Assignment:
 class Household:
     """What a delegating conversation has to give, and how deep it stands itself."""
 
-    settings: Delegation
+    settings: DelegationConfig
     registry: ToolRegistry
     offered: Sequence[Tool]
     #: 0 for a conversation with a person, 1 for its children, and so on.

@@ -6,7 +6,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.context.tokens import estimate
-from hermes.config.sections import Compression
+from hermes.config.sections import CompressionConfig
 from hermes.errors import ProviderError
 from hermes.journal.turns import Message
 
@@ -25,7 +25,7 @@ class Compressor:
 
     name = "compressor"
 
-    def __init__(self, settings: Compression, context_length: int) -> None:
+    def __init__(self, settings: CompressionConfig, context_length: int) -> None:
         self._settings = settings
         self.last_prompt_tokens = 0
         self.last_completion_tokens = 0

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from hermes.agent.context.tokens import message_tokens
-from hermes.config.sections import Compression
+from hermes.config.sections import CompressionConfig
 from hermes.journal.turns import Message
 
 #: How the one message begins that stands for everything condensed so far.
@@ -48,7 +48,7 @@ class Plan:
     tail: list[Message]
 
 
-def limits_for(settings: Compression, window: int, tokens: int, squeeze: int) -> Limits:
+def limits_for(settings: CompressionConfig, window: int, tokens: int, squeeze: int) -> Limits:
     """The limits for a conversation of that many tokens in a window of that size.
 
     ``squeeze`` counts how often the window has turned out smaller than it was thought to be (or that the user wants

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.agent.context.compressor import Compressor
 from hermes.agent.context.tokens import estimate, tools_tokens
 from hermes.agent.model_call import ToolDefinition
-from hermes.config.sections import Compression
+from hermes.config.sections import CompressionConfig
 from hermes.hooks.callback import describe
 from hermes.journal.turns import Message
 from hermes.models.endpoint import Endpoint
@@ -34,7 +34,12 @@ class Window:
     """The window of one conversation: what is in it, and whether and how room is made."""
 
     def __init__(
-        self, contexts: Contexts, session_id: str, platform: str, settings: Compression, engine: PluginEngine | None
+        self,
+        contexts: Contexts,
+        session_id: str,
+        platform: str,
+        settings: CompressionConfig,
+        engine: PluginEngine | None,
     ) -> None:
         #: Whether room is made without anybody asking for it.
         self.is_automatic = settings.enabled

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.agent.workers import Workers, wait_for
-from hermes.config.sections import ImageGen
+from hermes.config.sections import ImageGenConfig
 from hermes.errors import HermesError, Interrupted
 from hermes.scope import Interrupt
 
@@ -25,7 +25,13 @@ class ImageMaker:
     """The provider that ``image_gen.provider`` selects, or the only one there is."""
 
     def __init__(
-        self, home: Path, settings: ImageGen, plugins: Callable[[], PluginSet], workers: Workers, *, allow_private: bool
+        self,
+        home: Path,
+        settings: ImageGenConfig,
+        plugins: Callable[[], PluginSet],
+        workers: Workers,
+        *,
+        allow_private: bool,
     ) -> None:
         self._folder = home / "images"
         self._provider = settings.provider.strip()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hermes.agent.llm.question import CallOptions, Question
 from hermes.agent.llm.source import ModelSource
-from hermes.config.sections import AgentProfile
+from hermes.config.sections import AgentProfileConfig
 from hermes.errors import ConfigError, HermesError
 from hermes.models.endpoint import Endpoint
 from hermes.models.vision import able_to_read, sees_images
@@ -46,7 +46,7 @@ class Routes:
         main = self._endpoints_of(session_id)
         agent = self._agent(options.agent_id)
         # What an agent has belongs to its provider; another one has other names and other credentials.
-        own = agent if options.provider in ("", agent.provider) else AgentProfile()
+        own = agent if options.provider in ("", agent.provider) else AgentProfileConfig()
         provider, model = options.provider or own.provider, options.model or own.model
         profile = options.profile or own.profile
         if provider or model or profile:
@@ -58,10 +58,10 @@ class Routes:
         task = VISION_TASK if question.has_images else TASK
         return Route(endpoints, task, options.agent_id or DEFAULT_AGENT, profile)
 
-    def _agent(self, agent_id: str) -> AgentProfile:
+    def _agent(self, agent_id: str) -> AgentProfileConfig:
         agents = self._source.config.agents
         if agent_id in ("", DEFAULT_AGENT) and agent_id not in agents:
-            return AgentProfile()
+            return AgentProfileConfig()
         if agent_id not in agents:
             known = ", ".join(sorted(agents)) or "none"
             raise ValueError(

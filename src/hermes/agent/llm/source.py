@@ -9,7 +9,7 @@ from dataclasses import replace
 import msgspec
 
 from hermes.agent.model_call import ModelRuntime
-from hermes.config.sections import AuxiliaryTask, Config, Model
+from hermes.config.sections import AuxiliaryTaskConfig, Config, ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, NotConfigured
 from hermes.hooks.table import Hooks
 from hermes.local.endpoint import LOCAL
@@ -54,7 +54,7 @@ class ModelSource:
         #: The providers that are known by name; plugins may add some.
         self.profiles: dict[str, Profile] = dict(PROFILES)
         #: What plugins want for their own side jobs.
-        self._task_defaults: dict[str, AuxiliaryTask] = {}
+        self._task_defaults: dict[str, AuxiliaryTaskConfig] = {}
         self._env = env
         self._hooks = hooks
 
@@ -77,16 +77,16 @@ class ModelSource:
             self.profiles[entry.name] = entry.value
         for task in plugins.auxiliary_tasks.values():
             try:
-                self._task_defaults[task.key] = msgspec.convert(dict(task.defaults), AuxiliaryTask)
+                self._task_defaults[task.key] = msgspec.convert(dict(task.defaults), AuxiliaryTaskConfig)
             except msgspec.ValidationError as error:
                 log.warning("plugin %r: the defaults of side job %r are not used: %s", task.plugin, task.key, error)
 
-    def task(self, name: str) -> AuxiliaryTask:
+    def task(self, name: str) -> AuxiliaryTaskConfig:
         """The settings of a side job: what is configured, over what the plugin that has it wants."""
         configured, default = self.config.auxiliary.task(name), self._task_defaults.get(name)
         if default is None:
             return configured
-        plain = msgspec.structs.asdict(AuxiliaryTask())
+        plain = msgspec.structs.asdict(AuxiliaryTaskConfig())
         changed = {field: value for field, value in msgspec.structs.asdict(configured).items() if value != plain[field]}
         return msgspec.structs.replace(default, **changed)
 
@@ -155,7 +155,7 @@ class ModelSource:
         provider = named or (CUSTOM if wanted.base_url else first.provider)
         # Another provider has other model names; only the same one may inherit the name.
         model = wanted.model or (first.model if provider == first.provider else "")
-        own = Model(base_url=wanted.base_url, api_key=wanted.api_key, api_mode=wanted.api_mode)
+        own = ModelConfig(base_url=wanted.base_url, api_key=wanted.api_key, api_mode=wanted.api_mode)
         if provider == first.provider and not wanted.base_url:
             endpoint = another_model(self.config, first, model, self.profiles)
         else:
@@ -174,7 +174,7 @@ class ModelSource:
             return [another_model(self.config, first, wanted.model, self.profiles), *main]
         provider = named or CUSTOM
         model = wanted.model or (first.model if provider == first.provider else "")
-        own = Model(
+        own = ModelConfig(
             base_url=wanted.base_url,
             api_key=wanted.api_key,
             key_env=wanted.key_env,
@@ -213,7 +213,7 @@ class ModelSource:
             if self._local is None or not self._local.can_stand_in():
                 raise
         self.is_standing_in = True
-        return [endpoint_for(self.config, self._env, LOCAL, "", Model(), self.profiles)]
+        return [endpoint_for(self.config, self._env, LOCAL, "", ModelConfig(), self.profiles)]
 
     def _guarded(self, endpoints: list[Endpoint]) -> list[Endpoint]:
         if self._local is not None:

@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hermes.config.sections import Memory as MemorySettings
+from hermes.config.sections import MemoryConfig as MemorySettings
 from hermes.errors import PluginError
 from hermes.sanitize import Redactor
 from hermes.scope import Scope

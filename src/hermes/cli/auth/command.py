@@ -15,7 +15,7 @@ from hermes.cli.auth.text import credential_lines, credential_row
 from hermes.cli.plugins.providers import profiles_with_plugins
 from hermes.cli.text.terminal import plain
 from hermes.config import Config, hermes_home, load_config, load_env_file
-from hermes.config.sections import Model
+from hermes.config.sections import ModelConfig
 from hermes.errors import ConfigError, CredentialError
 from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.credential import Credential
@@ -160,7 +160,7 @@ def _configured(desk: Desk) -> list[Credential]:
         main = CUSTOM  # what an address without a provider belongs to
     found: list[Credential] = []
     for provider in sorted({*PROFILES, *config.providers, main}):
-        own = config.model if provider == main else Model()
+        own = config.model if provider == main else ModelConfig()
         try:
             key = endpoint_for(config, desk.env, provider, "any", own).api_key
         except ConfigError:

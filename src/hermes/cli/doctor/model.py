@@ -19,7 +19,7 @@ from hermes.cli.model.problems import explain, not_listed, place, told
 from hermes.cli.model.server_list import list_models
 from hermes.commands.wording import plural
 from hermes.config import env_path
-from hermes.config.sections import Fallback, Model
+from hermes.config.sections import FallbackConfig, ModelConfig
 from hermes.errors import ConfigError, FailureReason, HermesError, NotConfigured, ProviderError
 from hermes.local.endpoint import is_local
 from hermes.local.install.install import inspect
@@ -125,7 +125,7 @@ def _choices(desk: Desk, installation: Installation) -> Iterator[Choice | CheckR
             yield _needs_plugins(role, entry.provider, desk, installation) or warning(role, *told(error))
 
 
-def _choice(desk: Desk, role: str, endpoint: Endpoint, why: str, own: Model) -> Choice:
+def _choice(desk: Desk, role: str, endpoint: Endpoint, why: str, own: ModelConfig) -> Choice:
     desk.redactor.add_secret(endpoint.api_key)
     names = desk.origins.key_names(endpoint.provider, own)
     key_from = desk.origins.of_key(endpoint, own)
@@ -165,8 +165,8 @@ def _stored_keys(desk: Desk) -> Iterator[CheckResult]:
         yield ok("stored keys", detail)
 
 
-def _settings_of(entry: Fallback) -> Model:
-    return Model(base_url=entry.base_url, api_key=entry.api_key, key_env=entry.key_env, api_mode=entry.api_mode)
+def _settings_of(entry: FallbackConfig) -> ModelConfig:
+    return ModelConfig(base_url=entry.base_url, api_key=entry.api_key, key_env=entry.key_env, api_mode=entry.api_mode)
 
 
 _INSTALL = "hermes local install"

@@ -17,7 +17,7 @@ from hermes.cli.model.server_list import list_models
 from hermes.cli.plugins.providers import profiles_with_plugins
 from hermes.cli.text.terminal import plain
 from hermes.config import Config, apply_env, hermes_home, load_config, load_env_file
-from hermes.config.sections import Model
+from hermes.config.sections import ModelConfig
 from hermes.errors import ConfigError, ProviderError
 from hermes.hooks.table import Hooks
 from hermes.local.endpoint import LOCAL, is_local
@@ -116,9 +116,9 @@ class Desk:
             return self.models.chosen(provider=provider, model=self.config.model.default or "any")[0]
         return self._elsewhere(provider, "any")
 
-    def own_settings(self, provider: str) -> Model:
+    def own_settings(self, provider: str) -> ModelConfig:
         """What the ``model`` section says about a provider; nothing when it is about another one."""
-        return self.config.model if provider == self.current_provider() else Model()
+        return self.config.model if provider == self.current_provider() else ModelConfig()
 
     def key_from(self, endpoint: Endpoint) -> str:
         """Where the key of an endpoint comes from; empty when it has none."""
@@ -177,6 +177,6 @@ class Desk:
         """A model of a provider that is not in use, so that the ``model`` section says nothing about it."""
         named = self.config.providers.get(provider)
         model = model or (named.model if named else "")
-        endpoint = endpoint_for(self.config, self.origins.env, provider, model, Model(), self.profiles)
+        endpoint = endpoint_for(self.config, self.origins.env, provider, model, ModelConfig(), self.profiles)
         self.redactor.add_secret(endpoint.api_key)
         return endpoint

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from hermes.config import Config, env_path
-from hermes.config.sections import Model, Provider
+from hermes.config.sections import ModelConfig, ProviderConfig
 from hermes.local.endpoint import LOCAL
 from hermes.models.endpoint import Endpoint
 from hermes.models.profiles import PROFILES, Profile
@@ -40,17 +40,17 @@ class Origins(NamedTuple):
         set_ = next((name for name in names if self.env.get(name)), "")
         return f"chosen by its key, {self.variable(set_)}" if set_ else "chosen by its key, stored by 'hermes auth'"
 
-    def key_names(self, provider: str, own: Model) -> list[str]:
+    def key_names(self, provider: str, own: ModelConfig) -> list[str]:
         """The variables that may hold the key of a provider; the first is the one to put a new key into."""
         profile = self.profiles.get(provider)
-        named = self.config.providers.get(provider) or Provider()
+        named = self.config.providers.get(provider) or ProviderConfig()
         return [name for name in (own.key_env, named.key_env, *(profile.key_env if profile else ())) if name]
 
-    def of_key(self, endpoint: Endpoint, own: Model) -> str:
+    def of_key(self, endpoint: Endpoint, own: ModelConfig) -> str:
         """The setting or variable whose value the key is; empty when there is none."""
         if not endpoint.api_key:
             return ""
-        named = self.config.providers.get(endpoint.provider) or Provider()
+        named = self.config.providers.get(endpoint.provider) or ProviderConfig()
         if endpoint.api_key == own.api_key:
             return _written_as("api_key", self.raw.get("model"), "config.yaml")
         if endpoint.api_key == named.api_key:

@@ -16,7 +16,7 @@ from hermes.cli.model.saving import Selection, save
 from hermes.cli.model.server_list import list_models
 from hermes.cli.text.presence import can_be_asked
 from hermes.cli.text.terminal import plain
-from hermes.config.sections import Model
+from hermes.config.sections import ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
 from hermes.local.endpoint import LOCAL, is_local
 from hermes.local.install.weights import NotInstalled
@@ -97,7 +97,7 @@ def _endpoint(desk: Desk, chosen: Selection) -> Endpoint:
         endpoint = desk.endpoint(chosen.provider, chosen.model)
     else:
         provider = known_provider(chosen.provider, desk.config, desk.profiles)
-        own = Model(base_url=chosen.base_url)
+        own = ModelConfig(base_url=chosen.base_url)
         endpoint = endpoint_for(desk.config, os.environ, provider, chosen.model, own, desk.profiles)
     if chosen.key:
         desk.redactor.add_secret(chosen.key)

@@ -10,7 +10,7 @@ from pathlib import Path
 from hermes.cli.plugins.rows import PluginRow, plugin_row
 from hermes.cli.text.terminal import one_line, plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.config.sections import Plugins
+from hermes.config.sections import PluginsConfig
 from hermes.errors import JournalError
 from hermes.journal.store import Store
 from hermes.journal.usage.plugin_calls import PluginTotals, plugin_totals
@@ -29,7 +29,7 @@ class Desk:
         apply_env(load_env_file(self.home))
 
     @property
-    def config(self) -> Plugins:
+    def config(self) -> PluginsConfig:
         """The ``plugins`` section as it is now."""
         return load_config(self.home).config.plugins
 

@@ -12,7 +12,7 @@ from hermes.cli.plugins.desk import Desk, print_lines
 from hermes.cli.plugins.rows import as_json
 from hermes.cli.plugins.text import info_lines, loaded_lines
 from hermes.cli.text.json import print_json
-from hermes.config.sections import Plugins
+from hermes.config.sections import PluginsConfig
 from hermes.errors import PluginError
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.manifest import PluginManifest
@@ -48,7 +48,7 @@ def _loaded(desk: Desk, manifest: PluginManifest) -> Generator[LoadedPlugin]:
     from hermes.testing.harness import PluginHarness
 
     others = [other.key for other in desk.manifests().values() if not manifest.answers_to(other.key)]
-    config = Plugins(disabled=others, entries=desk.config.entries)
+    config = PluginsConfig(disabled=others, entries=desk.config.entries)
     stdout = sys.stdout
     with PluginHarness(lambda _ctx: None, cwd=desk.cwd) as parts:
         sys.stdout = sys.stderr  # what a plugin prints while it loads is not what was asked for

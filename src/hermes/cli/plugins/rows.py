@@ -9,7 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hermes.config.sections import Plugins
+from hermes.config.sections import PluginsConfig
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.journal.usage.plugin_calls import EXPORT_SITE, PluginCalls, PluginTotals
@@ -69,7 +69,7 @@ class PluginRow(Struct, frozen=True):
 
 
 def plugin_row(
-    manifest: PluginManifest, config: Plugins, totals: Mapping[str, PluginTotals], env: Mapping[str, str]
+    manifest: PluginManifest, config: PluginsConfig, totals: Mapping[str, PluginTotals], env: Mapping[str, str]
 ) -> PluginRow:
     """What is known of one plugin."""
     total = totals.get(manifest.key, PluginTotals())
@@ -117,7 +117,7 @@ def as_json(row: PluginRow) -> dict[str, Any]:
     return {name: getattr(row, name) for name in row.__struct_fields__}
 
 
-def _status(manifest: PluginManifest, config: Plugins, total: PluginTotals) -> tuple[str, str]:
+def _status(manifest: PluginManifest, config: PluginsConfig, total: PluginTotals) -> tuple[str, str]:
     decision = decide(manifest, set(config.enabled), config.disabled)
     if decision != "load":
         return decision, manifest.problem

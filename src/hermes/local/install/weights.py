@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes.config.sections import Local
+from hermes.config.sections import LocalConfig
 from hermes.errors import ConfigError
 from hermes.local.endpoint import EMBEDDED
 from hermes.local.install.parts import find_runtime, find_weights
@@ -41,13 +41,13 @@ class Weights(NamedTuple):
         return self.name == EMBEDDED
 
 
-def chosen_file(settings: Local, env: Mapping[str, str]) -> Path | None:
+def chosen_file(settings: LocalConfig, env: Mapping[str, str]) -> Path | None:
     """The user's own model file, if one is named; a variable wins over the configuration."""
     named = env.get(MODEL_VARIABLE, "").strip() or settings.model_path.strip()
     return Path(named).expanduser().absolute() if named else None
 
 
-def find_model(settings: Local, env: Mapping[str, str], home: Path) -> Weights:
+def find_model(settings: LocalConfig, env: Mapping[str, str], home: Path) -> Weights:
     """The model that would run. Raises ``ConfigError`` when there is none, or no runtime for it."""
     file = chosen_file(settings, env)
     if find_runtime(home) is None:

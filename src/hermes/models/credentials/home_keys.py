@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.config.sections import Config, OAuth
+from hermes.config.sections import Config, OAuthConfig
 from hermes.errors import CredentialError, ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.sanitize import Redactor
@@ -103,6 +103,6 @@ class HomeKeys:
             return self._pool
 
 
-def sign_in_settings(config: Config) -> dict[str, OAuth]:
+def sign_in_settings(config: Config) -> dict[str, OAuthConfig]:
     """How to sign in at the providers that are set up for it."""
     return {name: named.oauth for name, named in config.providers.items() if named.oauth is not None}

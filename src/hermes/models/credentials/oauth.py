@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from hermes.config.sections import OAuth
+from hermes.config.sections import OAuthConfig
 from hermes.errors import CredentialError
 from hermes.models.credentials.credential import Record, recovered_fields
 from hermes.models.credentials.form_post import post_form
@@ -59,7 +59,7 @@ class DeviceCode:
 class AuthorizationServer:
     """The server that a provider signs people in with."""
 
-    def __init__(self, provider: str, settings: OAuth, driver: Driver) -> None:
+    def __init__(self, provider: str, settings: OAuthConfig, driver: Driver) -> None:
         self.provider = provider
         self.settings = settings
         self._driver = driver
@@ -131,7 +131,7 @@ class AuthorizationServer:
         return {"scope": " ".join(self.settings.scopes)} if self.settings.scopes else {}
 
 
-def authorization_server(provider: str, configured: Mapping[str, OAuth], driver: Driver) -> AuthorizationServer:
+def authorization_server(provider: str, configured: Mapping[str, OAuthConfig], driver: Driver) -> AuthorizationServer:
     """The authorization server that is configured for a provider."""
     settings = configured.get(provider)
     if settings is None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Generator, Mapping
 from pathlib import Path
 
-from hermes.config.sections import OAuth
+from hermes.config.sections import OAuthConfig
 from hermes.errors import ConfigError, CredentialError
 from hermes.models.credentials.credential import Credential
 from hermes.models.credentials.form_post import Refused
@@ -27,7 +27,7 @@ _TICK = 0.02
 class Renewer:
     """Renews sign-ins at the authorization servers that are configured for their providers."""
 
-    def __init__(self, home: Path, configured: Mapping[str, OAuth], driver: Driver) -> None:
+    def __init__(self, home: Path, configured: Mapping[str, OAuthConfig], driver: Driver) -> None:
         self._home = home
         self._configured = configured
         self._driver = driver

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hermes.a2a.server.access.principals import Principal, Principals, is_loopback
 from hermes.a2a.server.access.rate_limits import Load, Pace
-from hermes.config.sections import A2A, A2AScope
+from hermes.config.sections import A2AConfig, A2AScope
 
 #: Where the principal of a request is put for those behind the gate.
 PRINCIPAL = "hermes.principal"
@@ -63,7 +63,7 @@ class Refusal:
 class Door:
     """The rules, the same for every transport."""
 
-    def __init__(self, principals: Principals, settings: A2A, load: Load) -> None:
+    def __init__(self, principals: Principals, settings: A2AConfig, load: Load) -> None:
         self.principals = principals
         self.load = load
         self._pace = Pace(settings.max_requests_per_minute)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from a2a.auth.user import User
 
-from hermes.config.sections import A2A, A2AScope
+from hermes.config.sections import A2AConfig, A2AScope
 from hermes.errors import ConfigError
 from hermes.sanitize import Redactor
 
@@ -79,7 +79,7 @@ class Principals:
         return found
 
 
-def read_principals(settings: A2A, env: Mapping[str, str], redactor: Redactor) -> Principals:
+def read_principals(settings: A2AConfig, env: Mapping[str, str], redactor: Redactor) -> Principals:
     """Those of the configuration, and the one whose token is in the environment."""
     known: dict[bytes, Principal] = {}
     for name, entry in settings.principals.items():

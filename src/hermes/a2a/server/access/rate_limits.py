@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 
-from hermes.config.sections import A2A
+from hermes.config.sections import A2AConfig
 
 #: Callers whose pace is remembered; more are not expected, and forgetting one only forgives it.
 _MOST_CALLERS = 10_000
@@ -38,7 +38,7 @@ class Pace:
 class Load:
     """The tasks in hand: so many work, so many wait for their turn."""
 
-    def __init__(self, settings: A2A) -> None:
+    def __init__(self, settings: A2AConfig) -> None:
         self._slots = asyncio.Semaphore(settings.max_tasks)
         self._max_waiting = settings.max_waiting
         self.waiting = 0
