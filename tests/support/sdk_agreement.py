@@ -80,5 +80,5 @@ def given_back(reply: Reply) -> list[dict[str, Any]]:
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in reply.tool_calls
     ]
-    answer = {"role": "assistant", "content": reply.content, "tool_calls": calls, "carry": reply.carry}
+    answer = {"role": "assistant", "content": reply.content, "tool_calls": calls, "carry": reply.provider_state}
     return [{"role": "user", "content": "hi"}, answer]

@@ -366,8 +366,8 @@ def assistant_message(reply: Reply) -> Message:
         for call in message["tool_calls"]:
             if not _is_json_object(call["function"]["arguments"]):
                 call["function"]["arguments"] = "{}"
-    if reply.carry:
-        message["carry"] = reply.carry
+    if reply.provider_state:
+        message["carry"] = reply.provider_state
     return message
 
 

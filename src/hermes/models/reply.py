@@ -29,8 +29,8 @@ class Reply(msgspec.Struct):
     model: str = ""
     usage: Usage | None = None
     response_id: str = ""
-    #: What the provider wants back with the next request; only its own wire reads it.
-    carry: dict[str, Any] | None = None
+    #: Opaque reasoning state that the provider wants back with the next request; only its own wire reads it.
+    provider_state: dict[str, Any] | None = msgspec.field(default=None, name="carry")
 
 
 class IncompleteReply(ProviderError):
@@ -92,7 +92,7 @@ def normalise(response: object) -> Reply:
         model=_string(fields.get("model")),
         usage=usage_from(fields.get("usage")),
         response_id=_string(fields.get("id")),
-        carry=_carry(message.get("carry")),
+        provider_state=_state(message.get("carry")),
     )
     refuse_empty(reply)
     return reply
@@ -213,7 +213,7 @@ def _argument_text(arguments: object) -> str:
         raise _malformed(f"the arguments of a tool call are no data: {error}") from error
 
 
-def _carry(value: object) -> dict[str, Any] | None:
+def _state(value: object) -> dict[str, Any] | None:
     return cast("dict[str, Any]", value) if isinstance(value, dict) and value else None
 
 

@@ -268,19 +268,19 @@ def test_thoughts_come_with_their_signatures_and_go_back_with_them() -> None:
         stop(),
     )
     assert deltas == [ReasoningDelta("So "), ReasoningDelta("it is."), TextDelta("Four.")]
-    assert reply.carry is not None
-    assert reply.carry["items"] == [
+    assert reply.provider_state is not None
+    assert reply.provider_state["items"] == [
         {"type": "thinking", "thinking": "So it is.", "signature": "abc"},
         {"type": "redacted_thinking", "data": "xyz"},
     ]
-    answer = {"role": "assistant", "content": "Four.", "carry": reply.carry}
+    answer = {"role": "assistant", "content": "Four.", "carry": reply.provider_state}
     sent = kwargs([USER, answer, USER])["messages"][1]["content"]
-    assert sent == [*reply.carry["items"], {"type": "text", "text": "Four."}]
+    assert sent == [*reply.provider_state["items"], {"type": "text", "text": "Four."}]
 
 
 def test_thoughts_without_a_signature_would_be_refused_and_stay_here() -> None:
     _, reply = read(OPEN, block(0, type="thinking", thinking="hm"), block(1, type="text", text="x"), stop())
-    assert (reply.reasoning, reply.content, reply.carry) == ("hm", "x", None)
+    assert (reply.reasoning, reply.content, reply.provider_state) == ("hm", "x", None)
 
 
 def test_thoughts_in_the_middle_go_back_where_they_were() -> None:
@@ -294,8 +294,8 @@ def test_thoughts_in_the_middle_go_back_where_they_were() -> None:
         block(4, type="text", text="Four."),
         stop(),
     )
-    assert reply.carry is not None
-    answer = {"role": "assistant", "content": reply.content, "carry": reply.carry}
+    assert reply.provider_state is not None
+    answer = {"role": "assistant", "content": reply.content, "carry": reply.provider_state}
     assert kwargs([USER, answer, USER])["messages"][1]["content"] == [thought, {"type": "text", "text": "Four."}]
     changed = {**answer, "content": "Five."}
     assert kwargs([USER, changed, USER])["messages"][1]["content"] == [thought, {"type": "text", "text": "Five."}]

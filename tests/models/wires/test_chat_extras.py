@@ -38,7 +38,7 @@ def given_back(there: Endpoint, reply: Reply) -> dict[str, Any]:
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in reply.tool_calls
     ]
-    answer = {"role": "assistant", "content": reply.content, "tool_calls": calls, "carry": reply.carry}
+    answer = {"role": "assistant", "content": reply.content, "tool_calls": calls, "carry": reply.provider_state}
     return WIRE.kwargs(there, ModelRequest([*MESSAGES, answer]))["messages"][1]
 
 
@@ -154,8 +154,8 @@ def test_reasoning_goes_back_as_text_only_where_it_is_wanted() -> None:
     wanted = endpoint(echo_reasoning=True)
     reply = read(wanted, chunk(reasoning_content="So."), call)
     assert given_back(wanted, reply)["reasoning_content"] == "So."
-    assert read(endpoint(), chunk(reasoning_content="So."), call).carry is None
-    assert read(wanted, chunk(reasoning_content="So."), chunk(content="Four.")).carry is None
+    assert read(endpoint(), chunk(reasoning_content="So."), call).provider_state is None
+    assert read(wanted, chunk(reasoning_content="So."), chunk(content="Four.")).provider_state is None
 
 
 def test_messages_that_carry_nothing_are_not_copied() -> None:

@@ -100,9 +100,9 @@ def test_json_output() -> None:
 def test_reasoning_without_anything_to_decrypt_stays_here() -> None:
     """Its id means something only to a server that has stored it."""
     bare = {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]}
-    assert read(completed(bare, said("x")))[1].carry is None
+    assert read(completed(bare, said("x")))[1].provider_state is None
     open_text = {**bare, "content": [{"type": "reasoning_text", "text": "hm"}], "status": "completed"}
-    carry = read(completed(open_text, said("x")))[1].carry
+    carry = read(completed(open_text, said("x")))[1].provider_state
     assert carry is not None
     assert carry["items"][0] == {name: open_text[name] for name in ("type", "id", "summary", "content")}
 
@@ -110,7 +110,7 @@ def test_reasoning_without_anything_to_decrypt_stays_here() -> None:
 def test_a_message_that_was_changed_since_keeps_its_reasoning_in_front() -> None:
     thought: dict[str, Any] = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "e"}
     reply = read(completed(thought, said("one"), call("ls"), said("two")))[1]
-    answer: dict[str, Any] = {"role": "assistant", "content": "other words", "carry": reply.carry}
+    answer: dict[str, Any] = {"role": "assistant", "content": "other words", "carry": reply.provider_state}
     assert WIRE.kwargs(ENDPOINT, ModelRequest([USER, answer]))["input"][1:] == [
         thought,
         {"type": "message", "role": "assistant", "content": "other words"},

@@ -82,7 +82,7 @@ def parse(mode: ApiMode, *pieces: bytes, tools: bool = True) -> tuple[list[Delta
 def said(reply: Reply) -> Reply:
     """The reply without what differs from wire to wire."""
     usage = reply.usage if reply.usage != Usage(10, 5) else None
-    return msgspec.structs.replace(reply, response_id="", model="", carry=None, usage=usage)
+    return msgspec.structs.replace(reply, response_id="", model="", provider_state=None, usage=usage)
 
 
 @pytest.fixture(params=MODES)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.models.wires.carry import FIELD as CARRY
+from hermes.models.wires.provider_state import STATE_FIELD
 
 #: Text of most languages has about four bytes to a token.
 BYTES_PER_TOKEN = 4
@@ -33,7 +33,7 @@ def message_tokens(message: dict[str, Any]) -> int:
     for call in message.get("tool_calls") or ():
         function: dict[str, Any] = call.get("function") or {}
         tokens += _PER_MESSAGE + text_tokens(function.get("name") or "") + text_tokens(function.get("arguments") or "")
-    return tokens + _json_tokens(message.get(CARRY))
+    return tokens + _json_tokens(message.get(STATE_FIELD))
 
 
 def tools_tokens(tools: list[dict[str, Any]]) -> int:

@@ -1,1 +1,1 @@
-"""Request formats: how each is asked, and how its answers are read. None of it does I/O."""
+"""Wires: one per request format, each a request builder and an incremental response parser without any I/O."""

@@ -1,4 +1,4 @@
-"""How the bytes of any answer are read, whatever its format: as a stream of events or as one document."""
+"""Incremental parser of response bodies: server-sent events or one JSON document, whichever the server sends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which request format an endpoint speaks."""
+"""Selects the wire of an endpoint by its ``api_mode``."""
 
 from __future__ import annotations
 

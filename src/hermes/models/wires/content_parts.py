@@ -1,4 +1,4 @@
-"""Message content in the chat format, taken apart for wires that spell it otherwise."""
+"""Parts of chat message content (text, images), for wires with another spelling of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answers that are one document and no turn of a conversation."""
+"""Parser for responses that are one JSON document and no model answer, such as a list of models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Server-sent events cut out of bytes that arrive in any pieces."""
+"""Incremental splitter for server-sent events (SSE)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every wire offers: a request builder and an incremental parser, neither of which does any I/O."""
+"""The wire protocol: a request builder and an incremental response parser, neither of which does any I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Anthropic wire: a conversation as ``system`` blocks and ``messages`` of content blocks."""
+"""Anthropic messages: converts a chat conversation to ``system`` blocks and ``messages`` of content blocks."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import text_of
-from hermes.models.wires.carry import carried, is_place, places_fit
 from hermes.models.wires.content_parts import Image, Part, Text, parts_of, plain_id, split_data_url
+from hermes.models.wires.provider_state import is_marker, markers_match, state_items
 
 Block = dict[str, Any]
 
@@ -122,9 +122,9 @@ def _answer(endpoint: Endpoint, message: dict[str, Any]) -> list[Block]:
     """An assistant message as the blocks it came as; where that is not known, with its thoughts first."""
     text = text_of(message.get("content"))
     calls = [_use(call) for call in message.get("tool_calls") or ()]
-    items = carried(endpoint, message)
-    if not places_fit(items, text, [str(call.get("id") or "") for call in message.get("tool_calls") or ()]):
-        kept = [dict(item) for item in items if not is_place(item)]
+    items = state_items(endpoint, message)
+    if not markers_match(items, text, [str(call.get("id") or "") for call in message.get("tool_calls") or ()]):
+        kept = [dict(item) for item in items if not is_marker(item)]
         return [*kept, *([_text(text)] if text.strip() else ()), *calls]
     made: list[Block] = []
     in_turn = iter(calls)
@@ -133,7 +133,7 @@ def _answer(endpoint: Endpoint, message: dict[str, Any]) -> list[Block]:
             if (said := item.get("text", text)).strip():
                 made.append(_text(said))
         else:
-            made.append(next(in_turn) if is_place(item) else dict(item))
+            made.append(next(in_turn) if is_marker(item) else dict(item))
     return made
 
 

@@ -1,4 +1,4 @@
-"""The Anthropic wire: one message put together from the events of a stream, or from one document."""
+"""Anthropic messages: assembles one answer from the events of a stream, or from one document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes.models.failures import error_in_body, message
 from hermes.models.reply import Reply, tool_requests
 from hermes.models.usage import Usage, usage_from
 from hermes.models.wires.body_parser import Unreadable, decode_json
-from hermes.models.wires.carry import FIELD, Items, call_place, carry_of, text_place
+from hermes.models.wires.provider_state import STATE_FIELD, Items, call_marker, provider_state, text_marker
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 
 
@@ -69,7 +69,7 @@ def blocks_message(slots: Sequence[BlockSlot]) -> dict[str, Any]:
     }
 
 
-def carried_items(slots: Sequence[BlockSlot]) -> Items:
+def kept_items(slots: Sequence[BlockSlot]) -> Items:
     """What the next request must have: the thoughts, and where they stood unless that was before all else.
 
     A thought without its signature would be refused. So would one that has moved.
@@ -80,7 +80,7 @@ def carried_items(slots: Sequence[BlockSlot]) -> Items:
     kept = [slot for slot in told if _goes_back(slot)]
     if told[: len(kept)] == kept:
         return [slot.whole() for slot in kept]
-    return [_place(slot) for slot in told]
+    return [_item(slot) for slot in told]
 
 
 def chat_usage(usage: dict[str, Any]) -> dict[str, Any] | None:
@@ -101,10 +101,10 @@ def _goes_back(slot: BlockSlot) -> bool:
     return (slot.kind == "thinking" and bool(slot.signature)) or slot.kind == "redacted_thinking"
 
 
-def _place(slot: BlockSlot) -> dict[str, Any]:
+def _item(slot: BlockSlot) -> dict[str, Any]:
     if slot.kind == "text":
-        return text_place(slot.text)
-    return call_place(slot.field("id")) if slot.kind == "tool_use" else slot.whole()
+        return text_marker(slot.text)
+    return call_marker(slot.field("id")) if slot.kind == "tool_use" else slot.whole()
 
 
 def _call(slot: BlockSlot) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class EventDelta(msgspec.Struct):
     stop_details: Any = None
 
 
-class Event(msgspec.Struct):
+class StreamEvent(msgspec.Struct):
     """One event of the stream, reduced to the fields that are read."""
 
     type: str = ""
@@ -141,7 +141,7 @@ class Event(msgspec.Struct):
     error: Any = None
 
 
-_EVENT = msgspec.json.Decoder(Event)
+_EVENT = msgspec.json.Decoder(StreamEvent)
 _FINISH_REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -169,7 +169,7 @@ class MessageAssembly:
         self._calls = 0
 
     def event(self, payload: bytes, deltas: list[Delta]) -> None:
-        """Take the data of one event. Pings mean nothing, and neither does a kind that nobody knows."""
+        """Take the data of one event. Pings and unknown kinds are ignored."""
         event = decode_json(payload, _EVENT)
         kind = event.type
         if kind == "content_block_delta":
@@ -204,9 +204,9 @@ class MessageAssembly:
         said = blocks_message(slots)
         if self._stop_reason == "refusal" and not (said["content"] or said["tool_calls"]):
             raise self._refused()
-        carry = carry_of(self._endpoint, carried_items(slots))
-        if carry is not None:
-            said[FIELD] = carry
+        state = provider_state(self._endpoint, kept_items(slots))
+        if state is not None:
+            said[STATE_FIELD] = state
         finish_reason = _FINISH_REASONS.get(self._stop_reason) or ("tool_calls" if said["tool_calls"] else "stop")
         return chat_response(
             {
@@ -254,7 +254,7 @@ class MessageAssembly:
         elif slot.kind == "thinking" and slot.field("thinking"):
             deltas.append(ReasoningDelta(slot.field("thinking")))
 
-    def _piece(self, event: Event, deltas: list[Delta]) -> None:
+    def _piece(self, event: StreamEvent, deltas: list[Delta]) -> None:
         delta = event.delta
         if delta is None:
             return
@@ -274,7 +274,7 @@ class MessageAssembly:
         elif isinstance(delta.signature, str):
             slot.signature += delta.signature
 
-    def _settle(self, event: Event) -> None:
+    def _settle(self, event: StreamEvent) -> None:
         self.started = True
         self._count(event.usage)
         if event.delta is not None:

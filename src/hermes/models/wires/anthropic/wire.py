@@ -1,4 +1,4 @@
-"""The Anthropic wire: how a message is asked for."""
+"""The Anthropic messages wire, and the limits of Claude models by their names."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from hermes.models.wires.wire import HttpRequest, ModelRequest, post
 _NEW_NAME = re.compile(r"claude-[a-z]+-(\d{1,2})(?:[-.](\d{1,2}))?(?!\d)")
 _OLD_NAME = re.compile(r"claude-(\d)(?:[-.](\d))?(?!\d)")
 
-#: What an answer may take when nobody says: room for a long file, within the limit of every model since Claude 4.
+#: The default limit of an answer: room for a long file, within the limit of every model since Claude 4.
 _DEFAULT_TOKENS = 32_000
-#: The same for models of others, about which nothing is known.
+#: The same for models of other makers, whose limits are unknown.
 _CAUTIOUS_TOKENS = 16_000
 
-#: How much of an answer's tokens a model may think, where it is told in tokens.
+#: The reasoning budget in tokens, for models that take a budget.
 BUDGETS = {"minimal": 1_024, "low": 4_000, "medium": 10_000, "high": 16_000, "xhigh": 24_000, "max": 24_000}
-#: The words for it where it is told in words.
+#: The reasoning effort, for models that take a word.
 EFFORTS = {"minimal": "low", "low": "low", "medium": "medium", "high": "high", "xhigh": "xhigh", "max": "max"}
 #: The server refuses a smaller budget.
 LEAST_BUDGET = 1_024
@@ -42,7 +42,7 @@ class Abilities:
 
     #: The most it can answer, or a sane guess.
     max_tokens: int = _CAUTIOUS_TOKENS
-    #: Decides itself how much to think, and is told an effort instead of a budget.
+    #: Adaptive reasoning: takes an effort instead of a token budget.
     adaptive: bool = False
     #: Takes a temperature, as long as it does not think.
     temperature: bool = True
@@ -159,7 +159,7 @@ def _ask_for_thoughts(able: Abilities, effort: str, kwargs: dict[str, Any]) -> N
 def _ask_for_json(
     able: Abilities, wanted: dict[str, Any], system: list[dict[str, Any]], kwargs: dict[str, Any]
 ) -> None:
-    """Hold the answer to a schema where the model can be held to one; else ask for it in words."""
+    """Hold the answer to a schema where the model can be held to one; else ask for it in the prompt."""
     if wanted.get("type") not in ("json_object", "json_schema"):
         return
     given: Any = wanted.get("json_schema")

@@ -1,4 +1,4 @@
-"""What some chat servers add to an answer and want back with the next request."""
+"""Provider state on the chat wire: reasoning details and tool call signatures that some servers want back."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from hermes.models.endpoint import Endpoint
-from hermes.models.wires.carry import FIELD, Items, carried
+from hermes.models.wires.provider_state import STATE_FIELD, Items, state_items
 
 _TEXTS = ("text", "summary", "data")
 
@@ -21,7 +21,7 @@ class ChatExtras:
         self._marks: dict[str, Any] = {}
 
     def add_details(self, found: object) -> None:
-        """Take blocks, or pieces of them: one that goes on with the last one is joined to it."""
+        """Take blocks, or pieces of them: a piece that continues the last block is joined to it."""
         for item in cast("list[object]", found) if isinstance(found, list) else ():
             if not isinstance(item, dict):
                 continue
@@ -38,7 +38,7 @@ class ChatExtras:
             self._marks[call_id] = mark
 
     def items(self, reasoning: str) -> Items:
-        """Everything as items to carry; ``reasoning`` is the text when the server wants it back."""
+        """Everything as provider state; ``reasoning`` is the text when the server wants it back."""
         fields: dict[str, Any] = {}
         if self._details:
             fields["reasoning_details"] = self._details
@@ -51,17 +51,17 @@ class ChatExtras:
 def give_back(endpoint: Endpoint, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The messages with what this server wants back, and without what is for others.
 
-    The same list when no message carries anything.
+    The same list when no message has provider state.
     """
-    if not any(FIELD in message for message in messages):
+    if not any(STATE_FIELD in message for message in messages):
         return messages
-    return [_restored(endpoint, message) if FIELD in message else message for message in messages]
+    return [_restored(endpoint, message) if STATE_FIELD in message else message for message in messages]
 
 
 def _restored(endpoint: Endpoint, message: Mapping[str, Any]) -> dict[str, Any]:
-    restored = {name: value for name, value in message.items() if name != FIELD}
+    restored = {name: value for name, value in message.items() if name != STATE_FIELD}
     marks: dict[str, Any] = {}
-    for item in carried(endpoint, message):
+    for item in state_items(endpoint, message):
         if item.get("type") == "tool_call":
             marks[item["id"]] = item["extra_content"]
         else:

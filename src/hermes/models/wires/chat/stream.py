@@ -1,4 +1,4 @@
-"""One chat completion put together: from the events of a stream, or from one document."""
+"""Chat completions: assembles one answer from the events of a stream, or from one document."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hermes.models.failures import error_in_body
 from hermes.models.reply import Reply, text_of, thoughts_of
 from hermes.models.usage import usage_from
 from hermes.models.wires.body_parser import Unreadable, decode_json
-from hermes.models.wires.carry import FIELD, carry_of
 from hermes.models.wires.chat.extras import ChatExtras
 from hermes.models.wires.chat.thinking import ThinkSplitter
 from hermes.models.wires.chat.tool_calls import CallSlots, TextCall, ToolCallSplitter
+from hermes.models.wires.provider_state import STATE_FIELD, provider_state
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta
 
 
@@ -122,7 +122,7 @@ class ChatAssembly:
         }
         for slot in self._calls.slots:
             self._extras.add_mark(slot.id, slot.mark)
-        self._add_carry(message, "".join(self._reasoning))
+        self._add_provider_state(message, "".join(self._reasoning))
         choice = {"index": 0, "message": message, "finish_reason": self._reason_to_finish()}
         return chat_response({**self._envelope, "object": "chat.completion", "choices": [choice], "usage": self._usage})
 
@@ -145,7 +145,7 @@ class ChatAssembly:
         if chunk.usage:
             self._usage = chunk.usage
         if not chunk.choices or chunk.choices[0].index:
-            return  # one answer was asked for; a second choice is nobody's
+            return  # one answer was asked for; a second choice is ignored
         choice = chunk.choices[0]
         self._has_choice = True
         delta = choice.delta or choice.message
@@ -236,15 +236,17 @@ class ChatAssembly:
         if self._calls.slots:
             message["tool_calls"] = [*calls, *self._calls.messages()]
             choice["finish_reason"] = "tool_calls"
-        self._add_carry(message, text_of(message.get("reasoning")) or text_of(message.get("reasoning_content")))
+        self._add_provider_state(
+            message, text_of(message.get("reasoning")) or text_of(message.get("reasoning_content"))
+        )
 
     def _reason_to_finish(self) -> str:
         if self._written is not None and self._written.found and self._finish_reason in ("", "stop"):
             return "tool_calls"  # the server took the calls for text
         return self._finish_reason or ("tool_calls" if self._calls.slots else "stop")
 
-    def _add_carry(self, message: dict[str, Any], reasoning: str) -> None:
+    def _add_provider_state(self, message: dict[str, Any], reasoning: str) -> None:
         wanted = self._endpoint.quirks.echo_reasoning and message.get("tool_calls")
-        carry = carry_of(self._endpoint, self._extras.items(reasoning if wanted else ""))
-        if carry is not None:
-            message[FIELD] = carry
+        state = provider_state(self._endpoint, self._extras.items(reasoning if wanted else ""))
+        if state is not None:
+            message[STATE_FIELD] = state

@@ -1,4 +1,4 @@
-"""Tool calls put together from the pieces of a stream, whatever a server leaves out of them."""
+"""Tool calls of a streamed answer: assembled from deltas, or found in the text as ``<tool_call>`` blocks."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ToolCallSplitter:
     """Sorts streamed text into text and calls, also when a block arrives in pieces.
 
     Servers whose model has such a chat template, but which do not parse it, return the block as it was written.
-    One that holds no proper call stays text: answers do talk about the format. Blanks around a call are nobody's.
+    One without a valid call stays text: answers do talk about the format. Blanks around a call are dropped.
     """
 
     __slots__ = ("_blank", "_held", "_in_block", "_visible", "found")

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible wire: how a chat completion is asked for."""
+"""The chat completions wire of OpenAI and compatible servers, with the corrections that some of them need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAI Responses wire: one response put together from the events of a stream, or from one document."""
+"""OpenAI Responses: assembles one answer from the events of a stream, or from one document."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes.models.failures import error_in_body
 from hermes.models.reply import Reply, tool_requests
 from hermes.models.usage import Usage, usage_from
 from hermes.models.wires.body_parser import Unreadable, decode_json
-from hermes.models.wires.carry import FIELD, Items, call_place, carry_of, is_place, text_place
+from hermes.models.wires.provider_state import STATE_FIELD, Items, call_marker, is_marker, provider_state, text_marker
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 
 #: Of a reasoning item, what the server takes back.
@@ -29,7 +29,7 @@ class Output:
         self.refusals: list[str] = []
         self.reasoning: list[str] = []
         self.calls: list[dict[str, Any]] = []
-        self._carried: Items = []
+        self._kept: Items = []
         self._phases = False
         for item in items:
             if isinstance(item, dict):
@@ -47,13 +47,13 @@ class Output:
 
     def items(self) -> Items:
         """What the next request must have; nothing when a plain message says it all."""
-        if not self._phases and all(map(is_place, self._carried)):
+        if not self._phases and all(map(is_marker, self._kept)):
             return []
         if len(self.texts) == 1:  # no need to keep the text twice
-            for item in self._carried:
+            for item in self._kept:
                 if item["type"] == "text":
                     del item["text"]
-        return self._carried
+        return self._kept
 
     def _add(self, item: dict[str, Any]) -> None:
         kind = item.get("type")
@@ -64,7 +64,7 @@ class Output:
         elif kind == "reasoning":
             self._add_reasoning(item)
         elif kind:
-            self._carried.append(item)
+            self._kept.append(item)
 
     def _add_message(self, item: dict[str, Any]) -> None:
         parts = _objects(item.get("content"))
@@ -73,24 +73,24 @@ class Output:
             self.refusals.append(refusal)
         text = "".join(_text(part, "text") for part in parts if part.get("type") != "refusal")
         if text:
-            place = text_place(text)
+            place = text_marker(text)
             if item.get("phase"):
                 place["phase"] = item["phase"]
                 self._phases = True
             self.texts.append(text)
-            self._carried.append(place)
+            self._kept.append(place)
 
     def _add_call(self, item: dict[str, Any]) -> None:
         call_id = _text(item, "call_id") or _text(item, "id")
         function = {"name": _text(item, "name"), "arguments": _text(item, "arguments")}
         self.calls.append({"id": call_id or None, "type": "function", "function": function})
-        self._carried.append(call_place(call_id))
+        self._kept.append(call_marker(call_id))
 
     def _add_reasoning(self, item: dict[str, Any]) -> None:
         parts = _objects(item.get("summary")) or _objects(item.get("content"))
         self.reasoning.extend(filter(None, (_text(part, "text") for part in parts)))
         if item.get("encrypted_content") or item.get("content"):  # else only the server's own memory would know it
-            self._carried.append({name: item[name] for name in _REASONING_FIELDS if item.get(name) is not None})
+            self._kept.append({name: item[name] for name in _REASONING_FIELDS if item.get(name) is not None})
 
 
 def chat_usage(raw: object) -> dict[str, Any] | None:
@@ -125,7 +125,7 @@ def _text(fields: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-class Event(msgspec.Struct):
+class StreamEvent(msgspec.Struct):
     """One event of the stream, reduced to the fields that are read."""
 
     type: str = ""
@@ -139,7 +139,7 @@ class Event(msgspec.Struct):
     error: Any = None
 
 
-_EVENT = msgspec.json.Decoder(Event)
+_EVENT = msgspec.json.Decoder(StreamEvent)
 _UNFINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
@@ -183,7 +183,7 @@ class ResponseAssembly:
         self._calls = 0
 
     def event(self, payload: bytes, deltas: list[Delta]) -> None:
-        """Take the data of one event. Of a kind that nobody knows, it means nothing."""
+        """Take the data of one event. Unknown kinds are ignored."""
         if payload.startswith(b"[DONE]"):
             return  # a habit of another format; the response itself says when it is complete
         event = decode_json(payload, _EVENT)
@@ -220,9 +220,9 @@ class ResponseAssembly:
         """The finished answer in the shape of a chat completion."""
         output = self._output()
         message = output.message()
-        carry = carry_of(self._endpoint, output.items())
-        if carry is not None:
-            message[FIELD] = carry
+        state = provider_state(self._endpoint, output.items())
+        if state is not None:
+            message[STATE_FIELD] = state
         choice = {"index": 0, "message": message, "finish_reason": self._finish_reason(bool(output.calls))}
         response = self._response
         return chat_response(
@@ -252,28 +252,28 @@ class ResponseAssembly:
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def _text(self, event: Event, deltas: list[Delta]) -> None:
+    def _text(self, event: StreamEvent, deltas: list[Delta]) -> None:
         if event.delta and isinstance(event.delta, str):
             self._slot(event, "message").pieces.append(event.delta)
             deltas.append(TextDelta(event.delta))
 
-    def _refusal(self, event: Event, deltas: list[Delta]) -> None:
+    def _refusal(self, event: StreamEvent, deltas: list[Delta]) -> None:
         if event.delta and isinstance(event.delta, str):
             self._slot(event, "message").refusals.append(event.delta)
             deltas.append(TextDelta(event.delta))
 
-    def _thought(self, event: Event, text: object, deltas: list[Delta]) -> None:
+    def _thought(self, event: StreamEvent, text: object, deltas: list[Delta]) -> None:
         if text and isinstance(text, str):
             self._slot(event, "reasoning").thoughts.append(text)
             deltas.append(ReasoningDelta(text))
 
-    def _arguments(self, event: Event, deltas: list[Delta]) -> None:
+    def _arguments(self, event: StreamEvent, deltas: list[Delta]) -> None:
         if event.delta and isinstance(event.delta, str):
             slot = self._slot(event, "function_call")
             slot.pieces.append(event.delta)
             deltas.append(ToolCallDelta(slot.position, "", "", event.delta))
 
-    def _begin(self, event: Event, deltas: list[Delta]) -> None:
+    def _begin(self, event: StreamEvent, deltas: list[Delta]) -> None:
         slot = self._slot(event, "")
         if isinstance(event.item, dict):
             slot.item = cast("dict[str, Any]", event.item)
@@ -282,7 +282,7 @@ class ResponseAssembly:
             call_id, name = slot.item.get("call_id"), slot.item.get("name")
             deltas.append(ToolCallDelta(slot.position, str(call_id or ""), str(name or ""), ""))
 
-    def _end(self, event: Event, deltas: list[Delta]) -> None:
+    def _end(self, event: StreamEvent, deltas: list[Delta]) -> None:
         """Take an item that is whole; a server that sends no pieces of it has said it all here."""
         if not isinstance(event.item, dict):
             return
@@ -294,7 +294,7 @@ class ResponseAssembly:
             deltas.extend(TextDelta(text) for text in said.texts + said.refusals)
         slot.pieces, slot.refusals, slot.thoughts = [], [], []
 
-    def _slot(self, event: Event, kind: str) -> _Slot:
+    def _slot(self, event: StreamEvent, kind: str) -> _Slot:
         self.started = True
         slot = self._slots.get(event.output_index)
         if slot is None:

@@ -1,4 +1,4 @@
-"""The OpenAI Responses wire: how a response is asked for."""
+"""The OpenAI Responses wire: converts a chat conversation to ``instructions`` and ``input`` items."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_from_response
 from hermes.models.reply import text_of
 from hermes.models.wires.body_parser import BodyParser
-from hermes.models.wires.carry import carried, is_place, places_fit
 from hermes.models.wires.content_parts import Image, Text, parts_of, plain_id
+from hermes.models.wires.provider_state import is_marker, markers_match, state_items
 from hermes.models.wires.responses.stream import ResponseAssembly
 from hermes.models.wires.wire import HttpRequest, ModelRequest, bearer, post
 
@@ -95,9 +95,9 @@ def _answer(endpoint: Endpoint, message: dict[str, Any]) -> list[Item]:
     """An assistant message as the items it came as, with the reasoning before what it led to."""
     text = text_of(message.get("content"))
     calls = [_called(call) for call in message.get("tool_calls") or ()]
-    items = carried(endpoint, message)
-    if not places_fit(items, text, [str(call.get("id") or "") for call in message.get("tool_calls") or ()]):
-        kept = [item for item in items if not is_place(item)]
+    items = state_items(endpoint, message)
+    if not markers_match(items, text, [str(call.get("id") or "") for call in message.get("tool_calls") or ()]):
+        kept = [item for item in items if not is_marker(item)]
         return [*kept, *([_said(text)] if text.strip() else ()), *calls]
     made: list[Item] = []
     in_turn = iter(calls)
@@ -105,7 +105,7 @@ def _answer(endpoint: Endpoint, message: dict[str, Any]) -> list[Item]:
         if item.get("type") == "text":
             made.append(_said(item.get("text", text), item.get("phase")))
         else:
-            made.append(next(in_turn) if is_place(item) else item)
+            made.append(next(in_turn) if is_marker(item) else item)
     return made
 
 

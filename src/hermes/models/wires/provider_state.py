@@ -1,0 +1,58 @@
+"""Opaque provider state: reasoning blocks and signatures that a provider wants back with the next request.
+
+They are stored with the assistant message and sent only to the model that wrote them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from hermes.models.endpoint import Endpoint
+
+#: The key in an assistant message. Journals hold it, so it keeps its name.
+STATE_FIELD = "carry"
+
+Items = list[dict[str, Any]]
+
+
+def provider_state(endpoint: Endpoint, items: Items) -> dict[str, Any] | None:
+    """The items with the model they belong to; ``None`` when there are none."""
+    if not items:
+        return None
+    return {"api_mode": endpoint.api_mode, "provider": endpoint.provider, "model": endpoint.model, "items": items}
+
+
+def state_items(endpoint: Endpoint, message: Mapping[str, Any]) -> Items:
+    """The items of a message that came from this very model. Another model cannot read them, or must not."""
+    state: Any = message.get(STATE_FIELD)
+    if not isinstance(state, dict):
+        return []
+    fields = cast("dict[str, Any]", state)
+    origin = (fields.get("api_mode"), fields.get("provider"), fields.get("model"))
+    if origin != (endpoint.api_mode, endpoint.provider, endpoint.model):
+        return []
+    items: Any = fields.get("items")
+    return cast("Items", items) if isinstance(items, list) else []
+
+
+def text_marker(text: str | None = None) -> dict[str, Any]:
+    """An item that marks the position of a piece of the answer's text; without a text, of all of it."""
+    return {"type": "text"} if text is None else {"type": "text", "text": text}
+
+
+def call_marker(call_id: str) -> dict[str, Any]:
+    """An item that marks the position of a tool call."""
+    return {"type": "call", "id": call_id}
+
+
+def markers_match(items: Items, text: str, call_ids: Sequence[str]) -> bool:
+    """Whether the markers describe this message. One that was edited since keeps the order of its parts only."""
+    texts = [item.get("text", text) for item in items if item.get("type") == "text"]
+    calls = [item.get("id") for item in items if item.get("type") == "call"]
+    return "".join(texts) == text and calls == list(call_ids)
+
+
+def is_marker(item: Mapping[str, Any]) -> bool:
+    """Whether an item only marks a position."""
+    return item.get("type") in ("text", "call")
