@@ -1,27 +1,94 @@
-"""Hermes: a plugin-first agent runtime. Names are loaded on first use, so importing the package costs nothing."""
+"""Hermes: a plugin-first agent runtime. Names are loaded on first use, so importing the package costs nothing.
+
+Everything that a program which embeds Hermes needs is here; see docs/embedding.md. ``hermes.contract``,
+``hermes.sanitize``, ``hermes.trace`` and ``hermes.testing`` are for authors of plugins. All other modules are private.
+"""
 
 from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from hermes.agent import events as events
+    from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+    from hermes.agent.events import TurnEvent, TurnFailed, TurnResult
+    from hermes.api.agent import Agent, AgentSession
+    from hermes.api.function_tool import tool
+    from hermes.api.output import OutputError
+    from hermes.api.stream import AsyncTurnStream, TurnStream
+    from hermes.config.sections import Config
+    from hermes.errors import (
+        ConfigError,
+        HermesError,
+        Interrupted,
+        JournalError,
+        PluginError,
+        ProviderError,
+        SessionBusy,
+        SessionNotFound,
+    )
+    from hermes.models.usage import Usage
+    from hermes.scope import Interrupt
     from hermes.version import __version__
 
-__all__ = ["__version__"]
+__all__ = [
+    "Agent",
+    "AgentSession",
+    "ApprovalAnswer",
+    "ApprovalRequest",
+    "AsyncTurnStream",
+    "Config",
+    "ConfigError",
+    "HermesError",
+    "Interrupt",
+    "Interrupted",
+    "JournalError",
+    "OutputError",
+    "PluginError",
+    "ProviderError",
+    "SessionBusy",
+    "SessionNotFound",
+    "TurnEvent",
+    "TurnFailed",
+    "TurnResult",
+    "TurnStream",
+    "Usage",
+    "__version__",
+    "events",
+    "tool",
+]
 
 #: Public name -> the module that defines it.
-_HOMES = {"__version__": "hermes.version"}
+_HOMES = {
+    "Agent": "hermes.api.agent",
+    "AgentSession": "hermes.api.agent",
+    "ApprovalAnswer": "hermes.agent.approvals.person",
+    "ApprovalRequest": "hermes.agent.approvals.person",
+    "AsyncTurnStream": "hermes.api.stream",
+    "Config": "hermes.config.sections",
+    "Interrupt": "hermes.scope",
+    "OutputError": "hermes.api.output",
+    "TurnEvent": "hermes.agent.events",
+    "TurnFailed": "hermes.agent.events",
+    "TurnResult": "hermes.agent.events",
+    "TurnStream": "hermes.api.stream",
+    "Usage": "hermes.models.usage",
+    "__version__": "hermes.version",
+    "events": "hermes.agent",
+    "tool": "hermes.api.function_tool",
+}
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    value: object = getattr(import_module(home), name)
+    home = _HOMES.get(name, "hermes.errors")
+    module = import_module(home)
+    value: object = import_module(f"{home}.{name}") if name == "events" else getattr(module, name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted({*globals(), *__all__})

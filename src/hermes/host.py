@@ -67,10 +67,15 @@ class HostOptions:
 
     provider: str = ""
     model: str = ""
-    toolsets: Sequence[str] = ()
+    #: Toolsets to offer; None offers those of the configuration.
+    toolsets: Sequence[str] | None = None
+    #: Tools of the program that embeds the host. They are always offered.
+    tools: Sequence[Tool] = ()
     max_turns: int | None = None
     #: Plugins to load whether or not the configuration enables them.
     plugins: Sequence[str] = ()
+    #: Plugins of the program that embeds the host: objects with a ``register(ctx)`` function.
+    plugin_objects: Sequence[object] = ()
     #: False leaves out the plugins that the configuration enables.
     use_enabled_plugins: bool = True
     #: Run without asking anybody. Only what is never allowed stays refused.
@@ -161,7 +166,7 @@ class Host:
             allow_private=config.security.allow_private_urls,
         )
         parts = AgentParts(self.open, self.responders, self.store, self.models, self.search, self.memory, self.images)
-        for tool in agent_tools(parts):
+        for tool in (*agent_tools(parts), *self.options.tools):
             self.tools.add(tool)
         self.approvals = Approvals(
             ApprovalRules(config),
@@ -228,8 +233,11 @@ class Host:
     def offered_tools(self) -> list[Tool]:
         """The tools that a new conversation's model is told about."""
         config, options = self.config, self.options
-        toolsets = options.toolsets or config.platform_toolsets.get(options.platform) or config.toolsets
-        return select_tools(self.tools, [*toolsets, *self.contexts.toolsets], disabled=config.agent.disabled_toolsets)
+        toolsets = options.toolsets
+        if toolsets is None:
+            toolsets = config.platform_toolsets.get(options.platform) or config.toolsets
+        names = [*toolsets, *self.contexts.toolsets, *(tool.toolset for tool in options.tools)]
+        return select_tools(self.tools, names, disabled=config.agent.disabled_toolsets)
 
     def _runtime(self) -> AgentRuntime:
         config, options = self.config, self.options
@@ -271,6 +279,7 @@ class Host:
             hooks=self.hooks,
             services=self,
             extra=self.options.plugins,
+            objects=self.options.plugin_objects,
             use_enabled=self.options.use_enabled_plugins,
             selected=[
                 self.config.memory.provider.strip(),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from hermes.errors import HermesError
 from hermes.models.usage import Usage
 
 ToolStatus = Literal["ok", "error", "blocked", "cancelled", "timeout"]
@@ -161,3 +162,19 @@ class TurnResult:
     duration: float
     #: The class of the failure, for surfaces whose callers must not see its words.
     error_type: str = ""
+    #: The answer as a value, when a format was asked for.
+    output: Any = None
+
+    def raise_for_status(self) -> TurnResult:
+        """The result itself when there is an answer, else ``TurnFailed``."""
+        if self.status == "completed":
+            return self
+        raise TurnFailed(self.error or f"the turn was {self.status}", self)
+
+
+class TurnFailed(HermesError):
+    """A turn ended without an answer; ``result`` says how."""
+
+    def __init__(self, message: str, result: TurnResult) -> None:
+        super().__init__(message)
+        self.result = result

@@ -117,11 +117,13 @@ class Session:
         interrupt: Interrupt | None = None,
         request_key: str | None = None,
         task_id: str = "",
+        context: str = "",
     ) -> TurnResult:
         """Answer a message. A turn that an earlier process left unfinished is finished first.
 
         The same ``request_key`` again gives the answer of the first time and runs nothing. ``task_id`` is what the
-        surface calls the work, for hooks to name it; it must be new.
+        surface calls the work, for hooks to name it; it must be new. ``context`` is added to the message for this turn
+        only, as ``pre_llm_call`` may do.
         """
         with self._one_at_a_time():
             interrupt = interrupt or Interrupt()
@@ -140,7 +142,7 @@ class Session:
             )
             if journal.state != "running":
                 return _recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error)
-            return self._run_turn(journal, user_message, listener, interrupt)
+            return self._run_turn(journal, user_message, listener, interrupt, context)
 
     def finish_open_turn(
         self, *, listener: Listener = ignore_events, interrupt: Interrupt | None = None
@@ -235,7 +237,9 @@ class Session:
             self.history = Sessions(self._runtime.store).context(self.id, before_turn=journal.ordinal)
         self._turns_known = None  # until the turn in hand is over
 
-    def _run_turn(self, journal: TurnJournal, message: Message, listener: Listener, interrupt: Interrupt) -> TurnResult:
+    def _run_turn(
+        self, journal: TurnJournal, message: Message, listener: Listener, interrupt: Interrupt, context: str = ""
+    ) -> TurnResult:
         self._catch_up(journal)
         self._listener = listener
         runtime = self._runtime
@@ -260,7 +264,7 @@ class Session:
             journal=journal,
             scope=scope,
             view=view,
-            make_setup=lambda: self._make_setup(scope, journal, message),
+            make_setup=lambda: self._make_setup(scope, journal, message, context),
             max_nudges=runtime.max_nudges,
             listener=listener,
             is_first=journal.ordinal == 0,
@@ -284,13 +288,14 @@ class Session:
         """What is remembered; nothing in a child agent, which knows what it was told and reports to its parent."""
         return self._runtime.memory if self._parent[0] is None else None
 
-    def _make_setup(self, scope: Scope, journal: TurnJournal, message: Message) -> Setup:
+    def _make_setup(self, scope: Scope, journal: TurnJournal, message: Message, context: str) -> Setup:
         runtime, memory = self._runtime, self._memory
-        extra, context = [runtime.prompt_extra], ""
+        extra = [runtime.prompt_extra]
         if memory is not None:
-            block, context = memory.recall(scope, journal.ordinal + 1, message_text(message))
+            block, recalled = memory.recall(scope, journal.ordinal + 1, message_text(message))
             extra += memory.prompt_block(), block
-            context = context and spill(context, runtime.spill_folder, runtime.max_context_chars)
+            recalled = recalled and spill(recalled, runtime.spill_folder, runtime.max_context_chars)
+            context = "\n\n".join(filter(None, (recalled, context)))
         stand_ins: dict[str, str] = {}
         if runtime.vision is not None:
             stand_ins = runtime.vision.stand_ins(self.models.endpoints, self.history, message, scope)

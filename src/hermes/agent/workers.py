@@ -36,8 +36,8 @@ class Task(Generic[T]):
             self._error = error
         self._over.set()
 
-    def is_over(self, seconds: float) -> bool:
-        """Whether the work ends within that time."""
+    def is_over(self, seconds: float | None) -> bool:
+        """Whether the work ends within that time; None waits for it."""
         return self._over.wait(seconds)
 
     def result(self) -> T:

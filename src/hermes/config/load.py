@@ -46,13 +46,18 @@ def load_config(home: Path, *, ignore_user: bool = False, environ: Mapping[str, 
 def load_text(text: str, path: Path, environ: Mapping[str, str]) -> LoadedConfig:
     """The configuration that a text holds; ``path`` names it in messages."""
     # Imported here because a home without a configuration file needs none of it.
-    from hermes.config.check import check
     from hermes.config.document import parse_document
+
+    return load_document(parse_document(text, str(path)), path, environ, text)
+
+
+def load_document(raw: dict[str, Any], path: Path, environ: Mapping[str, str], text: str = "") -> LoadedConfig:
+    """The configuration that plain data holds; with the ``text`` it came from, messages name the line."""
+    from hermes.config.check import check
     from hermes.config.environment import expand_references
     from hermes.config.wording import dotted
     from hermes.config.written import settle
 
-    raw = parse_document(text, str(path))
     warnings: list[str] = []
     expanded = expand_references(raw, environ, warnings.append)
     written, findings = check(expanded)

@@ -43,20 +43,22 @@ def load_plugins(
     hooks: Hooks,
     services: HostServices,
     extra: Sequence[str] = (),
+    objects: Sequence[object] = (),
     use_enabled: bool = True,
     selected: Sequence[str] = (),
     cwd: Path,
     reserved_commands: frozenset[str] | None = None,
 ) -> PluginSet:
     """Load what the configuration enables, what loads by itself, what a setting such as ``memory.provider`` selects by
-    name, and ``extra``.
+    name, ``extra``, and the ``objects`` of the program that embeds the host.
 
-    A plugin that fails is recorded and the host goes on, except one asked for in ``extra``: that is an error.
+    A plugin that fails is recorded and the host goes on, except one asked for in ``extra`` or given as an object: that
+    is an error.
     """
     plugins = PluginSet(hooks)
     if is_set("HERMES_SAFE_MODE"):
-        if extra:
-            raise PluginError(f"HERMES_SAFE_MODE is set, so plugin {extra[0]!r} cannot be loaded; unset it first")
+        if asked_for := [*extra, *objects]:
+            raise PluginError(f"HERMES_SAFE_MODE is set, so plugin {asked_for[0]!r} cannot be loaded; unset it first")
         return plugins
     enabled = set(plugins_config.enabled) if use_enabled else set[str]()
     selected = [name for name in selected if name]
@@ -65,10 +67,10 @@ def load_plugins(
         manifests = discover(home, cwd) if enabled or extra or selected else discover_automatic()
         asked = [find_plugin(name, manifests).key for name in extra]
         _report_unknown(enabled, manifests)
-        if not manifests:
+        if not manifests and not objects:
             return plugins
         from hermes.contract.commands import RESERVED_COMMANDS
-        from hermes.plugins.loading import Parts, load_one  # what runs without plugins stays quick
+        from hermes.plugins.loading import Parts, load_object, load_one  # what runs without plugins stays quick
 
         reserved = RESERVED_COMMANDS if reserved_commands is None else reserved_commands
         parts = Parts(tools, hooks, services, plugins, plugins_config.entries, reserved)
@@ -83,6 +85,7 @@ def load_plugins(
                 record.status = decision
                 record.error = manifest.problem
                 _explain_waiting(record, enabled)
+        asked += [load_object(plugin, parts) for plugin in objects]
         _check_asked(asked, plugins)
     return plugins
 

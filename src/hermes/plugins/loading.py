@@ -56,3 +56,19 @@ def _import_register(manifest: PluginManifest, parts: Parts) -> Callable[[Any], 
 
 def _registered_already(_context: PluginContext) -> None:
     """For model providers that register while they are imported."""
+
+
+def load_object(plugin: object, parts: Parts) -> str:
+    """Load a plugin that the embedding program gives as an object, a module or a ``register`` function; its key."""
+    register = getattr(plugin, "register", None) or plugin
+    if not callable(register) or isinstance(register, type):
+        raise PluginError(f"{plugin!r} is not a plugin: it has no register(ctx) function")
+    name = str(getattr(plugin, "name", "") or getattr(plugin, "__name__", "") or type(plugin).__name__)
+    known = parts.plugins.plugins
+    if name in known:
+        raise PluginError(f"there are two plugins called {name!r}; give one of them another name")
+    version = str(getattr(plugin, "version", "") or getattr(plugin, "__version__", ""))
+    summary = (plugin.__doc__ or "").strip().partition("\n")[0]
+    known[name] = LoadedPlugin(PluginManifest(name, name, version, summary, source="program"))
+    load_one(known[name], parts, register)
+    return name

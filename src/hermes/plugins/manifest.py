@@ -9,7 +9,7 @@ from typing import Any, Literal, cast, get_args
 from msgspec import Struct
 
 Kind = Literal["standalone", "backend", "exclusive", "platform", "model-provider"]
-Source = Literal["bundled", "user", "project", "entrypoint"]
+Source = Literal["bundled", "user", "project", "entrypoint", "program"]
 
 KINDS: tuple[str, ...] = get_args(Kind)
 FILE_NAMES = ("plugin.yaml", "plugin.yml")

@@ -241,7 +241,7 @@ def _options(args: argparse.Namespace) -> HostOptions:
     return HostOptions(
         provider=args.provider,
         model=args.model,
-        toolsets=args.toolsets,
+        toolsets=args.toolsets or None,
         max_turns=args.max_turns,
         plugins=args.plugin,
         use_enabled_plugins=not args.ignore_user_config,

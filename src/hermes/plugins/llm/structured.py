@@ -54,7 +54,7 @@ class StructuredQuestion:
         for name, value in (("schema_name", schema_name), ("system_prompt", system_prompt)):
             if value and not isinstance(value, str):
                 raise ValueError(f"{name} must be a string, got {type(value).__name__}")
-        schema = _encoded(json_schema)
+        schema = encode_schema(json_schema)
         about = [instructions]
         if schema_name:
             about.append(f"Schema name: {schema_name}")
@@ -82,23 +82,14 @@ class StructuredQuestion:
 
     def read(self, answer: str) -> tuple[Any, str]:
         """What the answer holds, and whether that is ``json`` or only ``text``. ``ValueError`` when it does not fit."""
-        if self.response_format is None:
-            return None, "text"
-        for candidate in _candidates(answer):
-            try:
-                found = msgspec.json.decode(candidate)
-            except (msgspec.DecodeError, UnicodeError, RecursionError):
-                continue
-            if self.schema:
-                _check(found, self.schema)
-            return found, "json"
-        return None, "text"
+        return (None, "text") if self.response_format is None else parse_answer(answer, self.schema)
 
 
 # -- the question ---------------------------------------------------------------------------------------------------
 
 
-def _encoded(schema: object) -> bytes:
+def encode_schema(schema: object) -> bytes:
+    """The schema as JSON, empty for None. ``ValueError`` when it is not a JSON schema."""
     if schema is None:
         return b""
     if not isinstance(schema, Mapping):
@@ -169,6 +160,19 @@ def _text(text: str) -> Message:
 
 
 # -- the answer -----------------------------------------------------------------------------------------------------
+
+
+def parse_answer(answer: str, schema: bytes) -> tuple[Any, str]:
+    """The JSON in an answer and ``json``, or None and ``text``. ``ValueError`` when it does not fit the schema."""
+    for candidate in _candidates(answer):
+        try:
+            found = msgspec.json.decode(candidate)
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
+            continue
+        if schema:
+            _check(found, schema)
+        return found, "json"
+    return None, "text"
 
 
 def _candidates(answer: str) -> list[str]:

@@ -1,0 +1,309 @@
+"""The front door for programs: an agent opened from a home and a few arguments, and its sessions."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
+from hermes.api.answers import AnswerQuestion, Approve, CallbackAnswers
+from hermes.api.coroutines import caller_loop
+from hermes.api.function_tool import function_tool
+from hermes.api.output import MAX_CORRECTIONS, OutputError, OutputFormat, correction
+from hermes.api.stream import AsyncTurnStream, RunTurn, TurnStream
+from hermes.config import Config, hermes_home, load_config, load_env_file
+from hermes.config.load import load_document
+from hermes.errors import HermesError
+from hermes.host import Host, HostOptions
+from hermes.sanitize import Redactor, is_secret_key
+from hermes.scope import Interrupt
+
+if TYPE_CHECKING:
+    from hermes.agent.session import Session
+
+#: What a user says: text, or content parts as in the chat completions format.
+UserMessage = str | list[dict[str, Any]]
+
+
+class Agent:
+    """Hermes inside a program. Without arguments it is the agent that ``hermes chat`` runs: the same home, the same
+    configuration, model, plugins and sessions. Close it when done, or use it in a ``with`` block.
+
+    ``config`` holds settings as ``config.yaml`` has them, on top of the home's file; a ``Config`` replaces the file.
+    ``plugins`` are keys of installed plugins, or objects (modules too) with a ``register(ctx)`` function. ``tools`` are
+    Python functions, always offered to the model. ``toolsets`` limits the built-in tools: an empty list leaves none.
+    ``approve`` decides about tool calls that need an approval; without it they are denied.
+    """
+
+    def __init__(
+        self,
+        *,
+        home: str | Path | None = None,
+        config: Mapping[str, Any] | Config | None = None,
+        model: str = "",
+        provider: str = "",
+        base_url: str = "",
+        api_key: str = "",
+        system_prompt: str = "",
+        tools: Sequence[Callable[..., Any]] = (),
+        toolsets: Sequence[str] | None = None,
+        plugins: Sequence[Any] = (),
+        approve: Approve | None = None,
+        answer: AnswerQuestion | None = None,
+        cwd: str | Path | None = None,
+        max_turns: int | None = None,
+    ) -> None:
+        place = hermes_home() if home is None else Path(home).expanduser()
+        environment = {**load_env_file(place), **os.environ}
+        endpoint = {"provider": provider or "custom", "base_url": base_url, "api_key": api_key} if base_url else {}
+        overlay = {"model": endpoint, "agent": {"system_prompt": system_prompt} if system_prompt else {}}
+        secrets = [value for name, value in environment.items() if is_secret_key(name)]
+        self._host = Host(
+            place,
+            _configuration(place, config, overlay, environment),
+            HostOptions(
+                provider="" if base_url else provider,
+                model=model,
+                toolsets=toolsets,
+                max_turns=max_turns,
+                plugins=[plugin for plugin in plugins if isinstance(plugin, str)],
+                plugin_objects=[plugin for plugin in plugins if not isinstance(plugin, str)],
+                tools=[function_tool(function) for function in tools],
+                platform="api",
+            ),
+            cwd=None if cwd is None else Path(cwd).expanduser().resolve(),
+            env=environment,
+            redactor=Redactor((*secrets, api_key) if api_key else tuple(secrets)),
+        )
+        self._answers = CallbackAnswers(approve, answer) if approve or answer else None
+
+    @property
+    def notices(self) -> list[str]:
+        """Warnings from the start, such as plugins that did not load; one line each."""
+        return list(self._host.notices)
+
+    def session(self, session_id: str | None = None) -> AgentSession:
+        """A new conversation, or the recorded one with that id (or a unique beginning of it)."""
+        host = self._host
+        session = host.new_session() if session_id is None else host.resume_session(session_id)
+        if self._answers is not None:
+            host.people.attend(session.id, self._answers)
+        return AgentSession(host, session)
+
+    def run(self, message: UserMessage, **options: Any) -> TurnResult:
+        """Answer one message in a conversation of its own. The options are those of ``AgentSession.run``."""
+        session = self.session()
+        try:
+            return session.run(message, **options)
+        finally:
+            session.close()
+
+    def stream(self, message: UserMessage, **options: Any) -> TurnStream:
+        """The same as an iterator of events."""
+        return self.session().stream(message, **options)
+
+    async def arun(self, message: UserMessage, **options: Any) -> TurnResult:
+        """``run`` for asyncio."""
+        session = self.session()
+        try:
+            return await session.arun(message, **options)
+        finally:
+            session.close()
+
+    def astream(self, message: UserMessage, **options: Any) -> AsyncTurnStream:
+        """``stream`` for asyncio; to be called where an event loop runs."""
+        return self.session().astream(message, **options)
+
+    def close(self) -> None:
+        """End every session and release everything the agent holds."""
+        self._host.close()
+
+    def __enter__(self) -> Agent:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Agent:
+        return self
+
+    async def __aexit__(self, *_exception: object) -> None:
+        # Closing waits for exporters and background events; the event loop must not stand still for that.
+        await asyncio.get_running_loop().run_in_executor(None, self.close)
+
+
+class AgentSession:
+    """One conversation. It is recorded turn by turn; one turn runs at a time."""
+
+    def __init__(self, host: Host, session: Session) -> None:
+        self._host = host
+        self._session = session
+        self._interrupt = Interrupt()
+
+    @property
+    def id(self) -> str:
+        """The id under which the conversation is recorded; ``Agent.session(id)`` opens it again."""
+        return self._session.id
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The conversation as the model sees it: a copy."""
+        return [dict(message) for message in self._session.conversation()]
+
+    def run(
+        self,
+        message: UserMessage,
+        *,
+        output: Any = None,
+        images: Sequence[str | Path] = (),
+        request_key: str | None = None,
+        interrupt: Interrupt | None = None,
+        on_event: Callable[[TurnEvent], None] | None = None,
+    ) -> TurnResult:
+        """Answer a message. A turn that fails or is interrupted is a result too: see ``status`` and ``error``.
+
+        ``output``: a type or a JSON schema that the answer must fit; the value is ``result.output``. ``OutputError``
+        when the model does not give one. ``request_key`` is an idempotency key: the same key again returns the recorded
+        answer and runs nothing. ``on_event`` is called in the thread of the turn.
+        """
+        run = self._runner(message, output, images, request_key)
+        return run(on_event or ignore_events, self._next_interrupt(interrupt))
+
+    def stream(
+        self,
+        message: UserMessage,
+        *,
+        output: Any = None,
+        images: Sequence[str | Path] = (),
+        request_key: str | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> TurnStream:
+        """Answer a message on a thread of its own; iterate over its events, then read ``result``."""
+        run = self._runner(message, output, images, request_key)
+        return TurnStream(run, self._host.workers, self._next_interrupt(interrupt))
+
+    async def arun(
+        self,
+        message: UserMessage,
+        *,
+        output: Any = None,
+        images: Sequence[str | Path] = (),
+        request_key: str | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> TurnResult:
+        """``run`` for asyncio. Cancelling the task interrupts the turn, which still ends in order."""
+        stream = self.astream(message, output=output, images=images, request_key=request_key, interrupt=interrupt)
+        return await stream.result()
+
+    def astream(
+        self,
+        message: UserMessage,
+        *,
+        output: Any = None,
+        images: Sequence[str | Path] = (),
+        request_key: str | None = None,
+        interrupt: Interrupt | None = None,
+    ) -> AsyncTurnStream:
+        """``stream`` for asyncio; to be called where an event loop runs."""
+        run = self._runner(message, output, images, request_key)
+        token = caller_loop.set(asyncio.get_running_loop())
+        try:
+            return AsyncTurnStream(run, self._host.workers, self._next_interrupt(interrupt))
+        finally:
+            caller_loop.reset(token)
+
+    def finish(self, *, interrupt: Interrupt | None = None) -> TurnResult | None:
+        """Finish the last turn when it was cut off by a crash, interrupted or failed. None when it has its answer."""
+        return self._session.finish_open_turn(interrupt=self._next_interrupt(interrupt))
+
+    def steer(self, text: str) -> bool:
+        """Say something to the agent during a turn; it is read before the next model call. False when no turn runs."""
+        return self._session.steer(text)
+
+    def interrupt(self, reason: str = "interrupted") -> None:
+        """Stop the turn that runs. May be called from any thread."""
+        self._interrupt.cancel(reason)
+
+    def close(self) -> None:
+        """End the conversation on this agent; its record stays."""
+        self._session.close()
+
+    # -- private ------------------------------------------------------------------------------------------------
+
+    def _next_interrupt(self, given: Interrupt | None) -> Interrupt:
+        self._interrupt = given or Interrupt()
+        return self._interrupt
+
+    def _runner(
+        self, message: UserMessage, output: Any, images: Sequence[str | Path], request_key: str | None
+    ) -> RunTurn:
+        content = _with_images(message, images)
+        wanted = None if output is None else OutputFormat(output)
+
+        def run(listener: Listener, interrupt: Interrupt) -> TurnResult:
+            if wanted is None:
+                return self._session.run(content, listener=listener, interrupt=interrupt, request_key=request_key)
+            return self._run_structured(content, wanted, listener, interrupt, request_key)
+
+        return run
+
+    def _run_structured(
+        self, content: UserMessage, wanted: OutputFormat, listener: Listener, interrupt: Interrupt, key: str | None
+    ) -> TurnResult:
+        """Ask, and let the model correct an answer that does not fit, a bounded number of times."""
+        problem = ""
+        for attempt in range(MAX_CORRECTIONS + 1):
+            result = self._session.run(
+                content if attempt == 0 else correction(problem),
+                listener=listener,
+                interrupt=interrupt,
+                request_key=key and f"{key}/{attempt}" if attempt else key,
+                context=wanted.instructions(),
+            )
+            if result.status != "completed":
+                return result
+            try:
+                return replace(result, output=wanted.read(result.answer))
+            except ValueError as error:
+                problem = str(error)
+        raise OutputError(f"the answer does not have the wanted format after {MAX_CORRECTIONS} corrections: {problem}")
+
+
+def _configuration(
+    home: Path, given: Mapping[str, Any] | Config | None, overlay: dict[str, Any], environment: Mapping[str, str]
+) -> Config:
+    if isinstance(given, Config):
+        if any(overlay.values()):
+            raise HermesError("a Config object is used as it is; put base_url, api_key and system_prompt into it")
+        return given
+    loaded = load_config(home, environ=environment)
+    if not given and not any(overlay.values()):
+        return loaded.config
+    merged = _merge(_merge(loaded.raw, given or {}), overlay)
+    return load_document(merged, loaded.path, environment).config
+
+
+def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Both mappings, section by section; what ``over`` has wins."""
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = _merge(cast("Mapping[str, Any]", below), cast("Mapping[str, Any]", value))
+        elif not (isinstance(value, Mapping) and not value):
+            merged[key] = value
+    return merged
+
+
+def _with_images(message: UserMessage, images: Sequence[str | Path]) -> UserMessage:
+    if not images:
+        return message
+    from hermes.agent.images.attachments import image_part  # few messages have any
+
+    parts = [image_part(Path(path), label="images") for path in images]
+    text: list[dict[str, Any]] = [{"type": "text", "text": message}] if isinstance(message, str) else message
+    return [*text, *parts]

@@ -1,0 +1,34 @@
+"""Coroutines of the embedding program, awaited from the thread of a turn."""
+
+from __future__ import annotations
+
+import asyncio
+from contextvars import ContextVar
+from typing import Any, cast
+
+from hermes.hooks.background import run_on_private_loop
+from hermes.hooks.callback import is_awaitable
+from hermes.scope import Interrupt
+
+#: The event loop whose task awaits the turn, so that the program's coroutines run where its other objects live.
+caller_loop: ContextVar[asyncio.AbstractEventLoop | None] = ContextVar("hermes_caller_loop", default=None)
+
+
+def settle(value: Any, interrupt: Interrupt) -> Any:
+    """The value, awaited when it is awaitable: on the caller's event loop if there is one, else on a new one."""
+    if not is_awaitable(value):
+        return value
+    loop = caller_loop.get()
+    if loop is None:
+        return run_on_private_loop(value)
+
+    async def wait() -> Any:
+        return await value
+
+    future = asyncio.run_coroutine_threadsafe(wait(), loop)
+    with interrupt.on_cancel(lambda: cast("None", future.cancel())):
+        try:
+            return future.result()
+        except BaseException:
+            interrupt.check()  # a cancelled turn is the reason why the coroutine was cancelled
+            raise

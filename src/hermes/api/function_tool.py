@@ -1,0 +1,219 @@
+"""Python functions as tools: the JSON schema comes from type hints, the descriptions from the docstring."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ParamSpec, TypeVar, cast, get_type_hints, overload
+
+import msgspec
+
+from hermes.api.coroutines import settle
+from hermes.scope import Interrupt
+from hermes.tools.registry import Args, Effect, Tool, ToolContext
+from hermes.tools.results import tool_error
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+#: The toolset that functions belong to when the decorator names none.
+DEFAULT_TOOLSET = "program"
+
+_OPTIONS = "__hermes_tool__"
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+#: A parameter's description in a docstring: Google style (``name: text``, also ``name (type): text``) or reST.
+_GOOGLE_PARAMETER = re.compile(r"^(\s+)\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s+(.*)$")
+_REST_PARAMETER = re.compile(r"^\s*:param\s+(?:\S+\s+)?(\w+):\s*(.*)$")
+_SECTION = re.compile(r"^\s*(Args|Arguments|Parameters|Returns?|Yields?|Raises|Examples?|Notes?):\s*$")
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOptions:
+    """What the ``tool`` decorator was given. Empty fields are taken from the function."""
+
+    name: str = ""
+    description: str = ""
+    toolset: str = DEFAULT_TOOLSET
+    effect: Effect = "unsafe"
+    parallel: bool = False
+
+
+@overload
+def tool(function: Callable[P, R], /) -> Callable[P, R]: ...
+
+
+@overload
+def tool(
+    *,
+    name: str = "",
+    description: str = "",
+    toolset: str = DEFAULT_TOOLSET,
+    effect: Effect = "unsafe",
+    parallel: bool = False,
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str = "",
+    description: str = "",
+    toolset: str = DEFAULT_TOOLSET,
+    effect: Effect = "unsafe",
+    parallel: bool = False,
+) -> Any:
+    """Set how a function is offered to the model. The function itself stays as it is.
+
+    A plain function in ``Agent(tools=[...])`` works without the decorator. ``effect`` says what may happen when a call
+    is cut off by a crash: ``pure`` and ``idempotent`` tools run again, ``unsafe`` ones (the default) never do, and the
+    model is told that the outcome is unknown. ``parallel`` lets several calls of one reply run at the same time.
+    """
+    options = ToolOptions(name, description, toolset, effect, parallel)
+
+    def mark(marked: Callable[..., Any]) -> Callable[..., Any]:
+        setattr(marked, _OPTIONS, options)
+        return marked
+
+    return mark if function is None else mark(function)
+
+
+def function_tool(function: Callable[..., Any]) -> Tool:
+    """The tool that calls ``function``. ``TypeError`` when its signature cannot be described as a JSON schema."""
+    if not callable(function):
+        raise TypeError(f"a tool must be a function, got {type(function).__name__}")
+    options = cast("ToolOptions", getattr(function, _OPTIONS, None) or ToolOptions())
+    name = options.name or str(getattr(function, "__name__", type(function).__name__))
+    if not _NAME.fullmatch(name):
+        raise TypeError(f"{name!r} is not a valid tool name; use 1 to 64 of A-Z, a-z, 0-9, _ and -, or tool(name=...)")
+    summary, described = read_docstring(inspect.getdoc(function) or "")
+    arguments, interrupts = _arguments_of(function, name)
+    return Tool(
+        name=name,
+        toolset=options.toolset,
+        description=options.description or summary,
+        parameters=_schema(arguments, described, name),
+        run=_runner(function, name, arguments, interrupts),
+        effect=options.effect,
+        parallel=options.parallel,
+    )
+
+
+def read_docstring(text: str) -> tuple[str, dict[str, str]]:
+    """The text before the parameter section, and the description of each parameter."""
+    summary: list[str] = []
+    described: dict[str, str] = {}
+    section, current, indent = "", "", 0
+    for line in text.splitlines():
+        if (found := _REST_PARAMETER.match(line)) is not None:
+            section, current = "rest", found[1]
+            described[current] = found[2].strip()
+        elif (heading := _SECTION.match(line)) is not None:
+            section, current = heading[1], ""
+        elif section in ("Args", "Arguments", "Parameters"):
+            found = _GOOGLE_PARAMETER.match(line)
+            if found is not None and (not current or len(found[1]) <= indent):
+                current, indent = found[2], len(found[1])
+                described[current] = found[3].strip()
+            elif current and line.strip():
+                described[current] += " " + line.strip()
+        elif not section:
+            summary.append(line)
+        elif section == "rest" and current and line.startswith(" "):
+            described[current] += " " + line.strip()
+    return "\n".join(summary).strip(), described
+
+
+# -- signature and schema -------------------------------------------------------------------------------------------
+
+
+def _arguments_of(function: Callable[..., Any], name: str) -> tuple[type[msgspec.Struct], list[str]]:
+    """A struct with the parameters that the model fills in, and the names of those that take the turn's interrupt."""
+    target = function if inspect.isroutine(function) else type(function).__call__
+    try:
+        hints = get_type_hints(target, include_extras=True)
+    except NameError as error:
+        raise TypeError(f"tool {name!r}: a type hint cannot be resolved: {error}") from None
+    fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
+    interrupts: list[str] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
+            raise TypeError(
+                f"tool {name!r}: parameter {parameter} cannot be described to a model; give it a plain name"
+            )
+        hint = hints.get(parameter.name, Any)
+        if hint is Interrupt:
+            interrupts.append(parameter.name)
+        elif parameter.default is parameter.empty:
+            fields.append((parameter.name, hint))
+        else:
+            fields.append((parameter.name, hint, _default(parameter.default)))
+    return msgspec.defstruct(f"{name}_arguments", fields, kw_only=True), interrupts
+
+
+def _default(value: Any) -> Any:
+    # A struct refuses mutable defaults that are not empty; a factory gives every call its own.
+    is_mutable = isinstance(value, list | dict | set | bytearray)
+    return msgspec.field(default_factory=lambda: type(value)(value)) if is_mutable else value
+
+
+def _schema(arguments: type[msgspec.Struct], described: dict[str, str], name: str) -> dict[str, Any]:
+    try:
+        _, components = msgspec.json.schema_components([arguments], ref_template="{name}")
+    except TypeError as error:
+        first = str(error).partition("\n")[0]
+        raise TypeError(f"tool {name!r}: a parameter's type has no JSON schema: {first}") from None
+    schema = _inline(components.pop(arguments.__name__), components, name)
+    schema.pop("title", None)
+    for parameter, fields in schema.get("properties", {}).items():
+        if parameter in described:
+            fields.setdefault("description", described[parameter])
+    return schema
+
+
+def _inline(schema: Any, components: dict[str, Any], name: str, inside: tuple[str, ...] = ()) -> Any:
+    """The schema with every reference replaced by what it refers to: many servers do not resolve references."""
+    if isinstance(schema, list):
+        return [_inline(item, components, name, inside) for item in cast("list[Any]", schema)]
+    if not isinstance(schema, dict):
+        return schema
+    fields = cast("dict[str, Any]", schema)
+    reference = fields.get("$ref")
+    if isinstance(reference, str) and reference in components:
+        if reference in inside:
+            raise TypeError(f"tool {name!r}: type {reference} contains itself, which a tool's schema cannot")
+        return _inline(components[reference], components, name, (*inside, reference))
+    return {key: _inline(value, components, name, inside) for key, value in fields.items()}
+
+
+# -- calls ----------------------------------------------------------------------------------------------------------
+
+
+def _runner(
+    function: Callable[..., Any], name: str, arguments: type[msgspec.Struct], interrupts: list[str]
+) -> Callable[[Args, ToolContext], str]:
+    def run(args: Args, context: ToolContext) -> str:
+        try:
+            given = msgspec.convert(args, arguments, strict=False)
+        except msgspec.ValidationError as error:
+            return tool_error(f"{name}: {error}", error_type="invalid_arguments")
+        keywords = {field: getattr(given, field) for field in given.__struct_fields__}
+        interrupt = context.scope.interrupt
+        value = function(**keywords, **dict.fromkeys(interrupts, interrupt))
+        return _result_text(settle(value, interrupt), name)
+
+    return run
+
+
+def _result_text(value: Any, name: str) -> str:
+    """Text goes to the model as it is, everything else as JSON."""
+    if isinstance(value, str):
+        return value
+    try:
+        return msgspec.json.encode(value).decode()
+    except (TypeError, ValueError) as error:
+        return tool_error(
+            f"{name} returned {type(value).__name__}, which is not JSON: {error}", error_type="tool_result"
+        )

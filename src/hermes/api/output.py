@@ -1,0 +1,68 @@
+"""Structured output: an answer that fits a JSON schema, given as a schema or as a Python type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, cast
+
+import msgspec
+
+from hermes.errors import HermesError
+from hermes.plugins.llm.structured import encode_schema, parse_answer
+
+#: How often the model may correct an answer that does not fit.
+MAX_CORRECTIONS = 2
+
+
+class OutputError(HermesError):
+    """The model did not give an answer that fits the schema."""
+
+
+class OutputFormat:
+    """The format that a final answer must have, and how it becomes a Python value.
+
+    ``wanted`` is a JSON schema as a dictionary, a type that msgspec knows (a dataclass, ``TypedDict``, ``Struct``, or
+    for example ``list[int]``), or a class with Pydantic's ``model_json_schema`` and ``model_validate``.
+    """
+
+    def __init__(self, wanted: Any) -> None:
+        self._convert: Callable[[Any], Any] | None = None
+        schema: Any = wanted
+        if hasattr(wanted, "model_json_schema"):
+            schema, self._convert = wanted.model_json_schema(), wanted.model_validate
+        elif not isinstance(wanted, Mapping):
+            schema, self._convert = _schema_of(wanted), lambda value: msgspec.convert(value, wanted)
+        try:
+            self.schema = encode_schema(cast("Mapping[str, Any]", schema))
+        except ValueError as error:
+            raise TypeError(f"output: {error}") from None
+
+    def instructions(self) -> str:
+        """What the model is told about the format."""
+        return (
+            "Give your final answer as one JSON document that fits the schema below, and nothing else: "
+            f"no words around it, no code fence.\n\nJSON schema:\n{self.schema.decode()}"
+        )
+
+    def read(self, answer: str) -> Any:
+        """The answer as a value. ``ValueError`` says why it does not fit."""
+        found, kind = parse_answer(answer, self.schema)
+        if kind != "json":
+            raise ValueError("the answer is not JSON")
+        # msgspec's and Pydantic's validation errors are ValueErrors too
+        return found if self._convert is None else self._convert(found)
+
+
+def correction(problem: str) -> str:
+    """What the model is asked after an answer that does not fit."""
+    return f"That answer cannot be used: {problem}. Answer again with the corrected JSON document alone."
+
+
+def _schema_of(wanted: Any) -> dict[str, Any]:
+    try:
+        return msgspec.json.schema(wanted)
+    except (TypeError, RuntimeError) as error:
+        first = str(error).partition("\n")[0]
+        raise TypeError(
+            f"output: {wanted!r} has no JSON schema ({first}); give a JSON schema or a type such as a dataclass"
+        ) from None
