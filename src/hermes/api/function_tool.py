@@ -140,9 +140,7 @@ def _arguments_of(function: Callable[..., Any], name: str) -> tuple[type[msgspec
     interrupts: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD, parameter.POSITIONAL_ONLY):
-            raise TypeError(
-                f"tool {name!r}: parameter {parameter} cannot be described to a model; give it a plain name"
-            )
+            raise TypeError(f"tool {name!r}: parameter {parameter} cannot be described to a model")
         hint = hints.get(parameter.name, Any)
         if hint is Interrupt:
             interrupts.append(parameter.name)
@@ -214,6 +212,5 @@ def _result_text(value: Any, name: str) -> str:
     try:
         return msgspec.json.encode(value).decode()
     except (TypeError, ValueError) as error:
-        return tool_error(
-            f"{name} returned {type(value).__name__}, which is not JSON: {error}", error_type="tool_result"
-        )
+        message = f"{name} returned {type(value).__name__}, which cannot be written as JSON: {error}"
+        return tool_error(message, error_type="tool_result_contract")
