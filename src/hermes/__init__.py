@@ -9,7 +9,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hermes.agent import events as events
-    from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest
+    from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
     from hermes.agent.events import TurnEvent, TurnFailed, TurnResult
     from hermes.api.agent import Agent, AgentSession
     from hermes.api.function_tool import tool
@@ -61,8 +61,8 @@ __all__ = [
 _HOMES = {
     "Agent": "hermes.api.agent",
     "AgentSession": "hermes.api.agent",
-    "ApprovalAnswer": "hermes.agent.approvals.person",
-    "ApprovalRequest": "hermes.agent.approvals.person",
+    "ApprovalAnswer": "hermes.agent.approvals.responder",
+    "ApprovalRequest": "hermes.agent.approvals.responder",
     "AsyncTurnStream": "hermes.api.stream",
     "Config": "hermes.config.sections",
     "Interrupt": "hermes.scope",

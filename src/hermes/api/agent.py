@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
-from hermes.api.answers import AnswerQuestion, Approve, CallbackAnswers
 from hermes.api.coroutines import caller_loop
 from hermes.api.function_tool import function_tool
 from hermes.api.output import MAX_CORRECTIONS, OutputError, OutputFormat, correction
+from hermes.api.responder import AnswerQuestion, Approve, CallbackResponder
 from hermes.api.stream import AsyncTurnStream, RunTurn, TurnStream
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.load import load_document
@@ -79,7 +79,7 @@ class Agent:
             env=environment,
             redactor=Redactor((*secrets, api_key) if api_key else tuple(secrets)),
         )
-        self._answers = CallbackAnswers(approve, answer) if approve or answer else None
+        self._responder = CallbackResponder(approve, answer) if approve or answer else None
 
     @property
     def notices(self) -> list[str]:
@@ -90,8 +90,8 @@ class Agent:
         """A new conversation, or the recorded one with that id (or a unique beginning of it)."""
         host = self._host
         session = host.new_session() if session_id is None else host.resume_session(session_id)
-        if self._answers is not None:
-            host.people.attend(session.id, self._answers)
+        if self._responder is not None:
+            host.responders.attach(session.id, self._responder)
         return AgentSession(host, session)
 
     def run(self, message: UserMessage, **options: Any) -> TurnResult:

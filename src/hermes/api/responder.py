@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from hermes.agent.approvals.person import ApprovalAnswer, ApprovalRequest, Choice
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.api.coroutines import settle
 from hermes.scope import Interrupt
 
@@ -16,7 +16,7 @@ AnswerQuestion = Callable[[str, Sequence[str]], "str | Awaitable[str | None] | N
 _CHOICES = ("once", "session", "always", "deny", "timeout")
 
 
-class CallbackAnswers:
+class CallbackResponder:
     """Asks the callbacks, in the thread of the turn."""
 
     surface = "api"
