@@ -125,7 +125,7 @@ class Shell:
 
     def write(self, block: Block) -> None:
         """Make the file that a block shows."""
-        path = block.write_below(self.home)
+        path = block.write_below(self._place / "desk" if block.is_program else self.home)
         path.write_text(path.read_text().replace(PORT, self._port))
 
     def run(self, example: Example) -> str:

@@ -15,8 +15,8 @@ _FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _GENERATED = re.compile(r"(<!-- generated: (.+?) -->\n)(.*?)(<!-- /generated -->)", re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
-#: The first line of a block that is a file below the home: its path, as a comment.
-_FILE_NAME = re.compile(r"# ((?:(?:plugins|hooks)/[\w/.-]+|config\.yaml|\.env))\n")
+#: The first line of a block that is a file below the home, or a program in the working folder: its path, as a comment.
+_FILE_NAME = re.compile(r"# ((?:(?:plugins|hooks)/[\w/.-]+|config\.yaml|\.env|\w+\.py))\n")
 
 
 class Block(NamedTuple):
@@ -31,9 +31,14 @@ class Block(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        """Which file below the home it shows; empty when it shows none."""
+        """Which file it shows; empty when it shows none."""
         named = _FILE_NAME.match(self.text)
         return named[1] if named else ""
+
+    @property
+    def is_program(self) -> bool:
+        """Whether the file belongs into the working folder and not into the home."""
+        return self.file_name.endswith(".py") and "/" not in self.file_name
 
     def write_below(self, home: Path) -> Path:
         """Put the file it shows where a reader would."""

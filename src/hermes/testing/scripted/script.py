@@ -109,5 +109,7 @@ def _from_json(value: Any, stepwise: bool) -> Script:
 
 
 def _by_user_text(choosers: Mapping[str, Chooser], request: RecordedRequest) -> ReplyLike:
-    chosen = choosers.get(request.last_user_text)
-    return chosen(request) if chosen else failure(500, f"no reply scripted for {request.last_user_text!r}")
+    said = request.last_user_text
+    # Plugins and structured output add paragraphs to what the user said.
+    chosen = choosers.get(said) or choosers.get(said.partition("\n\n")[0])
+    return chosen(request) if chosen else failure(500, f"no reply scripted for {said!r}")
