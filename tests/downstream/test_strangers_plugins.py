@@ -11,7 +11,7 @@ import pytest
 
 from hermes.host import Host
 from hermes.testing import EventRecorder, ScriptedProvider, failure, text, tool_call, tool_calls
-from hermes.testing.conformance.kit import Limits, check_plugin
+from hermes.testing.conformance.check import Limits, check_plugin
 from hermes.testing.conformance.process import check_plugin_in_process
 from support import HostFactory
 

@@ -19,7 +19,7 @@ from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError
 from hermes.testing import EventRecorder
-from hermes.testing.conformance.kit import RULES, Finding, Limits, Report, check_plugin
+from hermes.testing.conformance.check import RULES, Finding, Limits, Report, check_plugin
 from hermes.testing.conformance.payloads import LIFECYCLE, Flavour, Step, Story, payload
 from hermes.testing.conformance.process import check_plugin_in_process
 from hermes.testing.conformance.rules import Findings, Place

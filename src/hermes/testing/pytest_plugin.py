@@ -90,9 +90,9 @@ def hermes_conformance() -> Callable[..., Report]:
 
     ``hermes_conformance(folder_or_register, allow=("narrow-signature",), strict=True)`` fails the test with every
     violation, its file and line. Warnings count only when ``strict``; rules in ``allow`` never do. Other keywords
-    go to ``hermes.testing.conformance.kit.check_plugin``.
+    go to ``hermes.testing.conformance.check.check_plugin``.
     """
-    from hermes.testing.conformance.kit import RULES, check_plugin
+    from hermes.testing.conformance.check import RULES, check_plugin
 
     def assert_conforms(
         plugin: str | Path | Callable[[Any], Any], *, allow: tuple[str, ...] = (), strict: bool = False, **options: Any

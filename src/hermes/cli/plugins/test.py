@@ -13,7 +13,7 @@ from hermes.cli.text.terminal import one_line, plain
 from hermes.errors import PluginError
 
 if TYPE_CHECKING:
-    from hermes.testing.conformance.calls import Limits
+    from hermes.testing.conformance.guarded_calls import Limits
     from hermes.testing.conformance.rules import Finding, Report
 
 
@@ -35,7 +35,7 @@ def configure_test(parser: argparse.ArgumentParser) -> None:
 
 def run_test(args: argparse.Namespace) -> int:
     """Do what was asked for."""
-    from hermes.testing.conformance.calls import Limits
+    from hermes.testing.conformance.guarded_calls import Limits
 
     return run_conformance(
         args.path,

@@ -10,10 +10,10 @@ from hermes.errors import Interrupted, ProviderError
 from hermes.hooks.callback import Callback, is_awaitable
 from hermes.hooks.copies import isolate
 from hermes.hooks.execution_chain import ExecutionChain
-from hermes.testing.conformance.answers import missing_from, result_problem
-from hermes.testing.conformance.bench import Bench
-from hermes.testing.conformance.calls import Attempt, Guard, Subject, turn
+from hermes.testing.conformance.guarded_calls import Attempt, Guard, Subject, turn
+from hermes.testing.conformance.host import Bench
 from hermes.testing.conformance.payloads import Payload, Step, Story, model_response, tool_output
+from hermes.testing.conformance.return_values import missing_from, result_problem
 
 #: What became of the call below: it was never made, or it gave a result, failed or was interrupted.
 Downstream = Literal["untouched", "succeeded", "failed", "interrupted"]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hermes.plugins.registry import LoadedPlugin
-from hermes.testing.conformance.bench import raised_at
+from hermes.testing.conformance.host import raised_at
 from hermes.testing.conformance.rules import Place
 
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import msgspec
 
-from hermes.testing.conformance.bench import manifest_of
-from hermes.testing.conformance.calls import Limits
+from hermes.testing.conformance.guarded_calls import Limits
+from hermes.testing.conformance.host import manifest_of
 from hermes.testing.conformance.rules import Finding, Findings, Place, Report
 
 #: Seconds beyond a call's own deadline after which a silent process is taken to be stuck.
@@ -229,7 +229,7 @@ def _last_words(output: Path) -> str:
 
 def main() -> None:
     """The examining process: does its task, says so line by line and ends whatever threads are left."""
-    from hermes.testing.conformance.kit import check_plugin
+    from hermes.testing.conformance.check import check_plugin
 
     task = msgspec.json.decode(sys.argv[1], type=Task)
     os.set_inheritable(task.channel, False)

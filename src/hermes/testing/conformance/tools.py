@@ -9,8 +9,8 @@ import msgspec
 
 from hermes.hooks.callback import describe
 from hermes.plugins.records import CliCommand, Command
-from hermes.testing.conformance.bench import Bench, place_of, plugin_function, raised_at
-from hermes.testing.conformance.calls import Guard, Subject, severity_in, turn
+from hermes.testing.conformance.guarded_calls import Guard, Subject, severity_in, turn
+from hermes.testing.conformance.host import Bench, place_of, plugin_function, raised_at
 from hermes.testing.conformance.payloads import HUGE_TEXT, ODD_TEXT, Story
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import Tool, ToolContext

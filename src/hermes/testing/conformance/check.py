@@ -19,12 +19,12 @@ from hermes.errors import did_you_mean
 from hermes.hooks.callback import accepted_names
 from hermes.hooks.subscriber import QueuedSubscriber
 from hermes.plugins.registry import LoadedPlugin
-from hermes.testing.conformance.bench import Bench, manifest_of, name_of, place_of
-from hermes.testing.conformance.calls import Guard, Limits, OutOfTime, Subject
+from hermes.testing.conformance.guarded_calls import Guard, Limits, OutOfTime, Subject
+from hermes.testing.conformance.host import Bench, manifest_of, name_of, place_of
 from hermes.testing.conformance.loading import LoadFailure, ProcessState, load_failure
 from hermes.testing.conformance.payloads import Story
-from hermes.testing.conformance.rounds import Rounds
 from hermes.testing.conformance.rules import RULES, Finding, Findings, Place, Report
+from hermes.testing.conformance.schedules import Rounds
 from hermes.testing.conformance.tools import check_cli_command, check_command, check_tool
 
 __all__ = ["RULES", "Finding", "Limits", "Report", "check_plugin"]

@@ -13,7 +13,7 @@ from typing import Any, Literal
 from hermes.hooks.background import spawn
 from hermes.hooks.callback import Callback, describe
 from hermes.scope import Interrupt, Scope, current_scope
-from hermes.testing.conformance.bench import Bench, name_of, raised_at
+from hermes.testing.conformance.host import Bench, name_of, raised_at
 from hermes.testing.conformance.rules import Findings, Place, Severity
 
 Schedule = Literal[

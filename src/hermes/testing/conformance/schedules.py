@@ -13,17 +13,17 @@ from hermes.errors import Interrupted
 from hermes.hooks.background import spawn
 from hermes.hooks.callback import is_awaitable
 from hermes.hooks.copies import isolate, same
-from hermes.testing.conformance.answers import (
+from hermes.testing.conformance.execution import run_execution
+from hermes.testing.conformance.guarded_calls import Attempt, Guard, OutOfTime, Schedule, Subject, turn
+from hermes.testing.conformance.host import Bench
+from hermes.testing.conformance.payloads import LIFECYCLE, Payload, Step, Story, payload
+from hermes.testing.conformance.return_values import (
     answer_problem,
     missing_from,
     replacement_problem,
     takes_answers,
     trace_problem,
 )
-from hermes.testing.conformance.bench import Bench
-from hermes.testing.conformance.calls import Attempt, Guard, OutOfTime, Schedule, Subject, turn
-from hermes.testing.conformance.execution import run_execution
-from hermes.testing.conformance.payloads import LIFECYCLE, Payload, Step, Story, payload
 
 #: Lifecycles that run at the same time in the parallel round.
 _THREADS = 6
