@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from hermes.a2a import HermesA2AExecutor
 from hermes.a2a.executor import executor
-from hermes.testing import Call, ScriptedProvider, ScriptedReply, raw, reasoning, text, tool_calls
+from hermes.testing import ScriptedCall, ScriptedProvider, ScriptedReply, raw, reasoning, text, tool_calls
 from support.executor_rig import Answering, Events, ask, completion, data_part, request
 
 TOOL: dict[str, Any] = {
@@ -291,7 +291,7 @@ def test_inline_reasoning_is_logged_as_reasoning(caplog: pytest.LogCaptureFixtur
 @pytest.mark.parametrize("content", [None, "", " \n", "<think>which one?</think>"])
 def test_tool_calls_are_the_reply(content: str | None, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "hermes.a2a")
-    calls = [Call("look", '{"at": 1}', "call_b"), Call("listen", {}, "call_a")]
+    calls = [ScriptedCall("look", '{"at": 1}', "call_b"), ScriptedCall("listen", {}, "call_a")]
     reply = reply_to(tool_calls(calls, content=content), tools=[TOOL])
     assert msgspec.json.decode(reply) == [
         {"id": "call_b", "type": "function", "function": {"name": "look", "arguments": '{"at": 1}'}},

@@ -13,13 +13,13 @@ from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.models.endpoint import ApiMode
 from hermes.testing import ScriptedProvider, ScriptedReply, failure, text
-from hermes.testing.scripted.replies import Call
+from hermes.testing.scripted.replies import ScriptedCall
 from support.configured import configured_host
 
 MODES: tuple[ApiMode, ...] = get_args(ApiMode)
 PATHS = {"chat_completions": "chat/completions", "codex_responses": "responses", "anthropic_messages": "messages"}
 
-THINK_AND_LOOK = ScriptedReply(thoughts="I had better look", calls=(Call("read_file", {"path": "a.txt"}),))
+THINK_AND_LOOK = ScriptedReply(thoughts="I had better look", calls=(ScriptedCall("read_file", {"path": "a.txt"}),))
 
 
 def sent_back(body: dict[str, Any]) -> str:

@@ -11,12 +11,12 @@ import pytest
 
 from hermes.host import Host
 from hermes.testing import EventRecorder, ScriptedProvider, failure, text, tool_call, tool_calls
-from hermes.testing.conformance.check import Limits, check_plugin
+from hermes.testing.conformance.check import ConformanceLimits, check_plugin
 from hermes.testing.conformance.process import check_plugin_in_process
 from support import HostFactory
 
 PLUGINS = Path(__file__).parent / "plugins"
-PATIENT = Limits(deadline=10, slow=2, budget=40)
+PATIENT = ConformanceLimits(deadline=10, slow=2, budget=40)
 
 #: What the kit has to say about each: works, but is fragile.
 REMARKS = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +18,24 @@ from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError
 from hermes.testing import EventRecorder
-from hermes.testing.conformance.check import RULES, Finding, Limits, Report, check_plugin
-from hermes.testing.conformance.payloads import LIFECYCLE, Flavour, Step, Story, payload
+from hermes.testing.conformance.check import (
+    RULES,
+    ConformanceFinding,
+    ConformanceLimits,
+    ConformanceReport,
+    check_plugin,
+)
+from hermes.testing.conformance.payloads import LIFECYCLE, Flavour, LifecycleStep, SampleSession, payload
 from hermes.testing.conformance.process import check_plugin_in_process
-from hermes.testing.conformance.rules import Findings, Place
+from hermes.testing.conformance.rules import FindingCollector, SourceLine
 from hermes.testing.conformance.tools import sample_arguments, schema_problem
+from support.waiting import wait_until
 
-#: Patient enough for a busy machine, where a test does not wait for a limit to be reached.
-QUICK = Limits(deadline=10, slow=2, budget=40)
-IMPATIENT = Limits(deadline=1, slow=0.1, budget=20)
-LIMITS = {"hangs": IMPATIENT, "slow": IMPATIENT, "unfinished": Limits(deadline=1, slow=0.1, budget=0.3)}
+#: Far above what any plugin here needs; no test waits for one of these to be reached.
+GENEROUS = ConformanceLimits(deadline=30, slow=10, budget=120)
+#: For plugins that reach a limit on purpose, by sleeping or waiting far longer.
+SHORT = ConformanceLimits(deadline=1, slow=0.1, budget=60)
+LIMITS = {"hangs": SHORT, "slow": SHORT, "unfinished": ConformanceLimits(deadline=1, slow=0.1, budget=0.3)}
 
 #: Rule -> a plugin that breaks it, and the line (from 1) the finding must point at.
 BAD: dict[str, tuple[str, int]] = {
@@ -50,7 +57,7 @@ BAD: dict[str, tuple[str, int]] = {
         "import threading\n"
         "stop = threading.Event()\n"
         "def register(ctx):\n"
-        "    threading.Thread(target=stop.wait, args=(1.0,), daemon=True).start()\n"
+        "    threading.Thread(target=stop.wait, args=(60.0,), daemon=True).start()\n"
         "    ctx.register_hook('post_tool_call', lambda **kw: None)",
         1,
     ),
@@ -58,7 +65,7 @@ BAD: dict[str, tuple[str, int]] = {
     "non-daemon-thread": (
         "import threading\n"
         "def register(ctx):\n"
-        "    threading.Thread(target=threading.Event().wait, args=(5.0,)).start()",
+        "    threading.Thread(target=threading.Event().wait, args=(20.0,)).start()",
         1,
     ),
     "impossible-signature": (
@@ -86,11 +93,11 @@ BAD: dict[str, tuple[str, int]] = {
         "def register(ctx):\n"
         "    ctx.register_hook('on_session_end', cb)\n"
         "def cb(**kw):\n"
-        "    threading.Event().wait(5)",
+        "    threading.Event().wait(60)",
         4,
     ),
     "slow": (
-        "import time\ndef register(ctx):\n    ctx.register_hook('pre_verify', cb)\ndef cb(**kw):\n    time.sleep(0.12)",
+        "import time\ndef register(ctx):\n    ctx.register_hook('pre_verify', cb)\ndef cb(**kw):\n    time.sleep(0.5)",
         4,
     ),
     "mutates-payload": (
@@ -165,7 +172,7 @@ BAD: dict[str, tuple[str, int]] = {
         "def register(ctx):\n"
         "    ctx.register_middleware('tool_execution', cb)\n"
         "def cb(next_call, **kw):\n"
-        "    timer = threading.Timer(0.01, quietly, [next_call])\n"
+        "    timer = threading.Timer(0.3, quietly, [next_call])\n"
         "    timer.daemon = True\n"
         "    timer.start()\n"
         "    return '{}'\n"
@@ -271,7 +278,7 @@ def write(folder: Path, source: str, manifest: str = "name: bad\n") -> Path:
     return folder
 
 
-def found(report: Report, rule: str) -> Finding:
+def found(report: ConformanceReport, rule: str) -> ConformanceFinding:
     matches = [finding for finding in report.findings if finding.rule == rule]
     assert matches, f"{rule} was not found among {[str(finding) for finding in report.findings]}"
     return matches[0]
@@ -291,7 +298,7 @@ def test_a_bad_plugin_is_found_out(rule: str, tmp_path: Path) -> None:
     source, line = BAD[rule]
     folder = write(tmp_path / "bad", source, MANIFESTS.get(rule, "name: bad\n"))
     check = check_plugin_in_process if rule == "crash" else check_plugin
-    report = check(folder, limits=LIMITS.get(rule, QUICK))
+    report = check(folder, limits=LIMITS.get(rule, GENEROUS))
     finding = found(report, rule)
     assert (finding.severity, report.plugin) == (RULES[rule].severity, "bad")
     assert finding.line == line
@@ -328,7 +335,7 @@ def test_a_plugin_that_does_everything_right_is_left_in_peace() -> None:
 
     async def ask_model(**_fields: Any) -> None: ...
 
-    report = check_plugin(register, limits=QUICK)
+    report = check_plugin(register, limits=GENEROUS)
     assert report.findings == []
     assert report.ok
     fired = set(recorder.names(middleware=True))
@@ -339,7 +346,7 @@ def test_a_plugin_that_does_everything_right_is_left_in_peace() -> None:
 
 def test_each_start_of_a_lifecycle_has_its_end() -> None:
     recorder = EventRecorder()
-    check_plugin(recorder.register, limits=QUICK)
+    check_plugin(recorder.register, limits=GENEROUS)
     unbalanced = {entry.start for entry in recorder.pairs_unbalanced()}
     # Sparse payloads have no call ids to tell calls by; the others pair up in every round.
     assert unbalanced <= {"pre_api_request", "pre_tool_call"}
@@ -350,14 +357,14 @@ def test_each_start_of_a_lifecycle_has_its_end() -> None:
 def test_payloads_hold_what_the_contract_says(flavour: Flavour) -> None:
     kinds: dict[str, type | tuple[type, ...]] = {"str": str, "int": int, "float": float, "bool": bool}
     for name, spec in {**HOOKS, **MIDDLEWARE}.items():
-        fields = payload(Step(name), Story("x", flavour))
+        fields = payload(LifecycleStep(name), SampleSession("x", flavour))
         promised = {field.name for field in spec.fields if field.always} - {"next_call"}
         assert promised <= fields.keys() <= {field.name for field in spec.fields}
         for field in spec.fields:
             kind = kinds.get(field.type)
             if kind is not None and field.name in fields:
                 assert isinstance(fields[field.name], kind), f"{name}.{field.name} is {fields[field.name]!r}"
-    assert len(repr(payload(Step("pre_api_request"), Story("x", "huge")))) < 8_000_000
+    assert len(repr(payload(LifecycleStep("pre_api_request"), SampleSession("x", "huge")))) < 8_000_000
 
 
 def test_lifecycle_covers_the_whole_contract() -> None:
@@ -384,14 +391,14 @@ def test_rewriting_live_arguments_and_returning_a_changed_payload_are_fine() -> 
         args["more"] = 2
         return next_call(args)
 
-    assert check_plugin(register, limits=QUICK).findings == []
+    assert check_plugin(register, limits=GENEROUS).findings == []
 
 
 def test_dropping_a_required_argument_in_place_is_a_partial_payload() -> None:
     def clear(args: dict[str, Any], **_fields: Any) -> None:
         args.clear()
 
-    report = check_plugin(lambda ctx: ctx.register_hook("pre_tool_call", clear), limits=QUICK)
+    report = check_plugin(lambda ctx: ctx.register_hook("pre_tool_call", clear), limits=GENEROUS)
     assert "'command'" in found(report, "partial-payload").text
 
 
@@ -399,7 +406,7 @@ def test_changing_a_request_without_returning_it_has_no_effect_and_is_reported()
     def change(request: dict[str, Any], **_fields: Any) -> None:
         request["temperature"] = 0
 
-    report = check_plugin(lambda ctx: ctx.register_middleware("llm_request", change), limits=QUICK)
+    report = check_plugin(lambda ctx: ctx.register_middleware("llm_request", change), limits=GENEROUS)
     assert report.rules == {"mutates-payload"}
 
 
@@ -408,7 +415,7 @@ def test_what_is_passed_to_next_call_must_be_complete(payload_: Any) -> None:
     def pass_on(next_call: Any, **_fields: Any) -> Any:
         return next_call(payload_)
 
-    report = check_plugin(lambda ctx: ctx.register_middleware("llm_execution", pass_on), limits=QUICK)
+    report = check_plugin(lambda ctx: ctx.register_middleware("llm_execution", pass_on), limits=GENEROUS)
     assert "partial-payload" in report.rules
 
 
@@ -435,14 +442,14 @@ def test_translating_a_failure_and_short_circuits_are_allowed() -> None:
         for middleware in (translate, recover, answer_itself, wait_for_it):
             ctx.register_middleware("tool_execution", middleware)
 
-    assert check_plugin(register, limits=QUICK).findings == []
+    assert check_plugin(register, limits=GENEROUS).findings == []
 
 
 def test_a_failure_that_only_odd_input_provokes_is_a_warning() -> None:
     def encode(user_message: str, **_fields: Any) -> None:
         user_message.encode()
 
-    report = check_plugin(lambda ctx: ctx.register_hook("pre_llm_call", encode), limits=QUICK)
+    report = check_plugin(lambda ctx: ctx.register_hook("pre_llm_call", encode), limits=GENEROUS)
     finding = found(report, "raises")
     assert (finding.severity, finding.schedule) == ("warning", "unicode")
     assert report.ok
@@ -457,7 +464,7 @@ def test_a_race_between_parallel_calls_is_found() -> None:
         threading.Event().wait(0.001)
         inside.release()
 
-    report = check_plugin(lambda ctx: ctx.register_hook("pre_tool_call", not_thread_safe), limits=QUICK)
+    report = check_plugin(lambda ctx: ctx.register_hook("pre_tool_call", not_thread_safe), limits=GENEROUS)
     assert found(report, "raises").schedule == "parallel"
 
 
@@ -475,7 +482,7 @@ def test_relying_on_order_is_a_warning() -> None:
         if tool_call_id:
             open_spans.remove(tool_call_id)
 
-    finding = found(check_plugin(register, limits=QUICK), "raises")
+    finding = found(check_plugin(register, limits=GENEROUS), "raises")
     assert (finding.severity, finding.schedule) == ("warning", "out of order")
 
 
@@ -485,9 +492,9 @@ def test_a_callback_that_hangs_is_called_once() -> None:
 
     def hang(**_fields: Any) -> None:
         calls.append(1)
-        released.wait(5)
+        released.wait(60)
 
-    report = check_plugin(lambda ctx: ctx.register_hook("pre_tool_call", hang), limits=IMPATIENT)
+    report = check_plugin(lambda ctx: ctx.register_hook("pre_tool_call", hang), limits=SHORT)
     released.set()
     assert (len(calls), report.rules) == (1, {"hangs"})
 
@@ -528,7 +535,7 @@ def test_objects_that_fight_back_do_not_break_the_kit(site: str) -> None:
         add(site, HostileCallable())
         add(site, fail)
 
-    report = check_plugin(register, limits=QUICK)
+    report = check_plugin(register, limits=GENEROUS)
     assert "raises" in report.rules
     assert "unfinished" not in report.rules
 
@@ -548,7 +555,7 @@ def test_a_tool_that_cannot_work_here_is_not_called() -> None:
         ctx.register_tool("b", "s", {"description": "d"}, handler, requires_env=["CONFORMANCE_NEVER_SET"])
         ctx.register_tool("c", "s", {"description": "d"}, handler, check_fn=broken_check)
 
-    report = check_plugin(register, limits=QUICK)
+    report = check_plugin(register, limits=GENEROUS)
     assert [(finding.rule, finding.site) for finding in report.findings] == [("raises", "tool c")]
 
 
@@ -560,14 +567,14 @@ def test_tools_and_commands_can_be_left_alone() -> None:
         ctx.register_tool("a", "s", {"description": "d"}, handler)
         ctx.register_command("b", handler)
 
-    assert check_plugin(register, limits=QUICK, run_tools=False).findings == []
+    assert check_plugin(register, limits=GENEROUS, run_tools=False).findings == []
 
 
 def test_a_cli_command_that_cannot_declare_its_arguments_is_reported() -> None:
     def setup(parser: Any) -> None:
         parser.add_nothing()
 
-    report = check_plugin(lambda ctx: ctx.register_cli_command("x", "help", setup), limits=QUICK)
+    report = check_plugin(lambda ctx: ctx.register_cli_command("x", "help", setup), limits=GENEROUS)
     assert found(report, "raises").site == "command hermes x"
 
 
@@ -578,13 +585,13 @@ def test_the_settings_grant_what_the_configuration_would() -> None:
     def run(args: Any) -> str:
         return "{}"
 
-    assert check_plugin(register, limits=QUICK).rules == {"load"}
-    assert check_plugin(register, limits=QUICK, settings={"allow_tool_override": True}).ok
+    assert check_plugin(register, limits=GENEROUS).rules == {"load"}
+    assert check_plugin(register, limits=GENEROUS, settings={"allow_tool_override": True}).ok
 
 
 @pytest.mark.parametrize("source", ["def register(ctx:", "import nothing_of_that_name", "x = 1"])
 def test_code_that_cannot_be_imported(source: str, tmp_path: Path) -> None:
-    report = check_plugin(write(tmp_path / "p", source), limits=QUICK)
+    report = check_plugin(write(tmp_path / "p", source), limits=GENEROUS)
     assert report.rules == {"load"}
     assert report.findings[0].line == 1
 
@@ -661,7 +668,7 @@ def test_wild_answers_never_break_the_kit(site: str, answer: Any) -> None:
     def give(**_fields: Any) -> Any:
         return answer
 
-    report = check_plugin(register, limits=QUICK)
+    report = check_plugin(register, limits=GENEROUS)
     assert report.calls > 10
     assert report.rules <= {
         *("answer-shape", "answer-ignored", "replacement-shape", "partial-payload", "result-shape"),
@@ -669,10 +676,10 @@ def test_wild_answers_never_break_the_kit(site: str, answer: Any) -> None:
 
 
 def test_a_graver_finding_replaces_a_lighter_one() -> None:
-    findings = Findings()
-    findings.add("raises", "odd", Place("f", 1), cause="x", severity="warning")
-    findings.add("raises", "ordinary", Place("f", 1), cause="x")
-    findings.add("raises", "odd again", Place("f", 1), cause="x", severity="warning")
+    findings = FindingCollector()
+    findings.add("raises", "odd", SourceLine("f", 1), cause="x", severity="warning")
+    findings.add("raises", "ordinary", SourceLine("f", 1), cause="x")
+    findings.add("raises", "odd again", SourceLine("f", 1), cause="x", severity="warning")
     assert [(finding.severity, finding.text) for finding in findings.list()] == [("error", "ordinary")]
 
 
@@ -689,8 +696,8 @@ def test_a_graver_finding_replaces_a_lighter_one() -> None:
 )
 def test_a_plugin_that_ends_its_process(code: str, ending: str, tmp_path: Path) -> None:
     source = f"import os\ndef register(ctx):\n    ctx.register_hook('pre_llm_call', cb)\ndef cb(**kw):\n    {code}"
-    seen: list[Finding] = []
-    report = check_plugin_in_process(write(tmp_path / "p", source.replace("');", "', flush=True);")), limits=QUICK)
+    seen: list[ConformanceFinding] = []
+    report = check_plugin_in_process(write(tmp_path / "p", source.replace("');", "', flush=True);")), limits=GENEROUS)
     finding = found(report, "crash")
     assert ending in finding.text
     assert "abcdefghijklmnop" not in finding.text
@@ -698,7 +705,7 @@ def test_a_plugin_that_ends_its_process(code: str, ending: str, tmp_path: Path) 
 
 
 def test_a_plugin_that_ends_its_process_while_it_is_imported(tmp_path: Path) -> None:
-    report = check_plugin_in_process(write(tmp_path / "p", "import os\nos._exit(4)"), limits=QUICK)
+    report = check_plugin_in_process(write(tmp_path / "p", "import os\nos._exit(4)"), limits=GENEROUS)
     assert "register()" in found(report, "crash").text
 
 
@@ -712,7 +719,7 @@ def test_a_plugin_that_never_lets_go_of_its_process(tmp_path: Path, monkeypatch:
         "def cb(**kw):\n"
         "    re.match('(a+)+$', 'a' * 60 + 'b')"
     )
-    limits = Limits(deadline=0.5, slow=0.1, budget=20)
+    limits = ConformanceLimits(deadline=0.5, slow=0.1, budget=20)
     report = check_plugin_in_process(write(tmp_path / "p", source), limits=limits)
     assert "blocks the whole process" in found(report, "hangs").text
 
@@ -725,21 +732,16 @@ def test_threads_and_children_of_a_plugin_end_with_the_examination(tmp_path: Pat
         f"    pathlib.Path({str(tmp_path / 'pid')!r}).write_text(str(child.pid))\n"
         "    threading.Thread(target=threading.Event().wait).start()\n"
     )
-    report = check_plugin_in_process(write(tmp_path / "p", source), limits=QUICK)
+    report = check_plugin_in_process(write(tmp_path / "p", source), limits=GENEROUS)
     assert "non-daemon-thread" in report.rules
     status = Path("/proc", (tmp_path / "pid").read_text(), "status")
-    for _ in range(200):  # it was killed, which may take a moment on a busy machine
-        if not status.exists() or "State:\tZ" in status.read_text():
-            break
-        time.sleep(0.01)
-    else:
-        pytest.fail("the child of the plugin still runs")
+    wait_until(lambda: not status.exists() or "State:\tZ" in status.read_text(), "the child of the plugin has ended")
 
 
 def test_in_a_process_findings_arrive_as_they_are_made(tmp_path: Path) -> None:
-    seen: list[Finding] = []
+    seen: list[ConformanceFinding] = []
     folder = write(tmp_path / "p", BAD["answer-shape"][0])
-    report = check_plugin_in_process(folder, limits=QUICK, on_finding=seen.append)
+    report = check_plugin_in_process(folder, limits=GENEROUS, on_finding=seen.append)
     assert seen == report.findings
 
 

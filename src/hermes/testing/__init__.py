@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hermes.testing.harness import PluginHarness
     from hermes.testing.llm import FakeLlm, LlmCall, RecordingLlm
-    from hermes.testing.recorder import Event, EventRecorder
+    from hermes.testing.recorder import EventRecorder, RecordedEvent
     from hermes.testing.scripted.fault_catalogue import FAULTS, recorded
     from hermes.testing.scripted.faults import Fault, FaultServer, cuts
     from hermes.testing.scripted.replies import (
-        Call,
+        ScriptedCall,
         ScriptedReply,
         dropped,
         failure,
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FAULTS",
-    "Call",
-    "Event",
     "EventRecorder",
     "FakeLlm",
     "Fault",
     "FaultServer",
     "LlmCall",
     "PluginHarness",
+    "RecordedEvent",
     "RecordedRequest",
     "RecordingLlm",
+    "ScriptedCall",
     "ScriptedProvider",
     "ScriptedReply",
     "by_step",
@@ -54,7 +54,7 @@ __all__ = [
 
 #: Imported on first use: a plugin test that needs the recorder alone pays for no server.
 _HOMES = {
-    "Event": "recorder",
+    "RecordedEvent": "recorder",
     "EventRecorder": "recorder",
     "FAULTS": "scripted.fault_catalogue",
     "recorded": "scripted.fault_catalogue",
@@ -71,7 +71,12 @@ _HOMES = {
 }
 
 
+#: Former names, which still work.
+_RENAMED = {"Call": "ScriptedCall", "Event": "RecordedEvent"}
+
+
 def __getattr__(name: str) -> Any:
+    name = _RENAMED.get(name, name)
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

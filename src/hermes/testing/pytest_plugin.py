@@ -12,7 +12,7 @@ import pytest
 
 # pytest loads this in every run of an environment that has Hermes installed: the fixtures import what they need.
 if TYPE_CHECKING:
-    from hermes.testing.conformance.rules import Report
+    from hermes.testing.conformance.rules import ConformanceReport
     from hermes.testing.harness import PluginHarness
     from hermes.testing.recorder import EventRecorder
     from hermes.testing.scripted.script import Script
@@ -85,7 +85,7 @@ def hermes_names(
 
 
 @pytest.fixture
-def hermes_conformance() -> Callable[..., Report]:
+def hermes_conformance() -> Callable[..., ConformanceReport]:
     """Asserts that a plugin keeps the contract.
 
     ``hermes_conformance(folder_or_register, allow=("narrow-signature",), strict=True)`` fails the test with every
@@ -96,7 +96,7 @@ def hermes_conformance() -> Callable[..., Report]:
 
     def assert_conforms(
         plugin: str | Path | Callable[[Any], Any], *, allow: tuple[str, ...] = (), strict: bool = False, **options: Any
-    ) -> Report:
+    ) -> ConformanceReport:
         __tracebackhide__ = True
         unknown = [rule for rule in allow if rule not in RULES]
         if unknown:

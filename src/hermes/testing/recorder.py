@@ -12,7 +12,7 @@ from hermes.hooks.copies import isolate
 from hermes.hooks.table import Hooks
 
 
-class Event(NamedTuple):
+class RecordedEvent(NamedTuple):
     """One call of a hook or middleware kind, with the fields it carried."""
 
     name: str
@@ -36,7 +36,7 @@ class EventRecorder:
 
     def __init__(self, plugin: str = "recorder") -> None:
         self._plugin = plugin
-        self._events: list[Event] = []
+        self._events: list[RecordedEvent] = []
         self._changed = threading.Condition()
 
     def attach(self, hooks: Hooks) -> EventRecorder:
@@ -55,7 +55,7 @@ class EventRecorder:
             ctx.register_middleware(kind, self._middleware(kind))
 
     @property
-    def events(self) -> list[Event]:
+    def events(self) -> list[RecordedEvent]:
         """What was recorded so far, oldest first."""
         with self._changed:
             return list(self._events)
@@ -124,5 +124,5 @@ class EventRecorder:
 
     def _record(self, name: str, payload: dict[str, Any]) -> None:
         with self._changed:
-            self._events.append(Event(name, isolate(payload)))
+            self._events.append(RecordedEvent(name, isolate(payload)))
             self._changed.notify_all()

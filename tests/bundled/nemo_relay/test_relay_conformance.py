@@ -12,7 +12,7 @@ import pytest
 from hermes.config.sections import DelegationConfig
 from hermes.host import Host
 from hermes.scope import Interrupt
-from hermes.testing import Call, RecordedRequest, by_step, failure, hanging, text, tool_call, tool_calls
+from hermes.testing import RecordedRequest, ScriptedCall, by_step, failure, hanging, text, tool_call, tool_calls
 from support.approval_rig import ListedPerson, says
 from support.relay_rig import HostMaker, add_tool, agree, events, forbid, marks, problems, scopes, trajectories
 
@@ -83,7 +83,7 @@ def test_whole_requests_on_demand(
 def test_parallel_tools_that_end_in_reverse(exporting_host: HostMaker, relay_folder: Path) -> None:
     second_is_over = threading.Event()
     host = exporting_host(
-        [tool_calls([Call("slow", {}, "call_1"), Call("quick", {}, "call_2")]), text("done")],
+        [tool_calls([ScriptedCall("slow", {}, "call_1"), ScriptedCall("quick", {}, "call_2")]), text("done")],
         options={"toolsets": ["race"]},
     )
     add_tool(host, "slow", lambda _args, _context: f'{{"waited":{second_is_over.wait(10)}}}')
@@ -106,7 +106,7 @@ def test_parallel_tools_that_end_in_reverse(exporting_host: HostMaker, relay_fol
 
 def test_identical_parallel_calls_stay_apart(exporting_host: HostMaker, relay_folder: Path) -> None:
     numbers = iter(range(10))
-    calls = [Call("ticket", {}, f"call_{number}") for number in range(4)]
+    calls = [ScriptedCall("ticket", {}, f"call_{number}") for number in range(4)]
     host = exporting_host([tool_calls(calls), text("done")], options={"toolsets": ["race"]})
     add_tool(host, "ticket", lambda _args, _context: f'{{"ticket":{next(numbers)}}}')
     session_id = _run(host)
@@ -155,9 +155,9 @@ def _family(request: RecordedRequest) -> Any:
     return by_step(
         tool_calls(
             [
-                Call("delegate_task", {"goal": "goal left"}, "call_left"),
-                Call("delegate_task", {"goal": "goal right"}, "call_right"),
-                Call("terminal", {"command": "printf sibling"}, "call_sibling"),
+                ScriptedCall("delegate_task", {"goal": "goal left"}, "call_left"),
+                ScriptedCall("delegate_task", {"goal": "goal right"}, "call_right"),
+                ScriptedCall("terminal", {"command": "printf sibling"}, "call_sibling"),
             ]
         ),
         text("all done"),
@@ -265,10 +265,10 @@ def test_every_outcome_of_a_tool_is_paired(exporting_host: HostMaker, relay_fold
         raise OSError("it broke")
 
     calls = [
-        Call("boom", {}, "call_error"),
-        Call("forbidden", {}, "call_blocked"),
-        Call("nothing", {}, "call_unknown"),
-        Call("terminal", "no json", "call_malformed"),
+        ScriptedCall("boom", {}, "call_error"),
+        ScriptedCall("forbidden", {}, "call_blocked"),
+        ScriptedCall("nothing", {}, "call_unknown"),
+        ScriptedCall("terminal", "no json", "call_malformed"),
     ]
     host = exporting_host([tool_calls(calls), text("done")], options={"toolsets": ["race", "terminal"]})
     add_tool(host, "boom", boom)
@@ -335,7 +335,7 @@ def test_a_child_that_takes_too_long(exporting_host: HostMaker, relay_folder: Pa
 def test_odd_values_are_exported_in_some_form(exporting_host: HostMaker, relay_folder: Path) -> None:
     odd = '{"text": "\\ud800 and \\u0000", "number": 123456789012345678901234567890, "deep": [[[["x"]]]]}'
     host = exporting_host(
-        [tool_calls([Call("mirror", odd, "call_odd")]), text("done \U0001f600")], options={"toolsets": ["race"]}
+        [tool_calls([ScriptedCall("mirror", odd, "call_odd")]), text("done \U0001f600")], options={"toolsets": ["race"]}
     )
     add_tool(host, "mirror", lambda args, _context: repr(args))
     _run(host)

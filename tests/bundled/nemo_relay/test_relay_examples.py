@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hermes.testing import Call, RecordedRequest, ScriptedProvider, by_step, text, tool_call, tool_calls
+from hermes.testing import RecordedRequest, ScriptedCall, ScriptedProvider, by_step, text, tool_call, tool_calls
 from support.relay_rig import (
     KEEPS_CALL_IDS,
     Document,
@@ -156,7 +156,7 @@ def _check_delegated_trajectories(documents: dict[str, Document], parent: str, c
 def test_parallel_tools(home: Path, workdir: Path, tmp_path: Path) -> None:
     for name in ("alpha", "beta"):
         (workdir / f"{name}.txt").write_text(f"docs_parallel_{name}_function\n")
-    both = [Call("read_file", {"path": f"{name}.txt"}, f"call_{name}") for name in ("alpha", "beta")]
+    both = [ScriptedCall("read_file", {"path": f"{name}.txt"}, f"call_{name}") for name in ("alpha", "beta")]
     env = relay_env(
         tmp_path,
         ATOF_FILENAME="parallel-tools-atof.jsonl",

@@ -17,7 +17,7 @@ from hermes.bundled.observability.nemo_relay.loop import RelayLoop
 from hermes.bundled.observability.nemo_relay.managed import HandBack, restored
 from hermes.config.sections import DelegationConfig
 from hermes.scope import Interrupt, current_scope
-from hermes.testing import Call, RecordedRequest, by_step, failure, hanging, text, tool_call, tool_calls
+from hermes.testing import RecordedRequest, ScriptedCall, by_step, failure, hanging, text, tool_call, tool_calls
 from support.relay_rig import (
     KEEPS_CALL_IDS,
     HostMaker,
@@ -86,7 +86,10 @@ def test_as_many_spans_as_without(
 
 
 def test_what_never_reaches_the_runtime_is_told_all_the_same(exporting_host: HostMaker, adaptive: Path) -> None:
-    calls = [Call("forbidden", {}, "call_blocked"), Call("terminal", {"command": "printf x"}, "call_run")]
+    calls = [
+        ScriptedCall("forbidden", {}, "call_blocked"),
+        ScriptedCall("terminal", {"command": "printf x"}, "call_run"),
+    ]
     host = exporting_host([tool_calls(calls), text("done")], options={"toolsets": ["race", "terminal"]})
     add_tool(host, "forbidden", lambda _args, _context: "{}")
     host.hooks.subscribe("pre_tool_call", "guard", forbid)
@@ -190,7 +193,7 @@ def test_more_delegations_than_cores(exporting_host: HostMaker, adaptive: Path) 
 @pytest.mark.skipif(not KEEPS_CALL_IDS, reason="this release of the runtime loses the ids of managed calls")
 def test_identical_managed_calls_stay_apart(exporting_host: HostMaker, adaptive: Path) -> None:
     numbers = iter(range(10))
-    calls = [Call("ticket", {}, f"call_{number}") for number in range(4)]
+    calls = [ScriptedCall("ticket", {}, f"call_{number}") for number in range(4)]
     host = exporting_host([tool_calls(calls), text("done")], options={"toolsets": ["race"]})
     add_tool(host, "ticket", lambda _args, _context: f'{{"ticket":{next(numbers)}}}')
     host.new_session().run("go")

@@ -12,13 +12,13 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from hermes.testing.scripted.formats import FORMATS
-from hermes.testing.scripted.replies import Call, ScriptedReply, text, tool_calls
+from hermes.testing.scripted.replies import ScriptedCall, ScriptedReply, text, tool_calls
 
 REPLIES = {
     "text": text("Hello there"),
     "a limit": text("And so", finish_reason="length"),
     "calls": tool_calls([("ls", {"path": "a"}), ("pwd", {})], content="I look."),
-    "thoughts": ScriptedReply(content="Four.", thoughts="So it is", calls=(Call("ls"),)),
+    "thoughts": ScriptedReply(content="Four.", thoughts="So it is", calls=(ScriptedCall("ls"),)),
     "counts": text("x", usage={"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11}),
 }
 #: By path: the type of a document and the type of an event.

@@ -13,8 +13,8 @@ from hermes.cli.text.terminal import one_line, plain
 from hermes.errors import PluginError
 
 if TYPE_CHECKING:
-    from hermes.testing.conformance.guarded_calls import Limits
-    from hermes.testing.conformance.rules import Finding, Report
+    from hermes.testing.conformance.guarded_calls import ConformanceLimits
+    from hermes.testing.conformance.rules import ConformanceFinding, ConformanceReport
 
 
 def configure_test(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def configure_test(parser: argparse.ArgumentParser) -> None:
 
 def run_test(args: argparse.Namespace) -> int:
     """Do what was asked for."""
-    from hermes.testing.conformance.guarded_calls import Limits
+    from hermes.testing.conformance.guarded_calls import ConformanceLimits
 
     return run_conformance(
         args.path,
@@ -43,7 +43,7 @@ def run_test(args: argparse.Namespace) -> int:
         strict=args.strict,
         run_tools=not args.skip_tools,
         allow_tool_override=args.allow_tool_override,
-        limits=Limits(args.deadline, args.slow, args.budget),
+        limits=ConformanceLimits(args.deadline, args.slow, args.budget),
     )
 
 
@@ -54,7 +54,7 @@ def run_conformance(
     strict: bool = False,
     run_tools: bool = True,
     allow_tool_override: bool = False,
-    limits: Limits | None = None,
+    limits: ConformanceLimits | None = None,
 ) -> int:
     """Examine the plugin and print the report. 1 when it breaks the contract, 0 when it keeps it."""
     from hermes.testing.conformance.process import check_plugin_in_process
@@ -87,7 +87,7 @@ def _folder(path: str) -> Path:
     return manifest.path
 
 
-def _lines(report: Report) -> list[str]:
+def _lines(report: ConformanceReport) -> list[str]:
     found = [_line(finding) for finding in report.findings]
     errors, warnings = len(report.errors), len(report.warnings)
     if not report.findings:
@@ -97,7 +97,7 @@ def _lines(report: Report) -> list[str]:
     return [*found, f"{plain(report.plugin)}: {verdict} ({report.calls} calls in {report.seconds:.1f} s)"]
 
 
-def _line(finding: Finding) -> str:
+def _line(finding: ConformanceFinding) -> str:
     where = f"{_short(finding.file)}:{finding.line}: " if finding.file else ""
     return f"{plain(where)}{finding.severity} [{finding.rule}] {one_line(finding.text)}"
 
@@ -110,7 +110,7 @@ def _short(file: str) -> str:
         return file
 
 
-def _as_json(report: Report) -> str:
+def _as_json(report: ConformanceReport) -> str:
     document = {
         "plugin": report.plugin,
         "ok": report.ok,

@@ -19,15 +19,19 @@ from hermes.errors import did_you_mean
 from hermes.hooks.callback import accepted_names
 from hermes.hooks.subscriber import QueuedSubscriber
 from hermes.plugins.registry import LoadedPlugin
-from hermes.testing.conformance.guarded_calls import Guard, Limits, OutOfTime, Subject
-from hermes.testing.conformance.host import Bench, manifest_of, name_of, place_of
+from hermes.testing.conformance.clock import Stopwatch
+from hermes.testing.conformance.guarded_calls import CallGuard, ConformanceLimits, OutOfTime, PluginFunction
+from hermes.testing.conformance.host import ConformanceHost, manifest_of, name_of, source_line_of
 from hermes.testing.conformance.loading import LoadFailure, ProcessState, load_failure
-from hermes.testing.conformance.payloads import Story
-from hermes.testing.conformance.rules import RULES, Finding, Findings, Place, Report
-from hermes.testing.conformance.schedules import Rounds
+from hermes.testing.conformance.payloads import SampleSession
+from hermes.testing.conformance.rules import RULES, ConformanceFinding, ConformanceReport, FindingCollector, SourceLine
+from hermes.testing.conformance.schedules import ScheduleRunner
 from hermes.testing.conformance.tools import check_cli_command, check_command, check_tool
 
-__all__ = ["RULES", "Finding", "Limits", "Report", "check_plugin"]
+__all__ = ["RULES", "ConformanceFinding", "ConformanceLimits", "ConformanceReport", "check_plugin"]
+
+#: Seconds in which a thread that was asked to stop has to end.
+_ENDING = 1.0
 
 Plugin = str | Path | Callable[[Any], Any]
 
@@ -37,22 +41,22 @@ def check_plugin(
     *,
     settings: Mapping[str, Any] | None = None,
     cwd: Path | None = None,
-    limits: Limits | None = None,
+    limits: ConformanceLimits | None = None,
     run_tools: bool = True,
-    on_finding: Callable[[Finding], None] | None = None,
-    on_call: Callable[[Subject, str], None] | None = None,
-) -> Report:
+    on_finding: Callable[[ConformanceFinding], None] | None = None,
+    on_call: Callable[[PluginFunction, str], None] | None = None,
+) -> ConformanceReport:
     """Examine a plugin: its folder, or just a ``register`` function.
 
     The plugin's code really runs, its tools and commands included unless ``run_tools`` is false; tools work in
     ``cwd``, by default an empty folder. ``settings`` are what ``plugins.entries.<key>`` would hold. Code that hangs
     is left behind on a daemon thread; code that ends the process is for ``check_plugin_in_process``.
     """
-    findings = Findings(on_finding)
-    guard = Guard(findings, limits or Limits(), on_call)
+    findings = FindingCollector(on_finding)
+    guard = CallGuard(findings, limits or ConformanceLimits(), on_call)
     started = perf_counter()
     with TemporaryDirectory(prefix="hermes-conformance-", ignore_cleanup_errors=True) as folder:
-        examination = Examination(plugin, dict(settings or {}), cwd or Path(folder), guard, run_tools)
+        examination = ConformanceCheck(plugin, dict(settings or {}), cwd or Path(folder), guard, run_tools)
         with guard.watching_coroutines():
             try:
                 examination.run()
@@ -60,13 +64,13 @@ def check_plugin(
                 text = f"{guard.limits.budget:g} s were not enough to try everything; calls made: {guard.calls}"
                 findings.add("unfinished", text)
             examination.finish()
-    return Report(examination.key, findings.list(), guard.calls, round(perf_counter() - started, 3))
+    return ConformanceReport(examination.key, findings.list(), guard.calls, round(perf_counter() - started, 3))
 
 
-class Examination:
+class ConformanceCheck:
     """One plugin from loading to leaving."""
 
-    def __init__(self, plugin: Plugin, settings: dict[str, Any], cwd: Path, guard: Guard, run_tools: bool) -> None:
+    def __init__(self, plugin: Plugin, settings: dict[str, Any], cwd: Path, guard: CallGuard, run_tools: bool) -> None:
         self._plugin = plugin
         self._settings = settings
         self._cwd = cwd
@@ -74,113 +78,116 @@ class Examination:
         self._findings = guard.findings
         self._run_tools = run_tools
         self._threads = set(threading.enumerate())
-        self._benches: list[Bench] = []
+        self._hosts: list[ConformanceHost] = []
         if callable(plugin):
-            self.key, start = "plugin", place_of(plugin)
+            self.key, start = "plugin", source_line_of(plugin)
         else:
-            self.key, start = manifest_of(Path(plugin)).key, Place(str(Path(plugin) / "__init__.py"), 1)
-        self._register = Subject("register", plugin if callable(plugin) else _register_stand_in, start)
+            self.key, start = manifest_of(Path(plugin)).key, SourceLine(str(Path(plugin) / "__init__.py"), 1)
+        self._register = PluginFunction("register", plugin if callable(plugin) else _register_stand_in, start)
 
     def run(self) -> None:
         before = ProcessState.now()
-        bench = self._load()
+        host = self._load()
         for change in before.changes():
-            self._findings.add("global-state", f"loading the plugin changed {change}", self._register.place)
-        if bench is None:
+            self._findings.add("global-state", f"loading the plugin changed {change}", self._register.source)
+        if host is None:
             return
-        registered = bench.registered()
-        self._check_record(bench.plugin)
-        self._check_registrations(bench)
-        subjects = [subject for site in (*HOOKS, *MIDDLEWARE) for subject in self._subjects_at(bench, site)]
+        registered = host.registered()
+        self._check_record(host.plugin)
+        self._check_registrations(host)
+        subjects = [subject for site in (*HOOKS, *MIDDLEWARE) for subject in self._subjects_at(host, site)]
         for subject in subjects:
             self._check_signature(subject)
-        rounds = Rounds(bench, subjects, self._guard)
-        rounds.run_all()
-        record = bench.plugin
+        schedules = ScheduleRunner(host, subjects, self._guard)
+        schedules.run_all()
+        record = host.plugin
         for name in list(record.tools):
-            check_tool(bench, self._guard, name, call=self._run_tools)
+            check_tool(host, self._guard, name, call=self._run_tools)
         for command in list(record.commands.values()):
-            check_command(bench, self._guard, command, call=self._run_tools)
+            check_command(host, self._guard, command, call=self._run_tools)
         for command in list(record.cli_commands.values()):
-            check_cli_command(bench, self._guard, command)
-        self._check_second_host(registered, rounds)
-        self._check_broken_register(bench)
+            check_cli_command(host, self._guard, command)
+        self._check_second_host(registered, schedules)
+        self._check_broken_register(host)
 
     def finish(self) -> None:
         """Close what was opened, then look at what the plugin leaves behind."""
-        for bench in self._benches:
-            self._close(bench)
+        self._guard.wait_for_late_calls(self._threads)
+        for host in self._hosts:
+            self._close(host)
         gc.collect()
         self._guard.check_unawaited(self._register, "complete")
         for thread in set(threading.enumerate()) - self._threads:
-            if thread.is_alive() and not thread.daemon and not thread.name.startswith("hermes-"):
+            if not thread.daemon and not thread.name.startswith("hermes-") and not _ends(thread):
                 text = f"thread {thread.name!r} is not a daemon thread and still runs: the process cannot end"
-                self._findings.add("non-daemon-thread", text, self._register.place)
+                self._findings.add("non-daemon-thread", text, self._register.source)
 
-    def _close(self, bench: Bench) -> None:
+    def _close(self, host: ConformanceHost) -> None:
         """Close a host, on a thread because callbacks it waits for may hang."""
-        closing = threading.Thread(target=bench.close, name="hermes-conformance", daemon=True)
+        closing = threading.Thread(target=host.close, name="hermes-conformance", daemon=True)
         closing.start()
-        closing.join(self._guard.limits.deadline)
+        Stopwatch().join(closing, self._guard.limits.deadline)
 
     # -- loading ----------------------------------------------------------------------------------------------------
 
-    def _load(self, fail_at: int = 0) -> Bench | None:
+    def _load(self, fail_at: int = 0) -> ConformanceHost | None:
         """A host with the plugin in it, or ``None`` when the plugin cannot be loaded."""
         failure = LoadFailure()
 
-        def load() -> Bench:
+        def load() -> ConformanceHost:
             with failure.watching():
-                return Bench(self._plugin, settings=self._settings, cwd=self._cwd, fail_at=fail_at)
+                return ConformanceHost(self._plugin, settings=self._settings, cwd=self._cwd, fail_at=fail_at)
 
-        attempt = self._guard.call(self._register, "complete", load)
-        if not attempt.finished:
+        result = self._guard.call(self._register, "complete", load)
+        if not result.finished:
             return None
-        if attempt.error is not None:
-            self._guard.failed(self._register, "complete", attempt.error, "it is not loaded")
+        if result.error is not None:
+            self._guard.failed(self._register, "complete", result.error, "it is not loaded")
             return None
-        bench: Bench = attempt.value
-        self._benches.append(bench)
-        if bench.plugin.status == "failed":
+        host: ConformanceHost = result.value
+        self._hosts.append(host)
+        if host.plugin.status == "failed":
             if not fail_at:
-                text, place = load_failure(bench.plugin, failure, self._register.place)
-                self._findings.add("load", text, place)
+                text, source = load_failure(host.plugin, failure, self._register.source)
+                self._findings.add("load", text, source)
             return None
-        return bench
+        return host
 
     def _check_record(self, record: LoadedPlugin) -> None:
-        manifest, place = record.manifest, self._register.place
+        manifest, source = record.manifest, self._register.source
         if manifest.path is not None:
-            place = Place(str(manifest.path / "plugin.yaml"), 1)
+            source = SourceLine(str(manifest.path / "plugin.yaml"), 1)
         promised = [f"hook {name!r}" for name in manifest.provides_hooks if name not in record.hooks]
         promised += [f"tool {name!r}" for name in manifest.provides_tools if name not in record.tools]
         remarks = [*manifest.remarks, *(f"it promises {what}, which is not registered" for what in promised)]
         for remark in remarks:
-            self._findings.add("manifest", f"manifest: {remark}", place)
+            self._findings.add("manifest", f"manifest: {remark}", source)
         for name in manifest.missing_env(os.environ):
-            self._findings.add("environment", f"{name} is required and not set", place)
+            self._findings.add("environment", f"{name} is required and not set", source)
         for problem in record.problems:
             if not problem.startswith("there is no "):
-                self._findings.add("refused", problem, self._register.place)
+                self._findings.add("refused", problem, self._register.source)
 
-    def _check_registrations(self, bench: Bench) -> None:
-        for made in bench.watched.registrations:
+    def _check_registrations(self, host: ConformanceHost) -> None:
+        for made in host.watched.registrations:
             if not made.known:
                 hint = did_you_mean(str(made.name), (*HOOKS, *MIDDLEWARE))
                 text = f"there is no hook or middleware kind {made.name!r}{hint}"
-                self._findings.add("unknown-name", text, made.place, site=str(made.name))
+                self._findings.add("unknown-name", text, made.source, site=str(made.name))
 
-    def _subjects_at(self, bench: Bench, site: str) -> list[Subject]:
-        made_at = {id(made.function): made.place for made in bench.watched.registrations}
-        subjects: list[Subject] = []
-        for callback in bench.watched.callbacks_at(site):
+    def _subjects_at(self, host: ConformanceHost, site: str) -> list[PluginFunction]:
+        made_at = {id(made.function): made.source for made in host.watched.registrations}
+        subjects: list[PluginFunction] = []
+        for callback in host.watched.callbacks_at(site):
             function = callback.function
-            place = place_of(function)
+            source = source_line_of(function)
             behind = isinstance(callback, QueuedSubscriber)
-            subjects.append(Subject(site, function, place if place.file else made_at[id(function)], callback, behind))
+            subjects.append(
+                PluginFunction(site, function, source if source.file else made_at[id(function)], callback, behind)
+            )
         return subjects
 
-    def _check_signature(self, subject: Subject) -> None:
+    def _check_signature(self, subject: PluginFunction) -> None:
         """A function that asks for what it never gets fails on every event; one report of that is enough."""
         fields = (HOOKS.get(subject.site) or MIDDLEWARE[subject.site]).fields
         always = {field.name for field in fields if field.always}
@@ -198,40 +205,45 @@ class Examination:
             if required and not (by_name and parameter.name in always):
                 why = f"{subject.site} does not always carry it" if by_name else "fields are passed by name"
                 text = f"{subject.label} requires {parameter.name!r}, but {why}; accept **kwargs"
-                add("impossible-signature", text, subject.place, site=subject.site)
+                add("impossible-signature", text, subject.source, site=subject.site)
                 subject.given_up = True
                 return
         if accepted_names(subject.function) is not None:
             text = f"{subject.label} takes no **kwargs: it works here, but fields added later never reach it"
-            add("narrow-signature", text, subject.place, site=subject.site)
+            add("narrow-signature", text, subject.source, site=subject.site)
 
     # -- more than one host -----------------------------------------------------------------------------------------
 
-    def _check_second_host(self, first: list[str], rounds: Rounds) -> None:
+    def _check_second_host(self, first: list[str], schedules: ScheduleRunner) -> None:
         second = self._load()
         if second is None:
-            self._findings.add("register-differs", "it loads once, but not a second time", self._register.place)
+            self._findings.add("register-differs", "it loads once, but not a second time", self._register.source)
             return
         difference = Counter(first)
         difference.subtract(Counter(second.registered()))
         for what, surplus in sorted(difference.items()):
             if surplus > 0:
                 text = f"a second host in the same process got no {what}; registrations must not depend on the first"
-                self._findings.add("register-differs", text, self._register.place)
+                self._findings.add("register-differs", text, self._register.source)
         self._close(second)
-        rounds.run("second host", Story("s"))
+        schedules.run("second host", SampleSession("s"))
 
-    def _check_broken_register(self, bench: Bench) -> None:
+    def _check_broken_register(self, host: ConformanceHost) -> None:
         """Register once more on a host that refuses the last registration: nothing may be left running."""
-        count = len(bench.watched.registrations)
+        count = len(host.watched.registrations)
         if count == 0:
             return
         before = set(threading.enumerate())
         self._load(fail_at=count)
         for thread in set(threading.enumerate()) - before:
-            if thread.is_alive() and not thread.name.startswith("hermes-"):
+            if not thread.name.startswith("hermes-") and not _ends(thread):
                 text = f"thread {name_of(thread)} {thread.name!r} still runs after register() had failed"
-                self._findings.add("register-residue", text, self._register.place, cause="thread")
+                self._findings.add("register-residue", text, self._register.source, cause="thread")
+
+
+def _ends(thread: threading.Thread) -> bool:
+    """Whether a thread is about to end, as one that was asked to stop is."""
+    return Stopwatch().join(thread, _ENDING)
 
 
 def _register_stand_in() -> None:

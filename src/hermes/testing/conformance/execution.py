@@ -1,7 +1,8 @@
-"""Execution middleware under examination: what it does with ``next_call``, with failures and with results."""
+"""Checks of execution middleware: its use of ``next_call``, its handling of failures, its results."""
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Awaitable
 from typing import Any, Literal, cast
 
@@ -10,20 +11,20 @@ from hermes.errors import Interrupted, ProviderError
 from hermes.hooks.callback import Callback, is_awaitable
 from hermes.hooks.copies import isolate
 from hermes.hooks.execution_chain import ExecutionChain
-from hermes.testing.conformance.guarded_calls import Attempt, Guard, Subject, turn
-from hermes.testing.conformance.host import Bench
-from hermes.testing.conformance.payloads import Payload, Step, Story, model_response, tool_output
+from hermes.testing.conformance.guarded_calls import CallGuard, CallResult, PluginFunction, turn
+from hermes.testing.conformance.host import ConformanceHost
+from hermes.testing.conformance.payloads import LifecycleStep, Payload, SampleSession, model_response, tool_output
 from hermes.testing.conformance.return_values import missing_from, result_problem
 
-#: What became of the call below: it was never made, or it gave a result, failed or was interrupted.
+#: Outcome of the call below: never made, or it gave a result, failed or was interrupted.
 Downstream = Literal["untouched", "succeeded", "failed", "interrupted"]
 
 
-class Passage:
+class MiddlewareRun:
     """One call of one middleware, seen from inside the chain."""
 
-    def __init__(self, subject: Subject, guard: Guard, schedule: str, required: list[str]) -> None:
-        self._subject = subject
+    def __init__(self, subject: PluginFunction, guard: CallGuard, schedule: str, required: list[str]) -> None:
+        self.subject = subject
         self._guard = guard
         self._schedule = schedule
         self._required = required
@@ -40,13 +41,13 @@ class Passage:
 
     def __call__(self, **given: Any) -> Any:
         """Stands in for the middleware's function."""
-        self._payload = isolate(given.get(MIDDLEWARE[self._subject.site].payload) or {})
+        self._payload = isolate(given.get(MIDDLEWARE[self.subject.site].payload) or {})
         if "next_call" in given:
             self._next_call = given["next_call"]
             given["next_call"] = self.next_call
         self.given, self.before = given, isolate(given)
         try:
-            value = self._subject.function(**given)
+            value = self.subject.function(**given)
         except BaseException as error:
             self._close(raised=error)
             raise
@@ -59,6 +60,7 @@ class Passage:
         """Stands in for the chain's own, which it calls in the end."""
         self.count += 1
         if self._closed:
+            self.subject.called_late = True
             self._note("next-call-late", "called next_call after it had returned; the call is refused")
         elif self.count > 1:
             self._note("next-call-twice", "called next_call a second time; a call runs at most once")
@@ -88,6 +90,13 @@ class Passage:
         self.returned, self.raised = returned, raised
         self.passed_on = raised is not None and raised is self._failure
         self._closed = True
+        self._guard.finished_runs.add(self)
+
+    def release(self) -> None:
+        """Drop what the errors of this run hold, so that the run lives on only where the plugin keeps ``next_call``."""
+        for error in (self.raised, self._failure):
+            if error is not None:
+                traceback.clear_frames(error.__traceback__)
 
     def _check_payload(self, payload: Any) -> None:
         if payload is None:
@@ -96,14 +105,14 @@ class Passage:
             self._note("partial-payload", f"passed a {type(payload).__name__} to next_call; pass a dict or nothing")
             return
         fields = cast("Payload", payload)
-        missing = missing_from(self._subject.site, fields, self._payload, self._required)
+        missing = missing_from(self.subject.site, fields, self._payload, self._required)
         if missing:
             self._note("partial-payload", f"passed a payload without {missing[0]!r} to next_call")
 
     def _note(self, rule: str, text: str) -> None:
-        subject = self._subject
+        subject = self.subject
         self._guard.findings.add(
-            rule, f"{subject.label} {text}", subject.place, site=subject.site, schedule=self._schedule
+            rule, f"{subject.label} {text}", subject.source, site=subject.site, schedule=self._schedule
         )
 
     def judge(self) -> None:
@@ -123,7 +132,7 @@ class Passage:
             }
             self._note(rules[self.downstream], texts[self.downstream])
             return
-        problem = result_problem(self._subject.site, self.returned)
+        problem = result_problem(self.subject.site, self.returned)
         if problem:
             self._note("result-shape", f"returned {problem}")
 
@@ -135,20 +144,26 @@ class Passage:
         outcome = (
             "the result it had received is kept" if self.downstream == "succeeded" else "the call goes on without it"
         )
-        self._guard.failed(self._subject, self._schedule, error, outcome)
+        self._guard.failed(self.subject, self._schedule, error, outcome)
 
 
 def run_execution(
-    bench: Bench, subject: Subject, guard: Guard, step: Step, story: Story, schedule: str, fields: Payload
-) -> tuple[Passage, Attempt]:
+    host: ConformanceHost,
+    subject: PluginFunction,
+    guard: CallGuard,
+    step: LifecycleStep,
+    session: SampleSession,
+    schedule: str,
+    fields: Payload,
+) -> tuple[MiddlewareRun, CallResult]:
     """Run one middleware around a base that does what this step of the lifecycle says."""
     assert subject.callback is not None
     spec = MIDDLEWARE[subject.site]
-    tool = bench.tools.get(str(fields.get("tool_name", "")))
+    tool = host.tools.get(str(fields.get("tool_name", "")))
     required: list[str] = [] if tool is None else list(tool.parameters.get("required", ()))
-    passage = Passage(subject, guard, schedule, required)
+    run = MiddlewareRun(subject, guard, schedule, required)
     watched = Callback(subject.callback.plugin, subject.site, subject.function)
-    watched.function = passage
+    watched.function = run
     chain = ExecutionChain(subject.site, (watched,))
     context = {name: value for name, value in fields.items() if name != spec.payload}
     cancelled = schedule == "cancelled turn"
@@ -158,13 +173,14 @@ def run_execution(
             raise Interrupted("interrupted")
         if step.number == 2:
             raise ProviderError("too many requests", reason="rate_limit") if "llm" in step.site else OSError("no file")
-        return model_response(story) if "llm" in step.site else tool_output(story)
+        return model_response(session) if "llm" in step.site else tool_output(session)
 
     def work() -> Any:
         with turn(fields, cancelled=cancelled):
             return chain.run(fields[spec.payload], base, context)
 
-    attempt = guard.call(subject, schedule, work, None if schedule == "parallel" else bench)
-    if attempt.finished:
-        passage.judge()
-    return passage, attempt
+    result = guard.call(subject, schedule, work, None if schedule == "parallel" else host)
+    if result.finished:
+        run.judge()
+        run.release()
+    return run, result

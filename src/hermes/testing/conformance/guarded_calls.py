@@ -1,20 +1,23 @@
-"""Calls into a plugin that cannot hang or break the caller: each on a thread with a deadline, its outcome on record."""
+"""Calls into a plugin that cannot hang or break the caller: each on its own thread, with a deadline."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import threading
 import warnings
+import weakref
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
-from time import monotonic, perf_counter
-from typing import Any, Literal
+from time import sleep
+from typing import Any, Literal, Protocol
 
 from hermes.hooks.background import spawn
 from hermes.hooks.callback import Callback, describe
 from hermes.scope import Interrupt, Scope, current_scope
-from hermes.testing.conformance.host import Bench, name_of, raised_at
-from hermes.testing.conformance.rules import Findings, Place, Severity
+from hermes.testing.conformance.clock import Stopwatch
+from hermes.testing.conformance.host import ConformanceHost, name_of, raised_at
+from hermes.testing.conformance.rules import FindingCollector, Severity, SourceLine
 
 Schedule = Literal[
     "complete",
@@ -30,17 +33,20 @@ Schedule = Literal[
     "bad arguments",
 ]
 
-#: Failures in these tell of a weakness rather than of a broken promise.
+#: The name of threads that belong to the check itself.
+_THREAD = "hermes-conformance"
+
+#: Failures in these show a weakness rather than a broken promise.
 _STRANGE: frozenset[str] = frozenset({"out of order", "unicode", "huge", "bad arguments"})
 
 
 class OutOfTime(Exception):
-    """The examination has used up its time."""
+    """The check has used up its time."""
 
 
 @dataclass(slots=True)
-class Limits:
-    """How patient the examination is, in seconds."""
+class ConformanceLimits:
+    """Time limits of a check, in load-adjusted seconds: a busy machine does not count against the plugin."""
 
     #: For one call of the plugin's code; after that it counts as hanging.
     deadline: float = 5.0
@@ -51,8 +57,8 @@ class Limits:
 
 
 @dataclass(slots=True)
-class Attempt:
-    """What came of one call."""
+class CallResult:
+    """Outcome of one call."""
 
     finished: bool = False
     value: Any = None
@@ -61,18 +67,20 @@ class Attempt:
 
 
 @dataclass(eq=False)
-class Subject:
+class PluginFunction:
     """One function of the plugin, and what is known about it."""
 
     #: The hook, middleware kind, tool or command.
     site: str
     function: Callable[..., Any]
-    place: Place
+    source: SourceLine
     callback: Callback | None = None
     #: Delivered behind the turn, so its time and its answers do not count.
     background: bool = False
     #: It hung or cannot be called at all; every further try would leave a thread behind or say the same again.
     given_up: bool = False
+    #: It called ``next_call`` after it had returned.
+    called_late: bool = False
     #: Seconds by lifecycle step, the fastest of the ordinary rounds.
     fastest: dict[int, float] = field(default_factory=dict[int, float])
     #: What request middleware answered, by lifecycle step.
@@ -88,24 +96,37 @@ def severity_in(schedule: str) -> Severity:
     return "warning" if schedule in _STRANGE else "error"
 
 
-class Guard:
+class FinishedRun(Protocol):
+    """A call of execution middleware that has returned; it exists for as long as something holds its ``next_call``."""
+
+    @property
+    def subject(self) -> PluginFunction: ...
+
+
+class CallGuard:
     """Runs the plugin's code and notes what no code of a plugin should do."""
 
-    def __init__(self, findings: Findings, limits: Limits, on_call: Callable[[Subject, str], None] | None) -> None:
+    def __init__(
+        self,
+        findings: FindingCollector,
+        limits: ConformanceLimits,
+        on_call: Callable[[PluginFunction, str], None] | None,
+    ) -> None:
         self.findings = findings
         self.limits = limits
         self.calls = 0
+        self.finished_runs: weakref.WeakSet[FinishedRun] = weakref.WeakSet()
         self._on_call = on_call
-        self._end = monotonic() + limits.budget
+        self._running = Stopwatch()
         self._unawaited: list[str] = []
         self._lock = threading.Lock()
 
     @property
     def time_is_up(self) -> bool:
-        return monotonic() > self._end
+        return self._running.reached(self.limits.budget)
 
-    def announce(self, subject: Subject, schedule: str) -> None:
-        """Count a call and tell whoever follows along, who may have to say where it ended."""
+    def announce(self, subject: PluginFunction, schedule: str) -> None:
+        """Count a call and report it to ``on_call``, which may have to say where the process ended."""
         if self.time_is_up:
             raise OutOfTime
         with self._lock:
@@ -113,66 +134,81 @@ class Guard:
         if self._on_call is not None:
             self._on_call(subject, schedule)
 
-    def call(self, subject: Subject, schedule: str, work: Callable[[], Any], bench: Bench | None = None) -> Attempt:
+    def call(
+        self, subject: PluginFunction, schedule: str, work: Callable[[], Any], host: ConformanceHost | None = None
+    ) -> CallResult:
         """Do the work on a thread of its own. One that hangs is abandoned and the subject given up."""
         self.announce(subject, schedule)
-        before = [] if bench is None else bench.registered()
-        attempt = Attempt()
+        before = [] if host is None else host.registered()
+        result = CallResult()
         done = threading.Event()
 
         def run() -> None:
             # Threads inherit this, and those a plugin starts should be what they would be in a host, which calls
-            # from its main thread. This thread itself started as a daemon, so it still holds up nobody's exit.
+            # from its main thread. This thread itself started as a daemon, so it still does not delay an exit.
             setattr(threading.current_thread(), "_daemonic", False)  # noqa: B010
-            started = perf_counter()
+            watch = Stopwatch()
             try:
-                attempt.value = work()
+                result.value = work()
             except BaseException as error:
-                attempt.error = error
-            attempt.seconds = perf_counter() - started
-            attempt.finished = True
+                result.error = error
+            result.seconds = watch.seconds
+            result.finished = True
             done.set()
 
-        spawn(run, "hermes-conformance")
-        if not done.wait(self.limits.deadline):
+        spawn(run, _THREAD)
+        if not Stopwatch().wait(done, self.limits.deadline):
             self.hung(subject, schedule)
-            return Attempt()
-        if bench is not None:
-            self._check_growth(subject, schedule, before, bench.registered())
+            return CallResult()
+        if host is not None:
+            self._check_growth(subject, schedule, before, host.registered())
         self.check_unawaited(subject, schedule)
-        return attempt
+        return result
 
-    def hung(self, subject: Subject, schedule: str) -> None:
+    def hung(self, subject: PluginFunction, schedule: str) -> None:
         subject.given_up = True
         text = f"{subject.label} did not come back within {self.limits.deadline:g} s"
-        self.findings.add("hangs", text, subject.place, site=subject.site, schedule=schedule, cause="hangs")
+        self.findings.add("hangs", text, subject.source, site=subject.site, schedule=schedule, cause="hangs")
 
-    def failed(self, subject: Subject, schedule: str, error: BaseException, what: str = "") -> None:
+    def failed(self, subject: PluginFunction, schedule: str, error: BaseException, what: str = "") -> None:
         """Note an exception that left the plugin's code."""
         origin = raised_at(error)
-        where = f" at {origin}" if origin.file and origin != subject.place else ""
+        where = f" at {origin}" if origin.file and origin != subject.source else ""
         consequence = f"; {what}" if what else ""
         text = f"{subject.label} raised {describe(error)}{where} ({schedule}){consequence}"
         cause = (type(error).__qualname__, origin)
         if not isinstance(error, Exception):
-            self.findings.add("exits", text, subject.place, site=subject.site, schedule=schedule, cause=cause)
+            self.findings.add("exits", text, subject.source, site=subject.site, schedule=schedule, cause=cause)
         elif schedule == "additive fields":
-            self.findings.add("additive-field", text, subject.place, site=subject.site, schedule=schedule, cause=cause)
+            self.findings.add("additive-field", text, subject.source, site=subject.site, schedule=schedule, cause=cause)
         else:
             self.findings.add(
                 "raises",
                 text,
-                subject.place,
+                subject.source,
                 site=subject.site,
                 schedule=schedule,
                 cause=cause,
                 severity=severity_in(schedule),
             )
 
-    def check_unawaited(self, subject: Subject, schedule: str) -> None:
+    def check_unawaited(self, subject: PluginFunction, schedule: str) -> None:
         while self._unawaited:
             text = f"{subject.label}: {self._unawaited.pop()}"
-            self.findings.add("unawaited-coroutine", text, subject.place, site=subject.site, schedule=schedule)
+            self.findings.add("unawaited-coroutine", text, subject.source, site=subject.site, schedule=schedule)
+
+    def wait_for_late_calls(self, known: set[threading.Thread]) -> None:
+        """Wait until no thread that the plugin started can call a ``next_call`` it still holds, or has done so."""
+        watch = Stopwatch()
+        while self._may_call_late(known) and not watch.reached(self.limits.deadline):
+            sleep(0.01)
+
+    def _may_call_late(self, known: set[threading.Thread]) -> bool:
+        others = [thread for thread in threading.enumerate() if thread not in known and thread.name != _THREAD]
+        if not others or not self.finished_runs:
+            return False
+        gc.collect()
+        return any(not run.subject.called_late for run in self.finished_runs)
 
     @contextlib.contextmanager
     def watching_coroutines(self) -> Generator[None]:
@@ -191,11 +227,11 @@ class Guard:
             warnings.showwarning = sort
             yield
 
-    def _check_growth(self, subject: Subject, schedule: str, before: list[str], after: list[str]) -> None:
+    def _check_growth(self, subject: PluginFunction, schedule: str, before: list[str], after: list[str]) -> None:
         if len(after) > len(before):
             added = next(name for name in after if after.count(name) > before.count(name))
             text = f"{subject.label} registered a {added} while it ran; register everything in register(ctx)"
-            self.findings.add("registers-late", text, subject.place, site=subject.site, schedule=schedule)
+            self.findings.add("registers-late", text, subject.source, site=subject.site, schedule=schedule)
 
 
 @contextlib.contextmanager

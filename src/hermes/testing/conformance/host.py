@@ -19,7 +19,7 @@ from hermes.hooks.table import Hooks
 from hermes.plugins.loading import Parts, load_one
 from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
-from hermes.testing.conformance.rules import Place
+from hermes.testing.conformance.rules import SourceLine
 from hermes.testing.harness import PluginHarness
 
 _RUNTIME = str(Path(__file__).parents[2])
@@ -31,7 +31,7 @@ class Registration(NamedTuple):
     name: str
     function: object
     #: Where the plugin made the call.
-    place: Place
+    source: SourceLine
     known: bool
 
 
@@ -79,7 +79,7 @@ class WatchedHooks(Hooks):
             raise RuntimeError("the host refuses this registration, to see what register() leaves behind")
 
 
-class Bench(PluginHarness):
+class ConformanceHost(PluginHarness):
     """A harness with watched hooks. A plugin that cannot be loaded is no error here: ``plugin`` says why."""
 
     watched: WatchedHooks
@@ -145,10 +145,10 @@ def manifest_of(folder: Path) -> PluginManifest:
     return PluginManifest(folder.name, folder.name, path=folder, problem=problem)
 
 
-def place_of(function: object) -> Place:
+def source_line_of(function: object) -> SourceLine:
     """Where a callable was written; an empty place when it does not tell."""
     code = _code_of(function)
-    return Place() if code is None else Place(code.co_filename, code.co_firstlineno)
+    return SourceLine() if code is None else SourceLine(code.co_filename, code.co_firstlineno)
 
 
 def name_of(function: object) -> str:
@@ -175,15 +175,15 @@ def plugin_function(function: object) -> object:
     return function
 
 
-def raised_at(error: BaseException) -> Place:
+def raised_at(error: BaseException) -> SourceLine:
     """The line of the plugin that raised, or the line that called what raised."""
-    place, traceback = Place(), error.__traceback__
+    source, traceback = SourceLine(), error.__traceback__
     while traceback is not None:
         file = traceback.tb_frame.f_code.co_filename
         if not file.startswith((_RUNTIME, "<frozen")) and "/lib/python" not in file:
-            place = Place(file, traceback.tb_lineno)
+            source = SourceLine(file, traceback.tb_lineno)
         traceback = traceback.tb_next
-    return place
+    return source
 
 
 def _code_of(function: object) -> CodeType | None:
@@ -196,9 +196,9 @@ def _code_of(function: object) -> CodeType | None:
     return function.__code__ if isinstance(function, FunctionType) else None
 
 
-def _caller() -> Place:
+def _caller() -> SourceLine:
     """The nearest line outside the runtime."""
     frame = inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_RUNTIME):
         frame = frame.f_back
-    return Place() if frame is None else Place(frame.f_code.co_filename, frame.f_lineno)
+    return SourceLine() if frame is None else SourceLine(frame.f_code.co_filename, frame.f_lineno)

@@ -13,7 +13,7 @@ from typing import Any
 
 from hermes.plugins.registry import LoadedPlugin
 from hermes.testing.conformance.host import raised_at
-from hermes.testing.conformance.rules import Place
+from hermes.testing.conformance.rules import SourceLine
 
 
 class LoadFailure(logging.Handler):
@@ -40,13 +40,13 @@ class LoadFailure(logging.Handler):
             log.setLevel(level)
 
 
-def load_failure(record: LoadedPlugin, failure: LoadFailure, start: Place) -> tuple[str, Place]:
+def load_failure(record: LoadedPlugin, failure: LoadFailure, start: SourceLine) -> tuple[str, SourceLine]:
     """Why a plugin cannot be loaded, and the line to look at."""
     error = failure.error
     if isinstance(error, SyntaxError) and error.filename:
-        return record.error, Place(error.filename, error.lineno or 1)
-    place = Place() if error is None else raised_at(error)
-    return record.error, place if place.file else start
+        return record.error, SourceLine(error.filename, error.lineno or 1)
+    source = SourceLine() if error is None else raised_at(error)
+    return record.error, source if source.file else start
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ _HUGE_MESSAGES = 400
 _NOW = 1_780_000_000.0
 
 
-class Step(NamedTuple):
+class LifecycleStep(NamedTuple):
     """One event of a lifecycle: the hook or kind, which of its calls it is about, and what sets it apart."""
 
     site: str
@@ -46,49 +46,49 @@ _CANCELLED = {"status": "cancelled", "error_type": "keyboard_interrupt", "error_
 
 #: A whole life of a session in the order the runtime has it: a good and a failed model attempt; a tool call that
 #: works, one that fails, one that is blocked and one that is cancelled; an approval, a child agent, an ending.
-LIFECYCLE: tuple[Step, ...] = (
-    Step("pre_gateway_dispatch"),
-    Step("on_session_start"),
-    Step("pre_llm_call"),
-    Step("llm_request"),
-    Step("pre_api_request"),
-    Step("llm_execution"),
-    Step("post_api_request"),
-    Step("llm_request", 2),
-    Step("pre_api_request", 2),
-    Step("llm_execution", 2),
-    Step("api_request_error", 2),
-    Step("tool_request"),
-    Step("pre_tool_call"),
-    Step("pre_approval_request"),
-    Step("post_approval_response"),
-    Step("tool_execution"),
-    Step("transform_terminal_output"),
-    Step("post_tool_call"),
-    Step("transform_tool_result"),
-    Step("tool_request", 2, _READ),
-    Step("pre_tool_call", 2, _READ),
-    Step("tool_execution", 2, _READ),
-    Step("post_tool_call", 2, {**_READ, **_FAILED, "result": '{"error": "no such file"}'}),
-    Step("transform_tool_result", 2, {**_READ, **_FAILED, "result": '{"error": "no such file"}'}),
-    Step("pre_tool_call", 3, _WRITE),
-    Step("post_tool_call", 3, {**_WRITE, **_BLOCKED, "result": '{"error": "not allowed"}'}),
-    Step("tool_request", 4, _WRITE),
-    Step("pre_tool_call", 4, _WRITE),
-    Step("tool_execution", 4, _WRITE),
-    Step("post_tool_call", 4, {**_WRITE, **_CANCELLED, "result": '{"error": "interrupted"}'}),
-    Step("subagent_start"),
-    Step("subagent_stop"),
-    Step("pre_verify"),
-    Step("transform_llm_output"),
-    Step("post_llm_call"),
-    Step("on_session_end"),
-    Step("on_session_reset"),
-    Step("on_session_finalize"),
+LIFECYCLE: tuple[LifecycleStep, ...] = (
+    LifecycleStep("pre_gateway_dispatch"),
+    LifecycleStep("on_session_start"),
+    LifecycleStep("pre_llm_call"),
+    LifecycleStep("llm_request"),
+    LifecycleStep("pre_api_request"),
+    LifecycleStep("llm_execution"),
+    LifecycleStep("post_api_request"),
+    LifecycleStep("llm_request", 2),
+    LifecycleStep("pre_api_request", 2),
+    LifecycleStep("llm_execution", 2),
+    LifecycleStep("api_request_error", 2),
+    LifecycleStep("tool_request"),
+    LifecycleStep("pre_tool_call"),
+    LifecycleStep("pre_approval_request"),
+    LifecycleStep("post_approval_response"),
+    LifecycleStep("tool_execution"),
+    LifecycleStep("transform_terminal_output"),
+    LifecycleStep("post_tool_call"),
+    LifecycleStep("transform_tool_result"),
+    LifecycleStep("tool_request", 2, _READ),
+    LifecycleStep("pre_tool_call", 2, _READ),
+    LifecycleStep("tool_execution", 2, _READ),
+    LifecycleStep("post_tool_call", 2, {**_READ, **_FAILED, "result": '{"error": "no such file"}'}),
+    LifecycleStep("transform_tool_result", 2, {**_READ, **_FAILED, "result": '{"error": "no such file"}'}),
+    LifecycleStep("pre_tool_call", 3, _WRITE),
+    LifecycleStep("post_tool_call", 3, {**_WRITE, **_BLOCKED, "result": '{"error": "not allowed"}'}),
+    LifecycleStep("tool_request", 4, _WRITE),
+    LifecycleStep("pre_tool_call", 4, _WRITE),
+    LifecycleStep("tool_execution", 4, _WRITE),
+    LifecycleStep("post_tool_call", 4, {**_WRITE, **_CANCELLED, "result": '{"error": "interrupted"}'}),
+    LifecycleStep("subagent_start"),
+    LifecycleStep("subagent_stop"),
+    LifecycleStep("pre_verify"),
+    LifecycleStep("transform_llm_output"),
+    LifecycleStep("post_llm_call"),
+    LifecycleStep("on_session_end"),
+    LifecycleStep("on_session_reset"),
+    LifecycleStep("on_session_finalize"),
 )
 
 
-class Story(NamedTuple):
+class SampleSession(NamedTuple):
     """Whose events these are, so that the ids of one lifecycle belong together."""
 
     round: str = "1"
@@ -155,7 +155,7 @@ class Story(NamedTuple):
         return {"method": "POST", "body": {**kwargs, "messages": kwargs["messages"][:40]}}
 
 
-def payload(step: Step, story: Story) -> Payload:
+def payload(step: LifecycleStep, story: SampleSession) -> Payload:
     """Everything the runtime would pass for this event, ``next_call`` excepted."""
     spec = HOOKS.get(step.site) or MIDDLEWARE[step.site]
     made = {field.name: _value(step, story, field) for field in spec.fields if field.name != "next_call"}
@@ -168,7 +168,7 @@ def payload(step: Step, story: Story) -> Payload:
     return made
 
 
-def model_response(story: Story) -> Record:
+def model_response(story: SampleSession) -> Record:
     """What a provider answers."""
     content = story.text("Here are the files.") or "ok"  # an answer without content would be no answer
     message = {"role": "assistant", "content": content, "tool_calls": None}
@@ -183,14 +183,14 @@ def model_response(story: Story) -> Record:
     )
 
 
-def tool_output(story: Story) -> str:
+def tool_output(story: SampleSession) -> str:
     """What a tool returns."""
     import json  # the standard one, because the project's own refuses lone surrogates
 
     return json.dumps({"output": story.text("a.txt"), "exit_code": 0, "error": None})
 
 
-def _value(step: Step, story: Story, field: Field) -> Any:
+def _value(step: LifecycleStep, story: SampleSession, field: Field) -> Any:
     special = _SPECIAL.get((step.site, field.name))
     if special is not None:
         return special(story)
@@ -209,7 +209,7 @@ def _value(step: Step, story: Story, field: Field) -> Any:
     return _by_type(field, story) if known is None else known(story)
 
 
-def _by_type(field: Field, story: Story) -> Any:
+def _by_type(field: Field, story: SampleSession) -> Any:
     """A value for a field this module has not heard of: the contract may have grown."""
     kind = field.type.split(" | ")[0]
     if kind.startswith("list"):
@@ -220,20 +220,20 @@ def _by_type(field: Field, story: Story) -> Any:
     return plain[kind] if kind in plain else story.text(field.name)
 
 
-def _is(value: Any) -> Callable[[Story], Any]:
+def _is(value: Any) -> Callable[[SampleSession], Any]:
     return lambda _story: value
 
 
-def _says(words: str) -> Callable[[Story], Any]:
+def _says(words: str) -> Callable[[SampleSession], Any]:
     return lambda story: story.text(words)
 
 
-def _usage(_story: Story) -> dict[str, int]:
+def _usage(_story: SampleSession) -> dict[str, int]:
     counts = {"input_tokens": 10, "output_tokens": 5, "cache_read_tokens": 0, "cache_write_tokens": 0}
     return {**counts, "reasoning_tokens": 0, "request_count": 1, "prompt_tokens": 10, "total_tokens": 15}
 
 
-def _response(story: Story) -> Payload:
+def _response(story: SampleSession) -> Payload:
     message = {"role": "assistant", "content": story.text("Here are the files.")[:2000], "tool_calls": None}
     return {"model": "scripted", "finish_reason": "stop", "assistant_message": message, "usage": _usage(story)}
 
@@ -241,7 +241,7 @@ def _response(story: Story) -> Payload:
 #: Text fields that are empty when the surface or the situation has nothing to say.
 _MAY_BE_EMPTY = frozenset({"sender_id", "parent_subagent_id", "new_session_id", "api_request_id", "tool_call_id"})
 
-_BY_NAME: dict[str, Callable[[Story], Any]] = {
+_BY_NAME: dict[str, Callable[[SampleSession], Any]] = {
     "telemetry_schema_version": _is(OBSERVER_SCHEMA),
     "middleware_schema_version": _is(MIDDLEWARE_SCHEMA),
     "session_id": lambda story: story.session_id,
@@ -325,7 +325,7 @@ _BY_NAME: dict[str, Callable[[Story], Any]] = {
 }
 
 #: Fields whose meaning depends on where they appear.
-_SPECIAL: dict[tuple[str, str], Callable[[Story], Any]] = {
+_SPECIAL: dict[tuple[str, str], Callable[[SampleSession], Any]] = {
     ("llm_request", "request"): lambda story: story.provider_kwargs(),
     ("llm_execution", "request"): lambda story: story.provider_kwargs(),
     ("on_session_end", "reason"): _is(""),

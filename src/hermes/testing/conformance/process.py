@@ -1,9 +1,9 @@
-"""Examines a plugin in a process of its own, so that one which ends or blocks its process is reported too."""
+"""Checks a plugin in a separate process, so that one which ends or blocks its process is reported too."""
 
 from __future__ import annotations
 
 import os
-import queue
+import select
 import signal
 import subprocess
 import sys
@@ -11,23 +11,22 @@ import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import msgspec
 
-from hermes.testing.conformance.guarded_calls import Limits
+from hermes.testing.conformance.clock import Stopwatch
+from hermes.testing.conformance.guarded_calls import ConformanceLimits
 from hermes.testing.conformance.host import manifest_of
-from hermes.testing.conformance.rules import Finding, Findings, Place, Report
+from hermes.testing.conformance.rules import ConformanceFinding, ConformanceReport, FindingCollector, SourceLine
 
 #: Seconds beyond a call's own deadline after which a silent process is taken to be stuck.
 _SILENCE = 10.0
-#: Seconds in which the last lines of a process that has ended must arrive.
-_DRAIN = 0.5
 
 
-class Task(msgspec.Struct):
-    """What the examining process is asked to do."""
+class CheckRequest(msgspec.Struct):
+    """Order for the checking process, passed on its command line."""
 
     path: str
     #: Where it writes its lines.
@@ -39,7 +38,7 @@ class Task(msgspec.Struct):
     run_tools: bool
 
 
-class Call(msgspec.Struct, frozen=True):
+class CallNotice(msgspec.Struct, frozen=True):
     """A call of the plugin's code."""
 
     label: str
@@ -49,42 +48,42 @@ class Call(msgspec.Struct, frozen=True):
     schedule: str = ""
 
 
-class Line(msgspec.Struct, omit_defaults=True):
-    """One line of the examining process: a call it is about to make, a finding, or the end."""
+class ProgressLine(msgspec.Struct, omit_defaults=True):
+    """One line from the checking process: a call it is about to make, a finding, or the report."""
 
-    call: Call | None = None
-    finding: Finding | None = None
-    report: Report | None = None
+    call: CallNotice | None = None
+    finding: ConformanceFinding | None = None
+    report: ConformanceReport | None = None
 
 
 def check_plugin_in_process(
     folder: Path,
     *,
     settings: Mapping[str, Any] | None = None,
-    limits: Limits | None = None,
+    limits: ConformanceLimits | None = None,
     run_tools: bool = True,
-    on_finding: Callable[[Finding], None] | None = None,
-) -> Report:
+    on_finding: Callable[[ConformanceFinding], None] | None = None,
+) -> ConformanceReport:
     """Examine the plugin in ``folder`` like ``check_plugin``, with a home and a working directory of its own."""
-    limits = limits or Limits()
-    with TemporaryDirectory(prefix="hermes-conformance-", ignore_cleanup_errors=True) as place:
+    limits = limits or ConformanceLimits()
+    with TemporaryDirectory(prefix="hermes-conformance-", ignore_cleanup_errors=True) as temporary:
         reading, writing = os.pipe()
-        task = Task(
+        task = CheckRequest(
             str(folder.resolve()), writing, dict(settings or {}), limits.deadline, limits.slow, limits.budget, run_tools
         )
-        output = Path(place, "output.log")
+        output = Path(temporary, "output.log")
         try:
-            process = _start(task, Path(place), output)
+            process = _start(task, Path(temporary), output)
         finally:
             os.close(writing)
         try:
-            return _Supervision(process, reading, folder, limits, on_finding).run(output)
+            return _Supervisor(process, reading, folder, limits, on_finding).run(output)
         finally:
             _end(process)
 
 
-def _start(task: Task, place: Path, output: Path) -> subprocess.Popen[bytes]:
-    home, work = place / "home", place / "work"
+def _start(task: CheckRequest, folder: Path, output: Path) -> subprocess.Popen[bytes]:
+    home, work = folder / "home", folder / "work"
     home.mkdir()
     work.mkdir()
     sources = str(Path(__file__).parents[3])
@@ -111,80 +110,99 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-class _Supervision:
-    """Follows the lines of one examining process."""
+class _Supervisor:
+    """Follows the lines of one checking process."""
 
     def __init__(
         self,
         process: subprocess.Popen[bytes],
         reading: int,
         folder: Path,
-        limits: Limits,
-        on_finding: Callable[[Finding], None] | None,
+        limits: ConformanceLimits,
+        on_finding: Callable[[ConformanceFinding], None] | None,
     ) -> None:
         self._process = process
+        self._channel = reading
         self._limits = limits
         self._key = manifest_of(folder).key
-        self._findings = Findings(on_finding)
-        self._at = Call("loading the plugin", str(folder / "__init__.py"))
+        self._findings = FindingCollector(on_finding)
+        self._at = CallNotice("loading the plugin", str(folder / "__init__.py"))
         self._calls = 0
         self._started = monotonic()
-        self._lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        threading.Thread(target=self._read, args=(reading,), name="hermes-conformance-lines", daemon=True).start()
+        self._unread = b""
+        #: The channel was closed before the report.
+        self._cut_off = False
+        os.set_blocking(reading, False)
 
-    def run(self, output: Path) -> Report:
+    def run(self, output: Path) -> ConformanceReport:
         """Wait for the report; when none comes, make one that says where the process was."""
-        report = self._follow()
+        try:
+            report = self._follow()
+        finally:
+            self._close_channel()
         if report is not None:
             return report
         at = self._at
-        place = Place(at.file, at.line)
+        source = SourceLine(at.file, at.line)
         code = self._process.poll()
         if code is None:
-            text = f"{at.label} blocks the whole process; nothing was heard of it for {self._patience:g} s"
-            self._findings.add("hangs", text, place, site=at.site, schedule=at.schedule)
+            label = f"{at.label} (which closed a file descriptor that is not its own)" if self._cut_off else at.label
+            text = f"{label} blocks the whole process; it reported nothing for {self._silence:g} s"
+            self._findings.add("hangs", text, source, site=at.site, schedule=at.schedule)
         else:
             text = f"the process ended ({_ending(code)}) while it was at {at.label}{_last_words(output)}"
-            self._findings.add("crash", text, place, site=at.site, schedule=at.schedule)
-        return Report(self._key, self._findings.list(), self._calls, round(monotonic() - self._started, 3))
+            self._findings.add("crash", text, source, site=at.site, schedule=at.schedule)
+        return ConformanceReport(self._key, self._findings.list(), self._calls, round(monotonic() - self._started, 3))
 
     @property
-    def _patience(self) -> float:
+    def _silence(self) -> float:
+        """Seconds without a line after which the process is taken to be stuck."""
         return self._limits.deadline + _SILENCE
 
-    def _follow(self) -> Report | None:
-        heard = monotonic()
-        ended = 0.0
-        while monotonic() - heard < self._patience:
-            try:
-                line = self._lines.get(timeout=0.05)
-            except queue.Empty:
-                if self._process.poll() is not None:
-                    ended = ended or monotonic()
-                    if monotonic() - ended > _DRAIN:
-                        return None
-                continue
-            if line is None:
-                self._wait_for_end()
+    def _follow(self) -> ConformanceReport | None:
+        """Read lines until the report, the end of the process, or a silence that is too long."""
+        silent = Stopwatch(self._process.pid)
+        while not silent.reached(self._silence):
+            ended = self._process.poll() is not None
+            # Asked before reading: all that a process wrote before it ended can be read now, without waiting.
+            lines = self._read_lines(0.0 if ended else 0.05)
+            for line in lines:
+                report = self._take(line)
+                if report is not None:
+                    return report
+            if ended:
                 return None
-            heard = monotonic()
-            report = self._take(line)
-            if report is not None:
-                return report
+            if lines:
+                silent.restart()
         return None
 
-    def _wait_for_end(self) -> None:
-        """The channel is closed: the process is ending, unless the plugin closed it."""
-        try:
-            self._process.wait(_DRAIN)
-        except subprocess.TimeoutExpired:
-            at = self._at
-            label = f"{at.label} (which closed a file descriptor that is not its own)"
-            self._at = Call(label, at.file, at.line, at.site, at.schedule)
+    def _read_lines(self, seconds: float) -> list[bytes]:
+        """The lines that have arrived, or that arrive within some seconds."""
+        if self._channel < 0:
+            sleep(seconds)
+            return []
+        select.select([self._channel], [], [], seconds)
+        while True:
+            try:
+                data = os.read(self._channel, 65536)
+            except BlockingIOError:
+                break
+            if not data:  # closed: the process is ending, unless the plugin closed it
+                self._cut_off = True
+                self._close_channel()
+                break
+            self._unread += data
+        *lines, self._unread = self._unread.split(b"\n")
+        return lines
 
-    def _take(self, line: bytes) -> Report | None:
+    def _close_channel(self) -> None:
+        if self._channel >= 0:
+            os.close(self._channel)
+        self._channel = -1
+
+    def _take(self, line: bytes) -> ConformanceReport | None:
         try:
-            told = msgspec.json.decode(line, type=Line)
+            told = msgspec.json.decode(line, type=ProgressLine)
         except msgspec.DecodeError:
             return None
         if told.call is not None:
@@ -195,18 +213,12 @@ class _Supervision:
             self._findings.add(
                 found.rule,
                 found.text,
-                found.place,
+                found.source,
                 site=found.site,
                 schedule=found.schedule,
                 severity=found.severity,
             )
         return told.report
-
-    def _read(self, reading: int) -> None:
-        with os.fdopen(reading, "rb") as stream:
-            for line in stream:
-                self._lines.put(line)
-        self._lines.put(None)
 
 
 def _ending(code: int) -> str:
@@ -228,14 +240,14 @@ def _last_words(output: Path) -> str:
 
 
 def main() -> None:
-    """The examining process: does its task, says so line by line and ends whatever threads are left."""
+    """The checking process: does its task, reports line by line and ends whatever threads remain."""
     from hermes.testing.conformance.check import check_plugin
 
-    task = msgspec.json.decode(sys.argv[1], type=Task)
+    task = msgspec.json.decode(sys.argv[1], type=CheckRequest)
     os.set_inheritable(task.channel, False)
     lock = threading.Lock()
 
-    def say(line: Line) -> None:
+    def say(line: ProgressLine) -> None:
         data = msgspec.json.encode(line) + b"\n"
         with lock:
             while data:
@@ -245,14 +257,14 @@ def main() -> None:
         Path(task.path),
         settings=task.settings,
         cwd=Path.cwd(),
-        limits=Limits(task.deadline, task.slow, task.budget),
+        limits=ConformanceLimits(task.deadline, task.slow, task.budget),
         run_tools=task.run_tools,
-        on_finding=lambda finding: say(Line(finding=finding)),
+        on_finding=lambda finding: say(ProgressLine(finding=finding)),
         on_call=lambda subject, schedule: say(
-            Line(call=Call(subject.label, subject.place.file, subject.place.line, subject.site, schedule))
+            ProgressLine(call=CallNotice(subject.label, *subject.source, subject.site, schedule))
         ),
     )
-    say(Line(report=report))
+    say(ProgressLine(report=report))
     # Threads of the plugin that never end would hold up an ordinary exit.
     os._exit(0)
 

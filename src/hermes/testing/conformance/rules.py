@@ -11,23 +11,23 @@ from msgspec import Struct
 Severity = Literal["error", "warning"]
 
 
-class Rule(NamedTuple):
+class ConformanceRule(NamedTuple):
     """One thing a plugin should not do."""
 
     severity: Severity
     meaning: str
 
 
-def _error(meaning: str) -> Rule:
-    return Rule("error", meaning)
+def _error(meaning: str) -> ConformanceRule:
+    return ConformanceRule("error", meaning)
 
 
-def _warning(meaning: str) -> Rule:
-    return Rule("warning", meaning)
+def _warning(meaning: str) -> ConformanceRule:
+    return ConformanceRule("warning", meaning)
 
 
 #: An ``error`` breaks the contract or loses what the plugin meant to do; a ``warning`` works today and is fragile.
-RULES: dict[str, Rule] = {
+RULES: dict[str, ConformanceRule] = {
     # -- loading
     "load": _error("The plugin cannot be loaded."),
     "manifest": _warning("The manifest holds something odd, or promises what is not registered."),
@@ -77,7 +77,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-class Place(NamedTuple):
+class SourceLine(NamedTuple):
     """A line of source; an empty file when it is not known."""
 
     file: str = ""
@@ -87,7 +87,7 @@ class Place(NamedTuple):
         return f"{self.file}:{self.line}" if self.file else "(unknown place)"
 
 
-class Finding(Struct, frozen=True):
+class ConformanceFinding(Struct, frozen=True):
     """One violation."""
 
     severity: Severity
@@ -101,28 +101,28 @@ class Finding(Struct, frozen=True):
     schedule: str = ""
 
     @property
-    def place(self) -> Place:
-        return Place(self.file, self.line)
+    def source(self) -> SourceLine:
+        return SourceLine(self.file, self.line)
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.severity} [{self.rule}] {self.text}"
+        return f"{self.source}: {self.severity} [{self.rule}] {self.text}"
 
 
-class Report(Struct, frozen=True):
+class ConformanceReport(Struct, frozen=True):
     """What became of one plugin."""
 
     plugin: str
-    findings: list[Finding]
+    findings: list[ConformanceFinding]
     #: How often the plugin's code was called.
     calls: int = 0
     seconds: float = 0.0
 
     @property
-    def errors(self) -> list[Finding]:
+    def errors(self) -> list[ConformanceFinding]:
         return [finding for finding in self.findings if finding.severity == "error"]
 
     @property
-    def warnings(self) -> list[Finding]:
+    def warnings(self) -> list[ConformanceFinding]:
         return [finding for finding in self.findings if finding.severity == "warning"]
 
     @property
@@ -136,11 +136,11 @@ class Report(Struct, frozen=True):
         return {finding.rule for finding in self.findings}
 
 
-class Findings:
+class FindingCollector:
     """Collects findings from many threads, each cause once."""
 
-    def __init__(self, on_finding: Callable[[Finding], None] | None = None) -> None:
-        self._found: dict[tuple[object, ...], Finding] = {}
+    def __init__(self, on_finding: Callable[[ConformanceFinding], None] | None = None) -> None:
+        self._found: dict[tuple[object, ...], ConformanceFinding] = {}
         self._lock = threading.Lock()
         self._on_finding = on_finding
 
@@ -148,7 +148,7 @@ class Findings:
         self,
         rule: str,
         text: str,
-        place: Place | None = None,
+        source: SourceLine | None = None,
         *,
         site: str = "",
         schedule: str = "",
@@ -160,9 +160,11 @@ class Findings:
         The first one stays, unless a later one is graver: a failure that strange input brought to light may
         turn out to happen with ordinary input too.
         """
-        place = place or Place()
-        finding = Finding(severity or RULES[rule].severity, rule, text, site, place.file, place.line, schedule)
-        key = (rule, site, place, text if cause is None else cause)
+        source = source or SourceLine()
+        finding = ConformanceFinding(
+            severity or RULES[rule].severity, rule, text, site, source.file, source.line, schedule
+        )
+        key = (rule, site, source, text if cause is None else cause)
         with self._lock:
             known = self._found.get(key)
             if known is not None and (known.severity == "error" or finding.severity == "warning"):
@@ -171,7 +173,7 @@ class Findings:
         if self._on_finding is not None:
             self._on_finding(finding)
 
-    def list(self) -> list[Finding]:
+    def list(self) -> list[ConformanceFinding]:
         """Errors first, then in the order they came up."""
         with self._lock:
             found = list(self._found.values())

@@ -14,9 +14,9 @@ from hermes.hooks.background import spawn
 from hermes.hooks.callback import is_awaitable
 from hermes.hooks.copies import isolate, same
 from hermes.testing.conformance.execution import run_execution
-from hermes.testing.conformance.guarded_calls import Attempt, Guard, OutOfTime, Schedule, Subject, turn
-from hermes.testing.conformance.host import Bench
-from hermes.testing.conformance.payloads import LIFECYCLE, Payload, Step, Story, payload
+from hermes.testing.conformance.guarded_calls import CallGuard, CallResult, OutOfTime, PluginFunction, Schedule, turn
+from hermes.testing.conformance.host import ConformanceHost
+from hermes.testing.conformance.payloads import LIFECYCLE, LifecycleStep, Payload, SampleSession, payload
 from hermes.testing.conformance.return_values import (
     answer_problem,
     missing_from,
@@ -31,41 +31,41 @@ _THREADS = 6
 _HUGE_FACTOR = 8
 
 
-class Rounds:
+class ScheduleRunner:
     """Fires lifecycles at the callbacks of one host."""
 
-    def __init__(self, bench: Bench, subjects: Sequence[Subject], guard: Guard) -> None:
-        self._bench = bench
+    def __init__(self, host: ConformanceHost, subjects: Sequence[PluginFunction], guard: CallGuard) -> None:
+        self._host = host
         self._guard = guard
-        self._subjects: dict[str, list[Subject]] = {}
+        self._subjects: dict[str, list[PluginFunction]] = {}
         for subject in subjects:
             self._subjects.setdefault(subject.site, []).append(subject)
 
     def run_all(self) -> None:
         """Every schedule, those that say most about a plugin first."""
-        self.run("complete", Story("a"))
-        self.run("repeated", Story("a"))
-        self.run("minimal", Story("b", "minimal"))
-        self.run("additive fields", Story("c"))
-        self.run("cancelled turn", Story("d"))
+        self.run("complete", SampleSession("a"))
+        self.run("repeated", SampleSession("a"))
+        self.run("minimal", SampleSession("b", "minimal"))
+        self.run("additive fields", SampleSession("c"))
+        self.run("cancelled turn", SampleSession("d"))
         self._run_parallel()
-        self.run("out of order", Story("e"), tuple(reversed(LIFECYCLE)))
-        self.run("unicode", Story("f", "unicode"))
-        self.run("huge", Story("g", "huge"))
+        self.run("out of order", SampleSession("e"), tuple(reversed(LIFECYCLE)))
+        self.run("unicode", SampleSession("f", "unicode"))
+        self.run("huge", SampleSession("g", "huge"))
         self._report_slow()
 
-    def run(self, schedule: Schedule, story: Story, steps: Sequence[Step] = LIFECYCLE) -> None:
+    def run(self, schedule: Schedule, session: SampleSession, steps: Sequence[LifecycleStep] = LIFECYCLE) -> None:
         """One lifecycle."""
         for index, step in enumerate(steps):
             for subject in self._subjects.get(step.site, ()):
                 if not subject.given_up:
-                    self._deliver_safely(index, step, subject, story, schedule)
+                    self._deliver_safely(index, step, subject, session, schedule)
 
     def _run_parallel(self) -> None:
         def live(number: int) -> None:
             gate.wait()
             try:
-                self.run("parallel", Story(f"p{number}"))
+                self.run("parallel", SampleSession(f"p{number}"))
             except OutOfTime:
                 ended.append(number)
 
@@ -83,29 +83,33 @@ class Rounds:
         if ended:
             raise OutOfTime
 
-    def _deliver_safely(self, index: int, step: Step, subject: Subject, story: Story, schedule: Schedule) -> None:
+    def _deliver_safely(
+        self, index: int, step: LifecycleStep, subject: PluginFunction, session: SampleSession, schedule: Schedule
+    ) -> None:
         """What a plugin returns may fight back when it is looked at; it did so to us and would do so to the runtime."""
         try:
-            self._deliver(index, step, subject, story, schedule)
+            self._deliver(index, step, subject, session, schedule)
         except OutOfTime:
             raise
         except Exception as error:
             self._guard.failed(subject, schedule, error, "when what it returned was looked at")
 
-    def _deliver(self, index: int, step: Step, subject: Subject, story: Story, schedule: Schedule) -> None:
-        fields = payload(step, story)
+    def _deliver(
+        self, index: int, step: LifecycleStep, subject: PluginFunction, session: SampleSession, schedule: Schedule
+    ) -> None:
+        fields = payload(step, session)
         if schedule == "additive fields":
             fields["field_of_a_later_version"] = {"known": False}
         spec = MIDDLEWARE.get(step.site)
         if spec is not None and spec.wraps:
-            passage, attempt = run_execution(self._bench, subject, self._guard, step, story, schedule, fields)
-            if attempt.finished:
-                self._check_changes(subject, schedule, passage.before, passage.given, {spec.payload})
+            run, result = run_execution(self._host, subject, self._guard, step, session, schedule, fields)
+            if result.finished:
+                self._check_changes(subject, schedule, run.before, run.given, {spec.payload})
         else:
-            attempt = self._call(index, subject, schedule, fields)
-        self._note_time(index, subject, schedule, attempt)
+            result = self._call(index, subject, schedule, fields)
+        self._note_time(index, subject, schedule, result)
 
-    def _call(self, index: int, subject: Subject, schedule: Schedule, fields: Payload) -> Attempt:
+    def _call(self, index: int, subject: PluginFunction, schedule: Schedule, fields: Payload) -> CallResult:
         """Call an observer or request middleware as the runtime would, and look at what it did."""
         assert subject.callback is not None
         given = subject.callback.arguments(fields)
@@ -114,24 +118,26 @@ class Rounds:
         def work() -> Any:
             with turn(fields, cancelled=schedule == "cancelled turn"):
                 value = subject.function(**given)
-                return self._bench.hooks.background.run(value, subject.label) if is_awaitable(value) else value
+                return self._host.hooks.background.run(value, subject.label) if is_awaitable(value) else value
 
-        attempt = self._guard.call(subject, schedule, work, None if schedule == "parallel" else self._bench)
-        if not attempt.finished:
-            return attempt
-        if attempt.error is not None:
+        result = self._guard.call(subject, schedule, work, None if schedule == "parallel" else self._host)
+        if not result.finished:
+            return result
+        if result.error is not None:
             # Unwinding a turn that was cancelled is what an interrupt is for.
-            if not isinstance(attempt.error, Interrupted):
-                self._guard.failed(subject, schedule, attempt.error)
+            if not isinstance(result.error, Interrupted):
+                self._guard.failed(subject, schedule, result.error)
         elif subject.site in HOOKS:
-            self._check_answer(subject, schedule, attempt.value, before, given)
+            self._check_answer(subject, schedule, result.value, before, given)
         else:
-            self._check_replacement(index, subject, schedule, attempt.value, before, given)
-        return attempt
+            self._check_replacement(index, subject, schedule, result.value, before, given)
+        return result
 
     # -- what callbacks did ---------------------------------------------------------------------------------------
 
-    def _check_answer(self, subject: Subject, schedule: str, value: Any, before: Payload, given: Payload) -> None:
+    def _check_answer(
+        self, subject: PluginFunction, schedule: str, value: Any, before: Payload, given: Payload
+    ) -> None:
         hook = subject.site
         live = HOOKS[hook].live
         self._check_changes(subject, schedule, before, given, {live})
@@ -149,7 +155,7 @@ class Rounds:
             self._note("answer-ignored", subject, schedule, f"answers, but {hook} takes no answers")
 
     def _check_replacement(
-        self, index: int, subject: Subject, schedule: str, value: Any, before: Payload, given: Payload
+        self, index: int, subject: PluginFunction, schedule: str, value: Any, before: Payload, given: Payload
     ) -> None:
         kind, key = subject.site, MIDDLEWARE[subject.site].payload
         problem = replacement_problem(kind, value)
@@ -168,9 +174,9 @@ class Rounds:
             self._note("not-deterministic", subject, schedule, "rewrote the same payload in two ways")
 
     def _check_complete(
-        self, kind: str, subject: Subject, schedule: str, replacement: Payload, before: Payload
+        self, kind: str, subject: PluginFunction, schedule: str, replacement: Payload, before: Payload
     ) -> None:
-        tool = self._bench.tools.get(str(before.get("tool_name", "")))
+        tool = self._host.tools.get(str(before.get("tool_name", "")))
         required: list[str] = [] if tool is None else list(tool.parameters.get("required", ()))
         given: Any = before.get(MIDDLEWARE[kind].payload) or {}
         missing = missing_from(kind, replacement, given, required)
@@ -179,28 +185,28 @@ class Rounds:
             self._note("partial-payload", subject, schedule, text)
 
     def _check_changes(
-        self, subject: Subject, schedule: str, before: Payload, after: Payload, allowed: set[str]
+        self, subject: PluginFunction, schedule: str, before: Payload, after: Payload, allowed: set[str]
     ) -> None:
         for name, value in before.items():
             if name not in allowed and name != "next_call" and name in after and not same(value, after[name]):
                 text = f"changed {name} in place; nobody else sees that"
                 self._note("mutates-payload", subject, schedule, text)
 
-    def _note(self, rule: str, subject: Subject, schedule: str, text: str) -> None:
-        self._guard.findings.add(rule, f"{subject.label} {text}", subject.place, site=subject.site, schedule=schedule)
+    def _note(self, rule: str, subject: PluginFunction, schedule: str, text: str) -> None:
+        self._guard.findings.add(rule, f"{subject.label} {text}", subject.source, site=subject.site, schedule=schedule)
 
     # -- time -------------------------------------------------------------------------------------------------------
 
-    def _note_time(self, index: int, subject: Subject, schedule: str, attempt: Attempt) -> None:
-        if not attempt.finished or subject.background:
+    def _note_time(self, index: int, subject: PluginFunction, schedule: str, result: CallResult) -> None:
+        if not result.finished or subject.background:
             return
         if schedule in ("complete", "repeated"):
             # The fastest of two: the first may have imported something, either may have met a busy machine.
-            subject.fastest[index] = min(attempt.seconds, subject.fastest.get(index, attempt.seconds))
-        elif schedule == "huge" and attempt.seconds > self._guard.limits.slow * _HUGE_FACTOR:
-            text = f"took {attempt.seconds:.2f} s over a payload of some megabytes"
+            subject.fastest[index] = min(result.seconds, subject.fastest.get(index, result.seconds))
+        elif schedule == "huge" and result.seconds > self._guard.limits.slow * _HUGE_FACTOR:
+            text = f"took {result.seconds:.2f} s over a payload of some megabytes"
             self._guard.findings.add(
-                "slow", f"{subject.label} {text}", subject.place, site=subject.site, schedule=schedule, cause="huge"
+                "slow", f"{subject.label} {text}", subject.source, site=subject.site, schedule=schedule, cause="huge"
             )
 
     def _report_slow(self) -> None:

@@ -9,9 +9,9 @@ import msgspec
 
 from hermes.hooks.callback import describe
 from hermes.plugins.records import CliCommand, Command
-from hermes.testing.conformance.guarded_calls import Guard, Subject, severity_in, turn
-from hermes.testing.conformance.host import Bench, place_of, plugin_function, raised_at
-from hermes.testing.conformance.payloads import HUGE_TEXT, ODD_TEXT, Story
+from hermes.testing.conformance.guarded_calls import CallGuard, PluginFunction, severity_in, turn
+from hermes.testing.conformance.host import ConformanceHost, plugin_function, raised_at, source_line_of
+from hermes.testing.conformance.payloads import HUGE_TEXT, ODD_TEXT, SampleSession
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import Tool, ToolContext
 from hermes.tools.terminal.background import ProcessTable
@@ -22,41 +22,41 @@ _TYPES = frozenset({"object", "array", "string", "number", "integer", "boolean",
 _DEPTH = 8
 
 
-def check_tool(bench: Bench, guard: Guard, name: str, *, call: bool) -> None:
+def check_tool(host: ConformanceHost, guard: CallGuard, name: str, *, call: bool) -> None:
     """Look at a tool's schema, then call it with good and with bad arguments."""
-    tool = bench.tools.get(name)
+    tool = host.tools.get(name)
     if tool is None:
         return
     handler = plugin_function(tool.run)
-    subject = Subject(f"tool {name}", cast("Any", handler), place_of(handler))
+    subject = PluginFunction(f"tool {name}", cast("Any", handler), source_line_of(handler))
     add = guard.findings.add
     problem = schema_problem(tool.parameters)
     if problem:
-        add("tool-schema", f"tool {name}: {problem}", subject.place, site=subject.site)
+        add("tool-schema", f"tool {name}: {problem}", subject.source, site=subject.site)
     if not tool.description.strip():
-        add("tool-description", f"tool {name} has no description", subject.place, site=subject.site)
-    if _is_available(bench, guard, tool, subject) and call:
-        _call_tool(bench, guard, tool, subject)
+        add("tool-description", f"tool {name} has no description", subject.source, site=subject.site)
+    if _is_available(host, guard, tool, subject) and call:
+        _call_tool(host, guard, tool, subject)
 
 
-def _is_available(bench: Bench, guard: Guard, tool: Tool, subject: Subject) -> bool:
+def _is_available(host: ConformanceHost, guard: CallGuard, tool: Tool, subject: PluginFunction) -> bool:
     """Whether the tool says that it works here; one that does not is not called, as in a session."""
     if tool.available is None:
         return True
     check = plugin_function(tool.available)
     if check is not tool.available:
         # The runtime takes an exception for a no and goes on; here it is what we want to see.
-        asked = Subject(subject.site, cast("Any", check), place_of(check))
-        attempt = guard.call(asked, "complete", cast("Any", check), bench)
-        if attempt.error is not None:
-            guard.failed(asked, "complete", attempt.error, "a check_fn answers yes or no")
-        if not attempt.finished or attempt.error is not None:
+        asked = PluginFunction(subject.site, cast("Any", check), source_line_of(check))
+        result = guard.call(asked, "complete", cast("Any", check), host)
+        if result.error is not None:
+            guard.failed(asked, "complete", result.error, "a check_fn answers yes or no")
+        if not result.finished or result.error is not None:
             return False
-    attempt = guard.call(subject, "complete", tool.available, bench)
-    return attempt.finished and bool(attempt.value)
+    result = guard.call(subject, "complete", tool.available, host)
+    return result.finished and bool(result.value)
 
 
-def _call_tool(bench: Bench, guard: Guard, tool: Tool, subject: Subject) -> None:
+def _call_tool(host: ConformanceHost, guard: CallGuard, tool: Tool, subject: PluginFunction) -> None:
     sample = sample_arguments(tool.parameters)
     texts = [name for name, value in sample.items() if isinstance(value, str)]
     variants: list[tuple[str, dict[str, Any]]] = [
@@ -71,23 +71,25 @@ def _call_tool(bench: Bench, guard: Guard, tool: Tool, subject: Subject) -> None
     ]
     for schedule, args in variants:
         if not subject.given_up:
-            _call_once(bench, guard, tool, subject, schedule, args)
+            _call_once(host, guard, tool, subject, schedule, args)
 
 
-def _call_once(bench: Bench, guard: Guard, tool: Tool, subject: Subject, schedule: str, args: dict[str, Any]) -> None:
-    story = Story("t")
-    ids = {"session_id": story.session_id, "task_id": "task-t", "turn_id": story.turn_id, "tool_call_id": "call_t"}
+def _call_once(
+    host: ConformanceHost, guard: CallGuard, tool: Tool, subject: PluginFunction, schedule: str, args: dict[str, Any]
+) -> None:
+    session = SampleSession("t")
+    ids = {"session_id": session.session_id, "task_id": "task-t", "turn_id": session.turn_id, "tool_call_id": "call_t"}
 
     def work() -> str:
         processes = ProcessTable()
         try:
             with turn(ids, cancelled=schedule == "cancelled turn") as scope:
-                return tool.run(args, ToolContext(scope, bench.cwd, processes, FileGuard()))
+                return tool.run(args, ToolContext(scope, host.cwd, processes, FileGuard()))
         finally:
             processes.close()
 
-    attempt = guard.call(subject, schedule, work, bench)
-    error = attempt.error
+    result = guard.call(subject, schedule, work, host)
+    error = result.error
     if error is not None and not isinstance(error, Exception):
         if schedule != "cancelled turn":
             guard.failed(subject, schedule, error)
@@ -97,50 +99,52 @@ def _call_once(bench: Bench, guard: Guard, tool: Tool, subject: Subject, schedul
         guard.findings.add(
             "tool-raises",
             text,
-            subject.place,
+            subject.source,
             site=subject.site,
             schedule=schedule,
             cause=(type(error).__qualname__, raised_at(error)),
             severity=severity_in(schedule),
         )
-    elif attempt.finished:
-        _check_result(guard, subject, schedule, attempt.value)
+    elif result.finished:
+        _check_result(guard, subject, schedule, result.value)
 
 
-def _check_result(guard: Guard, subject: Subject, schedule: str, result: str) -> None:
+def _check_result(guard: CallGuard, subject: PluginFunction, schedule: str, result: str) -> None:
     try:
         decoded: object = msgspec.json.decode(result)
     except (msgspec.DecodeError, UnicodeEncodeError):
         text = f"{subject.site} returned text that is not JSON, such as {result[:40]!r}"
         guard.findings.add(
-            "tool-result-text", text, subject.place, site=subject.site, schedule=schedule, cause="not JSON"
+            "tool-result-text", text, subject.source, site=subject.site, schedule=schedule, cause="not JSON"
         )
         return
     fields = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
     if fields.get("error_type") == "tool_result_contract":
-        guard.findings.add("tool-result", str(fields.get("error")), subject.place, site=subject.site, schedule=schedule)
+        guard.findings.add(
+            "tool-result", str(fields.get("error")), subject.source, site=subject.site, schedule=schedule
+        )
 
 
-def check_command(bench: Bench, guard: Guard, command: Command, *, call: bool) -> None:
+def check_command(host: ConformanceHost, guard: CallGuard, command: Command, *, call: bool) -> None:
     """Run a slash command with nothing, something and something odd."""
-    subject = Subject(f"command /{command.name}", command.handler, place_of(command.handler))
+    subject = PluginFunction(f"command /{command.name}", command.handler, source_line_of(command.handler))
     for schedule, raw in (("complete", ""), ("repeated", "some words"), ("unicode", ODD_TEXT)):
         if not call or subject.given_up:
             return
-        attempt = guard.call(subject, schedule, lambda raw=raw: bench.run_command(command.name, raw), bench)
-        if attempt.error is not None:
-            guard.failed(subject, schedule, attempt.error)
-        elif attempt.finished and not (attempt.value is None or isinstance(attempt.value, str)):
-            text = f"/{command.name} answered with a {type(attempt.value).__name__}; text or None is expected"
-            guard.findings.add("command-answer", text, subject.place, site=subject.site, schedule=schedule)
+        result = guard.call(subject, schedule, lambda raw=raw: host.run_command(command.name, raw), host)
+        if result.error is not None:
+            guard.failed(subject, schedule, result.error)
+        elif result.finished and not (result.value is None or isinstance(result.value, str)):
+            text = f"/{command.name} answered with a {type(result.value).__name__}; text or None is expected"
+            guard.findings.add("command-answer", text, subject.source, site=subject.site, schedule=schedule)
 
 
-def check_cli_command(bench: Bench, guard: Guard, command: CliCommand) -> None:
+def check_cli_command(host: ConformanceHost, guard: CallGuard, command: CliCommand) -> None:
     """Let a subcommand of ``hermes`` declare its arguments. Its handler is not run: it may do anything."""
-    subject = Subject(f"command hermes {command.name}", command.setup_fn, place_of(command.setup_fn))
-    attempt = guard.call(subject, "complete", lambda: command.setup_fn(argparse.ArgumentParser()), bench)
-    if attempt.error is not None:
-        guard.failed(subject, "complete", attempt.error, f"hermes {command.name} would not start")
+    subject = PluginFunction(f"command hermes {command.name}", command.setup_fn, source_line_of(command.setup_fn))
+    result = guard.call(subject, "complete", lambda: command.setup_fn(argparse.ArgumentParser()), host)
+    if result.error is not None:
+        guard.failed(subject, "complete", result.error, f"hermes {command.name} would not start")
 
 
 # -- schemas ------------------------------------------------------------------------------------------------------
@@ -182,7 +186,7 @@ def _problem_in(schema: Any, path: str, depth: int) -> str:
     inner = [(f"{path}.properties.{name}", value) for name, value in named.items()]
     if "items" in fields:
         inner.append((f"{path}.items", fields["items"]))
-    return next((found for place, value in inner if (found := _problem_in(value, place, depth + 1))), "")
+    return next((found for where, value in inner if (found := _problem_in(value, where, depth + 1))), "")
 
 
 def sample_arguments(parameters: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 
 from hermes.testing.scripted.faults import ECHO, Fault, Step
-from hermes.testing.scripted.replies import Call, ScriptedReply, completion, events, text, tool_calls
+from hermes.testing.scripted.replies import ScriptedCall, ScriptedReply, completion, events, text, tool_calls
 
 _STREAM_HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
 _UNTIL_CLOSE = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close\r\n\r\n"
@@ -58,8 +58,10 @@ def _drip(data: bytes, seconds: float) -> list[Step]:
     return [step for at in range(len(data)) for step in (data[at : at + 1], seconds)]
 
 
-_TOOLS_TWICE = tool_calls([Call("read_file", {"path": "a"}, "same"), Call("read_file", {"path": "b"}, "same")])
-_BROKEN_ARGUMENTS = tool_calls([Call("read_file", '{"path": ', "call_1")])
+_TOOLS_TWICE = tool_calls(
+    [ScriptedCall("read_file", {"path": "a"}, "same"), ScriptedCall("read_file", {"path": "b"}, "same")]
+)
+_BROKEN_ARGUMENTS = tool_calls([ScriptedCall("read_file", '{"path": ', "call_1")])
 _HINTS = b"HTTP/1.1 103 Early Hints\r\nlink: </x>\r\n\r\n" * 20
 
 

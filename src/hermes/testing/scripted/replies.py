@@ -11,7 +11,7 @@ import msgspec
 DEFAULT_USAGE: dict[str, Any] = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
 
 
-class Options(TypedDict, total=False):
+class ReplyOptions(TypedDict, total=False):
     """How a reply is delivered. Times are in seconds, sizes are bytes of the response body."""
 
     #: Wait before the response headers are sent.
@@ -38,7 +38,7 @@ class Options(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ScriptedCall:
     """A tool call of a scripted reply. ``id=None`` gets one, ``id=""`` leaves it out; text arguments go as they are."""
 
     name: str
@@ -58,37 +58,44 @@ class ScriptedReply:
 
     content: str | None = None
     thoughts: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ScriptedCall, ...] = ()
     status: int = 200
     #: The body as it goes out, when it is not a completion.
     pieces: tuple[bytes, ...] | None = None
     content_type: str = ""
     #: Without a length or chunks: the end of the body is the end of the connection.
     until_close: bool = False
-    options: Options = field(default_factory=Options)
+    options: ReplyOptions = field(default_factory=ReplyOptions)
 
 
-def text(content: str, **options: Unpack[Options]) -> ScriptedReply:
+def text(content: str, **options: Unpack[ReplyOptions]) -> ScriptedReply:
     """A plain answer."""
     return ScriptedReply(content=content, options=options)
 
 
 def tool_call(
-    name: str, arguments: dict[str, Any] | str | None = None, *, call_id: str | None = None, **options: Unpack[Options]
+    name: str,
+    arguments: dict[str, Any] | str | None = None,
+    *,
+    call_id: str | None = None,
+    **options: Unpack[ReplyOptions],
 ) -> ScriptedReply:
     """A request to run one tool."""
-    return ScriptedReply(calls=(Call(name, {} if arguments is None else arguments, call_id),), options=options)
+    return ScriptedReply(calls=(ScriptedCall(name, {} if arguments is None else arguments, call_id),), options=options)
 
 
 def tool_calls(
-    calls: Iterable[Call | tuple[str, dict[str, Any] | str]], *, content: str | None = None, **options: Unpack[Options]
+    calls: Iterable[ScriptedCall | tuple[str, dict[str, Any] | str]],
+    *,
+    content: str | None = None,
+    **options: Unpack[ReplyOptions],
 ) -> ScriptedReply:
     """A request to run several tools, optionally with text before it."""
-    made = tuple(call if isinstance(call, Call) else Call(*call) for call in calls)
+    made = tuple(call if isinstance(call, ScriptedCall) else ScriptedCall(*call) for call in calls)
     return ScriptedReply(content=content, calls=made, options=options)
 
 
-def reasoning(thoughts: str, content: str | None = None, **options: Unpack[Options]) -> ScriptedReply:
+def reasoning(thoughts: str, content: str | None = None, **options: Unpack[ReplyOptions]) -> ScriptedReply:
     """An answer with reasoning in its own field, before the text."""
     return ScriptedReply(content=content, thoughts=thoughts, options=options)
 
@@ -99,7 +106,7 @@ def failure(
     *,
     code: str | int | None = None,
     error_type: str | None = None,
-    **options: Unpack[Options],
+    **options: Unpack[ReplyOptions],
 ) -> ScriptedReply:
     """An HTTP error with an OpenAI-style error body."""
     error = {"message": message, "type": error_type, "param": None, "code": code}
@@ -113,7 +120,7 @@ def raw(
     content_type: str = "text/event-stream",
     status: int = 200,
     until_close: bool = False,
-    **options: Unpack[Options],
+    **options: Unpack[ReplyOptions],
 ) -> ScriptedReply:
     """Exactly these bytes. An iterable is sent piece by piece with chunked transfer encoding."""
     return ScriptedReply(
@@ -143,12 +150,12 @@ def reply_from_json(item: Any) -> ScriptedReply:
         raise ValueError(f"a scripted reply is a string or an object, found {type(item).__name__}")
     fields = dict(cast("dict[str, Any]", item))
     content, thoughts = fields.pop("text", None), fields.pop("reasoning", "")
-    calls = tuple(Call(**call) for call in fields.pop("tool_calls", ()))
+    calls = tuple(ScriptedCall(**call) for call in fields.pop("tool_calls", ()))
     refused: Any = fields.pop("failure", None)
-    unknown = set(fields) - Options.__annotations__.keys()
+    unknown = set(fields) - ReplyOptions.__annotations__.keys()
     if unknown:
         raise ValueError(f"unknown fields in a scripted reply: {', '.join(sorted(unknown))}")
-    options = cast("Options", cast("object", fields))
+    options = cast("ReplyOptions", cast("object", fields))
     if refused is not None:
         return replace(failure(**refused), options=options)
     return ScriptedReply(content=content, thoughts=thoughts, calls=calls, options=options)
@@ -196,22 +203,22 @@ def _finish_reason(reply: ScriptedReply) -> str:
     return reply.options.get("finish_reason", "tool_calls" if reply.calls else "stop")
 
 
-def call_id(call: Call, at: int, number: int) -> str:
+def call_id(call: ScriptedCall, at: int, number: int) -> str:
     """The id of a scripted call: its own, or one made from its place; empty when it is to have none."""
     return f"call_{number}_{at}" if call.id is None else call.id
 
 
-def _identity(call: Call, at: int, number: int) -> dict[str, str]:
+def _identity(call: ScriptedCall, at: int, number: int) -> dict[str, str]:
     own = call_id(call, at, number)
     return {"id": own} if own else {}
 
 
-def _whole_call(call: Call, at: int, number: int) -> dict[str, Any]:
+def _whole_call(call: ScriptedCall, at: int, number: int) -> dict[str, Any]:
     function = {"name": call.name, "arguments": call.argument_text}
     return {**_identity(call, at, number), "type": "function", "function": function}
 
 
-def _call_deltas(call: Call, at: int, number: int, cut: int | None) -> list[dict[str, Any]]:
+def _call_deltas(call: ScriptedCall, at: int, number: int, cut: int | None) -> list[dict[str, Any]]:
     opening = {
         **_identity(call, at, number),
         "index": at,

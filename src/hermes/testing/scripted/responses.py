@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hermes.models.usage import usage_from
-from hermes.testing.scripted.replies import DEFAULT_USAGE, Call, ScriptedReply, call_id, in_pieces
+from hermes.testing.scripted.replies import DEFAULT_USAGE, ScriptedCall, ScriptedReply, call_id, in_pieces
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -92,7 +92,7 @@ def _message(number: int, text: str) -> dict[str, Any]:
     return {"id": f"msg_{number}", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
 
 
-def _function_call(call: Call, at: int, number: int) -> dict[str, Any]:
+def _function_call(call: ScriptedCall, at: int, number: int) -> dict[str, Any]:
     return {
         "id": f"fc_{number}_{at}",
         "type": "function_call",

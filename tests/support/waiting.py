@@ -1,0 +1,58 @@
+"""Waiting without clocks: for a condition, for work on another thread, for the end of a process.
+
+A test never asserts how long something took. To prove that something does not block, it holds what would block it
+and sees the work come to its end all the same. ``HANG`` only turns a hang into a failure with words.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from support import is_running
+
+T = TypeVar("T")
+
+#: Seconds after which a test gives up. Never a statement about speed: a calm machine needs a fraction of it.
+HANG = 60.0
+
+
+def wait_until(condition: Callable[[], object], what: str = "what was expected") -> None:
+    """Wait until a condition holds; ``what`` names it when it never does."""
+    give_up = time.monotonic() + HANG
+    while not condition():
+        if time.monotonic() > give_up:
+            raise AssertionError(f"waited in vain: {what}")
+        time.sleep(0.005)
+
+
+def wait_for(event: threading.Event, what: str = "the event") -> None:
+    """Wait until an event is set."""
+    assert event.wait(HANG), f"waited in vain: {what}"
+
+
+def wait_until_gone(*pids: int) -> None:
+    """Wait until processes have ended; one that only its parent has yet to collect has ended, too."""
+    wait_until(lambda: not any(map(is_running, pids)), f"the end of {pids}")
+
+
+def finish(work: Callable[[], T]) -> T:
+    """Do the work on a thread of its own and return its result: it must come to an end by itself."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            results.append(work())
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(HANG)
+    assert not thread.is_alive(), "it never came to an end"
+    if errors:
+        raise errors[0]
+    return results[0]
