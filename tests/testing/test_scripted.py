@@ -288,7 +288,7 @@ def test_a_thousand_connections_at_once() -> None:
 
 
 def run_process(*arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-W", "error", "-m", "hermes.testing.scripted.server", *arguments]
+    command = [sys.executable, "-W", "error", "-m", "hermes.testing.scripted", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 

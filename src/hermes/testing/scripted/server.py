@@ -263,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     import signal
     import sys
 
-    parser = argparse.ArgumentParser(prog="python -m hermes.testing.scripted.server", description=main.__doc__)
+    parser = argparse.ArgumentParser(prog="python -m hermes.testing.scripted", description=main.__doc__)
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--reply", default="Hello from the script.", help="the answer to every request")
     parser.add_argument("--script", help="a JSON file: a list of replies, or an object from user text to replies")
@@ -281,7 +281,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.stdout.write(provider.base_url + "\n")
         sys.stdout.flush()
         stop.wait()
-
-
-if __name__ == "__main__":
-    main()
