@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.events import ToolFinished, ToolStarted, TurnEvent
 from hermes.agent.prompt import OUT_OF_TURNS
 from hermes.agent.workers import GRACE_SECONDS, Workers
+from hermes.contract.events import ToolEnded, ToolStarted, TurnEvent
 from hermes.errors import JournalError
 from hermes.host import Host
 from hermes.scope import Interrupt
@@ -51,7 +51,7 @@ def test_a_call_whose_observer_is_slow_still_has_its_message_when_the_turn_is_in
         _wait_for_workers(host)
     _check_whole(host.sessions.messages(session.id))
     _check_whole(provider.requests[1].messages)
-    assert len([event for event in seen if isinstance(event, ToolFinished)]) == 2
+    assert len([event for event in seen if isinstance(event, ToolEnded)]) == 2
     assert len(seen) == told  # nothing came after the turn was over
 
 
@@ -389,7 +389,7 @@ def test_writers_run_together_when_their_files_are_separate(
         host = make_host(provider)
         host.tools.add(Tool("keep", "test", "keep", {"type": "object"}, run, effect="pure", writes=target))
         host.new_session().run("go", listener=lambda event: order.append(type(event)))
-    started = [kind is ToolStarted for kind in order if kind in (ToolStarted, ToolFinished)]
+    started = [kind is ToolStarted for kind in order if kind in (ToolStarted, ToolEnded)]
     assert started == ([True, True, False, False] if together else [True, False, True, False])
 
 

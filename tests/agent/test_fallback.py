@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from hermes.agent.events import ModelFailed, ModelSwitched, TurnEvent
 from hermes.config.sections import AgentConfig, Config, FallbackConfig, ModelConfig, ProviderConfig
+from hermes.contract.events import AttemptFailed, EndpointSkipped, ModelSwitched, TurnEvent
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.models.credentials.auth_file import AuthFile
@@ -74,7 +74,7 @@ def test_the_next_one_answers_and_it_is_said_once(pair: Pair, reason: str) -> No
     result = session.run("go", listener=events.append)
     assert (result.answer, result.provider, result.model) == ("from the second", "two", "scripted-2")
     assert switches(events) == [ModelSwitched("two", "scripted", "one", "large", reason)]
-    [failed] = [event for event in events if isinstance(event, ModelFailed)]
+    [failed] = [event for event in events if isinstance(event, AttemptFailed)]
     assert (failed.provider, failed.model) == ("one", "large")
     # Hooks see which attempt was which, and each server its own key and its own name of the model.
     [error] = [event.payload for event in recorder.events if event.name == "api_request_error"]
@@ -165,7 +165,7 @@ def test_it_is_said_also_when_the_first_is_not_even_asked(home: Path, workdir: P
                 assert session.run("go", listener=events.append).answer == "hello"
                 assert session.run("again", listener=events.append).answer == "hello"
             assert switches(events) == [ModelSwitched("two", "scripted", "one", "large", "the rate limit is reached")]
-    [told] = [event.error for event in events if isinstance(event, ModelFailed)]
+    [told] = [event.error for event in events if isinstance(event, EndpointSkipped)]
     assert told.startswith("one: all keys are cooling down, the first is back in 60 min")
     assert len(first.requests) == 2  # the second process knows that both keys rest
 

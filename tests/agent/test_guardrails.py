@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.agent.events import ToolStatus
 from hermes.agent.guardrails import LoopGuard
 from hermes.agent.tool_call import Outcome
 from hermes.config import Config
 from hermes.config.sections import AgentConfig, ModelConfig, ToolLoopGuardrailsConfig
+from hermes.contract.events import ToolStatus
 from hermes.host import Host
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call
 from support import HostFactory

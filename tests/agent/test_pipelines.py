@@ -345,7 +345,7 @@ def test_the_answer_may_be_replaced_and_is_then_not_streamed(make_host: HostFact
         host.hooks.subscribe("transform_llm_output", "polite", polite)
         result = host.new_session().run("hi", listener=shown.append)
     assert result.answer == "No. Thank you."
-    assert [type(event).__name__ for event in shown] == ["TurnStarted", "ModelAnswered"]
+    assert [type(event).__name__ for event in shown] == ["TurnStarted", "AttemptAnswered"]
 
 
 def test_pre_verify_sends_a_turn_that_changed_files_on_a_bounded_number_of_times(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.events import ModelFailed, TextPiece, ToolFinished, ToolStarted, TurnEvent
 from hermes.agent.prompt import OUT_OF_TURNS
+from hermes.contract.events import AttemptFailed, TextDelta, ToolEnded, ToolStarted, TurnEvent
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call, tool_calls
 from support import HostFactory
@@ -41,7 +41,7 @@ def test_tool_calls_run_and_their_results_go_back_in_order(make_host: HostFactor
         result = make_host(provider).new_session().run("Read both files", listener=seen.append)
 
     assert result.answer == "Both read."
-    assert [(call.name, call.status) for call in result.tool_calls] == [
+    assert [(call.tool_name, call.status) for call in result.tool_calls] == [
         ("read_file", "ok"),
         ("read_file", "ok"),
         ("terminal", "ok"),
@@ -51,8 +51,8 @@ def test_tool_calls_run_and_their_results_go_back_in_order(make_host: HostFactor
     assert "alpha" in second[3]["content"] and "beta" in second[4]["content"]
     assert second[3]["tool_call_id"] == second[2]["tool_calls"][0]["id"]
     assert '"output":"done"' in provider.requests[2].messages[-1]["content"]
-    tools = [type(event) for event in seen if isinstance(event, ToolStarted | ToolFinished)]
-    assert tools[:4] == [ToolStarted, ToolStarted, ToolFinished, ToolFinished]
+    tools = [type(event) for event in seen if isinstance(event, ToolStarted | ToolEnded)]
+    assert tools[:4] == [ToolStarted, ToolStarted, ToolEnded, ToolEnded]
 
 
 def test_text_is_streamed_while_it_arrives(make_host: HostFactory) -> None:
@@ -60,7 +60,7 @@ def test_text_is_streamed_while_it_arrives(make_host: HostFactory) -> None:
     with ScriptedProvider([text("one two three", chunks=["one ", "two ", "three"])]) as provider:
 
         def listen(event: TurnEvent) -> None:
-            if isinstance(event, TextPiece):
+            if isinstance(event, TextDelta):
                 pieces.append(event.text)
 
         make_host(provider).new_session().run("count", listener=listen)
@@ -133,11 +133,11 @@ def test_a_tool_that_was_not_offered_does_not_run(make_host: HostFactory, workdi
 
 
 def test_a_passing_failure_is_retried_and_both_attempts_are_on_record(make_host: HostFactory) -> None:
-    failures: list[ModelFailed] = []
+    failures: list[AttemptFailed] = []
     with ScriptedProvider([failure(503, "busy", headers={"retry-after": "0"}), text("Now.")]) as provider:
         host = make_host(provider, retries=1)
         session = host.new_session()
-        result = session.run("hi", listener=lambda e: failures.append(e) if isinstance(e, ModelFailed) else None)
+        result = session.run("hi", listener=lambda e: failures.append(e) if isinstance(e, AttemptFailed) else None)
         rows = host.sessions.model_calls(session.id)
     assert result.answer == "Now." and len(failures) == 1
     assert [row["status"] for row in rows] == ["error", "ok"]
@@ -174,7 +174,7 @@ def test_partial_text_of_an_interrupted_answer_is_kept(make_host: HostFactory) -
     interrupt = Interrupt()
 
     def stop_at_text(event: TurnEvent) -> None:
-        if isinstance(event, TextPiece):
+        if isinstance(event, TextDelta):
             interrupt.cancel("enough")
 
     with ScriptedProvider([text("The beginning", chunks=["The beg", "inning"], chunk_delay=0.3)]) as provider:

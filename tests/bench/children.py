@@ -5,9 +5,9 @@ from __future__ import annotations
 from time import monotonic
 from typing import Any
 
-from hermes.agent.events import ToolStarted, TurnEvent
 from hermes.config import Config
 from hermes.config.sections import AgentConfig, ModelConfig
+from hermes.contract.events import ToolStarted, TurnEvent
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, text, tool_call
 

@@ -8,6 +8,7 @@ from itertools import repeat
 from time import perf_counter_ns
 from typing import Any
 
+from hermes.contract.events import ToolStarted
 from hermes.hooks.table import Hooks
 
 from .table import Row
@@ -28,6 +29,7 @@ _CALL: dict[str, Any] = {
     "tool_call_id": "call_1",
 }
 _ARGUMENTS = {"path": "note-0001.txt"}
+_EVENT = ToolStarted(**_CALL, args=_ARGUMENTS, middleware_trace=[])
 
 
 def measure(workspace: Workspace) -> list[Row]:
@@ -53,7 +55,11 @@ def _subscriber(hooks: Hooks, function: float, count: int) -> Row:
     hooks.subscribe("pre_tool_call", "bench", _observe)
     emit = hooks.pre_tool_call
     assert emit is not None
-    cost = _best(lambda: _call_loop(lambda: emit(**_CALL, args=_ARGUMENTS, middleware_trace=[]), 1_000), count, 1_000)
+
+    def call() -> None:
+        emit(ToolStarted(**_CALL, args=_ARGUMENTS, middleware_trace=[]))
+
+    cost = _best(lambda: _call_loop(call, 1_000), count, 1_000)
     what = "`pre_tool_call` with one idle callback, against a function call"
     return _budgeted(what, cost, function, SUBSCRIBER_BUDGET_NANOSECONDS)
 
@@ -99,7 +105,7 @@ def _site_loop(hooks: Hooks) -> None:
     for _ in repeat(None, LOOPS):
         emit = hooks.pre_tool_call
         if emit is not None:
-            emit()
+            emit(_EVENT)
 
 
 def _call_loop(function: Callable[[], Any], loops: int = LOOPS) -> None:

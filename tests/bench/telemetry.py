@@ -114,7 +114,7 @@ class _Conversation:
         chain = self._hooks.llm_request
         if chain is not None:
             chain.run(body, identity)
-        emit(
+        emit.invoke(
             **identity,
             user_message="go",
             conversation_history=messages,
@@ -133,7 +133,7 @@ class _Conversation:
         emit = self._hooks.post_api_request
         assert emit is not None
         usage = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
-        emit(
+        emit.invoke(
             **identity,
             api_duration=0.1,
             started_at=1.0,
@@ -160,9 +160,9 @@ class _Conversation:
             "tool_call_id": call_id,
             "tool_name": "read_file",
         }
-        before(**about, args=args, middleware_trace=[])
+        before.invoke(**about, args=args, middleware_trace=[])
         outcome = {"duration_ms": 1, "status": "ok", "error_type": None, "error_message": None}
-        after(**about, args=args, result=result, **outcome, middleware_trace=[])
+        after.invoke(**about, args=args, result=result, **outcome, middleware_trace=[])
 
 
 def _timed(work: Callable[[], None]) -> float:

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.events import ToolStarted
 from hermes.config.sections import FallbackConfig
+from hermes.contract.events import ToolStarted
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.host import Host

@@ -137,7 +137,7 @@ def rewrite_after_first_read(workdir: Path) -> Any:
     """Changes the file behind the runner's back, so that a second real read would show."""
 
     def listen(event: Any) -> None:
-        if type(event).__name__ == "ToolFinished":
+        if type(event).__name__ == "ToolEnded":
             (workdir / "a.txt").write_text("second\n")
 
     return listen

@@ -26,7 +26,7 @@ variable: ContextVar[str] = ContextVar("variable", default="lost")
 def emit(hooks: Hooks, hook: str, **payload: Any) -> list[Answer]:
     emitter = getattr(hooks, hook)
     assert emitter is not None
-    return emitter(**payload)
+    return emitter.invoke(**payload)
 
 
 class InScope:

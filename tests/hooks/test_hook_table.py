@@ -107,7 +107,7 @@ def test_remove_takes_out_one_plugin_only(hooks: Hooks) -> None:
     hooks.subscribe("on_session_end", "a", nothing, background=True)
     hooks.remove("a")
     assert hooks.post_tool_call is not None
-    hooks.post_tool_call(tool_name="t")
+    hooks.post_tool_call.invoke(tool_name="t")
     assert seen == ["b"]
     assert not hooks.has("on_session_end")
     hooks.remove("b")
@@ -137,7 +137,7 @@ def test_stats_tell_calls_failures_and_time_per_registration(hooks: Hooks) -> No
     for _ in range(3):
         assert hooks.post_tool_call is not None
         assert hooks.tool_request is not None
-        hooks.post_tool_call(tool_name="t")
+        hooks.post_tool_call.invoke(tool_name="t")
         hooks.tool_request.run({}, {})
     good, bad, middleware = hooks.stats()
     assert (good.plugin, good.site, good.calls, good.failures) == ("good", "post_tool_call", 3, 0)

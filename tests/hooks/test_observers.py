@@ -17,12 +17,12 @@ from hermes.hooks.table import Hooks
 from support.hook_callbacks import answer, mark, note
 
 
-def emitter(hooks: Hooks, hook: str, *callbacks: Callable[..., Any], **options: Any) -> Emitter:
+def emitter(hooks: Hooks, hook: str, *callbacks: Callable[..., Any], **options: Any) -> Emitter[Any]:
     for number, callback in enumerate(callbacks):
         hooks.subscribe(hook, f"p{number}", callback, **options)
     found = getattr(hooks, hook)
     assert isinstance(found, Emitter)
-    return found
+    return cast("Emitter[Any]", found)
 
 
 # -- order and answers -----------------------------------------------------------------------------------------------
@@ -30,19 +30,19 @@ def emitter(hooks: Hooks, hook: str, *callbacks: Callable[..., Any], **options: 
 
 def test_answers_come_in_registration_order_without_none(hooks: Hooks) -> None:
     emit = emitter(hooks, "pre_llm_call", answer("first"), answer(), answer({"context": "third"}))
-    assert emit(session_id="s") == [Answer("p0", "first"), Answer("p2", {"context": "third"})]
+    assert emit.invoke(session_id="s") == [Answer("p0", "first"), Answer("p2", {"context": "third"})]
 
 
 def test_falsy_answers_are_answers(hooks: Hooks) -> None:
     emit = emitter(hooks, "transform_tool_result", answer(""), answer(0), answer(False))
-    assert [answer.value for answer in emit(result="x")] == ["", 0, False]
+    assert [answer.value for answer in emit.invoke(result="x")] == ["", 0, False]
 
 
 def test_the_schema_version_is_injected_and_a_given_one_kept(hooks: Hooks) -> None:
     seen: list[Any] = []
     emit = emitter(hooks, "post_tool_call", note(seen, "telemetry_schema_version"))
-    emit(tool_name="t")
-    emit(tool_name="t", telemetry_schema_version="other")
+    emit.invoke(tool_name="t")
+    emit.invoke(tool_name="t", telemetry_schema_version="other")
     assert seen == ["hermes.observer.v1", "other"]
 
 
@@ -58,9 +58,9 @@ def test_a_callback_may_register_another_which_hears_the_next_event(hooks: Hooks
 
     hooks.subscribe("post_tool_call", "p", first)
     assert hooks.post_tool_call is not None
-    hooks.post_tool_call(tool_name="t")
+    hooks.post_tool_call.invoke(tool_name="t")
     assert seen == ["first"]
-    hooks.post_tool_call(tool_name="t")
+    hooks.post_tool_call.invoke(tool_name="t")
     assert seen == ["first", "first", "late"]
 
 
@@ -119,21 +119,21 @@ def test_narrow_callbacks_of_every_sort_get_the_fields_they_name(hooks: Hooks) -
         wrapper,
         narrow_wrapper,
     )
-    answers = emit(tool_name="terminal", status="ok", args={"command": "ls"}, result="{}")
+    answers = emit.invoke(tool_name="terminal", status="ok", args={"command": "ls"}, result="{}")
     assert seen == [("terminal", "ok")] * 8
     assert answers == [Answer("p4", ("terminal", "ok"))]
 
 
 def test_builtins_and_callables_without_a_signature_work(hooks: Hooks, capsys: pytest.CaptureFixture[str]) -> None:
     emit = emitter(hooks, "post_tool_call", print, dict)
-    [answer] = emit(tool_name="t")
+    [answer] = emit.invoke(tool_name="t")
     assert answer == Answer("p1", {"tool_name": "t", "telemetry_schema_version": "hermes.observer.v1"})
     assert capsys.readouterr().out == "\n"
 
 
 def test_a_callback_that_takes_nothing_is_called(hooks: Hooks) -> None:
     seen: list[int] = []
-    emitter(hooks, "on_session_end", lambda: seen.append(1))(session_id="s")
+    emitter(hooks, "on_session_end", lambda: seen.append(1)).invoke(session_id="s")
     assert seen == [1]
 
 
@@ -156,7 +156,7 @@ def test_a_signature_that_cannot_be_met_is_a_failure_of_that_callback_only(
     def asks_for_more(tool_name: str, moon_phase: str) -> None: ...
 
     emit = emitter(hooks, "post_tool_call", asks_for_more, answer("fine"))
-    assert emit(tool_name="t") == [Answer("p1", "fine")]
+    assert emit.invoke(tool_name="t") == [Answer("p1", "fine")]
     assert "moon_phase" in caplog.text
     assert "'p0'" in caplog.text
 
@@ -177,7 +177,7 @@ def test_a_failure_warns_once_per_cause_and_names_plugin_hook_and_error(
 
     emit = emitter(hooks, "post_tool_call", fail)
     for reason in (*reasons, *reasons):
-        emit(tool_name=reason)
+        emit.invoke(tool_name=reason)
     warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     debugs = [record for record in caplog.records if record.levelno == logging.DEBUG]
     assert len(warnings) == 2, "the text of a message may vary; where and what was raised is the cause"
@@ -204,7 +204,7 @@ def test_an_error_whose_message_cannot_be_read_or_holds_a_secret_is_described_sa
     hooks.subscribe("pre_tool_call", "p", unreadable)
     hooks.subscribe("pre_tool_call", "q", leaks, on_error="deny")
     assert hooks.pre_tool_call is not None
-    [denied] = hooks.pre_tool_call(tool_name="t", args={}, middleware_trace=[])
+    [denied] = hooks.pre_tool_call.invoke(tool_name="t", args={}, middleware_trace=[])
     assert "Unreadable: (its message cannot be read)" in caplog.text
     for text in (caplog.text, denied.value["message"], hooks.stats()[1].last_error):
         assert "sk-proj-abcdef" not in text
@@ -219,7 +219,7 @@ def test_base_exceptions_propagate(hooks: Hooks, raised: type[BaseException]) ->
     after: list[int] = []
     emit = emitter(hooks, "post_tool_call", unwind, mark(after, 1))
     with pytest.raises(raised):
-        emit(tool_name="t")
+        emit.invoke(tool_name="t")
     assert after == []
 
 
@@ -230,7 +230,7 @@ def test_a_failing_policy_denies_only_when_asked_to(hooks: Hooks) -> None:
     hooks.subscribe("pre_tool_call", "open", fail)
     hooks.subscribe("pre_tool_call", "closed", fail, on_error="deny")
     assert hooks.pre_tool_call is not None
-    [answer] = hooks.pre_tool_call(tool_name="t", args={})
+    [answer] = hooks.pre_tool_call.invoke(tool_name="t", args={})
     assert answer.plugin == "closed"
     assert answer.value["action"] == "block"
     assert "closed" in answer.value["message"]
@@ -288,7 +288,7 @@ def test_nothing_an_observer_changes_reaches_the_runtime_or_others(hooks: Hooks,
     emit = emitter(hooks, hook, look, spoil, look)
     payload, untouched = api_payload(hook), api_payload(hook)
     for _ in range(3):  # copies are carried over from one event to the next; spoilt ones must not be
-        emit(**payload)
+        emit.invoke(**payload)
     assert payload == untouched
     assert seen[1] == seen[3] == seen[5] == untouched
     assert seen[0] == untouched
@@ -298,10 +298,10 @@ def test_what_an_observer_keeps_does_not_follow_the_runtime(hooks: Hooks) -> Non
     kept: list[Any] = []
     emit = emitter(hooks, "pre_llm_call", note(kept, "conversation_history"))
     history = conversation()
-    emit(session_id="s", conversation_history=history)
+    emit.invoke(session_id="s", conversation_history=history)
     history.append({"role": "user", "content": "more"})
     history[0]["content"] = "changed"
-    emit(session_id="s", conversation_history=history)
+    emit.invoke(session_id="s", conversation_history=history)
     assert kept == [conversation(), history]
 
 
@@ -314,7 +314,7 @@ def test_a_growing_conversation_is_shown_right_every_time(hooks: Hooks) -> None:
             history.append({"role": "user", "content": f"{session}{number}", "parts": [number]})
             if number == 10:
                 del history[3:7]
-            emit(session_id=session, request_messages=history)
+            emit.invoke(session_id=session, request_messages=history)
             assert seen.pop() == history
 
 
@@ -337,7 +337,7 @@ def test_args_changed_in_place_are_taken_over_and_traced(hooks: Hooks) -> None:
     )
     args: dict[str, Any] = {"command": "ls", "options": {}}
     trace: list[dict[str, str]] = [{"source": "earlier"}]
-    emit(tool_name="terminal", args=args, middleware_trace=trace)
+    emit.invoke(tool_name="terminal", args=args, middleware_trace=trace)
     assert args == {"command": "ls -l", "options": {"deep": [1]}}
     assert trace == [{"source": "earlier"}, {"source": "p1", "reason": "changed args in a hook"}]
     assert seen == [(args, trace)]
@@ -356,7 +356,7 @@ def test_args_are_not_changed_by_one_that_raises_nor_later_through_a_kept_refere
 
     emit = emitter(hooks, "pre_tool_call", raises, keeps)
     args: dict[str, Any] = {"command": "ls"}
-    emit(tool_name="terminal", args=args, middleware_trace=[])
+    emit.invoke(tool_name="terminal", args=args, middleware_trace=[])
     assert args == {"command": "ls", "nested": {"list": []}}
     kept[0]["command"] = "rm -rf /"
     kept[0]["nested"]["list"].append("later")
@@ -367,7 +367,7 @@ def test_args_of_other_hooks_are_not_live(hooks: Hooks) -> None:
     emit = emitter(hooks, "post_tool_call", spoil)
     args: dict[str, Any] = {"command": "ls"}
     trace: list[dict[str, str]] = []
-    emit(tool_name="terminal", args=args, middleware_trace=trace)
+    emit.invoke(tool_name="terminal", args=args, middleware_trace=trace)
     assert (args, trace) == ({"command": "ls"}, [])
 
 
@@ -382,7 +382,7 @@ def test_args_that_cannot_be_compared_count_as_changed(hooks: Hooks) -> None:
         args["x"] = odd
 
     args: dict[str, Any] = {"x": Odd()}
-    emitter(hooks, "pre_tool_call", replace)(tool_name="t", args=args, middleware_trace=[])
+    emitter(hooks, "pre_tool_call", replace).invoke(tool_name="t", args=args, middleware_trace=[])
     assert args["x"] is odd
 
 
@@ -392,5 +392,5 @@ def test_data_nested_deeper_than_python_likes_does_not_stop_the_turn(hooks: Hook
         args = {"x": args}
     seen: list[int] = []
     emit = emitter(hooks, "pre_tool_call", mark(seen, 1), mark(seen, 2))
-    emit(tool_name="t", args=args, middleware_trace=[])
+    emit.invoke(tool_name="t", args=args, middleware_trace=[])
     assert seen == [1, 2]

@@ -401,6 +401,6 @@ def test_closing_the_hooks_does_not_wait_twice_for_a_late_queue(held: Held) -> N
     hooks = Hooks()
     hooks.subscribe("post_tool_call", "p", held, background=True)
     assert hooks.post_tool_call is not None
-    hooks.post_tool_call()
+    hooks.post_tool_call.invoke()
     assert hooks.flush(SHORT) == ["p"]
     hooks.close(10 * LONG)  # would hang the test

@@ -15,13 +15,13 @@ from hermes.contract.middleware import MIDDLEWARE
 from hermes.hooks.table import Hooks
 
 
-def payload() -> dict[str, Any]:
+def payload() -> Any:
     raise AssertionError("the payload was built although nobody listens")
 
 
 def site(name: str) -> Callable[[Hooks], None]:
     """The code at a site, as the runtime writes it. Compiled, so that it is the plain attribute access."""
-    source = f"def use(hooks):\n    emit = hooks.{name}\n    if emit is not None:\n        emit(**payload())\n"
+    source = f"def use(hooks):\n    emit = hooks.{name}\n    if emit is not None:\n        emit(payload())\n"
     namespace: dict[str, Any] = {"payload": payload}
     exec(source, namespace)
     return namespace["use"]

@@ -101,7 +101,7 @@ def test_statuses_and_counters_of_all_plugins(rig: Rig) -> None:
     }
     assert [plugin.manifest.key for plugin in plugins.loaded] == ["good"]
     assert rig.hooks.post_tool_call is not None
-    rig.hooks.post_tool_call(tool_name="t")
+    rig.hooks.post_tool_call.invoke(tool_name="t")
     assert plugins.counters()["good"].calls == 1
     assert plugins.counters()["idle"].calls == 0
 

@@ -55,7 +55,7 @@ class ShellRig:
 
     def fire(self, event: str, **payload: Any) -> list[Any]:
         emit = getattr(self.hooks, event)
-        return [] if emit is None else [answer.value for answer in emit(**payload)]
+        return [] if emit is None else [answer.value for answer in emit.invoke(**payload)]
 
     def told(self) -> Any:
         """What the command of ``SAVING`` was told."""

@@ -22,7 +22,7 @@ def hooks() -> Generator[Hooks]:
 
 
 def emit(hooks: Hooks, hook: str, **payload: Any) -> None:
-    getattr(hooks, hook)(**payload)
+    getattr(hooks, hook).invoke(**payload)
 
 
 def test_every_hook_and_kind_is_recorded_in_order(hooks: Hooks) -> None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from hermes.agent.events import Listener, ToolFinished, ToolStarted
+from hermes.agent.events import Listener
 from hermes.agent.guardrails import LoopGuard
 from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, unknown_outcome
-from hermes.agent.verify import written_files
 from hermes.agent.workers import wait_for
+from hermes.contract.events import ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.journal.turns import Message, TurnJournal
 from hermes.models.reply import ToolRequest
@@ -38,7 +38,7 @@ class _Slot:
     #: How the call ended, as soon as that is settled.
     outcome: Outcome | None = None
     message: Message | None = None
-    finished: ToolFinished | None = None
+    finished: ToolEnded | None = None
 
     @property
     def unsafe(self) -> bool:
@@ -88,7 +88,7 @@ class ToolBatch:
         self._scope.interrupt.check()
         return [slot.message for slot in self._slots if slot.message is not None]
 
-    def finished(self) -> list[ToolFinished]:
+    def finished(self) -> list[ToolEnded]:
         """How the calls ended, in call order."""
         return [slot.finished for slot in self._slots if slot.finished is not None]
 
@@ -109,7 +109,7 @@ class ToolBatch:
             # The result was recorded but nothing proves that anybody heard of it.
             self._finish(slot, outcome)
         else:
-            slot.outcome, slot.finished = outcome, _finished(slot, outcome)
+            slot.outcome, slot.finished = outcome, slot.call.ended(outcome)
             self._loop.note(slot.call.request.name, outcome.args, outcome)  # counted; it was told at the time
         return True
 
@@ -137,7 +137,7 @@ class ToolBatch:
                 self._close(slot, outcome)
         self._claim([slot for slot in ready if slot.unsafe])
         for slot in ready:
-            self._tell(ToolStarted(slot.call.request.id, slot.call.request.name, slot.call.args))
+            self._tell(slot.call.started())
         if len(ready) > 1 and not all(_is_quick(slot) for slot in ready) and _can_run_together(ready):
             self._run_on_workers(ready, MAX_PARALLEL)
         else:
@@ -219,27 +219,29 @@ class ToolBatch:
         self._finish(slot, outcome)
 
     def _finish(self, slot: _Slot, outcome: Outcome) -> None:
-        content = slot.call.finish(outcome)
+        ended = slot.call.ended(outcome)
+        content = slot.call.finish(ended)
         warning = self._loop.note(slot.call.request.name, outcome.args, outcome)
-        self._answer(slot, outcome, f"{content}\n\n{warning}" if warning else content)
+        self._answer(slot, outcome, ended, f"{content}\n\n{warning}" if warning else content)
 
-    def _answer(self, slot: _Slot, outcome: Outcome, content: str) -> None:
+    def _answer(self, slot: _Slot, outcome: Outcome, ended: ToolEnded, content: str) -> None:
         """Make the message, once: what comes later comes from a thread that the turn did not wait for."""
         with self._settling:
             if slot.message is not None:
                 return
-            slot.outcome, slot.finished = outcome, _finished(slot, outcome)
+            slot.outcome, slot.finished = outcome, ended
             slot.message = {"role": "tool", "tool_call_id": slot.call.request.id, "content": content}
             self._journal.message(self._step, slot.index + 1, slot.message)
         log.info("%s %s: %s, %d ms", slot.key, slot.call.request.name, outcome.status, outcome.duration_ms)
-        self._tell(slot.finished)
+        self._tell(ended)
 
     def _leave_behind(self, slot: _Slot) -> None:
         """Close a call of a cancelled turn whose thread may be stuck: in the tool, or in an observer of its end."""
         cancelled = slot.call.cancelled(self._scope.interrupt.reason)
         self._close(slot, cancelled)
         # The result itself may not be shown before the observers had their chance to change it.
-        self._answer(slot, slot.outcome or cancelled, cancelled.result)
+        outcome = slot.outcome or cancelled
+        self._answer(slot, outcome, slot.call.ended(outcome), cancelled.result)
 
     def _give_up(self, error: BaseException) -> None:
         """The batch cannot go on: whoever heard of a call hears of its end, and every call has a message."""
@@ -247,12 +249,13 @@ class ToolBatch:
         for slot in self._slots:
             if slot.message is None:
                 outcome = slot.outcome or slot.call.failed(message, "turn_failed")
-                content = slot.call.finish(outcome)
+                ended = slot.call.ended(outcome)
+                content = slot.call.finish(ended)
                 # The surface that is told may be the very thing that failed.
                 with contextlib.suppress(Exception):
-                    self._answer(slot, outcome, content)
+                    self._answer(slot, outcome, ended, content)
 
-    def _tell(self, event: ToolStarted | ToolFinished) -> None:
+    def _tell(self, event: ToolStarted | ToolEnded) -> None:
         """One at a time, because a surface is not made for several threads."""
         with self._telling:
             self._listener(event)
@@ -312,19 +315,6 @@ def _written_paths(slot: _Slot) -> list[Path] | None:
 
 def _is_quick(slot: _Slot) -> bool:
     return slot.call.tool is not None and slot.call.tool.quick
-
-
-def _finished(slot: _Slot, outcome: Outcome) -> ToolFinished:
-    request = slot.call.request
-    return ToolFinished(
-        request.id,
-        request.name,
-        outcome.args,
-        outcome.status,
-        outcome.duration_ms,
-        outcome.error_message,
-        written_files(outcome),
-    )
 
 
 def _outcome_from(body: dict[str, Any]) -> Outcome:

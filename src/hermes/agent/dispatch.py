@@ -38,10 +38,10 @@ def dispatch_tool(
     except BaseException as error:
         outcome = call.cancelled(type(error).__name__)
         _record(call, outcome, journal)
-        call.finish(outcome)
+        call.finish(call.ended(outcome))
         raise
     _record(call, outcome, journal)
-    return call.finish(outcome)
+    return call.finish(call.ended(outcome))
 
 
 def _execute(call: ToolCall, journal: TurnJournal | None) -> Outcome:

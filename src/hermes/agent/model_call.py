@@ -7,18 +7,20 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import msgspec
+from msgspec import UNSET
 
-from hermes.agent.events import (
-    Listener,
-    ModelAnswered,
-    ModelFailed,
+from hermes.agent.events import Listener, ignore_events
+from hermes.contract.events import (
+    AttemptAnswered,
+    AttemptFailed,
+    AttemptStarted,
+    EndpointSkipped,
     ModelSwitched,
-    ReasoningPiece,
-    TextPiece,
-    ignore_events,
+    ReasoningDelta,
+    TextDelta,
 )
 from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
@@ -33,7 +35,7 @@ from hermes.models.keys import KeyRing
 from hermes.models.reply import Reply, normalise, to_response
 from hermes.models.retry import Failure, Send, attempts, pursue
 from hermes.models.vision import able_to_read
-from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta, Transport, Wire
+from hermes.models.wires.wire import Delta, ModelRequest, Transport, Wire
 from hermes.sanitize import Memo, Redactor, sanitise
 from hermes.scope import Scope
 
@@ -106,13 +108,12 @@ class ModelCall:
         endpoint = send.endpoint
         if send.instead_of is not None and send.after is not None:
             if send.number == 1:  # that one was not even asked, so nothing else has said what is wrong
-                self.listener(ModelFailed(send.instead_of.provider, send.instead_of.model, str(send.after)))
+                self.listener(EndpointSkipped(send.instead_of.provider, send.instead_of.model, str(send.after)))
             self._tell_of_switch(endpoint, send.instead_of, in_words(send.after.reason, send.instead_of.model))
         attempt = Attempt(self, endpoint, retry_count=send.attempt - 1)
         try:
             reply = attempt.run()
         except ProviderError as error:
-            self.listener(ModelFailed(endpoint.provider, endpoint.model, str(error)))
             return Failure(error, text_was_shown=attempt.text_was_shown)
         if send.is_return:
             self._tell_of_switch(endpoint, None, "")
@@ -124,6 +125,21 @@ class ModelCall:
         )
         old = (before.provider, before.model) if before is not None else ("", "")
         self.listener(ModelSwitched(endpoint.provider, endpoint.model, *old, reason))
+
+
+class _AttemptFields(TypedDict):
+    """The fields that every event of an attempt has."""
+
+    session_id: str
+    task_id: str
+    turn_id: str
+    api_request_id: str
+    platform: str
+    model: str
+    provider: str
+    base_url: str
+    api_mode: str
+    api_call_count: int
 
 
 class Attempt:
@@ -174,7 +190,7 @@ class Attempt:
         if chain is None:
             self.request = original
             return original
-        outcome = chain.run(original, self._identity())
+        outcome = chain.run(original, dict[str, Any](self._fields()))
         self.request, self.trace = outcome.payload, outcome.trace
         return outcome.original
 
@@ -182,7 +198,7 @@ class Attempt:
         chain = self.hooks.llm_execution
         if chain is None:
             return self._send(self.request)
-        context = self._identity()
+        context = dict[str, Any](self._fields())
         context["original_request"] = original
         context["middleware_trace"] = self.trace
         return chain.run(self.request, self._send, context)
@@ -199,13 +215,13 @@ class Attempt:
         if isinstance(delta, TextDelta):
             if self.call.show_text:
                 self.text_was_shown = self.call.listener is not ignore_events
-                self.call.listener(TextPiece(delta.text))
+                self.call.listener(delta)
         elif isinstance(delta, ReasoningDelta):
-            self.call.listener(ReasoningPiece(delta.text))
+            self.call.listener(delta)
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def _identity(self) -> dict[str, Any]:
+    def _fields(self) -> _AttemptFields:
         scope = self.scope
         return {
             "session_id": scope.session_id,
@@ -227,82 +243,89 @@ class Attempt:
         messages: list[Any] = self.request.get("messages") or self.request.get("input") or []
         size = _size(messages) + _size(self.request.get("tools"))
         emit(
-            **self._identity(),
-            user_message=self.call.user_message,
-            conversation_history=self.call.messages,
-            request_messages=messages,
-            message_count=len(messages),
-            tools=self.call.tools,
-            tool_count=len(self.request.get("tools") or ()),
-            approx_input_tokens=size // 4,
-            request_char_count=size,
-            max_tokens=next((self.request[name] for name in _LIMITS if self.request.get(name)), None),
-            started_at=self.started_at,
-            middleware_trace=self.trace,
-            request=self._sanitised_request() if emit.wants("request") else None,
+            AttemptStarted(
+                **self._fields(),
+                user_message=self.call.user_message,
+                conversation_history=self.call.messages,
+                request_messages=messages,
+                message_count=len(messages),
+                tools=self.call.tools,
+                tool_count=len(self.request.get("tools") or ()),
+                approx_input_tokens=size // 4,
+                request_char_count=size,
+                max_tokens=next((self.request[name] for name in _LIMITS if self.request.get(name)), None),
+                started_at=self.started_at,
+                middleware_trace=self.trace,
+                request=self._sanitised_request() if emit.wants("request") else UNSET,
+            )
         )
 
     def _close_answered(self, reply: Reply) -> None:
         ended_at = time.time()
         duration = ended_at - self.started_at
         # Cancelling the turn may end the wait for an async callback; the reply is there and stays on record.
-        with contextlib.suppress(Interrupted):
-            self._emit_answer(reply, ended_at)
+        answered = self._answered(reply, ended_at)
+        if self.hooks.post_api_request is not None:
+            with contextlib.suppress(Interrupted):
+                self.hooks.post_api_request(answered)
         self._journal_answer(reply, duration)
         model = reply.model or self.endpoint.model
         spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage not told"
         log.info("%s answered by %s: %s, %.3f s, %s", self.call.key, model, reply.finish_reason, duration, spent)
-        self.call.listener(ModelAnswered(model, reply.finish_reason, reply.usage, duration))
+        self.call.listener(answered)
 
-    def _emit_answer(self, reply: Reply, ended_at: float) -> None:
+    def _answered(self, reply: Reply, ended_at: float) -> AttemptAnswered:
         emit = self.hooks.post_api_request
-        if emit is not None:
-            usage = reply.usage.as_hook_payload() if reply.usage else None
-            message = to_response(reply).choices[0].message
-            emit(
-                **self._identity(),
-                api_duration=ended_at - self.started_at,
-                started_at=self.started_at,
-                ended_at=ended_at,
-                finish_reason=reply.finish_reason,
-                message_count=len(self.call.messages),
-                response_model=reply.model or self.endpoint.model,
-                response=self._sanitised_response(reply, usage) if emit.wants("response") else None,
-                usage=usage,
-                cost_usd=reply.usage.cost_usd if reply.usage else None,
-                assistant_message=message,
-                assistant_content_chars=len(reply.content),
-                assistant_tool_call_count=len(reply.tool_calls),
-                middleware_trace=self.trace,
-                request=self._sanitised_request() if emit.wants("request") else None,
-            )
+        usage = reply.usage.as_hook_payload() if reply.usage else None
+        return AttemptAnswered(
+            **self._fields(),
+            api_duration=ended_at - self.started_at,
+            started_at=self.started_at,
+            ended_at=ended_at,
+            finish_reason=reply.finish_reason,
+            message_count=len(self.call.messages),
+            response_model=reply.model or self.endpoint.model,
+            response=self._sanitised_response(reply, usage) if emit and emit.wants("response") else UNSET,
+            usage=usage,
+            cost_usd=reply.usage.cost_usd if reply.usage else None,
+            assistant_message=(
+                to_response(reply).choices[0].message if emit and emit.wants("assistant_message") else UNSET
+            ),
+            assistant_content_chars=len(reply.content),
+            assistant_tool_call_count=len(reply.tool_calls),
+            middleware_trace=self.trace,
+            request=self._sanitised_request() if emit and emit.wants("request") else UNSET,
+        )
 
     def _close_failed(self, error: BaseException) -> None:
         ended_at = time.time()
         known = error if isinstance(error, ProviderError) else None
         reason = known.reason if known else "interrupted" if isinstance(error, Interrupted) else "error"
-        with contextlib.suppress(Interrupted):
-            self._emit_failure(error, known, reason, ended_at)
+        failed = self._failed(error, known, reason, ended_at)
+        if self.hooks.api_request_error is not None:
+            with contextlib.suppress(Interrupted):
+                self.hooks.api_request_error(failed)
         log.warning("%s failed at %s (%s): %s", self.call.key, self.endpoint.provider, reason, error)
         self._journal_failure(error, reason, ended_at - self.started_at)
+        if known is not None:
+            self.call.listener(failed)
 
-    def _emit_failure(self, error: BaseException, known: ProviderError | None, reason: str, ended_at: float) -> None:
+    def _failed(self, error: BaseException, known: ProviderError | None, reason: str, ended_at: float) -> AttemptFailed:
         emit = self.hooks.api_request_error
-        if emit is not None:
-            emit(
-                **self._identity(),
-                api_duration=ended_at - self.started_at,
-                started_at=self.started_at,
-                ended_at=ended_at,
-                status_code=known.status_code if known else None,
-                retry_count=self.retry_count,
-                max_retries=self.call.runtime.max_retries,
-                retryable=bool(known and known.retryable),
-                reason=reason,
-                error=self._sanitised({"type": type(error).__name__, "message": str(error)}),
-                middleware_trace=self.trace,
-                request=self._sanitised_request() if emit.wants("request") else None,
-            )
+        return AttemptFailed(
+            **self._fields(),
+            api_duration=ended_at - self.started_at,
+            started_at=self.started_at,
+            ended_at=ended_at,
+            status_code=known.status_code if known else None,
+            retry_count=self.retry_count,
+            max_retries=self.call.runtime.max_retries,
+            retryable=bool(known and known.retryable),
+            reason=reason,
+            error=self._sanitised({"type": type(error).__name__, "message": str(error)}),
+            middleware_trace=self.trace,
+            request=self._sanitised_request() if emit and emit.wants("request") else UNSET,
+        )
 
     def _sanitised_request(self) -> dict[str, Any]:
         body = {name: value for name, value in self.request.items() if name not in ("timeout", "http_client")}

@@ -14,13 +14,14 @@ from hermes.agent.context.engines import Contexts
 from hermes.agent.context.spill import spill
 from hermes.agent.context.view import View
 from hermes.agent.context.window import BeforeCompress
-from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
+from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.agent.images.describe import Vision
 from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.prompt import system_prompt
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.turn import Setup, Turn
+from hermes.contract.events import SessionFinalized, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound
 from hermes.hooks.table import Hooks
 from hermes.journal.bodies import message_text
@@ -211,11 +212,13 @@ class Session:
         emit = self._runtime.hooks.on_session_finalize
         if emit is not None:
             emit(
-                session_id=self.id,
-                platform=self.platform,
-                reason=reason,
-                old_session_id=self.id,
-                new_session_id=new_session_id,
+                SessionFinalized(
+                    session_id=self.id,
+                    platform=self.platform,
+                    reason=reason,
+                    old_session_id=self.id,
+                    new_session_id=new_session_id,
+                )
             )
         self.window.close(self.history, is_replaced=bool(new_session_id))
 

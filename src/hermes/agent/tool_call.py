@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import msgspec
 
 from hermes.agent.approvals.assessment import PluginVerdict
 from hermes.agent.approvals.decide import Approvals, Decision, verdict_of
-from hermes.agent.events import ToolStatus
 from hermes.agent.guardrails import LoopGuard
 from hermes.agent.workers import Workers
 from hermes.config.sections import ToolLoopGuardrailsConfig
+from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
@@ -66,6 +66,17 @@ class ToolRuntime:
         """What a tool is told about a call in that scope."""
         transform = _output_transformer(self.hooks, scope)
         return ToolContext(scope, cwd, self.processes, self.guard, self.limits, transform, user_task)
+
+
+class _ToolFields(TypedDict):
+    """The fields that every event of a tool call has."""
+
+    tool_name: str
+    session_id: str
+    task_id: str
+    turn_id: str
+    api_request_id: str
+    tool_call_id: str
 
 
 @dataclass(slots=True)
@@ -131,7 +142,7 @@ class ToolCall:
         chain = self.runtime.hooks.tool_request
         if chain is None:
             return
-        outcome = chain.run(self.args, self._identity())
+        outcome = chain.run(self.args, dict[str, Any](self._fields()))
         self.args, self.original_args, self.trace = outcome.payload, outcome.original, outcome.trace
 
     def _announce(self) -> PluginVerdict | None:
@@ -142,7 +153,7 @@ class ToolCall:
             return None
         # A callback may rewrite the arguments in place; the original must not change with them.
         self.args, self.trace = dict(self.args), list(self.trace)
-        return verdict_of(emit(**self._identity(), args=self.args, middleware_trace=self.trace))
+        return verdict_of(emit(self.started()))
 
     def _refuse_what_is_no_data(self) -> Outcome | None:
         """Plugins may have put objects into the arguments that no record can hold."""
@@ -201,7 +212,7 @@ class ToolCall:
         chain = self.runtime.hooks.tool_execution
         if chain is None:
             return self._run_tool(self.args)
-        context = self._identity()
+        context = dict[str, Any](self._fields())
         context["original_args"] = self.original_args
         context["middleware_trace"] = self.trace
         return chain.run(self.args, self._run_tool, context)
@@ -270,35 +281,41 @@ class ToolCall:
 
     # -- finish -------------------------------------------------------------------------------------------------
 
-    def finish(self, outcome: Outcome) -> str:
-        """Tell the observers how the call ended, once, and return what the model sees of it."""
-        text = outcome.result
+    def finish(self, ended: ToolEnded) -> str:
+        """Emit how the call ended, once, and return what the model sees of it."""
+        text = ended.result
         post, transform = self.runtime.hooks.post_tool_call, self.runtime.hooks.transform_tool_result
         owed, self.announced = self.announced, False
         if owed and (post is not None or transform is not None):
-            payload = self._closing_payload(outcome)
             # Cancelling the turn may end the wait for an async callback; the call still gets its message.
             with contextlib.suppress(Interrupted):
                 if post is not None:
-                    post(**payload)
+                    post(ended)
                 if transform is not None:
-                    texts = [answer.value for answer in transform(**payload) if isinstance(answer.value, str)]
+                    texts = [answer.value for answer in transform(ended) if isinstance(answer.value, str)]
                     text = texts[0] if texts else text
         return _bounded(text)
 
-    def _closing_payload(self, outcome: Outcome) -> dict[str, Any]:
-        return {
-            **self._identity(),
-            "args": outcome.args,
-            "result": outcome.result,
-            "duration_ms": outcome.duration_ms,
-            "status": outcome.status,
-            "error_type": outcome.error_type,
-            "error_message": outcome.error_message,
-            "middleware_trace": self.trace,
-        }
+    # -- events -------------------------------------------------------------------------------------------------
 
-    def _identity(self) -> dict[str, Any]:
+    def started(self) -> ToolStarted:
+        """The event of its start."""
+        return ToolStarted(**self._fields(), args=self.args, middleware_trace=self.trace)
+
+    def ended(self, outcome: Outcome) -> ToolEnded:
+        """The event of its end."""
+        return ToolEnded(
+            **self._fields(),
+            args=outcome.args,
+            result=outcome.result,
+            duration_ms=outcome.duration_ms,
+            status=outcome.status,
+            error_type=outcome.error_type,
+            error_message=outcome.error_message,
+            middleware_trace=self.trace,
+        )
+
+    def _fields(self) -> _ToolFields:
         scope = self.scope
         return {
             "tool_name": self.request.name,
@@ -317,14 +334,16 @@ def _output_transformer(hooks: Hooks, scope: Scope) -> Callable[[str, str, int],
 
     def transform(command: str, output: str, returncode: int) -> str:
         answers = emit(
-            command=command,
-            output=output,
-            returncode=returncode,
-            env_type="local",
-            session_id=scope.session_id,
-            task_id=scope.task_id,
-            turn_id=scope.turn_id,
-            tool_call_id=scope.tool_call_id,
+            TerminalOutputTransform(
+                command=command,
+                output=output,
+                returncode=returncode,
+                env_type="local",
+                session_id=scope.session_id,
+                task_id=scope.task_id,
+                turn_id=scope.turn_id,
+                tool_call_id=scope.tool_call_id,
+            )
         )
         texts = [answer.value for answer in answers if isinstance(answer.value, str)]
         return texts[0] if texts else output

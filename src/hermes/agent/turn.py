@@ -11,18 +11,27 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypedDict, cast
 
 import msgspec
 
 from hermes.agent.batch import ToolBatch
 from hermes.agent.context.view import View
-from hermes.agent.events import Listener, ToolFinished, TurnResult, TurnStarted, TurnStatus
+from hermes.agent.events import Listener, TurnResult, TurnStatus
 from hermes.agent.guardrails import LoopGuard
 from hermes.agent.model_call import Answered, ModelCall, ModelRuntime, ToolDefinition
 from hermes.agent.prompt import OUT_OF_TURNS
 from hermes.agent.tool_call import ToolRuntime
 from hermes.agent.verify import changed_paths, is_code, nudge_from
+from hermes.contract.events import (
+    AnswerTransform,
+    AnswerVerification,
+    SessionStarted,
+    ToolEnded,
+    TurnAnswered,
+    TurnEnded,
+    TurnStarted,
+)
 from hermes.errors import HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
@@ -52,6 +61,16 @@ class Setup(msgspec.Struct):
     stand_ins: dict[str, str] = {}
 
 
+class _TurnFields(TypedDict):
+    """The fields that every event of a turn has."""
+
+    session_id: str
+    task_id: str
+    turn_id: str
+    model: str
+    platform: str
+
+
 @dataclass(slots=True)
 class Turn:
     """One turn of a session."""
@@ -74,7 +93,7 @@ class Turn:
     #: Makes a very long text that a plugin adds to the conversation short.
     shorten: Callable[[str], str]
     _usage: Usage = field(default_factory=lambda: Usage(request_count=0))
-    _tool_calls: list[ToolFinished] = field(default_factory=list[ToolFinished])
+    _tool_calls: list[ToolEnded] = field(default_factory=list[ToolEnded])
     _steps: int = 0
     _nudges: int = 0
     _model: str = ""
@@ -95,7 +114,7 @@ class Turn:
         answer, error, error_type, reason = "", None, "", ""
         status: TurnStatus = "failed"
         try:
-            self.listener(TurnStarted(self.journal.id, bool(self.journal.steps)))
+            self.listener(self._started())
             answer = self._answer()
             status = "completed"
         except Interrupted as interrupt:
@@ -154,16 +173,10 @@ class Turn:
         setup = self.make_setup()
         if self.is_first and self.hooks.on_session_start is not None:
             self.hooks.on_session_start(
-                session_id=self.scope.session_id, model=self.models.model, platform=self.scope.platform
+                SessionStarted(session_id=self.scope.session_id, model=self.models.model, platform=self.scope.platform)
             )
         if self.hooks.pre_llm_call is not None:
-            answers = self.hooks.pre_llm_call(
-                **self._identity(),
-                user_message=self.view.task["content"],
-                conversation_history=self.view.history,
-                is_first_turn=self.is_first,
-                sender_id="",
-            )
+            answers = self.hooks.pre_llm_call(self._started())
             pieces = [setup.context] if setup.context else []
             setup.context = "\n\n".join([*pieces, *map(self.shorten, _context_pieces(answers))])
         self.journal.step("setup", "done", "pure", setup)
@@ -216,15 +229,19 @@ class Turn:
         recorded = self.journal.steps.get(key)
         if recorded is None:
             emit = self.hooks.pre_verify
+            if emit is None or self._nudges >= self.max_nudges:
+                return []
             changed = changed_paths(self._tool_calls)
-            if emit is None or not changed or self._nudges >= self.max_nudges:
+            if not changed:
                 return []
             answers = emit(
-                **self._identity(),
-                coding=any(is_code(path) for path in changed),
-                attempt=self._nudges,
-                final_response=text,
-                changed_paths=changed,
+                AnswerVerification(
+                    **self._fields(),
+                    coding=any(is_code(path) for path in changed),
+                    attempt=self._nudges,
+                    final_response=text,
+                    changed_paths=changed,
+                )
             )
             words = nudge_from(answers)
             self.journal.step(key, "done", "pure", {"message": words})
@@ -301,7 +318,7 @@ class Turn:
         emit = self.hooks.transform_llm_output
         if emit is None:
             return text
-        for answer in emit(**self._identity(), response_text=text):
+        for answer in emit(AnswerTransform(**self._fields(), response_text=text)):
             if isinstance(answer.value, str) and answer.value:
                 return answer.value
         return text
@@ -326,10 +343,12 @@ class Turn:
             # The answer is on record: cancelling the wait for an async callback does not undo it.
             with contextlib.suppress(Interrupted):
                 emit(
-                    **self._identity(),
-                    user_message=self.view.task["content"],
-                    assistant_response=answer,
-                    conversation_history=self.view.conversation(),
+                    TurnAnswered(
+                        **self._fields(),
+                        user_message=self.view.task["content"],
+                        assistant_response=answer,
+                        conversation_history=self.view.conversation(),
+                    )
                 )
 
     def _emit_end(self, status: TurnStatus, reason: str) -> None:
@@ -337,18 +356,29 @@ class Turn:
         if emit is not None:
             with contextlib.suppress(Interrupted):
                 emit(
-                    **self._identity(),
-                    api_request_id=self._attempt_in_hand() if status == "interrupted" else "",
-                    completed=status == "completed",
-                    interrupted=status == "interrupted",
-                    reason=reason,
+                    TurnEnded(
+                        **self._fields(),
+                        api_request_id=self._attempt_in_hand() if status == "interrupted" else "",
+                        completed=status == "completed",
+                        interrupted=status == "interrupted",
+                        reason=reason,
+                    )
                 )
 
     def _attempt_in_hand(self) -> str:
         attempts = self.journal.attempts_made
         return f"{self.journal.id}:api:{attempts}" if attempts else ""
 
-    def _identity(self) -> dict[str, Any]:
+    def _started(self) -> TurnStarted:
+        return TurnStarted(
+            **self._fields(),
+            user_message=self.view.task["content"],
+            conversation_history=self.view.history,
+            is_first_turn=self.is_first,
+            resumed=bool(self.journal.steps),
+        )
+
+    def _fields(self) -> _TurnFields:
         return {
             "session_id": self.scope.session_id,
             "task_id": self.scope.task_id,

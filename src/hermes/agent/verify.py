@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import msgspec
 
-from hermes.agent.events import ToolFinished
+from hermes.contract.events import ToolEnded
 from hermes.hooks.observers import Answer
-
-if TYPE_CHECKING:
-    from hermes.agent.tool_call import Outcome
 
 _PROSE = frozenset({"", ".txt", ".md", ".rst", ".csv", ".log", ".pdf", ".html"})
 
@@ -23,20 +20,20 @@ class _WrittenFiles(msgspec.Struct):
     files_deleted: list[str] = []
 
 
-def written_files(outcome: Outcome) -> tuple[str, ...]:
+def written_files(call: ToolEnded) -> tuple[str, ...]:
     """The files a finished call says it wrote."""
-    if outcome.status != "ok" or '"files_' not in outcome.result:
+    if call.status != "ok" or '"files_' not in call.result:
         return ()
     try:
-        told = msgspec.json.decode(outcome.result, type=_WrittenFiles)
+        told = msgspec.json.decode(call.result, type=_WrittenFiles)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ()
     return (*told.files_modified, *told.files_created, *told.files_deleted)
 
 
-def changed_paths(calls: Sequence[ToolFinished]) -> list[str]:
+def changed_paths(calls: Sequence[ToolEnded]) -> list[str]:
     """The files that calls wrote, each once, in the order of their first change."""
-    return list(dict.fromkeys(path for call in calls for path in call.files))
+    return list(dict.fromkeys(path for call in calls for path in written_files(call)))
 
 
 def is_code(path: str) -> bool:

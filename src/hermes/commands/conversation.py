@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hermes.agent.session import Session
 from hermes.commands.surface import Surface
+from hermes.contract.events import SessionReset
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.leases import give_up_lease
@@ -55,11 +56,13 @@ class Conversation:
         emit = host.hooks.on_session_reset
         if emit is not None:
             emit(
-                session_id=session.id,
-                platform=session.platform,
-                reason="new_session",
-                old_session_id=old.id,
-                new_session_id=session.id,
+                SessionReset(
+                    session_id=session.id,
+                    platform=session.platform,
+                    reason="new_session",
+                    old_session_id=old.id,
+                    new_session_id=session.id,
+                )
             )
         if host.sessions.turn_count(old.id):
             give_up_lease(host.store, host.runner, old.id)  # another process may go on with it now

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
+from msgspec import UNSET
+from msgspec.structs import asdict
+
+from hermes.contract.events import HOOK_EVENTS, Event
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA
 from hermes.hooks.copies import isolate, same
 from hermes.hooks.subscriber import FAILED, Subscriber
+
+E = TypeVar("E", bound=Event)
 
 
 class Answer(NamedTuple):
@@ -16,8 +22,8 @@ class Answer(NamedTuple):
     value: Any
 
 
-class Emitter:
-    """All subscribers of one hook. Immutable: a change in the table makes a new one.
+class Emitter(Generic[E]):
+    """All subscribers of one hook, which is emitted with events of one type. Immutable: a change makes a new one.
 
     Each callback gets copies of its own, so nothing it does to a payload reaches the runtime or anybody else. The
     one exception is the hook's live field (``args`` of ``pre_tool_call``): what a callback changes there in place
@@ -25,20 +31,35 @@ class Emitter:
     ``middleware_trace`` list. A callback that raises, is late or runs behind the turn changes nothing.
     """
 
-    __slots__ = ("_live", "hook", "subscribers")
+    __slots__ = ("_live", "_not_keywords", "_optional", "hook", "subscribers")
 
     def __init__(self, hook: str, subscribers: tuple[Subscriber, ...]) -> None:
         self.hook = hook
         self.subscribers = subscribers
         self._live = HOOKS[hook].live
+        self._not_keywords, self._optional = _SPECIAL_FIELDS[hook]
 
     def wants(self, field: str) -> bool:
         """False only when no subscriber's signature takes the field, so that it need not be built."""
         return any(subscriber.takes(field) for subscriber in self.subscribers)
 
-    def __call__(self, /, **payload: Any) -> list[Answer]:
-        """Tell every subscriber; what they answered, in the order they registered. Fields are the contract's."""
-        payload.setdefault("telemetry_schema_version", OBSERVER_SCHEMA)
+    def __call__(self, event: E) -> list[Answer]:
+        """Call every subscriber with the event's fields; what they answered, in the order they registered."""
+        payload = asdict(event)
+        for name in self._not_keywords:
+            del payload[name]
+        for name in self._optional:
+            if payload[name] is UNSET:
+                del payload[name]
+        payload["telemetry_schema_version"] = OBSERVER_SCHEMA
+        return self._deliver(payload)
+
+    def invoke(self, /, **fields: Any) -> list[Answer]:
+        """The same with any fields, for plugins that emit a hook themselves."""
+        fields.setdefault("telemetry_schema_version", OBSERVER_SCHEMA)
+        return self._deliver(fields)
+
+    def _deliver(self, payload: dict[str, Any]) -> list[Answer]:
         answers: list[Answer] = []
         for subscriber in self.subscribers:
             given = subscriber.arguments(payload)
@@ -50,6 +71,19 @@ class Emitter:
             if value is not None:
                 answers.append(Answer(subscriber.plugin, value))
         return answers
+
+
+def _special_fields(hook: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The fields of a hook's event that are not keywords, and those that may be unset."""
+    kind = HOOK_EVENTS[hook]
+    keywords = {field.name for field in HOOKS[hook].fields}
+    defaults = kind.__struct_defaults__
+    optional = kind.__struct_fields__[len(kind.__struct_fields__) - len(defaults) :]
+    unset = [name for name, default in zip(optional, defaults, strict=True) if default is UNSET]
+    return tuple(name for name in kind.__struct_fields__ if name not in keywords), tuple(unset)
+
+
+_SPECIAL_FIELDS = {hook: _special_fields(hook) for hook in HOOKS}
 
 
 def _adopt(payload: dict[str, Any], given: dict[str, Any], field: str, plugin: str) -> None:

@@ -8,6 +8,7 @@ from threading import RLock
 from time import monotonic
 from typing import Any
 
+from hermes.contract import events
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError
@@ -33,31 +34,31 @@ class Hooks:
 
         emit = hooks.pre_tool_call
         if emit is not None:
-            answers = emit(tool_name=name, args=args, ...)
+            answers = emit(ToolStarted(tool_name=name, args=args, ...))
     """
 
     __slots__ = (*_SITES, "_lock", "_queues", "background")
 
-    on_session_start: Emitter | None
-    on_session_end: Emitter | None
-    on_session_finalize: Emitter | None
-    on_session_reset: Emitter | None
-    pre_llm_call: Emitter | None
-    post_llm_call: Emitter | None
-    transform_llm_output: Emitter | None
-    pre_verify: Emitter | None
-    pre_api_request: Emitter | None
-    post_api_request: Emitter | None
-    api_request_error: Emitter | None
-    pre_tool_call: Emitter | None
-    post_tool_call: Emitter | None
-    transform_tool_result: Emitter | None
-    transform_terminal_output: Emitter | None
-    pre_approval_request: Emitter | None
-    post_approval_response: Emitter | None
-    subagent_start: Emitter | None
-    subagent_stop: Emitter | None
-    pre_gateway_dispatch: Emitter | None
+    on_session_start: Emitter[events.SessionStarted] | None
+    on_session_end: Emitter[events.TurnEnded] | None
+    on_session_finalize: Emitter[events.SessionFinalized] | None
+    on_session_reset: Emitter[events.SessionReset] | None
+    pre_llm_call: Emitter[events.TurnStarted] | None
+    post_llm_call: Emitter[events.TurnAnswered] | None
+    transform_llm_output: Emitter[events.AnswerTransform] | None
+    pre_verify: Emitter[events.AnswerVerification] | None
+    pre_api_request: Emitter[events.AttemptStarted] | None
+    post_api_request: Emitter[events.AttemptAnswered] | None
+    api_request_error: Emitter[events.AttemptFailed] | None
+    pre_tool_call: Emitter[events.ToolStarted] | None
+    post_tool_call: Emitter[events.ToolEnded] | None
+    transform_tool_result: Emitter[events.ToolEnded] | None
+    transform_terminal_output: Emitter[events.TerminalOutputTransform] | None
+    pre_approval_request: Emitter[events.ApprovalRequested] | None
+    post_approval_response: Emitter[events.ApprovalAnswered] | None
+    subagent_start: Emitter[events.ChildStarted] | None
+    subagent_stop: Emitter[events.ChildEnded] | None
+    pre_gateway_dispatch: Emitter[events.GatewayMessage] | None
 
     llm_request: RequestChain | None
     tool_request: RequestChain | None
@@ -183,7 +184,7 @@ class Hooks:
         holder = getattr(self, site)
         if holder is None:
             return ()
-        return holder.subscribers if isinstance(holder, Emitter) else holder.callbacks
+        return holder.subscribers if site in HOOKS else holder.callbacks
 
     def _set(self, site: str, callbacks: tuple[Any, ...]) -> None:
         spec = MIDDLEWARE.get(site)

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.a2a.server.artifacts import Relay
-from hermes.agent.events import ModelAnswered, ModelFailed, ReasoningPiece, TextPiece, ToolStarted, TurnEvent
+from hermes.contract.events import AttemptAnswered, AttemptFailed, ReasoningDelta, TextDelta, TurnEvent
 from hermes.sanitize import Redactor
 from support.a2a_rig import artifact_text
+from support.events import some, tool_started
 
-ANSWERED = ModelAnswered("m", "stop", None, 0.0)
-FAILED = ModelFailed("p", "m", "it broke")
+ANSWERED = some(AttemptAnswered)
+FAILED = some(AttemptFailed, error={"message": "it broke"})
 
 
 class Collected(EventQueue):
@@ -70,24 +71,24 @@ def relayed(*told: TurnEvent, answer: str | None = None, pause_after: int = -1, 
 
 
 def test_a_second_attempt_takes_the_place_of_the_first() -> None:
-    told = (TextPiece("half an"), FAILED, TextPiece("a whole answer"), ANSWERED)
+    told = (TextDelta("half an"), FAILED, TextDelta("a whole answer"), ANSWERED)
     made = relayed(*told, answer="a whole answer", pause_after=0)
     assert artifact_text(made.task) == "a whole answer" and len(made.task.artifacts) == 1
     assert made.chunks[-1].last_chunk and len({chunk.artifact.artifact_id for chunk in made.chunks}) == 1
 
 
 def test_a_second_attempt_that_says_nothing_leaves_nothing() -> None:
-    made = relayed(TextPiece("half an answer"), FAILED, ANSWERED, pause_after=0)
+    made = relayed(TextDelta("half an answer"), FAILED, ANSWERED, pause_after=0)
     assert artifact_text(made.task) == ""
 
 
 def test_what_had_arrived_of_an_answer_is_kept() -> None:
-    made = relayed(TextPiece("half an ans"), pause_after=0)
+    made = relayed(TextDelta("half an ans"), pause_after=0)
     assert artifact_text(made.task) == "half an ans" and made.chunks[-1].last_chunk
 
 
 def test_reasoning_is_not_carried() -> None:
-    made = relayed(ReasoningPiece("secret"), TextPiece("x"), ANSWERED, answer="x")
+    made = relayed(ReasoningDelta("secret"), TextDelta("x"), ANSWERED, answer="x")
     assert [chunk.artifact.parts[0].text for chunk in made.chunks] == ["x"]
 
 
@@ -100,8 +101,8 @@ def test_reasoning_is_not_carried() -> None:
 def test_pieces_make_the_answers_whatever_the_pace(
     first: list[str], second: list[str], pause_after: int, watched: bool
 ) -> None:
-    told: list[TurnEvent] = [*map(TextPiece, first), ANSWERED, ToolStarted("1", "tool", {})]
-    told += [*map(TextPiece, second), ANSWERED]
+    told: list[TurnEvent] = [*map(TextDelta, first), ANSWERED, tool_started("1", "tool", {})]
+    told += [*map(TextDelta, second), ANSWERED]
     made = relayed(*told, answer="".join(second), pause_after=pause_after, watched=watched)
     expected = [text for text in ("".join(first), "".join(second)) if text]
     assert [artifact_text(Task(artifacts=[artifact])) for artifact in made.task.artifacts] == expected

@@ -10,8 +10,10 @@ import msgspec
 import pytest
 
 from hermes.agent.children.tasks import MAX_CHILDREN
-from hermes.agent.events import ChildFinished, ChildStarted, TurnEvent
+from hermes.cli.chat.output import event_document
+from hermes.contract.events import ChildEnded, ChildStarted, ReasoningDelta, TextDelta, TurnEvent
 from hermes.host import Host
+from hermes.sanitize import Redactor
 from hermes.scope import current_scope
 from hermes.testing import (
     EventRecorder,
@@ -137,10 +139,12 @@ def test_a_surface_hears_of_children_and_not_what_they_say(make_host: HostFactor
     with ScriptedProvider({"go": delegating(goal="work"), "work": text("secret words")}) as provider:
         make_host(provider).new_session().run("go", listener=seen.append)
     [started] = [event for event in seen if isinstance(event, ChildStarted)]
-    [finished] = [event for event in seen if isinstance(event, ChildFinished)]
-    assert (started.goal, started.role, started.index) == ("work", "leaf", 0)
-    assert (finished.session_id, finished.status, finished.error) == (started.session_id, "completed", None)
-    assert "secret words" not in str(seen)
+    [finished] = [event for event in seen if isinstance(event, ChildEnded)]
+    assert (started.child_goal, started.child_role, started.task_index) == ("work", "leaf", 0)
+    assert (finished.child_session_id, finished.child_status) == (started.child_session_id, "completed")
+    assert finished.child_error is None
+    assert not [event for event in seen if isinstance(event, TextDelta | ReasoningDelta) and "secret" in event.text]
+    assert "secret words" not in str([event_document(event, Redactor()) for event in seen])
 
 
 def test_plugins_see_the_childs_scope_inside_the_child(make_host: HostFactory) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.agent.events import ChildStarted, TurnEvent
+from hermes.contract.events import ChildStarted, TurnEvent
 from hermes.host import Host
 from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, by_step, hanging, text, tool_call, tool_calls
@@ -223,7 +223,7 @@ def test_grandchildren_stop_with_the_rest(make_host: HostFactory) -> None:
 
 def test_children_do_not_outlive_a_surface_that_fails(make_host: HostFactory) -> None:
     def fail(event: TurnEvent) -> None:
-        if isinstance(event, ChildStarted) and event.index == 1:
+        if isinstance(event, ChildStarted) and event.task_index == 1:
             raise RuntimeError("the screen is gone")
 
     tasks = [{"goal": "work"}, {"goal": "other"}]

@@ -207,13 +207,13 @@ def test_an_application_keeps_its_own_client_for_the_same_keys(rig: LangfuseRig,
 def test_a_fork_sends_its_own_turns(rig: LangfuseRig) -> None:
     hooks = rig.hooks()
     assert hooks.pre_llm_call and hooks.on_session_end
-    hooks.pre_llm_call(session_id="parent", turn_id="p")
-    hooks.on_session_end(session_id="parent", turn_id="p", completed=True)
+    hooks.pre_llm_call.invoke(session_id="parent", turn_id="p")
+    hooks.on_session_end.invoke(session_id="parent", turn_id="p", completed=True)
     rig.collect()
     pid = os.fork()
     if pid == 0:
-        hooks.pre_llm_call(session_id="child", turn_id="c")
-        hooks.on_session_end(session_id="child", turn_id="c", completed=True)
+        hooks.pre_llm_call.invoke(session_id="child", turn_id="c")
+        hooks.on_session_end.invoke(session_id="child", turn_id="c", completed=True)
         rig.recorder.flush(10)
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0

@@ -122,10 +122,10 @@ def test_a_sample_is_made_of_whole_traces(rig: LangfuseRig, monkeypatch: pytest.
     assert hooks.pre_llm_call and hooks.pre_tool_call and hooks.post_tool_call and hooks.on_session_end
     for number in range(60):
         ids = {"session_id": f"s{number}", "turn_id": "t"}
-        hooks.pre_llm_call(**ids)
-        hooks.pre_tool_call(**ids, tool_call_id="c", tool_name="terminal")
-        hooks.post_tool_call(**ids, tool_call_id="c")
-        hooks.on_session_end(**ids, completed=True)
+        hooks.pre_llm_call.invoke(**ids)
+        hooks.pre_tool_call.invoke(**ids, tool_call_id="c", tool_name="terminal")
+        hooks.post_tool_call.invoke(**ids, tool_call_id="c")
+        hooks.on_session_end.invoke(**ids, completed=True)
     spans = rig.collect().spans
     roots = {span.trace_id for span in spans if not span.parent_id}
     assert 0 < len(roots) < 60 and len(spans) == 2 * len(roots)

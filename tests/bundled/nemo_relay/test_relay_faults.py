@@ -240,8 +240,9 @@ with ScriptedProvider("done") as provider:
     session.run("go")
     child = os.fork()
     if child == 0:
-        host.hooks.pre_llm_call(session_id="forked", turn_id="t", task_id="", user_message="", model="", platform="")
-        host.hooks.on_session_finalize(session_id=session.id)
+        ids = {"session_id": "forked", "turn_id": "t", "task_id": ""}
+        host.hooks.pre_llm_call.invoke(**ids, user_message="", model="", platform="")
+        host.hooks.on_session_finalize.invoke(session_id=session.id)
         sys.exit(7)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
     host.close()

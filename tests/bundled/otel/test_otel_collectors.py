@@ -109,13 +109,13 @@ def test_what_a_collector_refuses_counts_as_lost(home: Path, workdir: Path, monk
 def test_a_fork_sends_its_own_spans_and_no_others(rig: TracedRig) -> None:
     hooks = rig.hooks()
     assert hooks.pre_llm_call is not None and hooks.on_session_end is not None
-    hooks.pre_llm_call(session_id="parent", turn_id="p")
-    hooks.on_session_end(session_id="parent", turn_id="p", completed=True)
+    hooks.pre_llm_call.invoke(session_id="parent", turn_id="p")
+    hooks.on_session_end.invoke(session_id="parent", turn_id="p", completed=True)
     child = os.fork()
     if child == 0:
         try:
-            hooks.pre_llm_call(session_id="child", turn_id="c")
-            hooks.on_session_end(session_id="child", turn_id="c", completed=True)
+            hooks.pre_llm_call.invoke(session_id="child", turn_id="c")
+            hooks.on_session_end.invoke(session_id="child", turn_id="c", completed=True)
             rig.collect()
         finally:
             os._exit(0)

@@ -13,26 +13,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.agent.events import (
-    ModelAnswered,
-    ModelFailed,
-    ReasoningPiece,
-    TextPiece,
-    ToolFinished,
-    ToolStarted,
-    TurnResult,
-    TurnStarted,
-    TurnStatus,
-)
+from hermes.agent.events import TurnResult, TurnStatus
 from hermes.cli.repl.prompt.captured import Captured
 from hermes.cli.repl.prompt.lines import Lines
 from hermes.cli.repl.questions import Questions, approval_question, clarifying_question, visible, yes_or_no
 from hermes.cli.repl.show.turn_view import TurnView, folded
 from hermes.cli.text.terminal import cells
+from hermes.contract.events import (
+    AttemptAnswered,
+    AttemptFailed,
+    ReasoningDelta,
+    TextDelta,
+    TurnStarted,
+)
 from hermes.errors import HermesError, Interrupted
 from hermes.models.usage import Usage
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
+from support.events import some, tool_ended, tool_started
 
 
 def request(subject: str = "rm -rf x", *, timeout: float = 60, can_be_kept: bool = True) -> ApprovalRequest:
@@ -179,7 +177,7 @@ def view(*, colour: bool = False, unicode: bool = True) -> TurnView:
     """The view of a turn that has just begun."""
     shown = TurnView(Redactor(("hunter2-hunter2",)), colour=colour, unicode=unicode, clock=lambda: 10.0)
     assert shown.live(5) == [] and shown.break_off() == ""
-    shown.take(TurnStarted("t", False))
+    shown.take(some(TurnStarted, turn_id="t"))
     return shown
 
 
@@ -187,25 +185,25 @@ class TestTurnView:
     def test_whole_blocks_stay_and_the_rest_is_live(self) -> None:
         shown = view()
         assert shown.live(5) == ["⠋ working  0.0 s"]
-        assert shown.take(TextPiece("Hello **you**.\n\nAnd ")) == "Hello you.\n"
+        assert shown.take(TextDelta("Hello **you**.\n\nAnd ")) == "Hello you.\n"
         assert shown.live(5) == ["And ", "⠋ working  0.0 s"]
         assert shown.end(result(answer="Hello **you**.\n\nAnd ")) == "\nAnd\n"
         assert shown.live(5) == []
 
     def test_tools_run_live_and_leave_a_line(self) -> None:
         shown = view()
-        assert shown.take(TextPiece("Let me see.")) == ""
-        assert shown.take(ModelAnswered("m", "tool_calls", None, 1)) == "Let me see.\n"
-        assert shown.take(ToolStarted("c", "terminal", {"command": "echo hunter2-hunter2"})) == ""
+        assert shown.take(TextDelta("Let me see.")) == ""
+        assert shown.take(some(AttemptAnswered, finish_reason="tool_calls")) == "Let me see.\n"
+        assert shown.take(tool_started("c", "terminal", {"command": "echo hunter2-hunter2"})) == ""
         assert shown.live(5)[0].startswith("⠋ terminal echo ") and "hunter2-hunter2" not in shown.live(5)[0]
         assert shown.live(1, is_stopping=True) == ["⠋ stopping  0.0 s"]
-        finished = ToolFinished("c", "terminal", {"command": "true"}, "ok", 20, None)
+        finished = tool_ended("c", "terminal", {"command": "true"}, "ok", 20, None)
         assert shown.take(finished) == "✓ terminal true  20 ms\n"
         assert shown.end(result(answer="Done.")) == "Done.\n"
 
     def test_an_answer_that_a_plugin_replaced_is_shown_as_it_is_on_record(self) -> None:
         shown = view()
-        shown.take(TextPiece("draft\n\n"))
+        shown.take(TextDelta("draft\n\n"))
         assert shown.end(result(answer="final")) == "final\n"
 
     @pytest.mark.parametrize(
@@ -214,15 +212,18 @@ class TestTurnView:
     )
     def test_partial_text_is_kept_and_marked(self, status: TurnStatus, last: str) -> None:
         shown = view()
-        shown.take(TextPiece("Partial"))
+        shown.take(TextDelta("Partial"))
         text = shown.end(result(status, error="no hunter2-hunter2"))
         assert text == f"Partial\n{last}".replace("hunter2-hunter2", "<redacted>")
 
     def test_failed_attempts_and_reasoning_have_lines_of_their_own(self) -> None:
         shown = view(colour=True)
-        assert shown.take(ReasoningPiece("I think\nthat")) == "\x1b[2mI think\x1b[0m\n"
-        assert shown.take(ModelFailed("p", "m", "too\nbusy")) == "\x1b[2mthat\x1b[0m\n\x1b[31m! too busy\x1b[0m\n"
-        assert shown.take(TextPiece("x")) == ""
+        assert shown.take(ReasoningDelta("I think\nthat")) == "\x1b[2mI think\x1b[0m\n"
+        assert (
+            shown.take(some(AttemptFailed, error={"message": "too\nbusy"}))
+            == "\x1b[2mthat\x1b[0m\n\x1b[31m! too busy\x1b[0m\n"
+        )
+        assert shown.take(TextDelta("x")) == ""
         assert shown.break_off() == "x\n"
 
     def test_ascii_is_enough(self) -> None:

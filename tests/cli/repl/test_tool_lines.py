@@ -10,19 +10,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.agent.events import ChildFinished, ChildStarted, ToolFinished, ToolStarted, ToolStatus
 from hermes.cli.repl.show.toollines import ASCII, UNICODE, RunningTools, finished_line, signs_for, subject_of
 from hermes.cli.text.terminal import cells
+from hermes.contract.events import ToolEnded, ToolStatus
 from hermes.sanitize import Redactor
+from support.events import child_ended, child_started, tool_ended, tool_started
 from support.screen import Screen
 
 SECRET = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
 
 
-def finished(
-    name: str = "terminal", *, status: ToolStatus = "ok", error: str | None = None, **args: Any
-) -> ToolFinished:
-    return ToolFinished("call_1", name, args, status, 1_234, error)
+def finished(name: str = "terminal", *, status: ToolStatus = "ok", error: str | None = None, **args: Any) -> ToolEnded:
+    return tool_ended("call_1", name, args, status, 1_234, error)
 
 
 class Clock:
@@ -98,11 +97,11 @@ def test_escape_sequences_in_arguments_stay_out() -> None:
 def test_no_line_is_wider_than_the_terminal(name: str, subject: str, error: str, width: int, dumb: bool) -> None:
     signs = ASCII if dumb else UNICODE
     tools = RunningTools(Redactor(), Clock(), signs=signs)
-    tools.started(ToolStarted("c", name, {"x": subject}))
-    tools.started(ChildStarted("c", "s", 0, subject, "leaf"))
+    tools.started(tool_started("c", name, {"x": subject}))
+    tools.started(child_started("c", "s", 0, subject, "leaf"))
     running = tools.lines(width)
-    called = tools.finished(ToolFinished("c", name, {"x": subject}, "error", 70, error), width=width)
-    child = tools.finished(ChildFinished("c", "s", 0, subject, "failed", 70, error), width=width)
+    called = tools.finished(tool_ended("c", name, {"x": subject}, "error", 70, error), width=width)
+    child = tools.finished(child_ended("c", "s", 0, subject, "failed", 70, error), width=width)
     for line in (*running, called, child):
         assert cells(line) <= width and "\n" not in line and "\x1b" not in line
 
@@ -111,14 +110,14 @@ def test_parallel_calls_have_a_line_each_while_they_run() -> None:
     clock = Clock()
     tools = RunningTools(Redactor(), clock)
     assert not tools and tools.lines(40) == []
-    tools.started(ToolStarted("a", "read_file", {"path": "a.txt"}))
+    tools.started(tool_started("a", "read_file", {"path": "a.txt"}))
     clock.now += 1.5
-    tools.started(ToolStarted("b", "terminal", {"command": "make " * 20}))
+    tools.started(tool_started("b", "terminal", {"command": "make " * 20}))
     clock.now += 0.125
     screen = Screen("\n".join(tools.lines(40)), 40)
     assert tools
     assert screen.rows == ["⠴ read_file a.txt  1.6 s", "⠙ terminal make make make make m…  0.1 s"]
-    done = tools.finished(ToolFinished("a", "read_file", {"path": "a.txt"}, "ok", 12, None), width=40)
+    done = tools.finished(tool_ended("a", "read_file", {"path": "a.txt"}, "ok", 12, None), width=40)
     assert done == "✓ read_file a.txt  12 ms"
     assert [line[2:10] for line in tools.lines(40)] == ["terminal"]
     tools.clear()
@@ -128,18 +127,18 @@ def test_parallel_calls_have_a_line_each_while_they_run() -> None:
 def test_children_have_a_line_each_under_their_call() -> None:
     clock = Clock()
     tools = RunningTools(Redactor(("correct-horse-battery",)), clock)
-    tools.started(ToolStarted("a", "delegate_task", {"tasks": [{}, {}]}))
-    tools.started(ChildStarted("a", "s1", 0, "Count the words.", "leaf"))
-    tools.started(ChildStarted("a", "s2", 1, "Use correct-horse-battery.", "leaf"))
+    tools.started(tool_started("a", "delegate_task", {"tasks": [{}, {}]}))
+    tools.started(child_started("a", "s1", 0, "Count the words.", "leaf"))
+    tools.started(child_started("a", "s2", 1, "Use correct-horse-battery.", "leaf"))
     assert tools.lines(60) == [
         "⠋ delegate_task 2 tasks  0.0 s",
         "  ⠋ child 1: Count the words.  0.0 s",
         "  ⠋ child 2: Use <redacted>.  0.0 s",
     ]
-    assert tools.finished(ChildFinished("a", "s1", 0, "Count the words.", "completed", 16, None)) == (
+    assert tools.finished(child_ended("a", "s1", 0, "Count the words.", "completed", 16, None)) == (
         "  ✓ child 1: Count the words.  16 ms"
     )
-    assert tools.finished(ChildFinished("a", "s2", 1, "Use it.", "failed", 1_500, "no model"), width=60) == (
+    assert tools.finished(child_ended("a", "s2", 1, "Use it.", "failed", 1_500, "no model"), width=60) == (
         "  ✗ child 2: Use it.  1.5 s  failed: no model"
     )
     assert tools.lines(60) == ["⠋ delegate_task 2 tasks  0.0 s"]
@@ -148,7 +147,7 @@ def test_children_have_a_line_each_under_their_call() -> None:
 def test_many_calls_take_no_more_lines_than_agreed() -> None:
     tools = RunningTools(Redactor(), Clock(), signs=ASCII, most=4)
     for number in range(10):
-        tools.started(ToolStarted(str(number), "read_file", {"path": f"{number}.txt"}))
+        tools.started(tool_started(str(number), "read_file", {"path": f"{number}.txt"}))
     assert tools.lines(40) == [*(f"| read_file {number}.txt  0.0 s" for number in range(3)), "  and 7 more"]
 
 

@@ -13,7 +13,7 @@ from a2a.server.tasks import TaskUpdater
 from a2a.types import Part, TaskState
 
 from hermes.a2a.server.redaction import VisibleText, visible
-from hermes.agent.events import ModelAnswered, ModelFailed, TextPiece, ToolStarted, TurnEvent
+from hermes.contract.events import AttemptAnswered, AttemptFailed, EndpointSkipped, TextDelta, ToolStarted, TurnEvent
 from hermes.sanitize import Redactor
 
 #: Pieces that come faster than this are sent together: every event costs, and nobody reads that fast.
@@ -22,7 +22,7 @@ _SECONDS_BETWEEN_CHUNKS = 0.01
 _SECONDS_UNWATCHED = 0.05
 _LONGEST_SUMMARY = 120
 
-_TOLD = (TextPiece, ModelAnswered, ModelFailed, ToolStarted)
+_TOLD = (TextDelta, AttemptAnswered, AttemptFailed, EndpointSkipped, ToolStarted)
 
 
 class Relay:
@@ -67,7 +67,7 @@ class Relay:
             return
         self._events.append(event)
         if isinstance(event, ToolStarted) or self._is_watched():
-            self._wake(is_urgent=not isinstance(event, TextPiece))
+            self._wake(is_urgent=not isinstance(event, TextDelta))
         elif time.monotonic() - self._looked_at > _SECONDS_UNWATCHED:
             self._wake(is_urgent=False)
 
@@ -98,7 +98,7 @@ class Relay:
             self._looked_at = time.monotonic()
             while self._events:
                 event = self._events.popleft()
-                if isinstance(event, TextPiece):
+                if isinstance(event, TextDelta):
                     self._pieces.append(event.text)
                 else:
                     await self._pass_on(event)
@@ -130,13 +130,13 @@ class Relay:
     async def _pass_on(self, event: TurnEvent) -> None:
         self._read_pieces()
         match event:
-            case ModelAnswered():
+            case AttemptAnswered():
                 self._unsent += self._filter.finish()
                 await self._close_artifact()
-            case ModelFailed():
+            case AttemptFailed() | EndpointSkipped():
                 self._start_over()
-            case ToolStarted(_, name, args) if self._show_tools:
-                message = self._updater.new_agent_message([Part(text=self._summary(name, args))])
+            case ToolStarted() if self._show_tools:
+                message = self._updater.new_agent_message([Part(text=self._summary(event.tool_name, event.args))])
                 await self._updater.update_status(TaskState.TASK_STATE_WORKING, message)
             case _:
                 pass

@@ -5,10 +5,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
 
 from hermes.agent.approvals.messages import why
 from hermes.agent.approvals.stored_question import StoredQuestion
+from hermes.contract.events import ApprovalAnswered, ApprovalRequested
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import QuestionRow, Questions
@@ -69,13 +73,15 @@ class Inquiry:
         """The id of the row that holds the answer; empty when there is none."""
         return self._stored.stored_id
 
-    def put(self, surface: str, ask: Callable[[], Answer], *, command: str, **extra: str) -> Answer:
+    def put(
+        self, surface: str, ask: Callable[[], Answer], *, command: str, decided_by: str | UnsetType = UNSET
+    ) -> Answer:
         """Ask there. ``post_approval_response`` follows on every way out but one: an answer that comes later."""
-        payload = self._payload(surface, command)
+        requested = self._event(surface, command)
 
         def announce_and_ask() -> tuple[str, str]:
             if self.hooks.pre_approval_request is not None:
-                self.hooks.pre_approval_request(**payload)
+                self.hooks.pre_approval_request(requested)
             answer = ask()
             return answer.choice, answer.reason
 
@@ -84,21 +90,21 @@ class Inquiry:
         except TurnSuspended:
             raise
         except BaseException:
-            self._announce({**payload, **extra}, "deny")
+            self._announce(requested, "deny", decided_by)
             raise
-        self._announce({**payload, **extra}, answer.choice)
+        self._announce(requested, answer.choice, decided_by)
         return answer
 
     def withdraw(self, reason: str) -> None:
         """Close the question without an answer."""
         self._stored.withdraw(reason)
 
-    def _announce(self, payload: dict[str, Any], choice: str) -> None:
+    def _announce(self, requested: ApprovalRequested, choice: str, decided_by: str | UnsetType) -> None:
         emit = self.hooks.post_approval_response
         if emit is not None:
             # The answer is on record: cancelling the wait for an async callback does not undo it.
             with contextlib.suppress(Interrupted):
-                emit(**payload, choice=choice)
+                emit(ApprovalAnswered(**asdict(requested), choice=choice, decided_by=decided_by))
 
     def _row(self, approval_id: str) -> QuestionRow:
         question, scope = self._question, self._question.scope
@@ -114,17 +120,17 @@ class Inquiry:
             description=question.description,
         )
 
-    def _payload(self, surface: str, command: str) -> dict[str, Any]:
+    def _event(self, surface: str, command: str) -> ApprovalRequested:
         question, scope = self._question, self._question.scope
-        return {
-            "command": command,
-            "description": question.description,
-            "pattern_key": question.rules[0],
-            "pattern_keys": list(question.rules),
-            "session_key": scope.session_id,
-            "surface": surface,
-            "session_id": scope.session_id,
-            "task_id": scope.task_id,
-            "turn_id": scope.turn_id,
-            "tool_call_id": scope.tool_call_id,
-        }
+        return ApprovalRequested(
+            command=command,
+            description=question.description,
+            pattern_key=question.rules[0],
+            pattern_keys=list(question.rules),
+            session_key=scope.session_id,
+            surface=surface,
+            session_id=scope.session_id,
+            task_id=scope.task_id,
+            turn_id=scope.turn_id,
+            tool_call_id=scope.tool_call_id,
+        )

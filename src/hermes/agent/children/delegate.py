@@ -7,14 +7,16 @@ import queue
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec.structs import asdict
 
 from hermes.agent.children.child import TIMED_OUT, Child
 from hermes.agent.children.report import Report, report_on
 from hermes.agent.children.tasks import Household
-from hermes.agent.events import ChildFinished, ChildStarted
 from hermes.agent.tool_call import MAX_RESULT_CHARS
 from hermes.agent.workers import GRACE_SECONDS, POLL_SECONDS
+from hermes.contract.events import ChildEnded, ChildStarted
 from hermes.errors import HermesError, Interrupted
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
@@ -113,14 +115,12 @@ class Delegation:
         # Nobody can be asked for a child: it does without, or, where the parent need not ask either, may do all.
         approvals = self._parent.runtime.tools.approvals
         approvals.trust(child.session_id, self._settings.subagent_auto_approve or approvals.trusts(self._parent.id))
+        started = self._started(child)
         emit = self._parent.runtime.hooks.subagent_start
         if emit is not None:
             with contextlib.suppress(Interrupted):
-                emit(**self._family(child))
-        assignment = child.assignment
-        self._parent.tell(
-            ChildStarted(self._scope.tool_call_id, child.session_id, assignment.index, assignment.goal, assignment.role)
-        )
+                emit(started)
+        self._parent.tell(started)
         child.start(self._settings.child_timeout_seconds, self._over.put)
 
     # -- waiting ------------------------------------------------------------------------------------------------
@@ -155,26 +155,18 @@ class Delegation:
         child.leave()
         self._parts.open.forget(child.session_id)
         report = self._report(child)
+        ended = ChildEnded(
+            **asdict(self._started(child)),
+            child_summary=report.summary,
+            child_status=report.status,
+            duration_ms=report.duration_ms,
+            child_error=report.error,
+        )
         emit = self._parent.runtime.hooks.subagent_stop
         if emit is not None:
             with contextlib.suppress(Interrupted):
-                emit(
-                    **self._family(child),
-                    child_summary=report.summary,
-                    child_status=report.status,
-                    duration_ms=report.duration_ms,
-                )
-        self._parent.tell(
-            ChildFinished(
-                self._scope.tool_call_id,
-                child.session_id,
-                child.assignment.index,
-                child.assignment.goal,
-                report.status,
-                report.duration_ms,
-                report.error,
-            )
-        )
+                emit(ended)
+        self._parent.tell(ended)
 
     def _report(self, child: Child) -> Report:
         room = MAX_RESULT_CHARS * 4 // 5 // len(self._children)  # the text around it needs the rest
@@ -184,18 +176,19 @@ class Delegation:
         self._reports[child.assignment.index] = report
         return report
 
-    def _family(self, child: Child) -> dict[str, Any]:
+    def _started(self, child: Child) -> ChildStarted:
         scope = self._scope
-        return {
-            "session_id": scope.session_id,
-            "task_id": scope.task_id,
-            "turn_id": scope.turn_id,
-            "tool_call_id": scope.tool_call_id,
-            "parent_session_id": scope.session_id,
-            "parent_turn_id": scope.turn_id,
-            "parent_subagent_id": self._parent.runtime.subagent_id,
-            "child_session_id": child.session_id,
-            "child_subagent_id": child.subagent_id,
-            "child_role": child.assignment.role,
-            "child_goal": child.assignment.goal,
-        }
+        return ChildStarted(
+            session_id=scope.session_id,
+            task_id=scope.task_id,
+            turn_id=scope.turn_id,
+            tool_call_id=scope.tool_call_id,
+            parent_session_id=scope.session_id,
+            parent_turn_id=scope.turn_id,
+            parent_subagent_id=self._parent.runtime.subagent_id,
+            child_session_id=child.session_id,
+            child_subagent_id=child.subagent_id,
+            child_role=child.assignment.role,
+            child_goal=child.assignment.goal,
+            task_index=child.assignment.index,
+        )

@@ -11,9 +11,10 @@ import msgspec
 
 from hermes.agent.context.tokens import estimate
 from hermes.agent.context.window import BeforeCompress, Window
-from hermes.agent.events import ContextCompacted, Listener
+from hermes.agent.events import Listener
 from hermes.agent.images.describe import show
 from hermes.agent.model_call import ToolDefinition
+from hermes.contract.events import ContextCompacted
 from hermes.journal.history.compactions import Compaction
 from hermes.journal.turns import Message, TurnJournal
 from hermes.models.endpoint import Endpoint

@@ -12,11 +12,12 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
+from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.cli.chat.output import JsonOutput, Output, PersonOutput, QuietOutput, StreamJsonOutput
 from hermes.cli.text.presence import can_be_asked, is_at_terminal
 from hermes.cli.text.terminal import one_line, plain
 from hermes.config import LoadedConfig, apply_env, hermes_home, load_config, load_env_file
+from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
 from hermes.log import setup_logging

@@ -7,22 +7,23 @@ from typing import Any, Protocol, TextIO
 
 import msgspec
 
-from hermes.agent.events import (
-    ChildFinished,
+from hermes.agent.events import TurnResult
+from hermes.cli.text.terminal import one_line, plain, short_duration
+from hermes.contract.events import (
+    AttemptAnswered,
+    AttemptFailed,
+    ChildEnded,
     ChildStarted,
     ContextCompacted,
-    ModelAnswered,
-    ModelFailed,
+    EndpointSkipped,
     ModelSwitched,
-    ReasoningPiece,
-    TextPiece,
-    ToolFinished,
+    ReasoningDelta,
+    TextDelta,
+    ToolEnded,
     ToolStarted,
     TurnEvent,
-    TurnResult,
     TurnStarted,
 )
-from hermes.cli.text.terminal import one_line, plain, short_duration
 from hermes.sanitize import Redactor, sanitise
 
 
@@ -100,30 +101,30 @@ class PersonOutput:
         """The session is named at the end, where a person looks for it."""
 
     def event(self, event: TurnEvent) -> None:
-        if isinstance(event, TextPiece):
+        if isinstance(event, TextDelta):
             self._write(event.text)
         elif isinstance(event, TurnStarted):
             # A turn that was cut off may have been finished first.
             self._new_line()
             self._shown = ""
-        elif isinstance(event, ToolFinished):
+        elif isinstance(event, ToolEnded):
             from hermes.cli.repl.show.toollines import finished_line
 
             self._note(finished_line(event, self._redactor))
-        elif isinstance(event, ChildFinished):
+        elif isinstance(event, ChildEnded):
             from hermes.cli.repl.show.toollines import child_finished_line
 
             self._note(child_finished_line(event, self._redactor))
         elif isinstance(event, ContextCompacted):
             self._note(f"… condensed {event.messages_before} messages into {event.messages_after} to make room")
-        elif isinstance(event, ModelFailed):
-            self._note(f"! {one_line(self._redactor.redact(event.error))}")
+        elif isinstance(event, AttemptFailed | EndpointSkipped):
+            self._note(f"! {one_line(self._redactor.redact(failure_text(event)))}")
             self._shown = ""
         elif isinstance(event, ModelSwitched):
             from hermes.cli.text.switch import switched_line
 
             self._note(switched_line(event))
-        elif isinstance(event, ModelAnswered) and event.finish_reason == "tool_calls":
+        elif isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls":
             # Text before tool calls is talk; what comes after them is the answer.
             self._shown = ""
 
@@ -175,39 +176,44 @@ def result_document(result: TurnResult, redactor: Redactor) -> dict[str, Any]:
 def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
     """An event as plain data."""
     match event:
-        case TurnStarted(turn_id, resumed):
-            return {"type": "turn_started", "turn_id": turn_id, "resumed": resumed}
-        case TextPiece(text):
+        case TurnStarted():
+            return {"type": "turn_started", "turn_id": event.turn_id, "resumed": event.resumed}
+        case TextDelta(text):
             return {"type": "text", "text": text}
-        case ReasoningPiece(text):
+        case ReasoningDelta(text):
             return {"type": "reasoning", "text": text}
-        case ToolStarted(tool_call_id, name, args):
+        case ToolStarted():
             return {
                 "type": "tool_started",
-                "tool_call_id": tool_call_id,
-                "name": name,
-                "args": sanitise(args, redactor=redactor),
+                "tool_call_id": event.tool_call_id,
+                "name": event.tool_name,
+                "args": sanitise(event.args, redactor=redactor),
             }
-        case ToolFinished(tool_call_id, name, args, status, duration_ms, error):
+        case ToolEnded():
             return {
                 "type": "tool_finished",
-                "tool_call_id": tool_call_id,
-                "name": name,
-                "args": sanitise(args, redactor=redactor),
-                "status": status,
-                "duration_ms": duration_ms,
-                "error": None if error is None else redactor.redact(error),
+                "tool_call_id": event.tool_call_id,
+                "name": event.tool_name,
+                "args": sanitise(event.args, redactor=redactor),
+                "status": event.status,
+                "duration_ms": event.duration_ms,
+                "error": None if event.error_message is None else redactor.redact(event.error_message),
             }
-        case ModelAnswered(model, finish_reason, usage, duration):
+        case AttemptAnswered():
             return {
                 "type": "model_answered",
-                "model": model,
-                "finish_reason": finish_reason,
-                "usage": usage.as_hook_payload() if usage else None,
-                "duration_seconds": round(duration, 4),
+                "model": event.response_model,
+                "finish_reason": event.finish_reason,
+                "usage": event.usage,
+                "duration_seconds": round(event.api_duration, 4),
             }
-        case ModelFailed(provider, model, error):
-            return {"type": "model_failed", "provider": provider, "model": model, "error": redactor.redact(error)}
+        case AttemptFailed() | EndpointSkipped():
+            return {
+                "type": "model_failed",
+                "provider": event.provider,
+                "model": event.model,
+                "error": redactor.redact(failure_text(event)),
+            }
         case ModelSwitched():
             return {
                 "type": "model_switched",
@@ -217,7 +223,7 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
                 "from_model": event.from_model,
                 "reason": event.reason,
             }
-        case ChildStarted() | ChildFinished():
+        case ChildStarted() | ChildEnded():
             return _child_document(event, redactor)
         case ContextCompacted():
             return {
@@ -229,22 +235,27 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
             }
 
 
-def _child_document(event: ChildStarted | ChildFinished, redactor: Redactor) -> dict[str, Any]:
+def _child_document(event: ChildStarted | ChildEnded, redactor: Redactor) -> dict[str, Any]:
     child: dict[str, Any] = {
         "tool_call_id": event.tool_call_id,
-        "session_id": event.session_id,
-        "task_index": event.index,
-        "goal": redactor.redact(event.goal),
+        "session_id": event.child_session_id,
+        "task_index": event.task_index,
+        "goal": redactor.redact(event.child_goal),
     }
     if isinstance(event, ChildStarted):
-        return {"type": "child_started", **child, "role": event.role}
+        return {"type": "child_started", **child, "role": event.child_role}
     return {
         "type": "child_finished",
         **child,
-        "status": event.status,
+        "status": event.child_status,
         "duration_ms": event.duration_ms,
-        "error": None if event.error is None else redactor.redact(event.error),
+        "error": None if event.child_error is None else redactor.redact(event.child_error),
     }
+
+
+def failure_text(event: AttemptFailed | EndpointSkipped) -> str:
+    """What a model failed with."""
+    return event.error if isinstance(event, EndpointSkipped) else event.error["message"]
 
 
 def _usage_line(result: TurnResult) -> str:

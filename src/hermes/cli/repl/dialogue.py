@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.agent.events import ReasoningPiece, ToolFinished, TurnEvent, TurnResult, TurnStarted
+from hermes.agent.events import TurnResult
 from hermes.agent.images.attachments import split_images, with_images
 from hermes.agent.session import Session
 from hermes.cli.chat.command import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
@@ -23,6 +23,7 @@ from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import is_command, run_command
 from hermes.commands.surface import UserMessage
 from hermes.commands.wording import plural
+from hermes.contract.events import ReasoningDelta, ToolEnded, TurnEvent, TurnStarted
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.bodies import message_text
@@ -270,7 +271,7 @@ class Dialogue:
         self.unanswered += not completed
 
     def _listen(self, event: TurnEvent) -> None:
-        if isinstance(event, ReasoningPiece) and not self.show_reasoning:
+        if isinstance(event, ReasoningDelta) and not self.show_reasoning:
             return
         try:
             self._display.event(event)
@@ -278,7 +279,7 @@ class Dialogue:
             self.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
         except Exception:  # what cannot be shown still counts
             log.warning("an event of the turn could not be shown", exc_info=True)
-        if isinstance(event, TurnStarted | ToolFinished):
+        if isinstance(event, TurnStarted | ToolEnded):
             self._refresh()
 
     # -- either -------------------------------------------------------------------------------------------------

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.agent.events import ModelSwitched
 from hermes.cli.text.terminal import one_line
+from hermes.contract.events import ModelSwitched
 
 
 def switched_line(event: ModelSwitched) -> str:

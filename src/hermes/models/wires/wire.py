@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from hermes.contract.events import ReasoningDelta, TextDelta
 from hermes.contract.response import Record
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
@@ -38,18 +39,6 @@ class HttpRequest(msgspec.Struct, frozen=True):
     url: str
     headers: list[tuple[str, str]]
     body: bytes
-
-
-class TextDelta(msgspec.Struct, frozen=True, gc=False):
-    """A piece of the answer."""
-
-    text: str
-
-
-class ReasoningDelta(msgspec.Struct, frozen=True, gc=False):
-    """A piece of the model's reasoning, which is not part of the answer."""
-
-    text: str
 
 
 class ToolCallDelta(msgspec.Struct, frozen=True, gc=False):

@@ -44,7 +44,7 @@ class PluginManager:
     def invoke_hook(self, hook_name: str, **fields: Any) -> list[Any]:
         """Tell every subscriber; what they answered, in the order they registered."""
         emit = getattr(self._parts.hooks, hook_name) if hook_name in HOOKS else None
-        return [] if emit is None else [answer.value for answer in emit(**fields)]
+        return [] if emit is None else [answer.value for answer in emit.invoke(**fields)]
 
     def has_hook(self, hook_name: str) -> bool:
         """Whether anybody subscribed."""

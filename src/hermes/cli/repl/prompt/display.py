@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from hermes.agent.events import TurnEvent, TurnResult
+from hermes.agent.events import TurnResult
+from hermes.contract.events import TurnEvent
 
 
 class Display(Protocol):

@@ -11,13 +11,14 @@ from collections.abc import Generator
 from types import FrameType
 from typing import TextIO
 
-from hermes.agent.events import ReasoningPiece, TurnEvent, TurnResult
+from hermes.agent.events import TurnResult
 from hermes.cli.chat.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
 from hermes.cli.chat.output import PersonOutput
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.lines import Lines
 from hermes.cli.repl.questions import Question
 from hermes.cli.text.terminal import one_line, plain
+from hermes.contract.events import ReasoningDelta, TurnEvent
 from hermes.sanitize import Redactor
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -197,7 +198,7 @@ class _PlainOutput(PersonOutput):
         self._thinking = False
 
     def event(self, event: TurnEvent) -> None:
-        if isinstance(event, ReasoningPiece):
+        if isinstance(event, ReasoningDelta):
             self._new_line()
             print(plain(event.text), end="", file=sys.stderr, flush=True)
             self._thinking = True

@@ -19,7 +19,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
-from hermes.agent.events import TurnEvent, TurnResult
+from hermes.agent.events import TurnResult
 from hermes.cli.chat.command import EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.markdown.stream import MarkdownStream
@@ -33,6 +33,7 @@ from hermes.cli.repl.show.statusline import status_line
 from hermes.cli.repl.show.turn_view import TurnView, folded
 from hermes.cli.text.failures import silence_output
 from hermes.cli.text.terminal import fitted, one_line, plain, shows_unicode
+from hermes.contract.events import TurnEvent
 from hermes.host import Host
 
 log = logging.getLogger("hermes.cli.repl")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hermes.agent.events import ChildFinished, ChildStarted, ToolFinished, ToolStarted
 from hermes.cli.text.terminal import cells, fitted, one_line, short_duration, shows_unicode
+from hermes.contract.events import ChildEnded, ChildStarted, ToolEnded, ToolStarted
 from hermes.sanitize import Redactor, is_secret_key
 
 #: No more of a subject than this is ever looked at.
@@ -63,24 +63,24 @@ def signs_for(encoding: str | None, term: str | None) -> Signs:
     return UNICODE if shows_unicode(encoding, term) else ASCII
 
 
-def finished_line(event: ToolFinished, redactor: Redactor, *, width: int | None = None, signs: Signs = UNICODE) -> str:
+def finished_line(event: ToolEnded, redactor: Redactor, *, width: int | None = None, signs: Signs = UNICODE) -> str:
     """How a call ended. With a width, the subject and then the error give way to it."""
     ok = event.status == "ok"
-    head = f"{signs.ok if ok else signs.failed} {_name(event.name)}"
-    subject = subject_of(event.name, event.args, redactor)
-    error = "" if ok else _error(event.status, event.error, redactor)
+    head = f"{signs.ok if ok else signs.failed} {_name(event.tool_name)}"
+    subject = subject_of(event.tool_name, event.args, redactor)
+    error = "" if ok else _error(event.status, event.error_message, redactor)
     return _line(head, subject, short_duration(event.duration_ms / 1000), error, width=width, signs=signs)
 
 
 def child_finished_line(
-    event: ChildFinished, redactor: Redactor, *, width: int | None = None, signs: Signs = UNICODE
+    event: ChildEnded, redactor: Redactor, *, width: int | None = None, signs: Signs = UNICODE
 ) -> str:
     """How a delegated child ended, under the line of the call that started it."""
-    ok = event.status == "completed"
+    ok = event.child_status == "completed"
     head = f"{_CHILD_INDENT}{signs.ok if ok else signs.failed} {_child_name(event)}"
-    error = "" if ok else _error(event.status, event.error, redactor)
+    error = "" if ok else _error(event.child_status, event.child_error, redactor)
     duration = short_duration(event.duration_ms / 1000)
-    return _line(head, _safe(event.goal, redactor), duration, error, width=width, signs=signs)
+    return _line(head, _safe(event.child_goal, redactor), duration, error, width=width, signs=signs)
 
 
 def running_line(what: Running, now: float, *, width: int, signs: Signs = UNICODE) -> str:
@@ -110,16 +110,16 @@ class RunningTools:
         """A call begins, or a child that a call delegates to."""
         now = self._clock()
         if isinstance(event, ChildStarted):
-            goal = _safe(event.goal, self._redactor)
-            self._running[event.session_id] = Running(_child_name(event), goal, now, _CHILD_INDENT)
+            goal = _safe(event.child_goal, self._redactor)
+            self._running[event.child_session_id] = Running(_child_name(event), goal, now, _CHILD_INDENT)
         else:
-            subject = subject_of(event.name, event.args, self._redactor)
-            self._running[event.tool_call_id] = Running(_name(event.name), subject, now)
+            subject = subject_of(event.tool_name, event.args, self._redactor)
+            self._running[event.tool_call_id] = Running(_name(event.tool_name), subject, now)
 
-    def finished(self, event: ToolFinished | ChildFinished, *, width: int | None = None) -> str:
+    def finished(self, event: ToolEnded | ChildEnded, *, width: int | None = None) -> str:
         """It ended: the line that stays."""
-        if isinstance(event, ChildFinished):
-            self._running.pop(event.session_id, None)
+        if isinstance(event, ChildEnded):
+            self._running.pop(event.child_session_id, None)
             return child_finished_line(event, self._redactor, width=width, signs=self._signs)
         self._running.pop(event.tool_call_id, None)
         return finished_line(event, self._redactor, width=width, signs=self._signs)
@@ -167,8 +167,8 @@ def _name(name: str) -> str:
     return one_line(name, 40)
 
 
-def _child_name(event: ChildStarted | ChildFinished) -> str:
-    return f"child {event.index + 1}:"
+def _child_name(event: ChildStarted | ChildEnded) -> str:
+    return f"child {event.task_index + 1}:"
 
 
 def _error(status: str, error: str | None, redactor: Redactor) -> str:

@@ -6,25 +6,27 @@ import time
 from collections.abc import Callable
 from functools import cached_property
 
-from hermes.agent.events import (
-    ChildFinished,
-    ChildStarted,
-    ContextCompacted,
-    ModelAnswered,
-    ModelFailed,
-    ModelSwitched,
-    ReasoningPiece,
-    TextPiece,
-    ToolFinished,
-    ToolStarted,
-    TurnEvent,
-    TurnResult,
-    TurnStarted,
-)
+from hermes.agent.events import TurnResult
+from hermes.cli.chat.output import failure_text
 from hermes.cli.repl.markdown.stream import MarkdownStream
 from hermes.cli.repl.show.toollines import ASCII, UNICODE, Running, RunningTools, running_line
 from hermes.cli.text.switch import switched_line
 from hermes.cli.text.terminal import cells, one_line, plain
+from hermes.contract.events import (
+    AttemptAnswered,
+    AttemptFailed,
+    ChildEnded,
+    ChildStarted,
+    ContextCompacted,
+    EndpointSkipped,
+    ModelSwitched,
+    ReasoningDelta,
+    TextDelta,
+    ToolEnded,
+    ToolStarted,
+    TurnEvent,
+    TurnStarted,
+)
 from hermes.sanitize import Redactor
 
 _DIM, _RED, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[0m"
@@ -58,18 +60,18 @@ class TurnView:
     def take(self, event: TurnEvent) -> str:
         """What an event adds to the text that stays."""
         self._text.width = self.width
-        if isinstance(event, TextPiece):
+        if isinstance(event, TextDelta):
             self._shown += event.text
             return self._end_of_thought() + self._text.feed(event.text)
-        if isinstance(event, ReasoningPiece):
+        if isinstance(event, ReasoningDelta):
             return self._think(event.text)
         before = self._end_of_thought() + self._text.finish()
         if isinstance(event, TurnStarted):
             self._shown, self._under_way, self._since = "", True, self._clock()
         elif isinstance(event, ToolStarted | ChildStarted):
             self._tools.started(event)
-        elif isinstance(event, ModelFailed) or (
-            isinstance(event, ModelAnswered) and event.finish_reason == "tool_calls"
+        elif isinstance(event, AttemptFailed | EndpointSkipped) or (
+            isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls"
         ):
             # What comes of a failed attempt, or before tool calls, is talk; what comes after them is the answer.
             self._shown = ""
@@ -78,10 +80,10 @@ class TurnView:
 
     def _line(self, event: TurnEvent) -> str:
         """What an event leaves behind as a line of its own."""
-        if isinstance(event, ToolFinished | ChildFinished):
+        if isinstance(event, ToolEnded | ChildEnded):
             return self.dim(self._tools.finished(event, width=self.width))
-        if isinstance(event, ModelFailed):
-            return self.red(f"! {one_line(self._redactor.redact(event.error))}")
+        if isinstance(event, AttemptFailed | EndpointSkipped):
+            return self.red(f"! {one_line(self._redactor.redact(failure_text(event)))}")
         if isinstance(event, ModelSwitched):
             return self.dim(switched_line(event))
         if isinstance(event, ContextCompacted):
