@@ -65,8 +65,8 @@ class PluginHarness:
 
     def fire(self, hook: str, **payload: Any) -> list[Any]:
         """Emit a hook and return the callbacks' answers."""
-        emitter: Emitter | None = getattr(self.hooks, hook)
-        answers: list[Answer] = [] if emitter is None else emitter(**payload)
+        emitter: Emitter[Any] | None = getattr(self.hooks, hook)
+        answers: list[Answer] = [] if emitter is None else emitter.invoke(**payload)
         return [answer.value for answer in answers]
 
     def rewrite(self, kind: str, payload: dict[str, Any], **context: Any) -> RequestOutcome:

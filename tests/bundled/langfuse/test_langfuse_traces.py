@@ -38,7 +38,7 @@ def inside(span: ArrivedSpan, spans: list[ArrivedSpan]) -> list[ArrivedSpan]:
 
 
 def fire(hooks: Hooks, name: str, **payload: Any) -> None:
-    assert getattr(hooks, name)(**payload) == []
+    assert getattr(hooks, name).invoke(**payload) == []
 
 
 def test_a_turn_is_a_trace_with_generations_and_tools(rig: LangfuseRig) -> None:

@@ -273,7 +273,7 @@ def test_what_never_ends_is_closed_with_its_session(rig: TracedRig) -> None:
 
 
 def fire(hooks: Hooks, name: str, **payload: Any) -> None:
-    assert getattr(hooks, name)(**payload) == []
+    assert getattr(hooks, name).invoke(**payload) == []
 
 
 def test_the_service_has_the_name_that_the_environment_gives(
