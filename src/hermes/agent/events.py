@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from hermes.contract.events import ToolEnded, TurnEvent
 from hermes.errors import HermesError

@@ -8,8 +8,9 @@ import queue
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
-from hermes.agent.events import Listener, TextPiece, TurnEvent, TurnResult
+from hermes.agent.events import Listener, TurnResult
 from hermes.agent.workers import Task, Workers
+from hermes.contract.events import TextDelta, TurnEvent
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class TurnStream:
 
     def text(self) -> Iterator[str]:
         """The text of the answer alone, piece by piece."""
-        return (event.text for event in self if isinstance(event, TextPiece))
+        return (event.text for event in self if isinstance(event, TextDelta))
 
     @property
     def result(self) -> TurnResult:
@@ -122,7 +123,7 @@ class AsyncTurnStream:
     async def text(self) -> AsyncIterator[str]:
         """The text of the answer alone, piece by piece."""
         async for event in self:
-            if isinstance(event, TextPiece):
+            if isinstance(event, TextDelta):
                 yield event.text
 
     async def result(self) -> TurnResult:
