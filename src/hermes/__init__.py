@@ -10,12 +10,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from hermes.agent import events as events
     from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-    from hermes.agent.events import TurnEvent, TurnFailed, TurnResult
+    from hermes.agent.events import TurnFailed, TurnResult
     from hermes.api.agent import Agent, AgentSession
     from hermes.api.function_tool import tool
     from hermes.api.output import OutputError
     from hermes.api.stream import AsyncTurnStream, TurnStream
     from hermes.config.sections import Config
+    from hermes.contract.events import TurnEvent
     from hermes.errors import (
         ConfigError,
         HermesError,
@@ -67,7 +68,7 @@ _HOMES = {
     "Config": "hermes.config.sections",
     "Interrupt": "hermes.scope",
     "OutputError": "hermes.api.output",
-    "TurnEvent": "hermes.agent.events",
+    "TurnEvent": "hermes.contract.events",
     "TurnFailed": "hermes.agent.events",
     "TurnResult": "hermes.agent.events",
     "TurnStream": "hermes.api.stream",

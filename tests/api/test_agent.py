@@ -165,7 +165,7 @@ def test_a_function_is_called_by_the_model(workdir: Path) -> None:
     script = [tool_call("weather", {"city": "Oslo"}), text("Clear.")]
     with agent_with(script, workdir, tools=[weather]) as (agent, provider):
         result = agent.run("Weather in Oslo?")
-    assert [(call.name, call.status) for call in result.tool_calls] == [("weather", "ok")]
+    assert [(call.tool_name, call.status) for call in result.tool_calls] == [("weather", "ok")]
     assert provider.requests[1].messages[-1]["content"] == '{"city":"Oslo","days":1,"sky":"clear"}'
 
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from hermes.agent.events import Listener, TurnEvent, TurnResult, ignore_events
+from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.api.coroutines import caller_loop
 from hermes.api.function_tool import function_tool
 from hermes.api.output import MAX_CORRECTIONS, OutputError, OutputFormat, correction
@@ -17,6 +17,7 @@ from hermes.api.responder import AnswerQuestion, Approve, CallbackResponder
 from hermes.api.stream import AsyncTurnStream, RunTurn, TurnStream
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.load import load_document
+from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
 from hermes.sanitize import Redactor, is_secret_key
