@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hermes.models.endpoint import Endpoint
-from hermes.models.health import FIRST_REST, LONGEST_REST, Health
+from hermes.models.health import FIRST_COOLDOWN, LONGEST_COOLDOWN, Health
 
 FIRST = Endpoint("http://first/v1", "a", api_key="one")
 SECOND = Endpoint("http://second/v1", "b")
@@ -36,20 +36,20 @@ def test_rests_double_up_to_the_longest() -> None:
         health.failed(FIRST, "overloaded")
         rests.append(rest_of(health, clock))
         clock.now += rests[-1]
-    assert rests == [FIRST_REST, 120, 240, 480, LONGEST_REST, LONGEST_REST]
+    assert rests == [FIRST_COOLDOWN, 120, 240, 480, LONGEST_COOLDOWN, LONGEST_COOLDOWN]
 
 
 def test_success_forgets_everything() -> None:
     clock = Clock()
     health = Health(clock)
     health.failed(FIRST, "overloaded")
-    clock.now += FIRST_REST
+    clock.now += FIRST_COOLDOWN
     health.failed(FIRST, "overloaded")
     assert health.failure(FIRST) == "overloaded"
     health.worked(FIRST)
     assert health.failure(FIRST) is None and rest_of(health, clock) == 0
     health.failed(FIRST, "overloaded")
-    assert rest_of(health, clock) == FIRST_REST
+    assert rest_of(health, clock) == FIRST_COOLDOWN
 
 
 def test_many_turns_that_see_one_failure_count_once() -> None:
@@ -57,7 +57,7 @@ def test_many_turns_that_see_one_failure_count_once() -> None:
     health = Health(clock)
     for _ in range(10):
         health.failed(FIRST, "overloaded")
-    assert rest_of(health, clock) == FIRST_REST
+    assert rest_of(health, clock) == FIRST_COOLDOWN
 
 
 def test_it_is_the_model_at_its_address_that_rests_whatever_the_key() -> None:

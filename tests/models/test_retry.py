@@ -11,8 +11,7 @@ from hermes.errors import RETRYABLE, FailureReason, ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.health import Health
 from hermes.models.http.exchange import ConnectTimeout
-from hermes.models.keys import KeyRing
-from hermes.models.retry import MAX_DELAY, Failure, Send, Sleep, attempts, pursue
+from hermes.models.retry import MAX_DELAY, Failure, KeyRing, Send, Sleep, attempts, retry
 from hermes.scope import Interrupt, Interrupted
 
 FIRST = Endpoint("http://first", "a")
@@ -275,14 +274,14 @@ def test_a_key_goes_back_when_the_work_is_cancelled(after: list[Failure]) -> Non
 
 def test_pursuing_reports_success_and_closes_on_any_exception() -> None:
     ring = Ring("a")
-    assert pursue(attempts(GATEWAY[:1], 0, keys=ring), Interrupt(), lambda send: send.endpoint.api_key) == "a"
+    assert retry(attempts(GATEWAY[:1], 0, keys=ring), Interrupt(), lambda send: send.endpoint.api_key) == "a"
     assert ring.told == [("a", None)]
 
     def interrupted(_send: Send) -> str:
         raise Interrupted("stop")
 
     with pytest.raises(Interrupted):
-        pursue(attempts(GATEWAY[:1], 0, keys=ring), Interrupt(), interrupted)
+        retry(attempts(GATEWAY[:1], 0, keys=ring), Interrupt(), interrupted)
     assert ring.lent == [] and ring.told[-1] == ("a", "connection")
 
 

@@ -31,9 +31,8 @@ from hermes.models.billing import priced
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import in_words
 from hermes.models.health import Health
-from hermes.models.keys import KeyRing
 from hermes.models.reply import Reply, normalise, to_response
-from hermes.models.retry import Failure, Send, attempts, pursue
+from hermes.models.retry import Failure, KeyRing, Send, attempts, retry
 from hermes.models.vision import able_to_read
 from hermes.models.wires.wire import Delta, ModelRequest, Transport, Wire
 from hermes.sanitize import Memo, Redactor, sanitise
@@ -102,7 +101,7 @@ class ModelCall:
         runtime = self.runtime
         endpoints = able_to_read(runtime.endpoints, self.messages)
         policy = attempts(endpoints, runtime.max_retries, keys=runtime.keys, health=runtime.health)
-        return pursue(policy, self.scope.interrupt, self._attempt)
+        return retry(policy, self.scope.interrupt, self._attempt)
 
     def _attempt(self, send: Send) -> Answered | Failure:
         endpoint = send.endpoint

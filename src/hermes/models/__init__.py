@@ -1,1 +1,1 @@
-"""How a conversation reaches a model: wires that do no I/O, the HTTP client, credentials, and the retry policy."""
+"""Access to models: wires without I/O, credentials, routing, retry policy, circuit breaker, usage and prices."""

@@ -1,4 +1,4 @@
-"""What the price data says about an endpoint and its replies, read only where there is something to find."""
+"""Lazy access to the price data: the cost of a reply and the listed facts of a model, for public servers only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def known_model(endpoint: Endpoint) -> PricedModel | None:
-    """What the data has about the model of an endpoint."""
+    """The entry of an endpoint's model in the price data."""
     if not _may_be_listed(endpoint):
         return None
     from hermes.models.prices import find_model
@@ -21,7 +21,7 @@ def known_model(endpoint: Endpoint) -> PricedModel | None:
 
 
 def priced(reply: Reply, endpoint: Endpoint, at: float) -> Reply:
-    """The reply with what it cost, where that is known: as the provider told, else by the price data."""
+    """The reply with its cost, where that is known: as the provider reports it, else by the price data."""
     usage = reply.usage
     if usage is not None and usage.cost_usd is None and _may_be_listed(endpoint):
         from hermes.models.prices import cost_of
@@ -31,5 +31,5 @@ def priced(reply: Reply, endpoint: Endpoint, at: float) -> Reply:
 
 
 def _may_be_listed(endpoint: Endpoint) -> bool:
-    # A server of one's own charges nothing that anybody could look up.
+    # A private server has no public prices.
     return endpoint.base_url.startswith("https://")

@@ -1,4 +1,4 @@
-"""Where a model lives and how to talk to it."""
+"""``Endpoint``: the address, key, request format and limits of one model."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Endpoint:
     #: A file of certificate authorities to trust for this endpoint; empty leaves it to the environment and the system.
     ca_bundle: str = ""
     quirks: Quirks = field(default_factory=Quirks)
-    #: Whether the model takes images; ``None`` when nobody knows.
+    #: Whether the model takes images; ``None`` when unknown.
     sees_images: bool | None = None
-    #: The tokens that fit into the model's window; ``None`` when nobody knows.
+    #: The context window in tokens; ``None`` when unknown.
     context_length: int | None = None
     #: The name of the one stored credential that may be used; empty is any of the provider's, or the key above.
     credential: str = ""

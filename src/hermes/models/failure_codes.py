@@ -28,7 +28,7 @@ CODES: dict[str, FailureReason] = {
     "responsibleaipolicyviolation": "content_policy",
     "data_inspection_failed": "content_policy",
     "refusal": "content_policy",
-    # -- nobody pays
+    # -- no credit
     "insufficient_quota": "billing",
     "insufficient_credits": "billing",
     "insufficient_balance": "billing",

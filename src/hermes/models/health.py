@@ -1,4 +1,4 @@
-"""Which endpoints failed lately, so that the next message does not wait for them again."""
+"""Circuit breaker: remembers which endpoints failed, so that the next message does not wait for them again."""
 
 from __future__ import annotations
 
@@ -9,53 +9,53 @@ from collections.abc import Callable, Sequence
 from hermes.errors import FailureReason
 from hermes.models.endpoint import Endpoint
 
-#: Seconds an endpoint rests after it failed; each failure in a row doubles them.
-FIRST_REST = 60.0
-LONGEST_REST = 600.0
+#: Seconds for which the circuit of a failed endpoint stays open; each failure in a row doubles them.
+FIRST_COOLDOWN = 60.0
+LONGEST_COOLDOWN = 600.0
 
-_Place = tuple[str, str, str, str]
+_Key = tuple[str, str, str, str]
 
 
 class Health:
-    """Remembers, for one process, which endpoints failed. Safe to use from many threads."""
+    """The circuit breaker of all endpoints of a process. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        #: How long each rests, until when, and why.
-        self._rests: dict[_Place, tuple[float, float, FailureReason]] = {}
+        #: The length of each open circuit, its end, and the failure.
+        self._open: dict[_Key, tuple[float, float, FailureReason]] = {}
 
     def failed(self, endpoint: Endpoint, reason: FailureReason) -> None:
-        """It was given up on: it rests, longer each time."""
-        now, place = self._clock(), _place(endpoint)
+        """Open the circuit of an endpoint that was given up, longer each time."""
+        now, key = self._clock(), _key(endpoint)
         with self._lock:
-            last = self._rests.get(place)
+            last = self._open.get(key)
             if last is not None and now < last[1]:
                 return  # several turns at once saw the same failure
-            seconds = FIRST_REST if last is None else min(last[0] * 2, LONGEST_REST)
-            self._rests[place] = (seconds, now + seconds, reason)
+            seconds = FIRST_COOLDOWN if last is None else min(last[0] * 2, LONGEST_COOLDOWN)
+            self._open[key] = (seconds, now + seconds, reason)
 
     def worked(self, endpoint: Endpoint) -> None:
-        """It answered: whatever was wrong is over."""
-        if self._rests:
+        """Close the circuit of an endpoint that answered."""
+        if self._open:
             with self._lock:
-                self._rests.pop(_place(endpoint), None)
+                self._open.pop(_key(endpoint), None)
 
     def failure(self, endpoint: Endpoint) -> FailureReason | None:
-        """Why it failed the last time it was asked; ``None`` when it did not."""
-        rest = self._rests.get(_place(endpoint))
-        return None if rest is None else rest[2]
+        """Why the last request to an endpoint failed; ``None`` when it did not."""
+        found = self._open.get(_key(endpoint))
+        return None if found is None else found[2]
 
     def order(self, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
-        """The endpoints in the order to try them: those that rest come last, when nothing else is left."""
-        if not self._rests:
+        """The endpoints in the order to try them: those with an open circuit come last."""
+        if not self._open:
             return list(endpoints)
-        return sorted(endpoints, key=self._is_resting)
+        return sorted(endpoints, key=self._is_open)
 
-    def _is_resting(self, endpoint: Endpoint) -> bool:
-        rest = self._rests.get(_place(endpoint))
-        return rest is not None and self._clock() < rest[1]
+    def _is_open(self, endpoint: Endpoint) -> bool:
+        found = self._open.get(_key(endpoint))
+        return found is not None and self._clock() < found[1]
 
 
-def _place(endpoint: Endpoint) -> _Place:
+def _key(endpoint: Endpoint) -> _Key:
     return (endpoint.provider, endpoint.base_url, endpoint.model, endpoint.credential)

@@ -1,4 +1,4 @@
-"""What model calls cost, from the price data that comes with the program. What is not in it has no cost, never zero."""
+"""Costs of model calls by the bundled price data. A model that is not listed has no known cost, never zero."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class _Data(msgspec.Struct, frozen=True):
 
 
 def cost_of(endpoint: Endpoint, model: str, usage: Usage, at: float | None = None) -> float | None:
-    """What a call cost in dollars: as the provider told, else as the data says; ``None`` when neither knows.
+    """The cost of a call in dollars: as the provider reports it, else by the data; ``None`` when neither knows.
 
     ``model`` is the one that answered, which may have a longer name than the one that was asked.
     """
@@ -102,7 +102,7 @@ def cost_of(endpoint: Endpoint, model: str, usage: Usage, at: float | None = Non
 @lru_cache(maxsize=256)
 def find_model(base_url: str, model: str) -> PricedModel | None:
     """What is known about a model at an address."""
-    # Servers on one's own machine have no prices, and there is no need to read the data for them.
+    # Private servers have no public prices, and there is no need to read the data for them.
     if not model or not base_url.startswith("https://"):
         return None
     provider = _provider_at(base_url)
@@ -119,8 +119,8 @@ def source() -> str:
 
 def _find(provider_id: str, name: str) -> PricedModel | None:
     provider = _provider(provider_id)
-    shelves = [provider, *map(_provider, provider.behind)]
-    return next((model for shelf in shelves for model in shelf.models if model.is_called(name)), None)
+    sources = [provider, *map(_provider, provider.behind)]
+    return next((model for source in sources for model in source.models if model.is_called(name)), None)
 
 
 def _provider_at(base_url: str) -> str | None:

@@ -1,4 +1,4 @@
-"""What is known about providers by name: where they are, how they are spoken to, and which variable holds their key."""
+"""Provider profiles: the address, request format, key variable and quirks of the providers that are known by name."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ class Profile(Struct, frozen=True):
     key_env: tuple[str, ...] = ()
     api_mode: ApiMode = "chat_completions"
     aliases: tuple[str, ...] = ()
-    #: Asked when nobody names a model.
+    #: Used when no model is named.
     default_model: str = ""
-    #: How the names of models that take images begin. Other names tell nothing.
+    #: Prefixes of the names of models that take images. Other names say nothing.
     vision_models: tuple[str, ...] = ()
     quirks: Quirks = Quirks()
     families: tuple[Family, ...] = ()

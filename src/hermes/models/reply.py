@@ -1,4 +1,4 @@
-"""What a model answered, in the one typed form the loop works with."""
+"""``Reply``: one normalised model answer, whatever the wire or the middleware it came from."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def to_response(reply: Reply) -> Record:
 
 
 def tool_call_message(call: ToolRequest) -> dict[str, Any]:
-    """A tool call as it stands in an assistant message."""
+    """A tool call as part of an assistant message."""
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 

@@ -1,10 +1,14 @@
-"""When a failed request is tried again, how long to wait first, and when another endpoint takes over."""
+"""Retry policy with exponential backoff and jitter: rotation of keys, ``Retry-After``, and fallback to other endpoints.
+
+The policy is a generator that does no I/O. It yields ``Send`` and ``Sleep``; ``retry`` executes them in the caller's
+thread.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Generator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -13,15 +17,47 @@ from hermes.errors import FailureReason, ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.health import Health
 from hermes.models.http.exchange import ConnectTimeout
-from hermes.models.keys import KeyRing
 from hermes.scope import Interrupt
+
+
+class KeyRing(Protocol):
+    """Lends out the keys of endpoints. Every endpoint from ``take`` is returned through ``report``, exactly once."""
+
+    def take(self, endpoint: Endpoint) -> Endpoint | None:
+        """The endpoint with a key to use now; ``None`` when all of its keys are cooling down."""
+        ...
+
+    def report(self, endpoint: Endpoint, error: ProviderError | None) -> None:
+        """Return the key with the outcome of the request; one that was refused or used up cools down from now on."""
+        ...
+
+    def comes_back(self, endpoint: Endpoint) -> bool:
+        """After ``take`` returned ``None``: whether waiting helps, because a valid key is only cooling down."""
+        ...
+
+    def explain(self, endpoint: Endpoint) -> str:
+        """Why ``take`` returned ``None``, and what to do, in one line."""
+        ...
+
+
+class StoredKeys(KeyRing, Protocol):
+    """A key ring that can be asked for its credentials by provider and name."""
+
+    def has(self, provider: str) -> bool:
+        """Whether anything is stored for a provider."""
+        ...
+
+    def require(self, provider: str, name: str) -> None:
+        """Raises ``CredentialError`` when no credential of that name is stored for a provider."""
+        ...
+
 
 T = TypeVar("T")
 
 #: The first wait; it doubles with every retry.
 BASE_DELAY = 0.5
 MAX_DELAY = 30.0
-#: A server that asks for more patience than this is treated as failed for now.
+#: A longer ``Retry-After`` counts as a failure of the endpoint.
 MAX_RETRY_AFTER = 120.0
 
 #: Failures that belong to the conversation, not to the endpoint: another one would give the same answer.
@@ -30,12 +66,12 @@ _SAME_EVERYWHERE: frozenset[FailureReason] = frozenset({"bad_request", "context_
 _OF_THE_KEY: frozenset[FailureReason] = frozenset({"auth", "billing", "rate_limit"})
 #: Failures of an account, which every model behind the same key shares.
 _OF_THE_ACCOUNT: frozenset[FailureReason] = frozenset({"auth", "billing"})
-#: Told to a key ring when the attempt ended in some other way; no key rests for it.
+#: Reported to the key ring when the attempt ended in any other way; no key cools down for it.
 _GIVEN_UP = ProviderError("the request was given up", reason="connection")
 
 
 class Send(Struct, frozen=True):
-    """Try this endpoint now. ``attempt`` counts from 1 for each endpoint, ``number`` over all of them."""
+    """Send the request to this endpoint now. ``attempt`` counts per endpoint, ``number`` over all, both from 1."""
 
     endpoint: Endpoint
     attempt: int
@@ -56,10 +92,10 @@ class Sleep(Struct, frozen=True):
 
 
 class Failure(Struct, frozen=True):
-    """How an attempt went wrong.
+    """The error of an attempt.
 
-    Text the user has seen cannot be taken back, so nothing is tried again after it, unless
-    ``safe_to_repeat`` says that the caller can continue or replace what was shown.
+    Text that the user has seen cannot be taken back, so there is no retry after it, unless ``safe_to_repeat`` says
+    that the caller can continue or replace what was shown.
     """
 
     error: ProviderError
@@ -90,11 +126,11 @@ def attempts(
     """
     if not endpoints:
         raise ValueError("no endpoint to try")
-    return _Pursuit(_distinct(endpoints), max_retries, keys, health or Health(), jitter).run()
+    return _RetryLoop(_distinct(endpoints), max_retries, keys, health or Health(), jitter).run()
 
 
-class _Pursuit:
-    """One model call under way."""
+class _RetryLoop:
+    """The state of one model call: its position in the endpoints, its keys, its last error."""
 
     def __init__(
         self,
@@ -120,7 +156,7 @@ class _Pursuit:
         for endpoint in order:
             if any(_shares_failure(endpoint, failed, error) for failed, error in given_up):
                 continue
-            error = yield from self._pursue(endpoint, is_last=endpoint is order[-1])
+            error = yield from self._try_endpoint(endpoint, is_last=endpoint is order[-1])
             if error is None:
                 self.health.worked(endpoint)
                 return
@@ -129,10 +165,10 @@ class _Pursuit:
         assert self.last is not None
         raise self.last
 
-    def _pursue(
+    def _try_endpoint(
         self, endpoint: Endpoint, *, is_last: bool
     ) -> Generator[Send | Sleep, Failure | None, ProviderError | None]:
-        """Ask one endpoint until it answers; the error when there is no point in asking it again."""
+        """Ask one endpoint until it answers, with backoff; the error when another retry is pointless."""
         tried: set[str] = set()
         sent = retries = 0
         error: ProviderError | None = None
@@ -150,7 +186,7 @@ class _Pursuit:
                     if lent is not None and lent.api_key not in tried:
                         continue
                     if lent is None and not is_last:
-                        break  # waiting for a key makes sense only where nobody else can be asked
+                        break  # waiting for a key makes sense only when there is no other endpoint
                 delay = _delay(error, retries + 1, self.jitter)
                 if delay is None or retries == self.max_retries:
                     break
@@ -161,17 +197,17 @@ class _Pursuit:
             self._give_back(lent, _GIVEN_UP)
         if error is None:
             error = self._no_key(endpoint)
-            self.before = endpoint  # nothing was sent, but whoever is asked next takes over from this one
+            self.before = endpoint  # nothing was sent, but the next endpoint takes over from this one
         self.health.failed(endpoint, error.reason)
         return error
 
     def _send(
         self, endpoint: Endpoint, lent: Endpoint, attempt: int
     ) -> Generator[Send, Failure | None, ProviderError | None]:
-        """One attempt; the key goes back whatever comes of it. Raises what would be the same everywhere."""
+        """One attempt; the key is returned in any case. Raises a failure that every endpoint would share."""
         self.number += 1
         outcome: ProviderError | None = _GIVEN_UP
-        # Where there is nobody else to ask, coming back is no news.
+        # With a single endpoint, a return to it is not worth reporting.
         is_return = len(self.endpoints) > 1 and self.number == 1 and endpoint is self.endpoints[0]
         is_return = is_return and self.health.failure(endpoint) is not None
         before, self.before = self.before, endpoint
@@ -201,8 +237,8 @@ class _Pursuit:
         return ProviderError(self.keys.explain(endpoint), reason=reason)
 
 
-def pursue(policy: Attempts, interrupt: Interrupt, attempt: Callable[[Send], T | Failure]) -> T:
-    """Make the attempts of a policy in the caller's thread, with ``attempt``, until one of them succeeds.
+def retry(policy: Attempts, interrupt: Interrupt, attempt: Callable[[Send], T | Failure]) -> T:
+    """Call ``attempt`` for every ``Send`` of a policy, in the caller's thread, until one of them succeeds.
 
     Raises the last ``ProviderError`` when none does, and ``Interrupted`` when a wait between two is cancelled.
     """
@@ -224,16 +260,16 @@ def pursue(policy: Attempts, interrupt: Interrupt, attempt: Callable[[Send], T |
 
 
 def succeed(policy: Attempts) -> None:
-    """Tell a policy that its last attempt was answered."""
+    """Report to a policy that its last attempt succeeded."""
     try:
         policy.send(None)
     except StopIteration:
         return
-    raise RuntimeError("the attempts went on after one of them had succeeded")
+    raise RuntimeError("the policy continued after a successful attempt")
 
 
 def _distinct(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
-    """Without entries that name one before them again: what failed there has no reason to work here."""
+    """Without duplicates: what failed at the first would fail again."""
     found: dict[tuple[str, ...], Endpoint] = {}
     for one in endpoints:
         found.setdefault((one.base_url, one.model, one.api_mode, *_account(one)), one)
@@ -241,7 +277,7 @@ def _distinct(endpoints: Sequence[Endpoint]) -> list[Endpoint]:
 
 
 def _shares_failure(endpoint: Endpoint, failed: Endpoint, error: ProviderError) -> bool:
-    """Whether what was wrong with ``failed`` is wrong with this one too: the same server, or the same account there."""
+    """Whether the failure of ``failed`` affects this endpoint too: the same server, or the same account there."""
     if _server(endpoint) != _server(failed):
         return False
     if error.reason == "connection" or isinstance(error, ConnectTimeout):
@@ -259,10 +295,10 @@ def _server(endpoint: Endpoint) -> str:
 
 
 def _delay(error: ProviderError, attempt: int, jitter: Callable[[], float]) -> float | None:
-    """Seconds before the same endpoint is tried again, or ``None`` when that is pointless."""
+    """Exponential backoff: seconds before the same endpoint is tried again, or ``None`` when that is pointless."""
     if not error.retryable:
         return None
     if error.retry_after is not None:
         return error.retry_after if error.retry_after <= MAX_RETRY_AFTER else None
-    # At least half of the doubling wait, the rest at random, so that many sessions do not return as one.
+    # At least half of the doubling wait, the rest is jitter, so that many sessions do not return at the same moment.
     return min(BASE_DELAY * 2 ** (attempt - 1), MAX_DELAY) * (0.5 + jitter() / 2)

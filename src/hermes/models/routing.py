@@ -1,4 +1,4 @@
-"""From configuration to endpoints: which model answers, and which ones stand in for it."""
+"""Routing: turns the configuration into the endpoint of the selected model and its fallbacks."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _primary(
 def fallback_for(
     config: Config, env: Mapping[str, str], entry: FallbackConfig, first: Endpoint | None, profiles: Profiles = PROFILES
 ) -> Endpoint:
-    """The endpoint of one entry of ``fallback_providers``, which stands in for ``first``."""
+    """The endpoint of one entry of ``fallback_providers``, a fallback for ``first``."""
     provider = name_of(config, entry.provider, profiles)
     named = config.providers.get(provider) or ProviderConfig()
     # Another provider has other names; only where they are written down does a name mean the same model.
@@ -148,7 +148,7 @@ def another_model(config: Config, endpoint: Endpoint, model: str, profiles: Prof
 
 
 def guess_api_mode(base_url: str) -> ApiMode:
-    """The format that the server at an address speaks, as far as the address tells."""
+    """The request format of a server, guessed from its address."""
     parts = split_url(base_url)
     host, path = (parts.hostname or "").lower(), parts.path.rstrip("/").lower()
     if host == "api.anthropic.com" or path.removesuffix("/v1").endswith("/anthropic"):
@@ -161,14 +161,14 @@ def _api_mode(own: ModelConfig, named: ProviderConfig, profile: Profile | None, 
     if set_:
         return set_
     # A provider behind another address is most often a server that imitates the common format; only the one
-    # format that nobody else speaks stays.
+    # format that is never imitated stays.
     if profile is not None and (url == profile.base_url or profile.api_mode == "anthropic_messages"):
         return profile.api_mode
     return guess_api_mode(url)
 
 
 def _default_model(named: ProviderConfig, profile: Profile | None, own_url: str) -> str:
-    """The model asked when nobody names one. Who answers at another address than the known one is anybody's guess."""
+    """The model when none is named. At another address than the known one there may be any model."""
     if named.model or profile is None or named.base_url or own_url:
         return named.model
     return profile.default_model

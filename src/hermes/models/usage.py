@@ -1,4 +1,4 @@
-"""Token counts of a model call, read from the many spellings servers use."""
+"""Token usage of a model call, normalised from the spellings of different servers."""
 
 from __future__ import annotations
 

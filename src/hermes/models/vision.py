@@ -1,4 +1,4 @@
-"""Whether a model takes images, from what is configured, what its provider says, and what its name tells."""
+"""Detects whether a model takes images: by configuration, by the price data, by the model's name."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def sees_images(endpoint: Endpoint) -> bool | None:
 
 
 def able_to_read(endpoints: Sequence[Endpoint], messages: Sequence[dict[str, Any]]) -> Sequence[Endpoint]:
-    """The endpoints without the stand-ins that cannot see, where a message has an image.
+    """The endpoints without fallbacks that cannot see, where a message has an image.
 
-    The first stays: whoever wrote the messages knows what it takes.
+    The first stays: the messages were written for it.
     """
     if len(endpoints) == 1 or not any(map(_has_image, messages)):
         return endpoints

@@ -14,7 +14,7 @@ from hermes.host import Host
 from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.keeping import add_key
 from hermes.models.endpoint import Endpoint
-from hermes.models.retry import Send, pursue
+from hermes.models.retry import Send, retry
 from hermes.scope import Interrupt
 
 CONFIG = Config(
@@ -37,7 +37,7 @@ def key_for(host: Host, endpoints: Sequence[Endpoint]) -> str:
     def answer(send: Send) -> str:
         return send.endpoint.api_key
 
-    return pursue(host.models.attempts(endpoints, 0), Interrupt(), answer)
+    return retry(host.models.attempts(endpoints, 0), Interrupt(), answer)
 
 
 @pytest.fixture

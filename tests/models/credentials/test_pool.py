@@ -22,7 +22,7 @@ from hermes.models.credentials.keeping import add_key, remove
 from hermes.models.credentials.pool import CredentialPool
 from hermes.models.endpoint import Endpoint
 from hermes.models.http.driver import Driver
-from hermes.models.keys import KeyRing
+from hermes.models.retry import KeyRing
 from hermes.sanitize import Redactor
 
 LAB = Endpoint("http://127.0.0.1:9/v1", "m", "lab")

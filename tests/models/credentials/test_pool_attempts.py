@@ -17,8 +17,7 @@ from hermes.models.credentials.keeping import add_key, add_sign_in
 from hermes.models.credentials.oauth import Tokens
 from hermes.models.endpoint import Endpoint
 from hermes.models.http.driver import Driver
-from hermes.models.keys import KeyRing
-from hermes.models.retry import Failure, Send, attempts
+from hermes.models.retry import Failure, KeyRing, Send, attempts
 from hermes.sanitize import Redactor
 from support.authorization_server import AuthorizationServer
 

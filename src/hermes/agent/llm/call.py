@@ -19,7 +19,7 @@ from hermes.contract.llm import PluginLlmStructuredResult, PluginLlmTrustError, 
 from hermes.errors import HermesError, ProviderError, did_you_mean
 from hermes.journal.steps import PLUGIN_KEY
 from hermes.models.reply import Reply
-from hermes.models.retry import Attempts, Failure, Send, pursue
+from hermes.models.retry import Attempts, Failure, Send, retry
 from hermes.models.wires.wire import ModelRequest
 from hermes.plugins.llm.structured import StructuredQuestion
 from hermes.plugins.llm.trust import SETTINGS, budget_of, key_of, refusal, unknown_settings
@@ -110,7 +110,7 @@ class PluginCall:
             return ask(send) if self._should_ask_in_words(attempt) else attempt.outcome
 
         try:
-            return pursue(self._attempts(), interrupt, ask)
+            return retry(self._attempts(), interrupt, ask)
         except HermesError as error:
             failure = self._cleaned(error)
         # Not in the block above, where the original would become its context.

@@ -14,7 +14,7 @@ from hermes.journal.store import Store
 from hermes.models.billing import priced
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import Reply, normalise
-from hermes.models.retry import Failure, Send, pursue
+from hermes.models.retry import Failure, Send, retry
 from hermes.models.wires.wire import ModelRequest
 from hermes.sanitize import Redactor
 from hermes.scope import Scope, new_id
@@ -66,7 +66,7 @@ class SideModel:
         if not fall_back:
             endpoints = endpoints[:1]
         retries = self._source.config.auxiliary.transient_retries
-        return pursue(self._source.attempts(endpoints, retries), scope.interrupt, attempt)
+        return retry(self._source.attempts(endpoints, retries), scope.interrupt, attempt)
 
     def _attempt(self, task: str, endpoint: Endpoint, request: dict[str, Any], scope: Scope) -> Reply:
         started_at, wire = time.time(), self._source.wire_for(endpoint)

@@ -16,9 +16,8 @@ from hermes.local.endpoint import LOCAL
 from hermes.local.service import LocalService
 from hermes.models.endpoint import Endpoint
 from hermes.models.health import Health
-from hermes.models.keys import StoredKeys
 from hermes.models.profiles import CUSTOM, PROFILES, Profile
-from hermes.models.retry import Attempts, attempts
+from hermes.models.retry import Attempts, StoredKeys, attempts
 from hermes.models.routing import another_model, endpoint_for, endpoints_for, name_of
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import Transport, Wire

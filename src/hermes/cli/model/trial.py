@@ -17,7 +17,7 @@ from hermes.contract.response import Record
 from hermes.errors import ConfigError, HermesError, ProviderError
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.reply import normalise
-from hermes.models.retry import Failure, Send, attempts, pursue
+from hermes.models.retry import Failure, Send, attempts, retry
 from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
 
@@ -112,7 +112,7 @@ def _ask(desk: Desk, endpoint: Endpoint, used: list[Endpoint]) -> Record:
             return Failure(error)
 
     patient = replace(endpoint, timeouts=_within(endpoint.timeouts))
-    return pursue(attempts([patient], 0, keys=desk.keys), interrupt, attempt)
+    return retry(attempts([patient], 0, keys=desk.keys), interrupt, attempt)
 
 
 def _within(own: Timeouts) -> Timeouts:
