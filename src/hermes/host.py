@@ -119,7 +119,7 @@ class Host:
         try:
             self.plugins = self._load_plugins()
             self.models.use_plugins(self.plugins)
-            memory_notices = self.memory.use_provider(self.plugins, self.tools, self.hooks.background)
+            memory_notices = self.memory.use_provider(self.plugins, self.tools, self.hooks.loop)
             engine_notices = self.contexts.choose(self.plugins, self.tools, self.hooks)
             shell_notices = self._load_shell_hooks()
         except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import threading
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -12,11 +13,11 @@ from typing import Any
 import pytest
 
 from hermes.errors import Interrupted
-from hermes.hooks import background as background_module
 from hermes.hooks import subscriber as subscriber_module
-from hermes.hooks.background import Background
+from hermes.hooks import threads as threads_module
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
+from hermes.hooks.threads import AsyncLoop
 from hermes.scope import Scope, current_scope
 from support.hook_callbacks import answer
 
@@ -153,7 +154,7 @@ def test_closing_events_of_a_cancelled_turn_are_delivered_but_not_waited_for_for
     async def hangs(**_fields: Any) -> None:
         await asyncio.sleep(60)
 
-    monkeypatch.setattr(background_module, "CANCELLED_GRACE", 0.05)
+    monkeypatch.setattr(threads_module, "CANCELLED_GRACE", 0.05)
     hooks.subscribe("on_session_end", "quick", quick)
     hooks.subscribe("on_session_end", "hangs", hangs)
     with InScope() as scope:
@@ -166,7 +167,7 @@ def test_closing_events_of_a_cancelled_turn_are_delivered_but_not_waited_for_for
 def test_a_callback_that_blocks_the_loop_is_named(
     hooks: Hooks, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(background_module, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(threads_module, "WATCH_SECONDS", 0.01)
     named = threading.Event()
 
     class Watcher(logging.Handler):
@@ -187,7 +188,7 @@ def test_a_callback_that_blocks_the_loop_is_named(
 
 
 def test_the_loop_starts_when_first_used_and_ends_on_close() -> None:
-    loop = Background()
+    loop = AsyncLoop()
 
     def threads() -> list[str]:
         return [thread.name for thread in threading.enumerate() if thread.name == "hermes-async-callbacks"]
@@ -206,6 +207,41 @@ def test_the_loop_starts_when_first_used_and_ends_on_close() -> None:
     assert pending[0].cancelled()
     loop.close()
     assert loop.run(leaves_work_behind(), "test") == 1, "a closed one starts again when it is needed"
+    loop.close()
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_a_forked_process_has_a_loop_of_its_own() -> None:
+    loop = AsyncLoop()
+
+    async def answer() -> int:
+        return 3
+
+    assert loop.run(answer(), "test") == 3
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = loop.run(answer(), "test")
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 3
+    assert loop.run(answer(), "test") == 3
+    loop.close()
+
+
+def test_a_coroutine_with_a_deadline_is_cancelled_when_it_is_late() -> None:
+    loop, cancelled = AsyncLoop(), threading.Event()
+
+    async def hangs() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+
+    with pytest.raises(TimeoutError, match=r"no answer within 0.05 s"):
+        loop.run(hangs(), "test", timeout=0.05)
+    assert cancelled.wait(5)
     loop.close()
 
 

@@ -93,7 +93,7 @@ def _run_plugin_command(conversation: Conversation, name: str, arguments: str) -
     try:
         value = command.handler(arguments)
         if is_awaitable(value):
-            value = host.hooks.background.run(value, f"command /{name} of plugin {command.plugin!r}")
+            value = host.hooks.loop.run(value, f"command /{name} of plugin {command.plugin!r}")
     except Interrupted:
         return CommandAnswer(error=f"/{name} was interrupted")
     except Exception as error:

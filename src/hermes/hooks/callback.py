@@ -1,4 +1,4 @@
-"""One registered function: whose it is, which fields it takes, and how its calls have gone."""
+"""Callback: a registered function with its plugin, the fields it takes, and statistics of its calls."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from hermes.hooks.copies import CopyMemo, isolate, renew
 
 log = logging.getLogger("hermes.hooks")
 
-#: Fields that hold a whole conversation, or what stays the same in it: copies are carried over to the next event.
+#: Fields that hold a whole conversation, or what stays the same in it: copies are reused for the next event.
 _GROWING = frozenset({"conversation_history", "request_messages", "request", "tools"})
 
 _VAR_KEYWORDS = 0x08
-#: What callbacks mostly return, so that the question is answered at once.
+#: The usual types of answers: a quick test that nothing is to be awaited.
 PLAIN_ANSWERS = frozenset({type(None), str, dict, list, bool, Record})
 
 
 class CallbackStats(NamedTuple):
-    """How one registration has fared, for ``plugins list`` and ``doctor``."""
+    """Statistics of one registration, for ``plugins list`` and ``doctor``."""
 
     plugin: str
     #: The hook or middleware kind.
@@ -84,7 +84,7 @@ class Callback:
         fields = HOOKS[site].fields if site in HOOKS else MIDDLEWARE[site].fields
         self._containers = tuple(field.name for field in fields if field.container and self.takes(field.name))
         self._memo = None if _GROWING.isdisjoint(self._containers) else CopyMemo()
-        # Whoever calls adds to these without a lock: they are figures for people, and the path is hot.
+        # Updated without a lock: they are figures for people, and the path is hot.
         self.calls = 0
         self.failures = 0
         self.seconds = 0.0
@@ -131,7 +131,7 @@ class Callback:
 
 
 def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
-    """Whether a callback's answer is still to be awaited."""
+    """Whether a callback's answer has to be awaited."""
     kind = type(value)
     return kind not in PLAIN_ANSWERS and hasattr(kind, "__await__")
 
@@ -159,7 +159,7 @@ def _origin(error: BaseException) -> tuple[str, int]:
 
 
 def accepted_names(function: Callable[..., Any]) -> frozenset[str] | None:
-    """The keyword arguments a callable names, or ``None`` when it takes any (or does not tell)."""
+    """The keyword arguments a callable names, or ``None`` when it takes any (or has no readable signature)."""
     plain = function.__func__ if isinstance(function, MethodType) else function
     if isinstance(plain, FunctionType) and plain.__code__.co_flags & _VAR_KEYWORDS:
         return None
@@ -167,7 +167,7 @@ def accepted_names(function: Callable[..., Any]) -> frozenset[str] | None:
 
     try:
         parameters = inspect.signature(function, follow_wrapped=False).parameters.values()
-    except Exception:  # whatever an unusual callable raises when it is looked at
+    except Exception:  # an unusual callable may raise anything when it is inspected
         return None
     if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
         return None

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 from hermes.contract.hooks import OBSERVER_SCHEMA
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
-from hermes.hooks.background import run_on_private_loop
 from hermes.hooks.callback import PLAIN_ANSWERS, Callback, is_awaitable
 from hermes.hooks.copies import is_flat, renew
+from hermes.hooks.threads import run_on_private_loop
 
 Base = Callable[[Any], Any]
 

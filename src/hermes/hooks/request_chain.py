@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, cast
 
 from hermes.contract.hooks import OBSERVER_SCHEMA
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
-from hermes.hooks.background import Background
 from hermes.hooks.callback import Callback, is_awaitable
 from hermes.hooks.copies import renew
+from hermes.hooks.threads import AsyncLoop
 
 Payload = dict[str, Any]
 TraceEntry = dict[str, str]
@@ -32,15 +32,15 @@ class RequestOutcome(NamedTuple):
 class RequestChain:
     """All callbacks of ``llm_request`` or ``tool_request``. Immutable: a change in the table makes a new one."""
 
-    __slots__ = ("_background", "_key", "_original_key", "callbacks", "kind")
+    __slots__ = ("_key", "_loop", "_original_key", "callbacks", "kind")
 
-    def __init__(self, kind: str, callbacks: tuple[Callback, ...], background: Background) -> None:
+    def __init__(self, kind: str, callbacks: tuple[Callback, ...], loop: AsyncLoop) -> None:
         spec = MIDDLEWARE[kind]
         self.kind = kind
         self.callbacks = callbacks
         self._key = spec.payload
         self._original_key = spec.original
-        self._background = background
+        self._loop = loop
 
     def run(self, payload: Payload, context: Mapping[str, Any]) -> RequestOutcome:
         """Offer the payload to every callback in registration order.
@@ -71,7 +71,7 @@ class RequestChain:
         try:
             answer = callback.function(**given)
             if is_awaitable(answer):
-                answer = self._background.run(answer, f"plugin {callback.plugin!r} in {self.kind}")
+                answer = self._loop.run(answer, f"plugin {callback.plugin!r} in {self.kind}")
         except Exception as error:
             callback.failed(error, "the request goes on without it")
             return {}

@@ -1,4 +1,4 @@
-"""One plugin's callback at one hook: delivered in the turn's thread, on a deadline, or behind the turn."""
+"""Subscribers: one plugin's callback at one hook, called in the turn's thread, with a deadline, or through a queue."""
 
 from __future__ import annotations
 
@@ -7,25 +7,49 @@ from time import monotonic, perf_counter
 from typing import Any, Final, Literal
 
 from hermes.errors import PluginError
-from hermes.hooks.background import Background, run_with_deadline
 from hermes.hooks.callback import Callback, is_awaitable
 from hermes.hooks.queue import BackgroundQueue, Overflow
+from hermes.hooks.threads import AsyncLoop, run_with_deadline
 
-#: What ``deliver`` gives back when the callback did not do its work.
+#: What ``deliver`` returns when the callback raised or was late.
 FAILED: Final = object()
 
 OnError = Literal["allow", "deny"]
 
-_MISSES_TO_TRIP = 3
-_TRIPPED_SECONDS = 60.0
+
+class CircuitBreaker:
+    """Stops calling a callback that is always late, because every late call leaves a thread behind.
+
+    Consecutive misses open it for a while; then one call is tried, which closes it or opens it again.
+    """
+
+    __slots__ = ("_open_until", "misses")
+
+    _MISSES_TO_OPEN = 3
+    _OPEN_SECONDS = 60.0
+
+    def __init__(self) -> None:
+        self.misses = 0
+        self._open_until = 0.0
+
+    @property
+    def is_open(self) -> bool:
+        return self.misses >= self._MISSES_TO_OPEN and monotonic() < self._open_until
+
+    def record_miss(self) -> None:
+        self.misses += 1
+        self._open_until = monotonic() + self._OPEN_SECONDS
+
+    def record_success(self) -> None:
+        self.misses = 0
 
 
 class Subscriber(Callback):
     """A callback that runs in the turn's own thread, as the contract has it by default."""
 
-    __slots__ = ("_background", "_on_error")
+    __slots__ = ("_loop", "_on_error")
 
-    #: Whether it is done when ``deliver`` returns, so that what it changed in a live field can count.
+    #: Whether the call has ended when ``deliver`` returns, so that what it changed in a live field can count.
     in_time = True
 
     def __init__(
@@ -33,15 +57,15 @@ class Subscriber(Callback):
         plugin: str,
         hook: str,
         function: Callable[..., Any],
-        background: Background,
+        loop: AsyncLoop,
         on_error: OnError = "allow",
     ) -> None:
         super().__init__(plugin, hook, function)
-        self._background = background
+        self._loop = loop
         self._on_error: OnError = on_error
 
     def deliver(self, given: dict[str, Any]) -> Any:
-        """Call with these fields, which are the callback's own; its answer, or ``FAILED`` when it raised."""
+        """Call with these fields, which are the callback's own copies; its answer, or ``FAILED`` when it raised."""
         return self.call(given)
 
     def call(self, given: dict[str, Any]) -> Any:
@@ -50,7 +74,7 @@ class Subscriber(Callback):
         try:
             value = self.function(**given)
             if is_awaitable(value):
-                value = self._background.run(value, f"plugin {self.plugin!r} in {self.site}")
+                value = self._loop.run(value, f"plugin {self.plugin!r} in {self.site}")
         except Exception as error:
             self.failed(error, self.consequence)
             return FAILED
@@ -61,10 +85,10 @@ class Subscriber(Callback):
 
     @property
     def consequence(self) -> str:
-        return "the call is blocked" if self._on_error == "deny" else "the turn goes on without it"
+        return "the call is blocked" if self._on_error == "deny" else "the turn continues without it"
 
     def denial(self) -> dict[str, str] | None:
-        """The answer that stands in for a failed policy callback."""
+        """The answer used in place of a failed policy callback's: block the call."""
         if self._on_error != "deny":
             return None
         message = f"blocked: the policy of plugin {self.plugin!r} could not be evaluated ({self.last_error})"
@@ -72,42 +96,39 @@ class Subscriber(Callback):
 
 
 class DeadlineSubscriber(Subscriber):
-    """Runs each call on a thread of its own and goes on without it when it is late.
+    """Runs each call on a thread of its own, with a deadline and a circuit breaker.
 
-    After several late calls in a row it is left out for a while, because every late call leaves a thread behind.
     Without a timeout it runs in the thread that delivers.
     """
 
-    __slots__ = ("_misses", "_timeout", "_tripped_until")
+    __slots__ = ("_breaker", "_timeout")
 
     def __init__(
         self,
         plugin: str,
         hook: str,
         function: Callable[..., Any],
-        background: Background,
+        loop: AsyncLoop,
         on_error: OnError,
         timeout: float | None,
     ) -> None:
-        super().__init__(plugin, hook, function, background, on_error)
+        super().__init__(plugin, hook, function, loop, on_error)
         self._timeout = timeout
-        self._misses = 0
-        self._tripped_until = 0.0
+        self._breaker = CircuitBreaker()
 
     def deliver(self, given: dict[str, Any]) -> Any:
         if self._timeout is None:
             return self.call(given)
-        if self._misses >= _MISSES_TO_TRIP and monotonic() < self._tripped_until:
-            self.failed(TimeoutError(f"left out after {self._misses} late calls"), self.consequence)
+        if self._breaker.is_open:
+            self.failed(TimeoutError(f"left out after {self._breaker.misses} late calls"), self.consequence)
             return FAILED
         try:
             value = run_with_deadline(lambda: self.call(given), self._timeout, f"{self.plugin} {self.site}")
         except TimeoutError as error:
-            self._misses += 1
-            self._tripped_until = monotonic() + _TRIPPED_SECONDS
+            self._breaker.record_miss()
             self.failed(error, self.consequence)
             return FAILED
-        self._misses = 0
+        self._breaker.record_success()
         return value
 
 
@@ -123,12 +144,12 @@ class QueuedSubscriber(DeadlineSubscriber):
         plugin: str,
         hook: str,
         function: Callable[..., Any],
-        background: Background,
+        loop: AsyncLoop,
         timeout: float | None,
         queue: BackgroundQueue,
         overflow: Overflow,
     ) -> None:
-        super().__init__(plugin, hook, function, background, "allow", timeout)
+        super().__init__(plugin, hook, function, loop, "allow", timeout)
         self._queue = queue
         self._overflow: Overflow = overflow
 

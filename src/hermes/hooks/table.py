@@ -12,13 +12,13 @@ from hermes.contract import events
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError
-from hermes.hooks.background import Background
 from hermes.hooks.callback import Callback, CallbackStats
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Emitter
 from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.request_chain import RequestChain
 from hermes.hooks.subscriber import DeadlineSubscriber, OnError, QueuedSubscriber, Subscriber, check_options
+from hermes.hooks.threads import AsyncLoop
 
 log = logging.getLogger("hermes.hooks")
 
@@ -37,7 +37,7 @@ class Hooks:
             answers = emit(ToolStarted(tool_name=name, args=args, ...))
     """
 
-    __slots__ = (*_SITES, "_lock", "_queues", "background")
+    __slots__ = (*_SITES, "_lock", "_queues", "loop")
 
     on_session_start: Emitter[events.SessionStarted] | None
     on_session_end: Emitter[events.TurnEnded] | None
@@ -66,10 +66,10 @@ class Hooks:
     tool_execution: ExecutionChain | None
 
     #: The event loop for plugins' coroutines: async callbacks, tools and commands.
-    background: Background
+    loop: AsyncLoop
 
     def __init__(self) -> None:
-        self.background = Background()
+        self.loop = AsyncLoop()
         self._lock = RLock()
         self._queues: dict[str, BackgroundQueue] = {}
         for site in _SITES:
@@ -97,7 +97,7 @@ class Hooks:
             return False
         _check_callable(f"register_hook({hook!r}", callback)
         check_options(hook, timeout, background, on_error, overflow)
-        loop = self.background
+        loop = self.loop
         with self._lock:
             if background:
                 added = QueuedSubscriber(plugin, hook, callback, loop, timeout, self.queue(plugin), overflow)
@@ -178,7 +178,7 @@ class Hooks:
                 queue.flush(max(deadline - monotonic(), 0))
         for queue in queues:
             queue.close(max(deadline - monotonic(), 0))
-        self.background.close()
+        self.loop.close()
 
     def _callbacks(self, site: str) -> tuple[Any, ...]:
         holder = getattr(self, site)
@@ -195,7 +195,7 @@ class Hooks:
         elif spec.wraps:
             setattr(self, site, ExecutionChain(site, callbacks))
         else:
-            setattr(self, site, RequestChain(site, callbacks, self.background))
+            setattr(self, site, RequestChain(site, callbacks, self.loop))
 
 
 def _known(name: str, valid: dict[str, Any], noun: str, plugin: str) -> bool:

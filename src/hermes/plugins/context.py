@@ -152,7 +152,7 @@ class PluginContext(Surfaces):
             toolset=toolset,
             description=text,
             parameters=parameters,
-            run=runner(name, key, handler, self._parts.hooks.background),
+            run=runner(name, key, handler, self._parts.hooks.loop),
             effect=effect,
             parallel=parallel,
             available=availability(name, key, check_fn, requires_env),

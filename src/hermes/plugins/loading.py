@@ -23,7 +23,7 @@ def load_one(record: LoadedPlugin, parts: Parts, register: Callable[[Any], Any] 
     try:
         result = (register or _import_register(manifest, parts))(context)
         if is_awaitable(result):
-            parts.hooks.background.run(result, f"register of plugin {manifest.key!r}")
+            parts.hooks.loop.run(result, f"register of plugin {manifest.key!r}")
     except (Exception, SystemExit) as error:
         context.roll_back()
         forget_plugin(manifest)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from hermes.errors import PluginError
-from hermes.hooks.background import Background
 from hermes.hooks.callback import accepted_names, describe, is_awaitable
 from hermes.hooks.copies import isolate
+from hermes.hooks.threads import AsyncLoop
 from hermes.plugins.manifest import env_names
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
@@ -46,9 +46,7 @@ def read_schema(name: str, schema: object, description: str) -> tuple[str, dict[
     return description or str(fields.get("description") or ""), isolate(parameters)
 
 
-def runner(
-    name: str, plugin: str, handler: Callable[..., Any], background: Background
-) -> Callable[[Args, ToolContext], str]:
+def runner(name: str, plugin: str, handler: Callable[..., Any], loop: AsyncLoop) -> Callable[[Args, ToolContext], str]:
     """A ``Tool.run`` that calls ``handler(args, **keywords)`` and holds it to returning text."""
     names = accepted_names(handler)
     label = f"tool {name!r} of plugin {plugin!r}"
@@ -56,7 +54,7 @@ def runner(
     def run(args: Args, context: ToolContext) -> str:
         value = handler(isolate(args), **_keywords(names, context))
         if is_awaitable(value):
-            value = background.run(value, label)
+            value = loop.run(value, label)
         return _as_text(value, name)
 
     return run

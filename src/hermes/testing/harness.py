@@ -95,7 +95,7 @@ class PluginHarness:
         """Run one of the plugin's slash commands and return what it answers."""
         command = self.plugin.commands[name]
         answer = command.handler(raw_args)
-        return self.hooks.background.run(answer, f"command /{name}") if hasattr(answer, "__await__") else answer
+        return self.hooks.loop.run(answer, f"command /{name}") if hasattr(answer, "__await__") else answer
 
     def close(self) -> None:
         """End the plugin's threads and processes."""

@@ -67,7 +67,7 @@ class Contexts:
 
         plugin, value = taken
         self.engine = PluginEngine(value, name, plugin, self._workers)
-        for tool in self.engine.tools(self._conversation, hooks.background):
+        for tool in self.engine.tools(self._conversation, hooks.loop):
             try:
                 tools.add(tool)
                 self.engine.toolsets = [tool.toolset]

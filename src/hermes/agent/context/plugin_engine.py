@@ -9,9 +9,9 @@ from typing import Any, cast
 from hermes.agent.context.plan import pairing_problem
 from hermes.agent.context.tokens import estimate
 from hermes.agent.workers import Workers, wait_for
-from hermes.hooks.background import Background
 from hermes.hooks.callback import accepted_names, describe
 from hermes.hooks.copies import isolate
+from hermes.hooks.threads import AsyncLoop
 from hermes.journal.bodies import to_json
 from hermes.journal.turns import Message
 from hermes.plugins.tool_handler import check_name, read_schema, runner
@@ -76,7 +76,7 @@ class PluginEngine:
         answer = self.call("get_status")
         return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
 
-    def tools(self, conversation: Callable[[str], list[Message]], background: Background) -> list[Tool]:
+    def tools(self, conversation: Callable[[str], list[Message]], loop: AsyncLoop) -> list[Tool]:
         """What the engine offers to the model. ``conversation`` gives the messages of a session."""
         schemas = self.call("get_tool_schemas")
         if not isinstance(schemas, list):
@@ -84,12 +84,12 @@ class PluginEngine:
         found: list[Tool] = []
         for schema in cast("list[Any]", schemas):
             try:
-                found.append(self._tool(schema, conversation, background))
+                found.append(self._tool(schema, conversation, loop))
             except Exception as error:
                 self._complain("get_tool_schemas", describe(error))
         return found
 
-    def _tool(self, schema: Any, conversation: Callable[[str], list[Message]], background: Background) -> Tool:
+    def _tool(self, schema: Any, conversation: Callable[[str], list[Message]], loop: AsyncLoop) -> Tool:
         name = check_name(schema.get("function", schema).get("name"))
         description, parameters = read_schema(name, schema, "")
         handle: Callable[..., Any] = self._engine.handle_tool_call
@@ -99,7 +99,7 @@ class PluginEngine:
             known = {**keywords, "messages": isolate(conversation(keywords.get("session_id", "")))}
             return handle(name, args, **{key: known[key] for key in known if names is None or key in names})
 
-        run = runner(name, self.plugin, handler, background)
+        run = runner(name, self.plugin, handler, loop)
         return Tool(name, TOOLSET, description, parameters, run, plugin=self.plugin)
 
     def _complain(self, method: str, problem: str) -> None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hermes.agent.memory.notes import NoteFile
     from hermes.agent.memory.provider import ProvidedMemory
     from hermes.agent.workers import Workers
-    from hermes.hooks.background import Background
+    from hermes.hooks.threads import AsyncLoop
     from hermes.plugins.registry import PluginSet
     from hermes.tools.registry import ToolRegistry
 
@@ -87,7 +87,7 @@ class Memory:
 
     # -- the provider -------------------------------------------------------------------------------------------
 
-    def use_provider(self, plugins: PluginSet, tools: ToolRegistry, background: Background) -> list[str]:
+    def use_provider(self, plugins: PluginSet, tools: ToolRegistry, loop: AsyncLoop) -> list[str]:
         """Take the provider that the settings name into use. What the person should know comes back, a line each."""
         name = self._provider_name
         if not name:
@@ -99,7 +99,7 @@ class Memory:
             log.warning("%s", provided)
             return [provided]
         self._provided = provided
-        for tool in provided.tools(background):
+        for tool in provided.tools(loop):
             try:
                 tools.add(tool)
             except PluginError as error:

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 from hermes.agent.workers import POLL_SECONDS, Workers
 from hermes.errors import PluginError
-from hermes.hooks.background import Background
 from hermes.hooks.callback import accepted_names, describe
 from hermes.hooks.copies import isolate
 from hermes.hooks.queue import BackgroundQueue
+from hermes.hooks.threads import AsyncLoop
 from hermes.plugins.registry import PluginSet
 from hermes.plugins.selection import Offer, choose
 from hermes.plugins.tool_handler import check_name, read_schema, runner
@@ -74,18 +74,18 @@ class ProvidedMemory:
 
     # -- its tools ----------------------------------------------------------------------------------------------
 
-    def tools(self, background: Background) -> list[Tool]:
+    def tools(self, loop: AsyncLoop) -> list[Tool]:
         """The tools that the provider offers to the model."""
         made: list[Tool] = []
         schemas = self._call("get_tool_schemas", [])
         for schema in cast("list[object]", schemas) if isinstance(schemas, list | tuple) else []:
             try:
-                made.append(self._tool(schema, background))
+                made.append(self._tool(schema, loop))
             except PluginError as error:
                 self._warn("get_tool_schemas", str(error))
         return made
 
-    def _tool(self, schema: object, background: Background) -> Tool:
+    def _tool(self, schema: object, loop: AsyncLoop) -> Tool:
         fields = cast("dict[str, Any]", schema) if isinstance(schema, dict) else {}
         inner: object = fields.get("function", fields)
         name = check_name(cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None)
@@ -97,7 +97,7 @@ class ProvidedMemory:
             ids = {"session_id": session_id, "task_id": task_id, "tool_call_id": tool_call_id}
             return self._plain_call("handle_tool_call", name, args, **ids)
 
-        run = runner(name, self.plugin, handle, background)
+        run = runner(name, self.plugin, handle, loop)
         return Tool(name, "memory", description, parameters, run, emoji="🧠", plugin=self.plugin)
 
     # -- in the turn --------------------------------------------------------------------------------------------

@@ -13,8 +13,8 @@ from hermes.cli.doctor.installation import Installation, InvalidConfig
 from hermes.cli.model.problems import told
 from hermes.cli.text.terminal import one_line
 from hermes.errors import HermesError
-from hermes.hooks.background import run_with_deadline
 from hermes.hooks.callback import describe
+from hermes.hooks.threads import run_with_deadline
 
 Status = Literal["ok", "warning", "broken", "skipped"]
 

@@ -56,7 +56,7 @@ def _run(host: Any, command: CliCommand, arguments: list[str]) -> int:
             raise PluginError(f"{label} has no handler")
         result = handler(args)
         if is_awaitable(result):
-            result = host.hooks.background.run(result, label)
+            result = host.hooks.loop.run(result, label)
     except HermesError:
         raise
     except Exception as error:

@@ -64,7 +64,7 @@ class PluginManager:
         try:
             value = callback.function(**callback.arguments(payload))
             if is_awaitable(value):
-                value = self._parts.hooks.background.run(value, f"plugin {callback.plugin!r} in {callback.site}")
+                value = self._parts.hooks.loop.run(value, f"plugin {callback.plugin!r} in {callback.site}")
         except Exception as error:
             callback.failed(error, "its answer is left out")
             return None

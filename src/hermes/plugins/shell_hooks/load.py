@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes.config.home import config_path
-from hermes.hooks.background import CANCELLED_GRACE
 from hermes.hooks.table import Hooks
+from hermes.hooks.threads import CANCELLED_GRACE
 from hermes.plugins.discovery import is_set
 from hermes.plugins.shell_hooks.command import ConfiguredHook, HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList, AskConsent, how_to_accept, sha256_of

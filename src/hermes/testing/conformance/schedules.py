@@ -10,9 +10,9 @@ from typing import Any, cast
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import Interrupted
-from hermes.hooks.background import spawn
 from hermes.hooks.callback import is_awaitable
 from hermes.hooks.copies import isolate, same
+from hermes.hooks.threads import spawn
 from hermes.testing.conformance.execution import run_execution
 from hermes.testing.conformance.guarded_calls import CallGuard, CallResult, OutOfTime, PluginFunction, Schedule, turn
 from hermes.testing.conformance.host import ConformanceHost
@@ -118,7 +118,7 @@ class ScheduleRunner:
         def work() -> Any:
             with turn(fields, cancelled=schedule == "cancelled turn"):
                 value = subject.function(**given)
-                return self._host.hooks.background.run(value, subject.label) if is_awaitable(value) else value
+                return self._host.hooks.loop.run(value, subject.label) if is_awaitable(value) else value
 
         result = self._guard.call(subject, schedule, work, None if schedule == "parallel" else self._host)
         if not result.finished:

@@ -1,10 +1,12 @@
-"""Where callbacks run that do not run in the turn's own thread: one event loop, and threads with a deadline."""
+"""Threads for callbacks that do not run in the turn's own: an asyncio event loop, and threads with a deadline."""
 
 from __future__ import annotations
 
 import contextvars
 import logging
+import os
 import threading
+import weakref
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
@@ -15,15 +17,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.hooks")
 
-#: How long a callback may hold up a turn that is already cancelled: a closing event must not keep it from ending.
+#: How long a callback may delay a turn that is already cancelled: a closing event must not keep it from ending.
 CANCELLED_GRACE = 5.0
-#: How often a waiting turn looks whether somebody's code blocks the loop.
+#: How often a waiting turn checks whether a callback blocks the event loop.
 WATCH_SECONDS = 2.0
 _CLOSE_SECONDS = 2.0
 
 
-class Outcome:
-    """What becomes of work on another thread: a value or an error, and the wait for it. Made before the work starts."""
+class CallFuture:
+    """The result of work on another thread, a value or an error, and the wait for it. Made before the work starts."""
 
     __slots__ = ("_closing", "_interrupt", "_wake", "error", "finished", "value")
 
@@ -38,12 +40,13 @@ class Outcome:
         self.error: BaseException | None = None
 
     def finish(self, value: Any = None, error: BaseException | None = None) -> None:
+        """Set the result and wake the waiting thread."""
         self.value, self.error = value, error
         self.finished = True
         self._wake.set()
 
-    def fill(self, work: Callable[[], Any]) -> None:
-        """Do the work here and keep what it gives or raises."""
+    def run(self, work: Callable[[], Any]) -> None:
+        """Do the work in this thread and set what it returns or raises as the result."""
         try:
             value = work()
         except BaseException as error:
@@ -52,9 +55,9 @@ class Outcome:
             self.finish(value)
 
     def wait(self, seconds: float | None = None, watch: Callable[[], None] | None = None) -> bool:
-        """True when finished, False when late, ``Interrupted`` as soon as the turn in hand is cancelled.
+        """True when finished, False after the deadline, ``Interrupted`` as soon as the turn is cancelled.
 
-        In a turn that was cancelled before, the wait is short instead.
+        In a turn that was cancelled before, the wait is at most ``CANCELLED_GRACE``.
         """
         interrupt = self._interrupt
         if interrupt is None:
@@ -67,7 +70,8 @@ class Outcome:
             interrupt.check()
         return self.finished
 
-    def take(self) -> Any:
+    def result(self) -> Any:
+        """The value, or raise the error."""
         if self.error is not None:
             raise self.error
         return self.value
@@ -83,38 +87,46 @@ class Outcome:
         return self.finished
 
 
-class Background:
-    """The event loop that awaits plugins' coroutines, on a daemon thread of its own, started when first used."""
+class AsyncLoop:
+    """The event loop that awaits plugins' coroutines, on a daemon thread of its own, started when first used.
 
-    __slots__ = ("_lock", "_loop", "_thread")
+    Thread-safe and fork-safe: a forked process starts another thread when it needs one.
+    """
+
+    __slots__ = ("__weakref__", "_lock", "_loop", "_thread")
 
     def __init__(self) -> None:
+        self._reset()
+        _loops.add(self)
+
+    def _reset(self) -> None:
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
 
-    def run(self, awaitable: Awaitable[Any], label: str) -> Any:
+    def run(self, awaitable: Awaitable[Any], label: str, timeout: float | None = None) -> Any:
         """Await on the loop and return the result. ``label`` names the code in warnings.
 
-        Cancelling the turn ends the wait with ``Interrupted`` and cancels the coroutine.
+        Cancelling the turn ends the wait with ``Interrupted``, the deadline with ``TimeoutError``; both cancel the
+        coroutine.
         """
         if threading.current_thread() is self._thread:
-            # Already on the loop: waiting here would stop the very thing waited for.
+            # Already on the loop: waiting here would stop the very coroutine waited for.
             return run_on_private_loop(awaitable)
-        outcome = Outcome()
+        future = CallFuture()
         loop = self._start()
         tasks: list[asyncio.Task[None]] = []
 
         def begin() -> None:
-            tasks.append(loop.create_task(_settle(awaitable, outcome), name=label))
+            tasks.append(loop.create_task(_settle(awaitable, future), name=label))
 
         loop.call_soon_threadsafe(begin)  # takes this thread's context variables along
         try:
-            if outcome.wait(watch=_Watch(loop)):
-                return outcome.take()
-            raise TimeoutError("no answer in time for a cancelled turn")
+            if future.wait(timeout, watch=_BlockedLoopWatch(loop)):
+                return future.result()
+            raise TimeoutError("no answer in time for a cancelled turn" if timeout is None else _late(timeout))
         finally:
-            if not outcome.finished:
+            if not future.finished:
                 loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
 
     def close(self) -> None:
@@ -139,6 +151,17 @@ class Background:
             return self._loop
 
 
+_loops: weakref.WeakSet[AsyncLoop] = weakref.WeakSet()
+
+
+def _reset_after_fork() -> None:
+    for loop in list(_loops):
+        loop._reset()  # pyright: ignore[reportPrivateUsage]
+
+
+os.register_at_fork(after_in_child=_reset_after_fork)
+
+
 def _serve(loop: asyncio.AbstractEventLoop) -> None:
     import asyncio
 
@@ -154,18 +177,18 @@ def _serve(loop: asyncio.AbstractEventLoop) -> None:
         loop.close()
 
 
-async def _settle(awaitable: Awaitable[Any], outcome: Outcome) -> None:
+async def _settle(awaitable: Awaitable[Any], future: CallFuture) -> None:
     # Nothing may leave this coroutine: a SystemExit that reaches the loop would end it for everyone.
     try:
         value = await _uncancelled(awaitable)
     except BaseException as error:
-        outcome.finish(error=error)
+        future.finish(error=error)
     else:
-        outcome.finish(value)
+        future.finish(value)
 
 
 async def _uncancelled(awaitable: Awaitable[Any]) -> Any:
-    """A coroutine that was cancelled has failed; it must not look as if the turn were to unwind."""
+    """Turn the cancellation of a coroutine into a failure: it must not look like the cancellation of the turn."""
     import asyncio
 
     try:
@@ -174,8 +197,8 @@ async def _uncancelled(awaitable: Awaitable[Any]) -> Any:
         raise RuntimeError("the coroutine was cancelled") from error
 
 
-class _Watch:
-    """Names the task that keeps the loop from running anything else."""
+class _BlockedLoopWatch:
+    """Warns with the name of a task that blocks the loop, so that no other can run."""
 
     __slots__ = ("_loop", "_suspect")
 
@@ -200,19 +223,23 @@ def run_on_private_loop(awaitable: Awaitable[Any]) -> Any:
         asyncio.get_running_loop()
     except RuntimeError:
         return asyncio.run(_uncancelled(awaitable))
-    outcome = Outcome()
-    spawn(lambda: outcome.fill(lambda: asyncio.run(_uncancelled(awaitable))), "hermes-private-loop")
-    outcome.wait()
-    return outcome.take()
+    future = CallFuture()
+    spawn(lambda: future.run(lambda: asyncio.run(_uncancelled(awaitable))), "hermes-private-loop")
+    future.wait()
+    return future.result()
 
 
 def run_with_deadline(work: Callable[[], Any], seconds: float, label: str) -> Any:
-    """Run on a thread of its own. ``TimeoutError`` when it is late; the thread is then abandoned, never joined."""
-    outcome = Outcome()
-    spawn(lambda: outcome.fill(work), f"hermes-deadline {label}")
-    if not outcome.wait(seconds):
-        raise TimeoutError(f"no answer within {seconds:g} s")
-    return outcome.take()
+    """Run on a thread of its own. ``TimeoutError`` after the deadline; the thread is then abandoned, never joined."""
+    future = CallFuture()
+    spawn(lambda: future.run(work), f"hermes-deadline {label}")
+    if not future.wait(seconds):
+        raise TimeoutError(_late(seconds))
+    return future.result()
+
+
+def _late(seconds: float) -> str:
+    return f"no answer within {seconds:g} s"
 
 
 def spawn(target: Callable[[], None], name: str) -> threading.Thread:
