@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hermes.agent.approvals.decide import Approvals
 from hermes.agent.approvals.responder import Responders
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.second_opinion import SecondOpinion
 from hermes.agent.context.engines import Contexts
-from hermes.agent.dispatch import dispatch_tool
 from hermes.agent.images.describe import Vision
 from hermes.agent.images.generate import ImageMaker
 from hermes.agent.llm.side_call import SideModel
 from hermes.agent.llm.source import ModelSource
 from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
-from hermes.agent.open_sessions import OpenSessions
-from hermes.agent.session import AgentRuntime, Session
-from hermes.agent.tool_call import ToolRuntime
-from hermes.agent.tools import AgentParts, agent_tools
+from hermes.agent.runtime import OpenSessions, Runtime
+from hermes.agent.services import Services
+from hermes.agent.session import Session
+from hermes.agent.tools import agent_tools
 from hermes.agent.workers import Workers
 from hermes.config.fresh import FreshConfig
 from hermes.config.sections import Config
@@ -39,13 +37,12 @@ from hermes.journal.store import Store
 from hermes.local.endpoint import NOTICE, is_embedded
 from hermes.local.service import LocalService
 from hermes.models.credentials.home_keys import HomeKeys
-from hermes.models.endpoint import Endpoint
 from hermes.models.http.driver import Driver
 from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
 from hermes.sanitize import Redactor
-from hermes.scope import Scope, current_scope, new_session_id
+from hermes.scope import new_session_id
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
@@ -53,8 +50,7 @@ from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.toolsets import select_tools
 
 if TYPE_CHECKING:
-    from hermes.agent.llm.access import PluginModels
-    from hermes.plugins.llm.access import ModelAccess
+    from hermes.journal.turns import Message
     from hermes.plugins.shell_hooks.consent import AskConsent
 
 
@@ -109,18 +105,24 @@ class Host:
         self.redactor = redactor or Redactor()
         self.hooks = Hooks()
         self.workers = Workers()
-        self.processes = ProcessTable()
         #: Who can be asked, by conversation; a surface with a person says so here.
         self.responders = Responders()
-        self.open = OpenSessions()
+        self.open_sessions = OpenSessions(lambda: self._conversation_models().endpoints)
         self._open_journal()
         self._reach_models()
-        self._gather_tools()
+        self.runtime = self._build_runtime()
+        self.services = Services(
+            self.runtime,
+            cwd=self.cwd,
+            platform=self.options.platform,
+            fresh_config=FreshConfig(home, config, self._env, follow=self.options.use_enabled_plugins),
+            local=self.local,
+        )
         try:
             self.plugins = self._load_plugins()
             self.models.use_plugins(self.plugins)
-            memory_notices = self.memory.use_provider(self.plugins, self.tools, self.hooks.loop)
-            engine_notices = self.contexts.choose(self.plugins, self.tools, self.hooks)
+            memory_notices = self.runtime.memory.use_provider(self.plugins, self.tools, self.hooks.loop)
+            engine_notices = self.runtime.contexts.choose(self.plugins, self.tools, self.hooks)
             shell_notices = self._load_shell_hooks()
         except BaseException:
             self.hooks.close()
@@ -152,22 +154,10 @@ class Host:
             local=self.local,
         )
         self.side = SideModel(self.models, self.store)
-        self._fresh_config = FreshConfig(self.home, config, self._env, follow=self.options.use_enabled_plugins)
-        self._plugin_models: PluginModels | None = None
-        self._plugin_models_lock = threading.Lock()
-        self.contexts = Contexts(config, self.models, self.side, self.workers, self.open)
 
-    def _gather_tools(self) -> None:
-        config, limits = self.config, ToolLimits.of(self.config)
+    def _build_runtime(self) -> Runtime:
+        config, limits, sessions = self.config, ToolLimits.of(self.config), self.open_sessions
         self.tools = ToolRegistry(builtin_tools(limits))
-        self.memory = Memory(self.home, config.memory, self.redactor, self.workers)
-        self.images = ImageMaker(
-            *(self.home, config.image_gen, lambda: self.plugins, self.workers),
-            allow_private=config.security.allow_private_urls,
-        )
-        parts = AgentParts(self.open, self.responders, self.store, self.models, self.search, self.memory, self.images)
-        for tool in (*agent_tools(parts), *self.options.tools):
-            self.tools.add(tool)
         self.approvals = Approvals(
             ApprovalRules(config),
             home=self.home,
@@ -175,31 +165,49 @@ class Host:
             hooks=self.hooks,
             rows=Questions(self.store),
             redactor=self.redactor,
-            opinion=SecondOpinion(self.side, self._endpoints_of, self.redactor),
+            opinion=SecondOpinion(self.side, sessions.endpoints, self.redactor),
             allow_everything=self.options.allow_everything,
-            is_wary=self._is_wary,
+            always_asks=sessions.uses_embedded_model,
         )
-        self._tool_runtime = ToolRuntime(
+        runtime = Runtime(
+            home=self.home,
+            config=config,
+            store=self.store,
+            runner=self.runner,
+            search=self.search,
             hooks=self.hooks,
-            registry=self.tools,
-            approvals=self.approvals,
             workers=self.workers,
-            processes=self.processes,
-            guard=self.guard,
+            redactor=self.redactor,
+            models=self.models,
+            tools=self.tools,
             limits=limits,
-            guardrails=config.tool_loop_guardrails,
+            processes=ProcessTable(),
+            guard=self.guard,
+            approvals=self.approvals,
+            responders=self.responders,
+            open_sessions=sessions,
+            contexts=Contexts(config, self.models, self.side, self.workers, sessions.messages),
+            memory=Memory(self.home, config.memory, self.redactor, self.workers),
+            images=ImageMaker(
+                *(self.home, config.image_gen, lambda: self.plugins, self.workers),
+                allow_private=config.security.allow_private_urls,
+            ),
+            vision=Vision(self.models, self.side, self.store),
         )
+        for tool in (*agent_tools(runtime), *self.options.tools):
+            self.tools.add(tool)
+        return runtime
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
     def new_session(self) -> Session:
-        """A conversation that starts here and now. It is on record from its first message on."""
-        return self.open.keep(Session(self._runtime(), new_session_id(), cwd=self.cwd, platform=self.options.platform))
+        """A conversation that starts here and now. It is stored from its first message on."""
+        return self._open_session(new_session_id(), self.cwd)
 
     def resume_session(self, session_id: str) -> Session:
         """The conversation with that id (or a unique beginning of it), in the directory it was started in."""
         row = self.sessions.get(session_id)
-        already = self.open.get(row.id)
+        already = self.open_sessions.get(row.id)
         if already is not None:
             return already
         cwd = Path(row.cwd)
@@ -207,11 +215,21 @@ class Host:
             raise HermesError(
                 f"session {row.id} worked in {cwd}, which is gone; make that directory again, or start a new session"
             )
-        history = self.sessions.context(row.id)
+        return self._open_session(row.id, cwd, self.sessions.context(row.id))
+
+    def _open_session(self, session_id: str, cwd: Path, history: list[Message] | None = None) -> Session:
         session = Session(
-            self._runtime(), row.id, cwd=cwd, platform=self.options.platform, history=history, is_new=False
+            self.runtime,
+            session_id,
+            models=self._models(),
+            offered=self.offered_tools(),
+            max_steps=self.options.max_turns or self.config.agent.max_turns,
+            cwd=cwd,
+            platform=self.options.platform,
+            history=history,
+            is_new=history is None,
         )
-        return self.open.keep(session)
+        return self.open_sessions.add(session)
 
     def branch_session(self, session: Session, title: str = "") -> Session:
         """A new conversation that begins as a copy of ``session``, with the same models and tools."""
@@ -236,40 +254,18 @@ class Host:
         toolsets = options.toolsets
         if toolsets is None:
             toolsets = config.platform_toolsets.get(options.platform) or config.toolsets
-        names = [*toolsets, *self.contexts.toolsets, *(tool.toolset for tool in options.tools)]
+        names = [*toolsets, *self.runtime.contexts.toolsets, *(tool.toolset for tool in options.tools)]
         return select_tools(self.tools, names, disabled=config.agent.disabled_toolsets)
 
-    def _runtime(self) -> AgentRuntime:
-        config, options = self.config, self.options
-        return AgentRuntime(
-            store=self.store,
-            runner=self.runner,
-            hooks=self.hooks,
-            models=self._models(),
-            tools=self._tool_runtime,
-            contexts=self.contexts,
-            offered=self.offered_tools(),
-            max_steps=options.max_turns or config.agent.max_turns,
-            max_nudges=config.agent.max_verify_nudges,
-            spill_folder=self.home / "spill",
-            max_context_chars=config.hooks.output_spill.max_chars,
-            prompt_extra=config.agent.system_prompt,
-            memory=self.memory,
-            vision=Vision(self.models, self.side, self.store),
-        )
+    def _conversation_models(self) -> ModelRuntime:
+        return self.models.conversation(provider=self.options.provider, model=self.options.model)
 
     def _models(self) -> ModelRuntime:
-        options = self.options
-        models = self.models.conversation(provider=options.provider, model=options.model)
+        models = self._conversation_models()
         if self.models.is_standing_in and is_embedded(models.endpoints[0]) and NOTICE not in self.notices:
             self.notices.append(NOTICE)
             log.warning("%s", NOTICE)
         return models
-
-    def _is_wary(self, session_id: str, tool: str) -> bool:
-        """Whether a person has to be asked about a tool, whatever the settings say."""
-        session = self.open.get(session_id) if tool == "terminal" else None
-        return session is not None and any(map(is_embedded, session.models.endpoints))
 
     def _load_plugins(self) -> PluginSet:
         return load_plugins(
@@ -277,13 +273,13 @@ class Host:
             plugins_config=self.config.plugins,
             tools=self.tools,
             hooks=self.hooks,
-            services=self,
+            services=self.services,
             extra=self.options.plugins,
             objects=self.options.plugin_objects,
             use_enabled=self.options.use_enabled_plugins,
             selected=[
                 self.config.memory.provider.strip(),
-                self.contexts.wanted,
+                self.runtime.contexts.wanted,
                 *self.models.names_for_plugins(self.options.provider),
             ],
             cwd=self.cwd,
@@ -314,69 +310,22 @@ class Host:
 
     def _cwd_of(self, session_id: str) -> Path:
         """Where a conversation works; a resumed one elsewhere than this process, perhaps."""
-        session = self.open.get(session_id)
+        session = self.open_sessions.get(session_id)
         return self.cwd if session is None else session.cwd
-
-    def _endpoints_of(self, session_id: str) -> Sequence[Endpoint]:
-        """Where a conversation is held; one that is not open would be held where the next one is."""
-        session = self.open.get(session_id)
-        if session is not None:
-            return session.models.endpoints
-        return self.models.conversation(provider=self.options.provider, model=self.options.model).endpoints
-
-    # -- what plugins may ask -----------------------------------------------------------------------------------
-
-    @property
-    def profile_name(self) -> str:
-        return "default" if self.home == Path("~/.hermes").expanduser() else "custom"
-
-    def dispatch_tool(self, name: str, args: dict[str, Any], **_kwargs: Any) -> str:
-        scope = current_scope.get() or Scope(platform=self.options.platform)
-        session = self.open.get(scope.session_id)
-        cwd, journal = (self.cwd, None) if session is None else (session.cwd, session.journal)
-        return dispatch_tool(self._tool_runtime, scope, cwd, name, args, journal)
-
-    def inject_message(self, content: str, role: str) -> bool:
-        text = content if role == "user" else f"[{role}] {content}"
-        scope = current_scope.get()
-        # Without a scope nobody can mean a child agent, which nobody but its parent talks to.
-        asked = [
-            session
-            for session in self.open
-            if (session.runtime.level == 0 if scope is None else session.id == scope.session_id)
-        ]
-        if len(asked) == 1 and asked[0].steer(text):
-            return True
-        log.warning("a plugin's message was not taken: no conversation is at work that it could belong to")
-        return False
-
-    def llm(self, plugin_id: str) -> ModelAccess:
-        if self._plugin_models is None:
-            from hermes.agent.llm.access import PluginModels  # most runs have no plugin that asks
-
-            with self._plugin_models_lock:
-                self._plugin_models = self._plugin_models or PluginModels(
-                    *(self.models, self.store, self.workers),
-                    config=self._fresh_config,
-                    local=self.local,
-                    endpoints_of=self._endpoints_of,
-                )
-        return self._plugin_models.access(plugin_id)
 
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self, reason: str = "shutdown") -> None:
         """End every session, then the parts, those that others lean on last."""
-        for session in self.open:
+        for session in self.open_sessions:
             session.close(reason)
-        self.memory.close()
+        self.runtime.memory.close()
         self.plugins.close()
         self._record_plugin_counters()
         self.hooks.close()
-        if self._plugin_models is not None:
-            self._plugin_models.close()
+        self.services.close()
         self.workers.close()
-        self.processes.close()
+        self.runtime.processes.close()
         self.keys.close()
         self.local.close()
         self.driver.close()
@@ -386,12 +335,14 @@ class Host:
     def _record_plugin_counters(self) -> None:
         """Leave what the plugins did with the session used last. No run fails for want of it."""
         stats = self.hooks.stats()
-        if not self.open or not (stats or any(plugin.status in ("loaded", "failed") for plugin in self.plugins)):
+        if not self.open_sessions or not (
+            stats or any(plugin.status in ("loaded", "failed") for plugin in self.plugins)
+        ):
             return
         from hermes.plugins.usage import record_usage
 
-        session_id = list(self.open)[-1].id
-        self.open.clear()  # closing a second time must not count twice
+        session_id = list(self.open_sessions)[-1].id
+        self.open_sessions.clear()  # closing a second time must not count twice
         record_usage(self.store, session_id, self.plugins, stats, self.redactor.redact)
 
     def __enter__(self) -> Host:

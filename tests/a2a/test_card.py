@@ -110,7 +110,7 @@ def test_what_is_disabled_is_not_a_skill(home: Any, workdir: Any) -> None:
 
 def select_like(host: Host) -> list[Tool]:
     """What a real conversation offers, apart from what its context engine adds."""
-    return [one for one in host.new_session().offered if one.toolset not in host.contexts.toolsets]
+    return [one for one in host.new_session().offered if one.toolset not in host.runtime.contexts.toolsets]
 
 
 def test_the_toolset_of_a_plugin_is_told_in_the_words_of_its_tools() -> None:

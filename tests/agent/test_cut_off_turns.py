@@ -149,7 +149,7 @@ def test_a_dispatched_call_that_is_interrupted_at_its_gate_is_closed(make_host: 
         host = make_host(provider)
 
         def outer(_args: Payload) -> str:
-            return host.dispatch_tool("inner", {})
+            return host.services.dispatch_tool("inner", {})
 
         _add_tools(host, outer=outer, inner=_nothing)
         _count(host, counts)
@@ -256,8 +256,8 @@ def test_arguments_that_are_no_data_are_refused_before_the_tool_runs(
 def test_arguments_of_a_dispatched_call_that_are_no_data_are_refused(make_host: HostFactory) -> None:
     with ScriptedProvider([]) as provider:
         host = make_host(provider)
-        assert "JSON cannot hold" in host.dispatch_tool("read_file", {"path": Path("here")})
-        assert "not found" in host.dispatch_tool("read_file", {"path": "odd \ud800 name"}).lower()
+        assert "JSON cannot hold" in host.services.dispatch_tool("read_file", {"path": Path("here")})
+        assert "not found" in host.services.dispatch_tool("read_file", {"path": "odd \ud800 name"}).lower()
 
 
 def test_a_tool_that_leaves_the_program_is_an_error_result(make_host: HostFactory) -> None:

@@ -28,7 +28,7 @@ def calling(home: Path, workdir: Path) -> Any:
             host = configured_host(home, workdir, provider, options={"allow_everything": True})
 
             def call(**_: Any) -> None:
-                host.dispatch_tool(name, args)
+                host.services.dispatch_tool(name, args)
 
             host.hooks.subscribe("pre_api_request", "caller", call)
             session = host.new_session()

@@ -406,17 +406,17 @@ def test_a_message_injected_while_the_agent_works_reaches_the_model_before_its_n
         said = iter(["Be brief.", ""])
 
         def after_tool(**_: Any) -> None:
-            assert host.inject_message("Be brief.", "user") is True
+            assert host.services.inject_message("Be brief.", "user") is True
 
         def after_answer(finish_reason: str, **_: Any) -> None:
             if finish_reason == "stop" and next(said):
-                host.inject_message("Say it in French.", "system")
+                host.services.inject_message("Say it in French.", "system")
 
         host.hooks.subscribe("post_tool_call", "steerer", after_tool)
         host.hooks.subscribe("post_api_request", "steerer", after_answer)
         session = host.new_session()
         result = session.run("go")
-        assert host.inject_message("too late", "user") is False
+        assert host.services.inject_message("too late", "user") is False
         stored = host.sessions.messages(session.id)
     assert result.answer == "In French."
     assert p.requests[1].messages[-1] == {"role": "user", "content": "Be brief."}
@@ -453,7 +453,7 @@ def test_a_plugin_runs_a_tool_through_the_same_pipeline(make_host: HostFactory, 
     with ScriptedProvider([]) as provider:
         host = make_host(provider)
         watch = Watch()(host, "pre_tool_call", "post_tool_call")
-        result = json.loads(host.dispatch_tool("read_file", {"path": "f"}))
+        result = json.loads(host.services.dispatch_tool("read_file", {"path": "f"}))
     assert "found" in result["content"]
     assert watch.names() == ["pre_tool_call", "post_tool_call"]
 
@@ -461,7 +461,7 @@ def test_a_plugin_runs_a_tool_through_the_same_pipeline(make_host: HostFactory, 
 def test_tools_that_call_tools_end_somewhere(make_host: HostFactory) -> None:
     with ScriptedProvider([tool_call("recurse", {}), text("enough")]) as provider:
         host = make_host(provider)
-        _add_tool(host, "recurse", lambda args, **_: host.dispatch_tool("recurse", {}))  # pyright: ignore[reportUnknownLambdaType]
+        _add_tool(host, "recurse", lambda args, **_: host.services.dispatch_tool("recurse", {}))  # pyright: ignore[reportUnknownLambdaType]
         host.new_session().run("go")
     assert "may go 4 deep" in provider.requests[1].messages[-1]["content"]
 

@@ -42,7 +42,7 @@ def compare(rounds: int, calls: int, at_once: int) -> Figures:
     headers = {"authorization": f"Bearer {config.model.api_key}", "content-type": "application/json"}
     messages, crowd = ([{"role": "user", "content": Plan(hold=hold).query()}] for hold in (1, at_once))
     with Host(home, config, cwd=Path.cwd()) as host, httpx2.Client() as client:
-        llm = PluginLlm("bench", host.llm)
+        llm = PluginLlm("bench", host.services.llm)
 
         def ours() -> None:
             for _ in range(calls):

@@ -120,7 +120,7 @@ def test_commands_that_are_about_no_session_open_none(host: Host) -> None:
     conversation = Conversation(host, None, OneShotSurface())
     for line in ("/help", "/config", "/plugins", "/sessions", "/nonsense"):
         run_command(conversation, line)
-    assert conversation.session_id == "" and len(host.open) == 0
+    assert conversation.session_id == "" and len(host.open_sessions) == 0
     run_command(conversation, "/status")
     assert conversation.session_id == conversation.session.id != ""
 

@@ -308,9 +308,9 @@ def test_a_plugin_is_known_by_its_key(home: Path, workdir: Path) -> None:
     with ScriptedProvider("ok") as provider:
         entries = {"media/painter": {"llm": {"allow_model_override": True}}}
         with llm_host(home, workdir, provider, plugins={"entries": entries}) as (host, _):
-            assert PluginLlm("media/painter", host.llm).complete(USER, model="m").text == "ok"
+            assert PluginLlm("media/painter", host.services.llm).complete(USER, model="m").text == "ok"
             with pytest.raises(PluginLlmTrustError, match=r"plugins\.entries\.painter\.llm"):
-                PluginLlm("painter", host.llm).complete(USER, model="m")
+                PluginLlm("painter", host.services.llm).complete(USER, model="m")
 
 
 # -- what the plugin owns -------------------------------------------------------------------------------------------

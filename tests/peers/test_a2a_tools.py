@@ -35,7 +35,7 @@ class Desk:
         tool = self.host.tools.get(name)
         assert tool is not None
         scope = Scope(interrupt=self.interrupt)
-        context = ToolContext(scope, self.host.cwd, self.host.processes, self.host.guard)
+        context = ToolContext(scope, self.host.cwd, self.host.runtime.processes, self.host.runtime.guard)
         return msgspec.json.decode(tool.run(args, context))
 
 
@@ -203,7 +203,7 @@ from hermes.host import Host
 from hermes.scope import Scope
 from hermes.tools.registry import ToolContext
 with Host(Path({str(workdir)!r}) / "home", Config(), env={{}}) as host:
-    context = ToolContext(Scope(), host.cwd, host.processes, host.guard)
+    context = ToolContext(Scope(), host.cwd, host.runtime.processes, host.runtime.guard)
     print(host.tools.get("a2a_send").run({{"agent": "https://a.example.org", "message": "x"}}, context))
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)

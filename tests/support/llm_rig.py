@@ -39,7 +39,7 @@ def llm_host(home: Path, cwd: Path, provider: ScriptedProvider, **sections: Any)
     """A host and the model access of its plugin ``p``."""
     write_settings(home, provider.base_url, **sections)
     with Host(home, load_config(home, environ={}).config, cwd=cwd, env={}) as host:
-        yield host, PluginLlm("p", host.llm)
+        yield host, PluginLlm("p", host.services.llm)
 
 
 @contextlib.contextmanager
@@ -54,7 +54,7 @@ def working_in(scope: Scope) -> Generator[None]:
 
 def recorded(host: Host) -> list[dict[str, Any]]:
     """Every call of plugins that is on record, in order."""
-    models = host._plugin_models  # pyright: ignore[reportPrivateUsage]
+    models = host.services._models  # pyright: ignore[reportPrivateUsage]
     assert models is not None
     models.ledger.flush()
     names = ("session_id", "turn_id", "key", "provider", "model", "status", "purpose", "input_tokens", "cost_usd")

@@ -212,7 +212,7 @@ def steered_and_out_of_steps(rig: Rig) -> Run:
     host = rig.host([tool_call("say", {}), text("enough", usage=USAGE)], toolsets=["talk"], max_turns=1)
 
     def say(_args: object, context: ToolContext) -> str:
-        session = host.open.get(context.scope.session_id)
+        session = host.open_sessions.get(context.scope.session_id)
         assert session is not None and session.steer("Be brief.")
         return "{}"
 
@@ -227,7 +227,7 @@ def plugin_makes_a_call(rig: Rig) -> Run:
     host = rig.host([text("ok", usage=USAGE)])
 
     def look(**_: Any) -> None:
-        host.dispatch_tool("read_file", {"path": "a"})
+        host.services.dispatch_tool("read_file", {"path": "a"})
 
     host.hooks.subscribe("pre_api_request", "looker", look)
     session = host.new_session()
@@ -276,7 +276,7 @@ def plugin_asks_a_model(rig: Rig) -> Run:
     host = rig.host(text("ok", usage=USAGE))
     session = host.new_session()
     turn_id = session.run("Go.").turn_id
-    llm = PluginLlm("acme", host.llm)
+    llm = PluginLlm("acme", host.services.llm)
     for scope in (Scope(session_id=session.id, turn_id=turn_id), Scope(session_id=session.id)):
         with working_in(scope):
             llm.complete([{"role": "user", "content": "?"}])

@@ -66,7 +66,7 @@ def test_the_rules_of_the_real_one_hold() -> None:
 
 def test_a_recorder_passes_on_what_a_host_answers(make_host: HostFactory) -> None:
     with ScriptedProvider("pong") as provider:
-        llm = RecordingLlm(make_host(provider).llm("plugin"))
+        llm = RecordingLlm(make_host(provider).services.llm("plugin"))
         with PluginHarness(register, llm=llm) as harness:
             assert harness.run_command("ask", "ping") == "pong"
             with pytest.raises(ValueError, match="empty"):

@@ -13,7 +13,8 @@ from typing import Any
 
 from hermes.agent.events import Listener
 from hermes.agent.guardrails import LoopGuard
-from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, unknown_outcome
+from hermes.agent.runtime import Runtime
+from hermes.agent.tool_call import Outcome, ToolCall, unknown_outcome
 from hermes.agent.workers import wait_for
 from hermes.contract.events import ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
@@ -50,7 +51,7 @@ class ToolBatch:
 
     def __init__(
         self,
-        runtime: ToolRuntime,
+        runtime: Runtime,
         journal: TurnJournal,
         scope: Scope,
         make_context: Callable[[Scope], ToolContext],
@@ -262,7 +263,7 @@ class ToolBatch:
 
     def _make_slot(self, index: int, request: ToolRequest) -> _Slot:
         scope = self._scope.child(tool_call_id=request.id)
-        tool = self._runtime.registry.get(request.name) if request.name in self._offered else None
+        tool = self._runtime.tools.get(request.name) if request.name in self._offered else None
         context = self._make_context(scope)
         context.key = f"tool:{self._step}.{index}"
         return _Slot(index, context.key, ToolCall(self._runtime, request, scope, tool, context, loop=self._loop))

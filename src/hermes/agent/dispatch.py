@@ -7,7 +7,8 @@ from typing import Any
 
 import msgspec
 
-from hermes.agent.tool_call import Outcome, ToolCall, ToolRuntime, data_problem
+from hermes.agent.runtime import Runtime
+from hermes.agent.tool_call import Outcome, ToolCall, data_problem, tool_context
 from hermes.journal.turns import TurnJournal
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, new_id
@@ -18,7 +19,7 @@ MAX_DEPTH = 4
 
 
 def dispatch_tool(
-    runtime: ToolRuntime, outer: Scope, cwd: Path, name: str, args: dict[str, Any], journal: TurnJournal | None = None
+    runtime: Runtime, outer: Scope, cwd: Path, name: str, args: dict[str, Any], journal: TurnJournal | None = None
 ) -> str:
     """Run a tool on behalf of a plugin, with the ids of the work in hand, and return what the model would see.
 
@@ -32,7 +33,7 @@ def dispatch_tool(
     call_id = f"{outer.tool_call_id or 'plugin'}/{new_id()[:8]}"
     scope = outer.nested(call_id)
     request = ToolRequest(call_id, name, msgspec.json.encode(encodable(args)).decode())
-    call = ToolCall(runtime, request, scope, runtime.registry.get(name), runtime.context(scope, cwd))
+    call = ToolCall(runtime, request, scope, runtime.tools.get(name), tool_context(runtime, scope, cwd))
     try:
         outcome = call.prepare() or _execute(call, journal)
     except BaseException as error:

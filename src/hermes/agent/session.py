@@ -10,24 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.context.engines import Contexts
 from hermes.agent.context.spill import spill
 from hermes.agent.context.view import View
 from hermes.agent.context.window import BeforeCompress
 from hermes.agent.events import Listener, TurnResult, ignore_events
-from hermes.agent.images.describe import Vision
 from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.prompt import system_prompt
-from hermes.agent.tool_call import ToolRuntime
+from hermes.agent.runtime import Runtime
+from hermes.agent.tool_call import tool_context
 from hermes.agent.turn import Setup, Turn
 from hermes.contract.events import SessionFinalized, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound
-from hermes.hooks.table import Hooks
 from hermes.journal.bodies import message_text
-from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
 from hermes.journal.turns import Message, SessionInfo, TurnJournal, TurnState, begin_turn, reopen_turn
 from hermes.models.usage import Usage
 from hermes.sanitize import Memo
@@ -39,30 +35,16 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class AgentRuntime:
-    """What a session needs of its host."""
+class ParentCall:
+    """The ``delegate_task`` call that a child session works for."""
 
-    store: Store
-    runner: Runner
-    hooks: Hooks
-    models: ModelRuntime
-    tools: ToolRuntime
-    #: Make room when a conversation grows too long for its model.
-    contexts: Contexts
-    #: The tools the model is told about.
-    offered: list[Tool]
-    max_steps: int
-    #: How often ``pre_verify`` may send one turn on.
-    max_nudges: int = 3
-    #: Where very long texts go that plugins add to the conversation, and what counts as very long.
-    spill_folder: Path = Path()
-    max_context_chars: int = 10_000
-    prompt_extra: str = ""
-    memory: Memory | None = None
-    vision: Vision | None = None
-    #: How many delegations lie between the user and the conversation, and which child agent it is.
-    level: int = 0
-    subagent_id: str = ""
+    session_id: str
+    tool_call_id: str
+    subagent_id: str
+    #: How many delegations lie between the user and the child.
+    level: int
+    #: What the system prompt of the child says about its role.
+    rules: str
 
 
 class Session:
@@ -70,15 +52,17 @@ class Session:
 
     def __init__(
         self,
-        runtime: AgentRuntime,
+        runtime: Runtime,
         session_id: str,
         *,
+        models: ModelRuntime,
+        offered: list[Tool],
+        max_steps: int,
         cwd: Path,
         platform: str = "cli",
         history: list[Message] | None = None,
         is_new: bool = True,
-        parent_id: str | None = None,
-        parent_call: str | None = None,
+        parent: ParentCall | None = None,
     ) -> None:
         self.id = session_id
         self.cwd = cwd
@@ -87,11 +71,12 @@ class Session:
         self.title = ""
         self.history = history if history is not None else []
         #: The models that answer, and the tools the model is told about; both may change between turns.
-        self.models = runtime.models
-        self.offered = runtime.offered
-        self._runtime = runtime
+        self.models = models
+        self.offered = offered
+        self.max_steps = max_steps
+        self.runtime = runtime
+        self.parent = parent
         self._is_new = is_new
-        self._parent = (parent_id, parent_call)
         #: How many turns ``history`` covers; None when nobody counted them.
         self._turns_known: int | None = 0 if is_new else None
         self._memo = Memo()
@@ -106,9 +91,9 @@ class Session:
         self.closed = False
 
     @property
-    def runtime(self) -> AgentRuntime:
-        """What the conversation has of its host; child agents are built from it."""
-        return self._runtime
+    def level(self) -> int:
+        """How many delegations lie between the user and this session."""
+        return 0 if self.parent is None else self.parent.level
 
     def run(
         self,
@@ -133,8 +118,8 @@ class Session:
             task_id = task_id or new_id()
             user_message: Message = {"role": "user", "content": message}
             journal = begin_turn(
-                self._runtime.store,
-                self._runtime.runner,
+                self.runtime.store,
+                self.runtime.runner,
                 self._info(),
                 turn_id=f"{self.id}:{task_id}:{new_id()[:8]}",
                 task_id=task_id,
@@ -187,7 +172,7 @@ class Session:
 
     def last_result(self) -> TurnResult:
         """The answer that is on record already."""
-        turn = Sessions(self._runtime.store).last_turn(self.id)
+        turn = Sessions(self.runtime.store).last_turn(self.id)
         if turn is None:
             raise SessionNotFound(f"session {self.id} has no message yet; give one with --query")
         return _recorded_result(self.id, turn["id"], turn["state"], turn["answer"], turn["error"])
@@ -197,9 +182,9 @@ class Session:
         from hermes.journal.history.undoing import undo_turns  # few conversations need it
 
         with self._one_at_a_time():
-            undone = undo_turns(self._runtime.store, self._runtime.runner, self.id, count)
+            undone = undo_turns(self.runtime.store, self.runtime.runner, self.id, count)
             self._turns_known = None
-            self.history = Sessions(self._runtime.store).context(self.id)
+            self.history = Sessions(self.runtime.store).context(self.id)
             return [turn.message for turn in undone]
 
     def close(self, reason: str = "shutdown", *, new_session_id: str = "") -> None:
@@ -209,7 +194,7 @@ class Session:
         self.closed = True
         if (memory := self._memory) is not None:
             memory.session_closed(self.id, self.history)
-        emit = self._runtime.hooks.on_session_finalize
+        emit = self.runtime.hooks.on_session_finalize
         if emit is not None:
             emit(
                 SessionFinalized(
@@ -228,7 +213,7 @@ class Session:
         return [self._steering.popleft() for _ in range(len(self._steering))]
 
     def _finish(self, states: tuple[TurnState, ...], listener: Listener, interrupt: Interrupt) -> TurnResult | None:
-        journal = reopen_turn(self._runtime.store, self._runtime.runner, self.id, states=states)
+        journal = reopen_turn(self.runtime.store, self.runtime.runner, self.id, states=states)
         if journal is None:
             return None
         self._turns_known = None
@@ -237,7 +222,7 @@ class Session:
     def _catch_up(self, journal: TurnJournal) -> None:
         """Another process may have gone on with the session since its history was read."""
         if self._turns_known != journal.ordinal:
-            self.history = Sessions(self._runtime.store).context(self.id, before_turn=journal.ordinal)
+            self.history = Sessions(self.runtime.store).context(self.id, before_turn=journal.ordinal)
         self._turns_known = None  # until the turn in hand is over
 
     def _run_turn(
@@ -245,7 +230,7 @@ class Session:
     ) -> TurnResult:
         self._catch_up(journal)
         self._listener = listener
-        runtime = self._runtime
+        runtime = self.runtime
         scope = Scope(
             session_id=self.id,
             task_id=journal.task_id,
@@ -262,18 +247,18 @@ class Session:
         turn = Turn(
             hooks=runtime.hooks,
             models=self.models,
-            tools=runtime.tools,
-            make_context=lambda scope: runtime.tools.context(scope, self.cwd, task),
+            runtime=runtime,
+            make_context=lambda scope: tool_context(runtime, scope, self.cwd, task),
             journal=journal,
             scope=scope,
             view=view,
             make_setup=lambda: self._make_setup(scope, journal, message, context),
-            max_nudges=runtime.max_nudges,
+            max_nudges=runtime.config.agent.max_verify_nudges,
             listener=listener,
             is_first=journal.ordinal == 0,
             memo=self._memo,
             take_steering=self._take_steering,
-            shorten=lambda text: spill(text, runtime.spill_folder, runtime.max_context_chars),
+            shorten=self._shorten,
         )
         try:
             result = turn.run()
@@ -288,29 +273,34 @@ class Session:
 
     @property
     def _memory(self) -> Memory | None:
-        """What is remembered; nothing in a child agent, which knows what it was told and reports to its parent."""
-        return self._runtime.memory if self._parent[0] is None else None
+        """The memory of the host; None for a child, which knows only its task and reports to its parent."""
+        return self.runtime.memory if self.parent is None else None
+
+    def _shorten(self, text: str) -> str:
+        """Text that plugins add to the conversation: a very long one goes to a file."""
+        return spill(text, self.runtime.home / "spill", self.runtime.config.hooks.output_spill.max_chars)
 
     def _make_setup(self, scope: Scope, journal: TurnJournal, message: Message, context: str) -> Setup:
-        runtime, memory = self._runtime, self._memory
-        extra = [runtime.prompt_extra]
+        runtime, memory = self.runtime, self._memory
+        extra = [runtime.config.agent.system_prompt.strip(), self.parent.rules if self.parent else ""]
         if memory is not None:
             block, recalled = memory.recall(scope, journal.ordinal + 1, message_text(message))
             extra += memory.prompt_block(), block
-            recalled = recalled and spill(recalled, runtime.spill_folder, runtime.max_context_chars)
+            recalled = recalled and self._shorten(recalled)
             context = "\n\n".join(filter(None, (recalled, context)))
-        stand_ins: dict[str, str] = {}
-        if runtime.vision is not None:
-            stand_ins = runtime.vision.stand_ins(self.models.endpoints, self.history, message, scope)
+        stand_ins = runtime.vision.stand_ins(self.models.endpoints, self.history, message, scope)
         tools = [tool.definition() for tool in self.offered]
         prompt = system_prompt(self.cwd, extra="\n\n".join(text for text in extra if text))
-        return Setup(prompt, tools, runtime.max_steps, context, stand_ins)
+        return Setup(prompt, tools, self.max_steps, context, stand_ins)
 
     def _info(self) -> SessionInfo:
         endpoint = self.models.endpoints[0]
-        parent_id, parent_call = self._parent
+        parent = self.parent
         return SessionInfo(
-            self.id, str(self.cwd), self.platform, endpoint.provider, endpoint.model, parent_id, parent_call, self.title
+            *(self.id, str(self.cwd), self.platform, endpoint.provider, endpoint.model),
+            None if parent is None else parent.session_id,
+            None if parent is None else parent.tool_call_id,
+            self.title,
         )
 
     @contextlib.contextmanager

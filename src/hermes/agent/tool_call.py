@@ -17,10 +17,9 @@ from typing import Any, TypedDict, cast
 import msgspec
 
 from hermes.agent.approvals.assessment import PluginVerdict
-from hermes.agent.approvals.decide import Approvals, Decision, verdict_of
+from hermes.agent.approvals.decide import Decision, verdict_of
 from hermes.agent.guardrails import LoopGuard
-from hermes.agent.workers import Workers
-from hermes.config.sections import ToolLoopGuardrailsConfig
+from hermes.agent.runtime import Runtime
 from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.table import Hooks
@@ -28,10 +27,8 @@ from hermes.journal.crash import crash_point
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope
 from hermes.tools.coerce import check_args, coerce_args, parse_arguments
-from hermes.tools.files.guard import FileGuard
-from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits, ToolRegistry
+from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.results import tool_error, tool_result
-from hermes.tools.terminal.background import ProcessTable
 
 #: Longer results reach the model with their middle left out; the journal keeps them whole.
 MAX_RESULT_CHARS = 100_000
@@ -49,23 +46,10 @@ class Outcome:
     error_message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ToolRuntime:
-    """What tool calls need from the host."""
-
-    hooks: Hooks
-    registry: ToolRegistry
-    approvals: Approvals
-    workers: Workers
-    processes: ProcessTable
-    guard: FileGuard
-    limits: ToolLimits
-    guardrails: ToolLoopGuardrailsConfig = field(default_factory=ToolLoopGuardrailsConfig)
-
-    def context(self, scope: Scope, cwd: Path, user_task: str = "") -> ToolContext:
-        """What a tool is told about a call in that scope."""
-        transform = _output_transformer(self.hooks, scope)
-        return ToolContext(scope, cwd, self.processes, self.guard, self.limits, transform, user_task)
+def tool_context(runtime: Runtime, scope: Scope, cwd: Path, user_task: str = "") -> ToolContext:
+    """What a tool is given beside its arguments, for a call in that scope."""
+    transform = _output_transformer(runtime.hooks, scope)
+    return ToolContext(scope, cwd, runtime.processes, runtime.guard, runtime.limits, transform, user_task)
 
 
 class _ToolFields(TypedDict):
@@ -83,7 +67,7 @@ class _ToolFields(TypedDict):
 class ToolCall:
     """One call on its way through the stages."""
 
-    runtime: ToolRuntime
+    runtime: Runtime
     request: ToolRequest
     scope: Scope
     tool: Tool | None
@@ -133,7 +117,7 @@ class ToolCall:
     def _availability(self) -> Outcome | None:
         if self.tool is None:
             return self.failed(f"Unknown tool: {self.request.name}", "unknown_tool")
-        if not self.runtime.registry.is_available(self.tool):
+        if not self.runtime.tools.is_available(self.tool):
             message = f"{self.tool.name} is not available here"
             return Outcome(tool_error(message), "blocked", self.args, 0, "unavailable", message)
         return None

@@ -21,7 +21,7 @@ from hermes.agent.events import Listener, TurnResult, TurnStatus
 from hermes.agent.guardrails import LoopGuard
 from hermes.agent.model_call import Answered, ModelCall, ModelRuntime, ToolDefinition
 from hermes.agent.prompt import OUT_OF_TURNS
-from hermes.agent.tool_call import ToolRuntime
+from hermes.agent.runtime import Runtime
 from hermes.agent.verify import changed_paths, is_code, nudge_from
 from hermes.contract.events import (
     AnswerTransform,
@@ -77,7 +77,7 @@ class Turn:
 
     hooks: Hooks
     models: ModelRuntime
-    tools: ToolRuntime
+    runtime: Runtime
     make_context: Callable[[Scope], ToolContext]
     journal: TurnJournal
     scope: Scope
@@ -187,7 +187,7 @@ class Turn:
         view = self.view
         view.open(setup.system, setup.context, setup.stand_ins)
         offered = frozenset(tool["function"]["name"] for tool in setup.tools)
-        loop = LoopGuard(self.tools.guardrails)
+        loop = LoopGuard(self.runtime.config.tool_loop_guardrails)
         for step in range(1, setup.max_steps + 1):
             self._place, self._draft = (step, 0), ""
             answered = self._ask(step, setup.tools)
@@ -202,7 +202,15 @@ class Turn:
             self._place = (step + 1, 0)
             scope = self.scope.child(api_request_id=answered.api_request_id)
             batch = ToolBatch(
-                self.tools, self.journal, scope, self.make_context, step, reply.tool_calls, offered, loop, self.listener
+                self.runtime,
+                self.journal,
+                scope,
+                self.make_context,
+                step,
+                reply.tool_calls,
+                offered,
+                loop,
+                self.listener,
             )
             try:
                 view.add(*batch.run())

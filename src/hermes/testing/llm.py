@@ -60,7 +60,7 @@ class _Calls:
 
 
 class RecordingLlm(_Calls):
-    """Passes calls on to another model access, a fake or a host's (``host.llm("my-plugin")``), and keeps them."""
+    """Passes calls on to another model access (a fake, or ``host.services.llm("my-plugin")``) and keeps them."""
 
     def __init__(self, access: ModelAccess) -> None:
         super().__init__()

@@ -327,7 +327,7 @@ def test_what_is_typed_into_a_background_shell_is_a_command(
         return tool_call("process", {"action": action, "session_id": started[0], "data": data})
 
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
-        started.append(host.processes.start(command, str(workdir)).id)
+        started.append(host.runtime.processes.start(command, str(workdir)).id)
         session = host.new_session()
         host.responders.attach(session.id, person)
         seen = closings(host)
@@ -369,7 +369,7 @@ def test_a_tool_that_a_plugin_calls_passes_the_same_gate(home: Path, workdir: Pa
 
         def dispatch(tool_call_id: str, **_: Any) -> None:
             if "/" not in tool_call_id:
-                given.append(host.dispatch_tool("terminal", {"command": RISKY}))
+                given.append(host.services.dispatch_tool("terminal", {"command": RISKY}))
 
         host.hooks.subscribe("pre_tool_call", "nested", dispatch)
         session = host.new_session()
@@ -382,7 +382,7 @@ def test_a_tool_that_a_plugin_calls_passes_the_same_gate(home: Path, workdir: Pa
 
 def test_a_tool_called_outside_any_session_has_nobody_to_ask(home: Path, workdir: Path) -> None:
     with ScriptedProvider([]) as provider, approving_host(home, workdir, provider) as host:
-        result = json.loads(host.dispatch_tool("terminal", {"command": RISKY}))
+        result = json.loads(host.services.dispatch_tool("terminal", {"command": RISKY}))
     assert result["status"] == "blocked" and "Nobody can be asked" in result["error"]
 
 

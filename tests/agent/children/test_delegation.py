@@ -93,7 +93,7 @@ def test_a_child_does_its_task_in_a_conversation_of_its_own(make_host: HostFacto
     }
     assert (child.parent_id, child.parent_call, child.title) == (session.id, "call_d", "Say hi Context: In a shell.")
     assert [row.id for row in host.sessions.list()] == [session.id]
-    assert len(host.open) == 1  # the child is not kept
+    assert len(host.open_sessions) == 1  # the child is not kept
     request = _requests(provider, told)[0]
     assert _offered(request) == ["process", "terminal"]
     assert "child agent" in request.messages[0]["content"]
@@ -269,7 +269,7 @@ def test_a_child_need_not_ask_when_it_is_trusted(make_host: HostFactory, who: st
         host.hooks.subscribe("pre_tool_call", "policy", ask)
         session = host.new_session()
         if who == "the parent":
-            session.runtime.tools.approvals.trust(session.id, True)
+            session.runtime.approvals.trust(session.id, True)
         else:
             host.config.delegation.subagent_auto_approve = True
         session.run("go")
@@ -417,7 +417,7 @@ def test_a_call_that_cannot_be_done_says_why_and_starts_nobody(
 
 def test_a_call_outside_any_conversation_is_refused(make_host: HostFactory) -> None:
     with ScriptedProvider() as provider:
-        answer = make_host(provider).dispatch_tool("delegate_task", {"goal": "a"})
+        answer = make_host(provider).services.dispatch_tool("delegate_task", {"goal": "a"})
     assert "in a conversation only" in msgspec.json.decode(answer)["error"]
 
 
@@ -474,7 +474,7 @@ def test_who_cannot_be_an_orchestrator_works_as_a_leaf_and_the_parent_is_told(
 
 def test_a_plugin_cannot_take_a_child_deeper_than_allowed(make_host: HostFactory) -> None:
     def deeper(*_: Any) -> str:
-        return host.dispatch_tool("delegate_task", {"goal": "deeper"})
+        return host.services.dispatch_tool("delegate_task", {"goal": "deeper"})
 
     script = {"go": delegating(goal="work"), "work": [tool_call("deeper", {}), text("ok")]}
     with ScriptedProvider(script) as provider:

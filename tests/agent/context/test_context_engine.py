@@ -468,6 +468,6 @@ def test_memory_may_add_to_the_summary(make_host: HostFactory, monkeypatch: pyte
         def remember(messages: list[dict[str, Any]]) -> str:
             return f"Ada wrote {len(messages)} messages."
 
-        monkeypatch.setattr(host.memory, "before_compress", remember)
+        monkeypatch.setattr(host.runtime.memory, "before_compress", remember)
         session.compress()
     assert "Ada wrote 10 messages." in side_jobs(provider)[0].messages[1]["content"]

@@ -183,7 +183,7 @@ def test_without_a_key_and_an_address_it_is_not_offered(home: Path, workdir: Pat
         ScriptedProvider(text("ok")) as provider,
         configured_host(home, workdir, provider, plugins=PluginsConfig(enabled=[PLUGIN])) as host,
     ):
-        assert not host.images.is_available()
+        assert not host.runtime.images.is_available()
 
 
 def test_the_command_line_draws(home: Path, workdir: Path) -> None:
@@ -252,7 +252,7 @@ def test_of_several_providers_one_is_chosen_by_name(home: Path, workdir: Path) -
         configured_host(home, workdir, provider, plugins=plugins) as host,
         pytest.raises(HermesError, match="choose one by name"),
     ):
-        host.images.make("x", "square", Interrupt())
+        host.runtime.images.make("x", "square", Interrupt())
 
 
 @pytest.mark.parametrize("prompt", ["  ", "x" * 8001])

@@ -330,7 +330,7 @@ def test_a_host_that_ignores_the_users_file_ignores_its_grants(home: Path, workd
         with Host(home, config, HostOptions(use_enabled_plugins=False), cwd=workdir, env={}) as host:
             write_settings(home, provider.base_url, plugins=OPEN)
             with pytest.raises(PluginLlmTrustError):
-                PluginLlm("p", host.llm).complete(PING, model="other")
+                PluginLlm("p", host.services.llm).complete(PING, model="other")
 
 
 @pytest.mark.parametrize("is_async", [False, True])

@@ -46,7 +46,7 @@ def test_calls_are_on_record_in_their_session_and_outside_of_any(home: Path, wor
         with working_in(Scope(session_id=session.id, turn_id=turn_id)):
             llm.complete(PING, purpose="inside")
         llm.complete(PING, purpose="outside")
-        PluginLlm("q", host.llm).complete(PING)
+        PluginLlm("q", host.services.llm).complete(PING)
         rows = recorded(host)
         assert [(row["session_id"] == session.id, row["key"], row["purpose"], row["cost_usd"]) for row in rows] == [
             (True, "plugin:p", "inside", 0.5),
@@ -206,7 +206,7 @@ def test_a_day_is_limited_for_all_sessions_together(home: Path, workdir: Path, l
             llm.complete(PING)
         with pytest.raises(PluginLlmBudgetError, match=told):
             llm.complete(PING)
-        assert PluginLlm("q", host.llm).complete(PING).text == "pong"
+        assert PluginLlm("q", host.services.llm).complete(PING).text == "pong"
         yesterday = time.time() - 86_400
         host.store.write(lambda connection: connection.execute("UPDATE outside_calls SET started_at = ?", (yesterday,)))
         assert llm.complete(PING).text == "pong"
@@ -297,7 +297,7 @@ def test_no_key_is_in_sight(
         assert len(rows) == len(provider.requests) == 1
         assert KEY in provider.requests[0].headers["authorization"]
         stored = host.store.read(lambda connection: connection.execute("SELECT * FROM outside_calls").fetchall())
-    assert KEY not in str(stored) and KEY not in audit.text and KEY not in repr(llm) + repr(host.llm("p"))
+    assert KEY not in str(stored) and KEY not in audit.text and KEY not in repr(llm) + repr(host.services.llm("p"))
     assert len([message for message in audit.messages if message.startswith("plugin_llm.")]) == 1
     assert events.events == []
 

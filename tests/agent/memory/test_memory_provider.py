@@ -196,7 +196,7 @@ def test_it_hears_what_a_child_reported_and_of_the_child_nothing_else(home: Path
 def test_it_may_add_to_a_summary(home: Path, workdir: Path) -> None:
     write_plugin(home, "diary", DIARY)
     with ScriptedProvider(text("ok")) as provider, diary_host(home, workdir, provider) as host:
-        told = host.memory.before_compress([{"role": "user", "content": "x"}])
+        told = host.runtime.memory.before_compress([{"role": "user", "content": "x"}])
     assert told == "1 messages, and do not forget the milk"
 
 
@@ -308,7 +308,7 @@ def slow_host(home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
         monkeypatch.setattr(memory_provider, "RECALL_SECONDS", recall_seconds)
         slow = Slow()
         host = configured_host(home, workdir, provider, memory=MemoryConfig(provider=""))
-        host.memory._provided = memory_provider.ProvidedMemory(  # pyright: ignore[reportPrivateUsage]
+        host.runtime.memory._provided = memory_provider.ProvidedMemory(  # pyright: ignore[reportPrivateUsage]
             memory_provider.Offer("diary", "diary", slow), home, host.workers
         )
         return host, slow

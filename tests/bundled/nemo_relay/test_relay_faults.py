@@ -280,7 +280,7 @@ def test_what_goes_nowhere_is_not_counted_as_sent(exporting_host: HostMaker, rel
     health.take()
     with exporting_host("hello") as host:
         host.new_session().run("go")
-        for session in host.open:
+        for session in host.open_sessions:
             session.close()
         counted = {one.site: one for one in health.take() if "nemo_relay" in one.plugin}
     assert counted["export:atof"].calls == counted["export:atof"].failures > 1
@@ -294,7 +294,7 @@ def test_health_is_kept(exporting_host: HostMaker, relay_folder: Path) -> None:
     health.take()
     host = exporting_host("hello")
     host.new_session().run("go")
-    for session in host.open:
+    for session in host.open_sessions:
         session.close()
     counted = {(one.plugin, one.site): one for one in health.take() if "nemo_relay" in one.plugin}
     host.close()

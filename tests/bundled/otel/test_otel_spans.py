@@ -212,7 +212,7 @@ def test_calls_that_a_tool_makes_are_inside_it(rig: TracedRig, workdir: Path) ->
 
     def outer(_args: object, _context: object) -> str:
         with trace.get_tracer_provider().get_tracer("none").start_as_current_span("ignored"):
-            return host.dispatch_tool("read_file", {"path": "a"})
+            return host.services.dispatch_tool("read_file", {"path": "a"})
 
     host.tools.add(Tool("outer", "nest", "", {"type": "object", "properties": {}}, outer, "pure"))
     host.new_session().run("go")

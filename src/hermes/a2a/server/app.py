@@ -69,7 +69,7 @@ class A2AServer:
         self.card = agent_card(served)
         self._is_closed = False
         self.database = Database(host.home / "a2a.db")
-        host.guard.protect(*self.database.files())
+        host.runtime.guard.protect(*self.database.files())
         closed = sweep(self.database, settings.keep_days)
         if closed:
             log.warning("%d tasks were left at work by a server that ended; they have failed", closed)

@@ -104,4 +104,4 @@ class Work:
         host = self._host
         if not host.config.a2a.files or not isinstance(self.outcome, TurnResult):
             return []
-        return files_of(self.outcome, session.cwd, host.guard, host.redactor, host.config.a2a.max_file_bytes)
+        return files_of(self.outcome, session.cwd, host.runtime.guard, host.redactor, host.config.a2a.max_file_bytes)

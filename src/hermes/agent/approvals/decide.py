@@ -61,7 +61,7 @@ class Approvals:
         redactor: Redactor,
         opinion: SecondOpinion | None = None,
         allow_everything: bool = False,
-        is_wary: Callable[[str, str], bool] | None = None,
+        always_asks: Callable[[str], bool] = lambda _session_id: False,
     ) -> None:
         self.rules = rules
         self._home = home
@@ -71,8 +71,8 @@ class Approvals:
         self._redactor = redactor
         self._opinion = opinion
         self._allow_everything = allow_everything
-        #: Tells of a conversation and a tool whether a person has to be asked, whatever the settings say.
-        self._is_wary = is_wary
+        #: Whether a user has to be asked about every command of a session, whatever the settings say.
+        self._always_asks = always_asks
         #: What was said for single conversations, whatever the host as a whole allows.
         self._trusted: dict[str, bool] = {}
         self._asking: dict[str, threading.Lock] = {}
@@ -101,7 +101,7 @@ class Approvals:
         """Whether the call may run now, with exactly these arguments. What must be asked, is asked here."""
         scope = context.scope
         judged = judge_call(tool, args, context, self._home)
-        wary = self._is_wary is not None and self._is_wary(scope.session_id, tool.name)
+        wary = tool.name == "terminal" and self._always_asks(scope.session_id)
         found = assess(self.rules, tool.name, judged, verdict, trusted=self.trusts(scope.session_id), wary=wary)
         if found.outcome == "refuse":
             return Decision(False, found.message, found.error_type)

@@ -6,11 +6,10 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable
-from dataclasses import replace
 
 from hermes.agent.children.tasks import Assignment
 from hermes.agent.model_call import ModelRuntime
-from hermes.agent.session import Session
+from hermes.agent.session import ParentCall, Session
 from hermes.errors import Interrupted
 from hermes.journal.sessions import Sessions
 from hermes.scope import Interrupt, Scope
@@ -60,23 +59,15 @@ class Child:
         """Its conversation: the parent's surroundings with a model, tools and a budget of its own."""
         parent, assignment = self._parent, self.assignment
         rules = f"{_RULES}\n{_ORCHESTRATOR_RULE}" if assignment.role == "orchestrator" else _RULES
-        extra = parent.runtime.prompt_extra.strip()
-        runtime = replace(
+        self._session = Session(
             parent.runtime,
+            self.session_id,
             models=models,
             offered=assignment.tools,
             max_steps=max_steps,
-            prompt_extra=f"{extra}\n\n{rules}" if extra else rules,
-            level=parent.runtime.level + 1,
-            subagent_id=self.subagent_id,
-        )
-        self._session = Session(
-            runtime,
-            self.session_id,
             cwd=parent.cwd,
             platform=parent.platform,
-            parent_id=parent.id,
-            parent_call=self._scope.tool_call_id,
+            parent=ParentCall(parent.id, self._scope.tool_call_id, self.subagent_id, parent.level + 1, rules),
         )
         return self._session
 
@@ -85,7 +76,7 @@ class Child:
         if seconds:
             self.until = time.monotonic() + seconds
         self._forget_parent = self._scope.interrupt.add_callback(self._follow)
-        self._parent.runtime.tools.workers.submit(lambda: self._work(when_over))
+        self._parent.runtime.workers.submit(lambda: self._work(when_over))
 
     def stop(self, reason: str, grace: float) -> None:
         """Tell it to stop, and until when it may take to do so."""

@@ -22,8 +22,8 @@ from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 
 if TYPE_CHECKING:
+    from hermes.agent.runtime import Runtime
     from hermes.agent.session import Session
-    from hermes.agent.tools import AgentParts
 
 #: What a child has beyond the grace of its own tool calls, for each level below it and for itself.
 _MARGIN_SECONDS = 0.5
@@ -32,22 +32,22 @@ _MARGIN_SECONDS = 0.5
 _ERROR_TYPES = {"timeout": "tool_timeout", "interrupted": "interrupted"}
 
 
-def delegate(args: Args, context: ToolContext, parts: AgentParts) -> str:
+def delegate(args: Args, context: ToolContext, runtime: Runtime) -> str:
     """Run ``delegate_task``: the result of the call as JSON."""
-    parent = parts.open.get(context.scope.session_id)
+    parent = runtime.open_sessions.get(context.scope.session_id)
     if parent is None:
         return tool_error("delegate_task works in a conversation only, and this call belongs to none")
-    settings = parts.models.config.delegation
-    household = Household(settings, parent.runtime.tools.registry, parent.offered, parent.runtime.level)
+    settings = runtime.config.delegation
+    household = Household(settings, runtime.tools, parent.offered, parent.level)
     started = time.monotonic()
     try:
         assignments = household.assignments(args)
         children = [Child(parent, context.scope, context.key, assignment) for assignment in assignments]
-        reports = Delegation(parts, parent, context, children).run()
+        reports = Delegation(runtime, parent, context, children).run()
     except HermesError as error:
         return tool_error(str(error))
     for child, report in zip(children, reports, strict=True):
-        parts.memory.delegated(child.assignment.goal, report.summary, child.session_id)
+        runtime.memory.delegated(child.assignment.goal, report.summary, child.session_id)
     results = [report.fields for report in reports]
     elapsed = round(time.monotonic() - started, 3)
     return tool_result(**_failure(reports), results=results, total_duration_seconds=elapsed)
@@ -67,19 +67,19 @@ def _failure(reports: Sequence[Report]) -> dict[str, str]:
 class Delegation:
     """Starts children, waits for them, and closes each exactly once. All of it in the thread of the parent's turn."""
 
-    def __init__(self, parts: AgentParts, parent: Session, context: ToolContext, children: Sequence[Child]) -> None:
-        self._parts = parts
+    def __init__(self, runtime: Runtime, parent: Session, context: ToolContext, children: Sequence[Child]) -> None:
+        self._runtime = runtime
         self._parent = parent
         self._scope = context.scope
-        self._settings = settings = parts.models.config.delegation
-        self._models = parts.models.children(parent.models)
+        self._settings = settings = runtime.config.delegation
+        self._models = runtime.models.children(parent.models)
         self._children = children
         self._waiting = deque(children)
         self._running: dict[str, Child] = {}
         self._reports: dict[int, Report] = {}
         #: Children that are over, in that order.
         self._over: queue.SimpleQueue[Child] = queue.SimpleQueue()
-        levels_below = max(settings.max_spawn_depth - parent.runtime.level, 1)
+        levels_below = max(settings.max_spawn_depth - parent.level, 1)
         self._grace = GRACE_SECONDS + _MARGIN_SECONDS * levels_below
 
     def run(self) -> list[Report]:
@@ -110,13 +110,13 @@ class Delegation:
 
     def _start(self, child: Child) -> None:
         session = child.build(self._models, self._settings.max_iterations)
-        self._parts.open.keep(session)
+        self._runtime.open_sessions.add(session)
         self._running[child.session_id] = child
         # Nobody can be asked for a child: it does without, or, where the parent need not ask either, may do all.
-        approvals = self._parent.runtime.tools.approvals
+        approvals = self._runtime.approvals
         approvals.trust(child.session_id, self._settings.subagent_auto_approve or approvals.trusts(self._parent.id))
         started = self._started(child)
-        emit = self._parent.runtime.hooks.subagent_start
+        emit = self._runtime.hooks.subagent_start
         if emit is not None:
             with contextlib.suppress(Interrupted):
                 emit(started)
@@ -153,7 +153,7 @@ class Delegation:
         """The one place where a child that was started ends, whichever way it went."""
         del self._running[child.session_id]
         child.leave()
-        self._parts.open.forget(child.session_id)
+        self._runtime.open_sessions.remove(child.session_id)
         report = self._report(child)
         ended = ChildEnded(
             **asdict(self._started(child)),
@@ -162,7 +162,7 @@ class Delegation:
             duration_ms=report.duration_ms,
             child_error=report.error,
         )
-        emit = self._parent.runtime.hooks.subagent_stop
+        emit = self._runtime.hooks.subagent_stop
         if emit is not None:
             with contextlib.suppress(Interrupted):
                 emit(ended)
@@ -170,9 +170,8 @@ class Delegation:
 
     def _report(self, child: Child) -> Report:
         room = MAX_RESULT_CHARS * 4 // 5 // len(self._children)  # the text around it needs the rest
-        runtime = self._parent.runtime
-        longest = self._settings.max_summary_chars
-        report = report_on(child, runtime.store, runtime.models.redactor, room=room, longest=longest)
+        runtime, longest = self._runtime, self._settings.max_summary_chars
+        report = report_on(child, runtime.store, runtime.redactor, room=room, longest=longest)
         self._reports[child.assignment.index] = report
         return report
 
@@ -185,7 +184,7 @@ class Delegation:
             tool_call_id=scope.tool_call_id,
             parent_session_id=scope.session_id,
             parent_turn_id=scope.turn_id,
-            parent_subagent_id=self._parent.runtime.subagent_id,
+            parent_subagent_id=self._parent.parent.subagent_id if self._parent.parent else "",
             child_session_id=child.session_id,
             child_subagent_id=child.subagent_id,
             child_role=child.assignment.role,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from hermes.agent.context.compressor import Compressor
 from hermes.agent.context.window import DEFAULT_LENGTH, Window
 from hermes.agent.llm.side_call import SideModel
 from hermes.agent.llm.source import ModelSource
-from hermes.agent.open_sessions import OpenSessions
 from hermes.agent.workers import Workers
 from hermes.config.sections import Config
 from hermes.errors import PluginError
@@ -36,13 +35,19 @@ class Contexts:
     """The context engine of a host, and a window for each of its conversations."""
 
     def __init__(
-        self, config: Config, models: ModelSource, side: SideModel, workers: Workers, sessions: OpenSessions
+        self,
+        config: Config,
+        models: ModelSource,
+        side: SideModel,
+        workers: Workers,
+        messages_of: Callable[[str], list[Message]],
     ) -> None:
         self._config = config
         self._models = models
         self._side = side
         self._workers = workers
-        self._sessions = sessions
+        #: The messages of an open session, for the tools of an engine.
+        self._messages_of = messages_of
         name = config.context.engine.strip()
         #: The engine that the configuration asks a plugin for; empty for our own.
         self.wanted = "" if name == Compressor.name else name
@@ -67,7 +72,7 @@ class Contexts:
 
         plugin, value = taken
         self.engine = PluginEngine(value, name, plugin, self._workers)
-        for tool in self.engine.tools(self._conversation, hooks.loop):
+        for tool in self.engine.tools(self._messages_of, hooks.loop):
             try:
                 tools.add(tool)
                 self.engine.toolsets = [tool.toolset]
@@ -98,7 +103,3 @@ class Contexts:
             return self._side.ask(TASK, messages, scope=scope, main=endpoints).content
 
         return ask, self.length_for(self._models.side_job(TASK, endpoints)[0])
-
-    def _conversation(self, session_id: str) -> list[Message]:
-        session = self._sessions.get(session_id)
-        return [] if session is None else session.conversation()

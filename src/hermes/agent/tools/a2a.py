@@ -8,7 +8,7 @@ from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.schemas import fields, text
 
 if TYPE_CHECKING:
-    from hermes.agent.tools import AgentParts
+    from hermes.agent.runtime import Runtime
 
 # Every request carries these texts, so they are kept short.
 
@@ -25,30 +25,30 @@ _AGENT = text("Name or URL")
 _TASK = text("From a2a_send")
 
 
-def a2a_tools(parts: AgentParts) -> list[Tool]:
+def a2a_tools(runtime: Runtime) -> list[Tool]:
     """The tools of the toolset ``a2a``. Their code, and the SDK, are imported at the first call."""
-    known = ", ".join(sorted(parts.models.config.a2a.agents))
+    known = ", ".join(sorted(runtime.config.a2a.agents))
     agent = text(f"Name ({known}) or URL") if known else _AGENT
 
     def discover(args: Args, context: ToolContext) -> str:
         from hermes.agent.tools.a2a_calls import run_discover
 
-        return run_discover(args, context, parts.models)
+        return run_discover(args, context, runtime.models)
 
     def send(args: Args, context: ToolContext) -> str:
         from hermes.agent.tools.a2a_calls import run_send
 
-        return run_send(args, context, parts.models)
+        return run_send(args, context, runtime.models)
 
     def answer(args: Args, context: ToolContext) -> str:
         from hermes.agent.tools.a2a_calls import run_answer
 
-        return run_answer(args, context, parts.models)
+        return run_answer(args, context, runtime.models)
 
     def cancel(args: Args, context: ToolContext) -> str:
         from hermes.agent.tools.a2a_calls import run_cancel
 
-        return run_cancel(args, context, parts.models)
+        return run_cancel(args, context, runtime.models)
 
     message = {"message": text(), "context_id": text("Go on with that conversation; from an earlier answer")}
     return [

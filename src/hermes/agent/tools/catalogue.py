@@ -9,30 +9,30 @@ from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.schemas import fields, number, text
 
 if TYPE_CHECKING:
-    from hermes.agent.tools import AgentParts
+    from hermes.agent.runtime import Runtime
 
 Run = Callable[[Args, ToolContext], str]
 
 
-def catalogue(parts: AgentParts) -> list[Tool]:
+def catalogue(runtime: Runtime) -> list[Tool]:
     """These tools, as far as the configuration leaves them on. Their code is imported at the first call."""
     tools = [
-        Tool("todo", "todo", _TODO, _TODO_ARGS, _todo(parts), "idempotent", quick=True, emoji="📋"),
-        Tool("clarify", "clarify", _CLARIFY, _CLARIFY_ARGS, _clarify(parts), "idempotent", emoji="❓"),
+        Tool("todo", "todo", _TODO, _TODO_ARGS, _todo(runtime), "idempotent", quick=True, emoji="📋"),
+        Tool("clarify", "clarify", _CLARIFY, _CLARIFY_ARGS, _clarify(runtime), "idempotent", emoji="❓"),
         Tool(
-            *("session_search", "session_search", _SEARCH, _SEARCH_ARGS, _session_search(parts), "pure"),
+            *("session_search", "session_search", _SEARCH, _SEARCH_ARGS, _session_search(runtime), "pure"),
             parallel=True,
             emoji="🔍",
         ),
         Tool(
-            *("image_generate", "image_gen", _IMAGE, _IMAGE_ARGS, _image_generate(parts)),
-            available=parts.images.is_available,
+            *("image_generate", "image_gen", _IMAGE, _IMAGE_ARGS, _image_generate(runtime)),
+            available=runtime.images.is_available,
             emoji="🎨",
         ),
     ]
-    if parts.memory.targets:
-        arguments = _memory_args(parts.memory.targets)
-        tools.append(Tool("memory", "memory", _MEMORY, arguments, _memory(parts), quick=True, emoji="🧠"))
+    if runtime.memory.targets:
+        arguments = _memory_args(runtime.memory.targets)
+        tools.append(Tool("memory", "memory", _MEMORY, arguments, _memory(runtime), quick=True, emoji="🧠"))
     return tools
 
 
@@ -104,47 +104,47 @@ _IMAGE_ARGS = fields(
 )
 
 
-def _todo(parts: AgentParts) -> Run:
+def _todo(runtime: Runtime) -> Run:
     def run(args: Args, context: ToolContext) -> str:
         from hermes.agent.tools.todo import run_todo
 
-        return run_todo(args, context, parts.store, parts.todo_lists)
+        return run_todo(args, context, runtime.store, runtime.todo_lists)
 
     return run
 
 
-def _clarify(parts: AgentParts) -> Run:
+def _clarify(runtime: Runtime) -> Run:
     def run(args: Args, context: ToolContext) -> str:
         from hermes.agent.tools.clarify import run_clarify
         from hermes.journal.questions import Questions
 
-        return run_clarify(args, context, parts.responders, Questions(parts.store))
+        return run_clarify(args, context, runtime.responders, Questions(runtime.store))
 
     return run
 
 
-def _session_search(parts: AgentParts) -> Run:
+def _session_search(runtime: Runtime) -> Run:
     def run(args: Args, context: ToolContext) -> str:
         from hermes.agent.tools.session_search import run_session_search
 
-        return run_session_search(args, context, parts.store, parts.search)
+        return run_session_search(args, context, runtime.store, runtime.search)
 
     return run
 
 
-def _memory(parts: AgentParts) -> Run:
+def _memory(runtime: Runtime) -> Run:
     def run(args: Args, context: ToolContext) -> str:
         from hermes.agent.tools.memory import run_memory
 
-        return run_memory(args, context, parts.memory)
+        return run_memory(args, context, runtime.memory)
 
     return run
 
 
-def _image_generate(parts: AgentParts) -> Run:
+def _image_generate(runtime: Runtime) -> Run:
     def run(args: Args, context: ToolContext) -> str:
         from hermes.agent.tools.image_generate import run_image_generate
 
-        return run_image_generate(args, context, parts.images)
+        return run_image_generate(args, context, runtime.images)
 
     return run

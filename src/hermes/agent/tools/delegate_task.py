@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
-    from hermes.agent.tools import AgentParts
+    from hermes.agent.runtime import Runtime
 
 # Every request carries these texts, so they are kept short.
 
@@ -57,13 +57,13 @@ _PARAMETERS: dict[str, Any] = {
 }
 
 
-def delegate_task(parts: AgentParts) -> Tool:
+def delegate_task(runtime: Runtime) -> Tool:
     """The tool, for the conversations of one host."""
 
     def run(args: Args, context: ToolContext) -> str:
         from hermes.agent.children.delegate import delegate  # its code is imported at the first call
 
-        return delegate(args, context, parts)
+        return delegate(args, context, runtime)
 
     return Tool(
         "delegate_task",
@@ -72,6 +72,6 @@ def delegate_task(parts: AgentParts) -> Tool:
         _PARAMETERS,
         run,
         "resumable",
-        available=lambda: parts.models.config.delegation.max_spawn_depth > 0,
+        available=lambda: runtime.config.delegation.max_spawn_depth > 0,
         emoji="🔀",
     )

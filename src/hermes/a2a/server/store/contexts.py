@@ -97,7 +97,7 @@ class Conversations:
         host = self._host
         if session_id is None:
             return host.new_session()
-        session = host.open.get(session_id)
+        session = host.open_sessions.get(session_id)
         if session is not None:
             return session
         try:

@@ -1,0 +1,110 @@
+"""What the sessions of a process share: the parts of its host, and the table of open sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes.local.endpoint import is_embedded
+
+if TYPE_CHECKING:
+    from hermes.agent.approvals.decide import Approvals
+    from hermes.agent.approvals.responder import Responders
+    from hermes.agent.context.engines import Contexts
+    from hermes.agent.images.describe import Vision
+    from hermes.agent.images.generate import ImageMaker
+    from hermes.agent.llm.source import ModelSource
+    from hermes.agent.memory.memory import Memory
+    from hermes.agent.session import Session
+    from hermes.agent.workers import Workers
+    from hermes.config.sections import Config
+    from hermes.hooks.table import Hooks
+    from hermes.journal.history.search import SearchIndex
+    from hermes.journal.runner import Runner
+    from hermes.journal.store import Store
+    from hermes.journal.turns import Message
+    from hermes.models.endpoint import Endpoint
+    from hermes.sanitize import Redactor
+    from hermes.tools.files.guard import FileGuard
+    from hermes.tools.registry import ToolLimits, ToolRegistry
+    from hermes.tools.terminal.background import ProcessTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Runtime:
+    """The parts of a host that sessions, turns and calls use. Made once; what differs by session is in ``Session``."""
+
+    home: Path
+    config: Config
+    store: Store
+    runner: Runner
+    search: SearchIndex
+    hooks: Hooks
+    workers: Workers
+    redactor: Redactor
+    models: ModelSource
+    tools: ToolRegistry
+    limits: ToolLimits
+    processes: ProcessTable
+    guard: FileGuard
+    approvals: Approvals
+    responders: Responders
+    open_sessions: OpenSessions
+    contexts: Contexts
+    memory: Memory
+    images: ImageMaker
+    vision: Vision
+    #: The task lists in use, by session; the journal has them all.
+    todo_lists: dict[str, Any] = field(default_factory=dict[str, Any])
+
+
+class OpenSessions:
+    """The sessions that are open in this process, by id. Thread-safe: children come and go on other threads."""
+
+    def __init__(self, default_endpoints: Callable[[], Sequence[Endpoint]]) -> None:
+        self._sessions: dict[str, Session] = {}
+        self._default_endpoints = default_endpoints
+
+    def add(self, session: Session) -> Session:
+        """Add a session; those that were closed since are dropped."""
+        for key, known in list(self._sessions.items()):
+            if known.closed:
+                self._sessions.pop(key, None)
+        self._sessions[session.id] = session
+        return session
+
+    def get(self, session_id: str) -> Session | None:
+        """The session with that id, if it is open."""
+        session = self._sessions.get(session_id)
+        return None if session is None or session.closed else session
+
+    def remove(self, session_id: str) -> None:
+        """Drop one session; one that is not there is ignored."""
+        self._sessions.pop(session_id, None)
+
+    def clear(self) -> None:
+        """Drop them all."""
+        self._sessions.clear()
+
+    def messages(self, session_id: str) -> list[Message]:
+        """What the model sees of a session; nothing when it is not open."""
+        session = self.get(session_id)
+        return [] if session is None else session.conversation()
+
+    def endpoints(self, session_id: str) -> Sequence[Endpoint]:
+        """The models of a session; those of a new one when it is not open."""
+        session = self.get(session_id)
+        return self._default_endpoints() if session is None else session.models.endpoints
+
+    def uses_embedded_model(self, session_id: str) -> bool:
+        """Whether the embedded model may answer in that session."""
+        session = self.get(session_id)
+        return session is not None and any(map(is_embedded, session.models.endpoints))
+
+    def __iter__(self) -> Iterator[Session]:
+        return iter(list(self._sessions.values()))
+
+    def __len__(self) -> int:
+        return len(self._sessions)
