@@ -26,6 +26,8 @@ class Services:
     def __init__(
         self, runtime: Runtime, *, cwd: Path, platform: str, fresh_config: FreshConfig, local: LocalService
     ) -> None:
+        #: What the modules with upstream's names read.
+        self.home, self.config, self.redactor = runtime.home, runtime.config, runtime.redactor
         self._runtime = runtime
         self._cwd = cwd
         self._platform = platform
@@ -37,7 +39,7 @@ class Services:
     @property
     def profile_name(self) -> str:
         """The active profile: ``default``, or ``custom`` for another home."""
-        return "default" if self._runtime.home == Path("~/.hermes").expanduser() else "custom"
+        return "default" if self.home == Path("~/.hermes").expanduser() else "custom"
 
     def dispatch_tool(self, name: str, args: dict[str, Any], **_kwargs: Any) -> str:
         """Run a tool in the session of the caller, through the same pipeline as the model's own calls."""
