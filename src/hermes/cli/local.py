@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, TextIO
 
-from hermes.cli.text.json import print_json
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain, print_json
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import LocalConfig
 from hermes.errors import ConfigError

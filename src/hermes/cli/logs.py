@@ -12,6 +12,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import BinaryIO
 
+from hermes.cli.arguments import count
 from hermes.config import hermes_home
 from hermes.log import BACKUPS, LEVELS, log_path, rotated
 
@@ -23,7 +24,7 @@ Filter = Callable[[str], bool]
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.add_argument("-f", "--follow", action="store_true", help="go on printing what is added")
-    parser.add_argument("-n", "--lines", type=_count, default=50, metavar="N", help="lines to start with (50)")
+    parser.add_argument("-n", "--lines", type=count, default=50, metavar="N", help="lines to start with (50)")
     parser.add_argument("--level", type=_level, metavar="L", help=f"this level and above: {', '.join(LEVELS)}")
     parser.add_argument("--session", metavar="ID", help="only lines of this session")
 
@@ -131,9 +132,3 @@ def _level(text: str) -> str:
     if text.upper() not in LEVELS:
         raise argparse.ArgumentTypeError(f"found {text!r}; allowed: {', '.join(LEVELS)}")
     return text.upper()
-
-
-def _count(text: str) -> int:
-    if not text.isdigit():
-        raise argparse.ArgumentTypeError(f"found {text!r}; allowed: a whole number, 0 or more")
-    return int(text)

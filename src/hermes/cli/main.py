@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("hermes.cli.chat.command", "Talk to the model (the default command)."),
     "sessions": ("hermes.cli.sessions.command", "List, show, search, export, rename and delete conversations."),
-    "trace": ("hermes.cli.trace", "Draw, list, check, export and follow past runs."),
+    "trace": ("hermes.cli.trace.command", "Draw, list, check, export and follow past runs."),
     "plugins": ("hermes.cli.plugins.command", "List, enable, install, check and start plugins."),
     "hooks": ("hermes.cli.hooks.command", "List, test, accept and revoke hook commands; print the hook contract."),
     "approvals": ("hermes.cli.approvals.command", "Show, explain and take back what may run without asking."),
@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> int:
     except SystemExit as exit_:
         return _exit_code(exit_)
     except BaseException as error:
-        from hermes.cli.text.failures import report
+        from hermes.cli.failures import report
 
         return report(error, arguments)
 
@@ -123,7 +123,7 @@ def _print_help() -> int:
 def _unknown_command(name: str, added: list[str]) -> int:
     from difflib import get_close_matches
 
-    from hermes.cli.text.terminal import plain
+    from hermes.cli.terminal import plain
 
     close = get_close_matches(name, [*COMMANDS, "help", *added], n=1, cutoff=0.5)
     hint = f"did you mean {plain(close[0])!r}?" if close else f"commands are {plain(', '.join([*COMMANDS, *added]))}."

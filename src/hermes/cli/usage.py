@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import time
 from dataclasses import asdict
 
-import msgspec
-
-from hermes.cli.text.terminal import cells, one_line
+from hermes.cli.arguments import moment
+from hermes.cli.terminal import cells, one_line, print_json
 from hermes.commands.wording import plural
 from hermes.config import hermes_home
 from hermes.journal.store import Store
 from hermes.journal.usage.home import GROUPINGS, Grouping, Used, total, usage_by
 
-_UNITS = {"h": 3_600, "d": 86_400, "w": 604_800}
 _EXAMPLES = """
 examples:
   hermes usage                            by day, the last 30 days
@@ -49,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
             "rows": [asdict(row) for row in rows],
             "total": asdict(total(rows)),
         }
-        print(msgspec.json.format(msgspec.json.encode(document)).decode())
+        print_json(document)
         return 0
     for line in _lines(rows, args.by):
         print(line)
@@ -86,19 +83,3 @@ def _line(row: tuple[str, ...], widths: list[int]) -> str:
     name, *numbers = row
     padded = name + " " * (widths[0] - cells(name))
     return "  ".join([padded, *(number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True))])
-
-
-def moment(text: str) -> float:
-    """When something began: so long ago, on a day, or at the beginning of time."""
-    if text == "all":
-        return 0.0
-    number, unit = text[:-1], text[-1:]
-    if unit in _UNITS and number.isdecimal() and len(number) < 6:
-        return time.time() - int(number) * _UNITS[unit]
-    from datetime import datetime
-
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except (ValueError, OverflowError, OSError):
-        allowed = "12h, 7d, 4w, a date such as 2026-11-01, or all"
-        raise argparse.ArgumentTypeError(f"found {text!r}; allowed: {allowed}") from None

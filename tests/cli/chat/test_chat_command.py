@@ -312,7 +312,7 @@ def test_a_working_directory_that_is_gone_is_said_plainly(home: Path, workdir: P
     command = " ".join(hermes_command("chat", "-q", "hi"))
     done = _in_a_shell(f"mkdir gone && cd gone && rmdir ../gone && {command}", home, workdir)
     assert done.returncode == 1
-    assert "Error: the current directory is gone" in done.stderr
+    assert "Error: the current directory no longer exists" in done.stderr
 
 
 def _in_a_shell(line: str, home: Path, workdir: Path) -> subprocess.CompletedProcess[str]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from hermes.cli.repl.markdown.stream import MarkdownStream
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain
 from support.screen import Screen
 
 DOCUMENT = """\

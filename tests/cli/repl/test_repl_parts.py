@@ -18,7 +18,7 @@ from hermes.cli.repl.prompt.captured import Captured
 from hermes.cli.repl.prompt.lines import Lines
 from hermes.cli.repl.questions import Questions, approval_question, clarifying_question, visible, yes_or_no
 from hermes.cli.repl.show.turn_view import TurnView, folded
-from hermes.cli.text.terminal import cells
+from hermes.cli.terminal import cells
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.cli.repl.show.statusline import StatusFacts, short_count, short_session_id, status_line
-from hermes.cli.text.terminal import cells
+from hermes.cli.terminal import cells
 
 FACTS = StatusFacts(
     model="gpt-5",

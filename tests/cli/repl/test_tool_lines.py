@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.cli.repl.show.toollines import ASCII, UNICODE, RunningTools, finished_line, signs_for, subject_of
-from hermes.cli.text.terminal import cells
+from hermes.cli.terminal import cells
 from hermes.contract.events import ToolEnded, ToolStatus
 from hermes.sanitize import Redactor
 from support.events import child_ended, child_started, tool_ended, tool_started

@@ -143,7 +143,9 @@ def test_limits_and_children(capsys: pytest.CaptureFixture[str], world: World) -
 
 @pytest.mark.parametrize("limit", ["0", "-1", "many", "1.5"])
 def test_a_limit_that_is_none(capsys: pytest.CaptureFixture[str], limit: str) -> None:
-    assert f"expected a whole number from 1 on, found '{limit}'" in sessions(capsys, "list", f"--limit={limit}", code=2)
+    assert f"found '{limit}'; allowed: a whole number, 1 or more" in sessions(
+        capsys, "list", f"--limit={limit}", code=2
+    )
 
 
 def test_times_are_relative_while_they_are_recent(capsys: pytest.CaptureFixture[str], world: World) -> None:
@@ -441,7 +443,7 @@ def test_a_session_in_use_is_not_deleted(home: Path, workdir: Path, two_talks: W
 def test_deleting_asks_on_a_terminal(home: Path, workdir: Path, two_talks: World, answer: str, left: set[str]) -> None:
     output, code = on_a_terminal(home, workdir, "sessions", "delete", PARIS, answer=answer, after="[y/N] ")
     assert f"{PARIS}  3 h ago         1  What is the capital of France?" in output
-    assert "Delete 1 session, with those they delegated to? [y/N] " in output
+    assert "Delete 1 session, including sub-agents? [y/N] " in output
     assert two_talks.ids() == left
     assert code == (0 if left == {LIMA} else 1)
     assert ("Deleted 1 session." if left == {LIMA} else "Nothing was deleted.") in output

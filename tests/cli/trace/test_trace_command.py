@@ -16,9 +16,8 @@ import pytest
 from nat.atif.trajectory import Trajectory
 
 from hermes.cli.main import main
-from hermes.cli.text.terminal import cells
-from hermes.cli.trace.rows import Row
-from hermes.cli.trace.waterfall import Style, draw
+from hermes.cli.terminal import cells
+from hermes.cli.trace.timeline import ChartStyle, Row, draw
 from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.keeping import add_key
 from hermes.testing import ScriptedProvider, text, tool_call
@@ -152,10 +151,10 @@ def test_a_session_that_does_not_exist_has_neighbours(desk: Desk) -> None:
 
 def test_an_empty_home_has_nothing_to_show(tmp_path: Path) -> None:
     desk = Desk(tmp_path / "home", tmp_path)
-    assert "No session is on record yet" in desk.ok("list")
+    assert "No sessions yet" in desk.ok("list")
     assert desk.ok("tail") == ""
-    assert "Nothing is on record" in desk.ok("stats")
-    assert "no session is on record yet" in desk.trace("show").stderr
+    assert "No data in that period" in desk.ok("stats")
+    assert "no sessions yet" in desk.trace("show").stderr
 
 
 # -- export -----------------------------------------------------------------------------------------------------------
@@ -178,8 +177,8 @@ def test_exported_files_are_private_and_whole(desk: Desk, tmp_path: Path) -> Non
     Trajectory.model_validate_json(atif.read_text())
     desk.ok("export", "--to", "atof", "-o", str(atof))
     assert check_atof(atof.read_bytes().splitlines()) == []
-    assert desk.ok("verify", str(atif)) == f"{atif}: whole\n"
-    assert desk.ok("verify", "--atif", str(atif), "--atof", str(atof)).count("whole") == 2
+    assert desk.ok("verify", str(atif)) == f"{atif}: valid\n"
+    assert desk.ok("verify", "--atif", str(atif), "--atof", str(atof)).count("valid") == 2
     done = desk.trace("export", "-o", str(tmp_path))
     assert done.returncode == 1 and "is not a file" in done.stderr
 
@@ -198,7 +197,7 @@ def test_a_broken_file_is_not_whole(desk: Desk, tmp_path: Path) -> None:
 @pytest.mark.parametrize("form", ["atif", "atof", "otlp", "openinference", "jsonl"])
 def test_what_a_format_cannot_hold_is_said(desk: Desk, form: str) -> None:
     told = desk.ok("export", "--to", form, "--explain")
-    assert told.startswith(f"{form} cannot hold") and "\n- " in told
+    assert told.startswith(f"{form} cannot represent") and "\n- " in told
 
 
 # -- tail -------------------------------------------------------------------------------------------------------------
@@ -261,7 +260,7 @@ def test_figures_by_model_tool_and_plugin(desk: Desk) -> None:
     plugins = desk.ok("stats", "--by", "plugin").splitlines()
     assert plugins[0].split() == ["PLUGIN", "CALLS", "FAILED", "MEAN", "TOTAL", "COST"]
     assert any(line.startswith("trace (post_tool_call)") for line in plugins)
-    assert "Nothing is on record" in desk.ok("stats", "--since", "2099-01-01")
+    assert "No data in that period" in desk.ok("stats", "--since", "2099-01-01")
 
 
 def test_a_wrong_moment_is_refused(desk: Desk) -> None:
@@ -275,7 +274,7 @@ def test_a_wrong_moment_is_refused(desk: Desk) -> None:
 def test_a_terminal_has_colours_and_one_without_unicode_plain_signs() -> None:
     rows = [Row(0, "turn", "go", 0.0, 10.0, "failed", True), Row(1, "tool", "terminal", 5.0, None, "running")]
     rows += [Row(1, "mark", "compacted", 2.5, 2.5)]
-    turn, tool, mark = draw(rows, Style(100, unicode=False, colour=True))
+    turn, tool, mark = draw(rows, ChartStyle(100, unicode=False, colour=True))
     assert turn.startswith("\x1b[31mgo ") and "=" * 24 in turn and "10.0 s" in turn
     assert tool.startswith("\x1b[32m  tool terminal") and f"  {' ' * 12}{'#' * 12}" in tool and "-  running" in tool
     assert mark.startswith("\x1b[2m  mark compacted") and "*" in mark and " ms" not in mark

@@ -7,10 +7,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hermes.cli.text.failures import INTERRUPTED
-from hermes.cli.text.json import print_json
-from hermes.cli.text.presence import can_be_asked
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.failures import EXIT_INTERRUPTED
+from hermes.cli.terminal import can_prompt, one_line, plain, print_json
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.errors import HermesError
 from hermes.sanitize import Redactor
@@ -99,7 +97,7 @@ class _Call:
             return TERMINATED
         except KeyboardInterrupt:
             print("\nInterrupted.", file=sys.stderr)
-            return INTERRUPTED
+            return EXIT_INTERRUPTED
         return self._conclude(reply)
 
     async def _main(self) -> Reply:
@@ -130,7 +128,7 @@ class _Call:
         """What to answer; empty when nobody says."""
         if reply.is_approval and self._choice:
             return self._choice
-        if self._args.json or not can_be_asked() or reply.state != "input-required":
+        if self._args.json or not can_prompt() or reply.state != "input-required":
             return ""
         self._end_line()
         print(self._clean(reply.status), file=sys.stderr)

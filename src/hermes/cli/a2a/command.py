@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Generator
 
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.errors import HermesError
 from hermes.log import setup_logging

@@ -12,8 +12,7 @@ from hermes.agent.approvals.assessment import Assessment, assess
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.subject import Judged, judge_line
 from hermes.cli.approvals.text import explained_lines, list_lines
-from hermes.cli.text.json import print_json
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain, print_json
 from hermes.config import Config, config_path, edit_list, hermes_home, load_config
 from hermes.errors import HermesError
 from hermes.journal.questions import QuestionRow, Questions

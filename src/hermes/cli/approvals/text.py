@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hermes.agent.approvals.assessment import Assessment
 from hermes.agent.approvals.subject import Judged
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain
 from hermes.journal.questions import QuestionRow
 from hermes.sanitize import redact_text
 

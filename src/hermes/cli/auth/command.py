@@ -8,12 +8,10 @@ import os
 import sys
 from typing import NamedTuple
 
-import msgspec
-
 from hermes.cli.auth.key_input import key_from_stdin, key_from_terminal
 from hermes.cli.auth.text import credential_lines, credential_row
 from hermes.cli.plugins.providers import profiles_with_plugins
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain, print_json
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.sections import ModelConfig
 from hermes.errors import ConfigError, CredentialError
@@ -145,7 +143,7 @@ def _list(args: argparse.Namespace, desk: Desk) -> int:
         strategies = desk.config.credential_pool_strategies
         rows = [credential_row(one, strategies.get(one.provider, "fill_first")) for one in everything]
         document = {"path": str(desk.file.path), "credentials": rows}
-        print(msgspec.json.format(msgspec.json.encode(document)).decode())
+        print_json(document)
         return 0
     for line in credential_lines(everything):
         print(line)

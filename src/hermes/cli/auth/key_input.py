@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain
 from hermes.errors import CredentialError
 
 #: No key is this long.

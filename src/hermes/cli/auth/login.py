@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import closing
 
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain
 from hermes.config import Config
 from hermes.errors import CredentialError
 from hermes.models.credentials.browser_flow import sign_in_with_browser

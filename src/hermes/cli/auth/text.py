@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain
 from hermes.config.sections import PoolStrategy
 from hermes.models.credentials.credential import Credential
 from hermes.models.credentials.sign_ins import login_command

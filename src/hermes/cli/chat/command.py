@@ -13,9 +13,10 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
+from hermes.cli.arguments import positive_number
 from hermes.cli.chat.output import JsonOutput, Output, PersonOutput, QuietOutput, StreamJsonOutput
-from hermes.cli.text.presence import can_be_asked, is_at_terminal
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
+from hermes.cli.terminal import can_prompt, is_interactive, one_line, plain
 from hermes.config import LoadedConfig, apply_env, hermes_home, load_config, load_env_file
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
     from hermes.agent.session import Session
     from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
 
-EXIT_FAILED = 1
-EXIT_INTERRUPTED = 130
-EXIT_OUTPUT_CLOSED = 141
-EXIT_TERMINATED = 143
-
-OUTPUT_LOST = "the output cannot be written"
 NOTHING_SAID = "give a message: hermes chat --query TEXT ('-' reads it from stdin)"
 
 
@@ -44,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--provider", default="", help="provider to ask, instead of the configured one")
     add("-m", "--model", default="", help="model to ask, instead of the configured one")
     add("-t", "--toolsets", metavar="A,B", type=_names, default=[], help="toolsets to offer, separated by commas")
-    add("--max-turns", metavar="N", type=_positive, help="most model calls for this message")
+    add("--max-turns", metavar="N", type=positive_number, help="most model calls for this message")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--resume",
@@ -98,7 +93,7 @@ def run(args: argparse.Namespace) -> int:
 def _host(home: Path, loaded: LoadedConfig, args: argparse.Namespace, redactor: Redactor) -> Host:
     """The host. Somebody who has no model yet, and can be asked, is offered some to choose from."""
     host = Host(home, loaded.config, _options(args), redactor=redactor)
-    if _is_for_programs(args) or args.ignore_user_config or not can_be_asked():
+    if _is_for_programs(args) or args.ignore_user_config or not can_prompt():
         return host
     if host.models.is_set_up(args.provider, args.model):
         return host
@@ -119,7 +114,7 @@ def _wants_prompt(args: argparse.Namespace) -> bool:
     """Whether a run without a message is a conversation, rather than the rest of one turn."""
     if _is_for_programs(args):
         return False
-    return is_at_terminal() or not (args.resume or args.continue_last)
+    return is_interactive() or not (args.resume or args.continue_last)
 
 
 def _talk(host: Host, args: argparse.Namespace) -> int:
@@ -146,7 +141,7 @@ def _answer(host: Host, args: argparse.Namespace, message: str | list[dict[str, 
         output.begin(session.id)
         for notice in () if args.verbose else host.notices:  # verbose shows the log, which has them too
             print(f"Warning: {plain(notice)}", file=sys.stderr)
-        if isinstance(output, PersonOutput) and can_be_asked():
+        if isinstance(output, PersonOutput) and can_prompt():
             from hermes.cli.repl.one_shot_person import OneShotPerson
 
             host.responders.attach(session.id, OneShotPerson())
@@ -302,9 +297,3 @@ def _not_empty(text: str) -> str:
 
 def _names(text: str) -> list[str]:
     return [name.strip() for name in _not_empty(text).split(",") if name.strip()]
-
-
-def _positive(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
-    return int(text)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from hermes.agent.events import TurnResult
-from hermes.cli.text.terminal import one_line, plain, short_duration
+from hermes.cli.terminal import one_line, plain, short_duration
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -121,7 +121,7 @@ class PersonOutput:
             self._note(f"! {one_line(self._redactor.redact(failure_text(event)))}")
             self._shown = ""
         elif isinstance(event, ModelSwitched):
-            from hermes.cli.text.switch import switched_line
+            from hermes.cli.terminal import switched_line
 
             self._note(switched_line(event))
         elif isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls":

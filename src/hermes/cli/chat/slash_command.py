@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from hermes.agent.session import Session
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import CommandAnswer, is_command, run_command
 from hermes.commands.surface import OneShotSurface, UserMessage

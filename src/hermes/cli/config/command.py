@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain, print_json
 from hermes.commands.settings import masked, select, setting_lines
 from hermes.config import config_path, hermes_home, load_config, load_env_file
 from hermes.config.document import parse_value
@@ -66,7 +64,7 @@ def _show(home: Path, key: str, *, as_json: bool) -> int:
     settings = select(list(list_settings(loaded.config)), key)
     exists = loaded.path.exists()
     if as_json:
-        print(msgspec.json.format(msgspec.json.encode(_document(settings, loaded.path, exists))).decode())
+        print_json(_document(settings, loaded.path, exists))
         return 0
     print(f"# {loaded.path}" if exists else f"# {loaded.path} (there is no such file; all values are defaults)")
     for line in setting_lines(settings):

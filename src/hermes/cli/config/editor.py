@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain
 from hermes.config import config_path, load_env_file
 from hermes.config.edit import replace_config
 from hermes.config.load import load_text, read_text

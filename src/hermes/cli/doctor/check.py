@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hermes.cli.doctor.installation import Installation, InvalidConfig
 from hermes.cli.model.problems import told
-from hermes.cli.text.terminal import one_line
+from hermes.cli.terminal import one_line
 from hermes.errors import HermesError
 from hermes.hooks.callback import describe
 from hermes.hooks.threads import run_with_deadline

@@ -8,9 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain, print_json
 from hermes.config import Config, apply_env, config_path, hermes_home, load_config, load_env_file
 from hermes.errors import HermesError
 from hermes.plugins.discovery import discover, is_set
@@ -102,7 +100,7 @@ def _list(configured: Configured, *, as_json: bool) -> int:
             "accept_all": configured.accept_all,
             "warnings": [_shown(warning) for warning in configured.warnings],
         }
-        print(msgspec.json.format(msgspec.json.encode(document)).decode())
+        print_json(document)
         return 0
     if not rows:
         print(f"No hook commands are configured (the hooks section of {config_path(configured.home)}).")

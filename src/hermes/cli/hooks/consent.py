@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from hermes.cli.text.presence import can_be_asked
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import can_prompt, plain
 from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
 from hermes.sanitize import redact_text
 
@@ -14,7 +13,7 @@ _ANSWERS: dict[str, ConsentAnswer] = {"y": "always", "yes": "always", "o": "once
 
 def ask_at_terminal(question: ConsentQuestion) -> ConsentAnswer | None:
     """The person's answer; None when nobody sits there."""
-    if not can_be_asked():
+    if not can_prompt():
         return None
     print(_in_words(question), file=sys.stderr)
     print("Run it? [y]es and do not ask again / [o]nce / [N]o: ", end="", file=sys.stderr, flush=True)

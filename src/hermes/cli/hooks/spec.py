@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
+from hermes.cli.terminal import print_json
 from hermes.contract.fields import Fields
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA, PAIRS, HookSpec
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA, MiddlewareSpec
@@ -18,7 +17,7 @@ def print_spec(name: str, *, as_json: bool) -> int:
         raise HermesError(_unknown(name))
     if as_json:
         document = contract_document() if not name else _part(name)
-        print(msgspec.json.format(msgspec.json.encode(document)).decode())
+        print_json(document)
     elif name:
         print(_page(name))
     else:

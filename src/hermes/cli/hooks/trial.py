@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.cli.hooks.consent import ask_at_terminal
-from hermes.cli.text.terminal import one_line
+from hermes.cli.terminal import one_line
 from hermes.contract.fields import Field
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA
 from hermes.errors import HermesError

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from hermes.cli.model.names import is_among, nearest_model
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain
 
 #: More than this do not fit on a screen.
 _MOST_SHOWN = 20

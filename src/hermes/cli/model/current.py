@@ -11,9 +11,7 @@ from hermes.cli.model.overview import ProviderRow, provider_rows, row_lines
 from hermes.cli.model.problems import explain, place
 from hermes.cli.model.saving import save
 from hermes.cli.model.selecting import pick_model
-from hermes.cli.text.json import print_json
-from hermes.cli.text.presence import is_at_terminal
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import is_interactive, plain, print_json
 from hermes.errors import ConfigError, HermesError, NotConfigured
 
 
@@ -23,12 +21,12 @@ def show_current() -> int:
         try:
             lines = list(_current_lines(desk))
         except ConfigError as error:
-            if not is_at_terminal():
+            if not is_interactive():
                 raise
             lines = ["No model is set up yet." if isinstance(error, NotConfigured) else str(error)]
         for line in lines:
             print(plain(line))
-        if is_at_terminal():
+        if is_interactive():
             print(flush=True)
             _offer(desk)
     return 0

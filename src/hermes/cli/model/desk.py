@@ -15,7 +15,7 @@ from hermes.cli.model.listed import ListedModels
 from hermes.cli.model.origin import Origins
 from hermes.cli.model.server_list import list_models
 from hermes.cli.plugins.providers import profiles_with_plugins
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain
 from hermes.config import Config, apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import ModelConfig
 from hermes.errors import ConfigError, ProviderError

@@ -14,8 +14,7 @@ from hermes.cli.model.names import is_among, known_provider, nearest_model, prov
 from hermes.cli.model.problems import explain, not_listed, place
 from hermes.cli.model.saving import Selection, save
 from hermes.cli.model.server_list import list_models
-from hermes.cli.text.presence import can_be_asked
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import can_prompt, plain
 from hermes.config.sections import ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
 from hermes.local.endpoint import LOCAL, is_local
@@ -109,7 +108,7 @@ def _checked(desk: Desk, chosen: Selection) -> bool:
     """Whether the choice can stand. A person may correct it; what cannot be checked is only said."""
     endpoint = _endpoint(desk, chosen)
     if desk.key_name(chosen.provider) and not desk.has_key(endpoint):
-        if not can_be_asked():
+        if not can_prompt():
             raise CredentialError(
                 f"{chosen.provider} wants a key, and there is none: give it on standard input with --key-stdin, or set "
                 f"{desk.key_name(chosen.provider)} (--no-check sets the model all the same)"
@@ -126,7 +125,7 @@ def _checked(desk: Desk, chosen: Selection) -> bool:
             if problem.kind != "key":
                 say(f"Warning: not checked, {problem.line}")
                 return True
-            if not can_be_asked():
+            if not can_prompt():
                 raise CredentialError(
                     f"{problem.line}. Nothing was changed (--no-check sets it all the same)"
                 ) from None
@@ -147,7 +146,7 @@ def _corrected(desk: Desk, chosen: Selection, endpoint: Endpoint, models: Sequen
     if is_among(chosen.model, models):
         return True
     problem, near = not_listed(endpoint, models), nearest_model(chosen.model, models)
-    if not can_be_asked():
+    if not can_prompt():
         hint = problem.fix.partition(" The setting")[0]
         raise ConfigError(f"{problem.detail}; {hint} Nothing was changed (--no-check sets it all the same)")
     say(problem.detail)

@@ -12,7 +12,7 @@ import msgspec
 from hermes.cli.model.desk import PATIENCE, Desk, open_desk
 from hermes.cli.model.names import provider_and_model
 from hermes.cli.model.problems import Problem, explain, place, told
-from hermes.cli.text.terminal import one_line
+from hermes.cli.terminal import one_line
 from hermes.contract.response import Record
 from hermes.errors import ConfigError, HermesError, ProviderError
 from hermes.models.endpoint import Endpoint, Timeouts

@@ -10,7 +10,7 @@ from pathlib import Path
 from hermes.cli.plugins.desk import Desk, print_lines, warn
 from hermes.cli.plugins.rows import as_json, plugin_row
 from hermes.cli.plugins.test import configure_test, run_test
-from hermes.cli.text.json import print_json
+from hermes.cli.terminal import print_json
 from hermes.commands.wording import plural
 from hermes.plugins.discovery import is_set, manifest_in, suggestion
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from hermes.cli.plugins.rows import PluginRow, plugin_row
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import PluginsConfig
 from hermes.errors import JournalError

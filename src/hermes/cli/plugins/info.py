@@ -11,7 +11,7 @@ from typing import Any
 from hermes.cli.plugins.desk import Desk, print_lines
 from hermes.cli.plugins.rows import as_json
 from hermes.cli.plugins.text import info_lines, loaded_lines
-from hermes.cli.text.json import print_json
+from hermes.cli.terminal import print_json
 from hermes.config.sections import PluginsConfig
 from hermes.errors import PluginError
 from hermes.plugins.loader import load_plugins

@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes.cli.plugins.desk import Desk, confirmed, is_terminal, print_lines, warn
 from hermes.cli.plugins.enable import DISABLED, ENABLED, grant_override, switch_on
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain
 from hermes.config import edit_list, unset_config
 from hermes.errors import ConfigError, HermesError, PluginError
 from hermes.plugins.discovery import find_plugin

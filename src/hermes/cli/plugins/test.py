@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain
 from hermes.errors import PluginError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from hermes.cli.plugins.rows import PluginRow
-from hermes.cli.text.terminal import one_line
+from hermes.cli.terminal import one_line
 from hermes.commands.wording import plural
 from hermes.plugins.check.findings import Finding
 from hermes.plugins.registry import LoadedPlugin

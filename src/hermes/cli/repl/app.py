@@ -10,8 +10,7 @@ from hermes.agent.session import Session
 from hermes.cli.chat.command import NOTHING_SAID
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.plain import PlainPrompt
-from hermes.cli.text.presence import is_at_terminal
-from hermes.cli.text.terminal import one_line, plain, shows_unicode
+from hermes.cli.terminal import is_interactive, one_line, plain, shows_unicode
 from hermes.commands.dispatch import run_command
 from hermes.commands.wording import plural
 from hermes.errors import HermesError
@@ -40,7 +39,7 @@ def run_repl(host: Host, opened: Callable[[], Session], *, notices: Sequence[str
 def _can_draw() -> bool:
     """Whether there is a terminal that a prompt can be drawn on, and that is wanted."""
     is_simple = os.environ.get("TERM", "").lower() in _SIMPLE_TERMINALS
-    return is_at_terminal() and not is_simple and os.environ.get("HERMES_PLAIN", "") in ("", "0")
+    return is_interactive() and not is_simple and os.environ.get("HERMES_PLAIN", "") in ("", "0")
 
 
 def _run_plain(host: Host, opened: Callable[[], Session], notices: Sequence[str]) -> int:

@@ -13,7 +13,7 @@ from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.events import TurnResult
 from hermes.agent.images.attachments import split_images, with_images
 from hermes.agent.session import Session
-from hermes.cli.chat.command import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
+from hermes.cli.failures import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
 from hermes.cli.repl.prompt.display import Display
 from hermes.cli.repl.questions import Question, Questions
 from hermes.cli.repl.show.session_facts import session_facts

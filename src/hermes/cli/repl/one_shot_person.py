@@ -7,7 +7,7 @@ import threading
 
 from hermes.cli.repl.prompt.lines import Lines
 from hermes.cli.repl.questions import Question, Questions
-from hermes.cli.text.terminal import one_line
+from hermes.cli.terminal import one_line
 from hermes.errors import HermesError
 
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 
+from hermes.cli.arguments import positive_number
 from hermes.cli.sessions.text import conversation_lines, event_lines, hit_lines, list_lines, markdown, redacted
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.terminal import confirm, one_line, print_data, write_private_file
 from hermes.commands.wording import plural
 from hermes.config import hermes_home
 from hermes.errors import HermesError, JournalError
@@ -65,14 +66,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
         return made
 
     listing = add("list", _list, "list the sessions used last, newest first (the default)")
-    listing.add_argument("--limit", metavar="N", type=_positive, help=f"show at most N (default {DEFAULT_LIMIT})")
+    listing.add_argument("--limit", metavar="N", type=positive_number, help=f"show at most N (default {DEFAULT_LIMIT})")
     listing.add_argument("--all", action="store_true", help="show every session, those of sub-agents too")
     showing = add("show", _show, "print one conversation with its tool calls and usage")
     showing.add_argument("id", metavar="ID")
     showing.add_argument("--events", action="store_true", help="print the recorded events instead")
     searching = add("search", _search, "find messages by their words")
     searching.add_argument("words", metavar="WORD", nargs="+", help='all must occur; "several words" are one phrase')
-    searching.add_argument("--limit", metavar="N", type=_positive, help=f"show at most N (default {DEFAULT_LIMIT})")
+    searching.add_argument(
+        "--limit", metavar="N", type=positive_number, help=f"show at most N (default {DEFAULT_LIMIT})"
+    )
     for made in (listing, showing, searching):
         made.add_argument("--json", action="store_true", help="print one JSON document")
     exporting = add("export", _export, "write a session to a file or to stdout, secrets masked")
@@ -85,7 +88,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "markdown the conversation (default jsonl)",
     )
     exporting.add_argument("-o", "--output", metavar="FILE", default="-", help="replace FILE; it is private to you")
-    deleting = add("delete", _delete, "delete sessions, with those they delegated to")
+    deleting = add("delete", _delete, "delete sessions, including those of their sub-agents")
     deleting.add_argument("ids", metavar="ID", nargs="+")
     deleting.add_argument("--yes", "-y", action="store_true", help="do not ask")
     renaming = add("rename", _rename, "give a session another title")
@@ -158,10 +161,9 @@ def _export(journal: Journal, args: argparse.Namespace) -> int:
     else:
         text = "\n".join(map(_encode, records))
     if args.output == "-":
-        _print_text(text)
+        print_data(text)
     else:
-        _write_file(Path(args.output), text + "\n")
-        print(f"wrote {args.output}", file=sys.stderr)
+        write_private_file(Path(args.output), text + "\n")
     return 0
 
 
@@ -174,7 +176,7 @@ def _delete(journal: Journal, args: argparse.Namespace) -> int:
         if not sys.stdin.isatty():
             raise HermesError("deleting needs a confirmation and this is no terminal; give --yes to delete anyway")
         _print(*list_lines(list(chosen.values()), journal.runner))
-        if not _confirmed(f"Delete {plural(len(chosen), 'session')}, with those they delegated to? [y/N] "):
+        if not confirm(f"Delete {plural(len(chosen), 'session')}, including sub-agents?"):
             print("Nothing was deleted.")
             return 1
     deleted: list[str] = []
@@ -195,14 +197,6 @@ def _forget_words(journal: Journal, deleted: list[str]) -> None:
         journal.index.forget(deleted)
     except JournalError as error:
         print(f"Warning: the search index still has their words: {one_line(str(error))}", file=sys.stderr)
-
-
-def _confirmed(question: str) -> bool:
-    try:
-        return input(question).strip().lower() in ("y", "yes")
-    except EOFError:
-        print()
-        return False
 
 
 def _rename(journal: Journal, args: argparse.Namespace) -> int:
@@ -237,30 +231,9 @@ def _encode(value: object, indent: int = 0) -> str:
 
 
 def _print_json(value: object) -> None:
-    _print_text(_encode(value, indent=2))
-
-
-def _print_text(text: str) -> None:
-    # A program gets what was recorded; a terminal nothing that could drive it.
-    print(plain(text) if sys.stdout.isatty() else text)
+    print_data(_encode(value, indent=2))
 
 
 def _print(*lines: str) -> None:
     for line in lines:
         print(line)
-
-
-def _write_file(path: Path, text: str) -> None:
-    from hermes.config.files import write_atomically
-
-    if path.exists() and not path.is_file():
-        raise HermesError(f"{path} is not a file; give the name of one")
-    write_atomically(path, text)
-    path.chmod(0o600)
-
-
-def _positive(text: str) -> int:
-    number = int(text) if text.isdecimal() else 0
-    if number < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 on, found {text!r}")
-    return number

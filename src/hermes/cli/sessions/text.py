@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.cli.text.terminal import fitted, one_line, plain
+from hermes.cli.terminal import fitted, one_line, plain
 from hermes.journal.bodies import message_text
 from hermes.journal.history.search import Hit
 from hermes.journal.runner import Runner

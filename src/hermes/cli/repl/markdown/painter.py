@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from hermes.cli.repl.markdown.lines import Alignment
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -20,7 +20,7 @@ from hermes.cli.repl.markdown.lines import (
     without_closing_marks,
 )
 from hermes.cli.repl.markdown.painter import Painter
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain
 
 #: A preview longer than this is no longer looked at.
 _PREVIEW = 4_000

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import TextIO
 
-from hermes.cli.text.terminal import plain
+from hermes.cli.terminal import plain
 
 
 class Captured(io.TextIOBase):

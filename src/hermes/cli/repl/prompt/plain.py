@@ -12,12 +12,12 @@ from types import FrameType
 from typing import TextIO
 
 from hermes.agent.events import TurnResult
-from hermes.cli.chat.command import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
 from hermes.cli.chat.output import PersonOutput
+from hermes.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.lines import Lines
 from hermes.cli.repl.questions import Question
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain
 from hermes.contract.events import ReasoningDelta, TurnEvent
 from hermes.sanitize import Redactor
 

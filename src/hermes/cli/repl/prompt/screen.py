@@ -20,7 +20,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from hermes.agent.events import TurnResult
-from hermes.cli.chat.command import EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
+from hermes.cli.failures import EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST, silence_output
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.markdown.stream import MarkdownStream
 from hermes.cli.repl.prompt.captured import Captured
@@ -31,8 +31,7 @@ from hermes.cli.repl.prompt.layout import prompt_layout, prompt_style
 from hermes.cli.repl.questions import Question
 from hermes.cli.repl.show.statusline import status_line
 from hermes.cli.repl.show.turn_view import TurnView, folded
-from hermes.cli.text.failures import silence_output
-from hermes.cli.text.terminal import fitted, one_line, plain, shows_unicode
+from hermes.cli.terminal import fitted, one_line, plain, shows_unicode
 from hermes.contract.events import TurnEvent
 from hermes.host import Host
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hermes.cli.text.terminal import cells, fitted, one_line
+from hermes.cli.terminal import cells, fitted, one_line
 
 #: Parts by importance, the first to go last.
 _IMPORTANCE = ("yolo", "model", "context", "queued", "cost", "tokens", "session")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
-from hermes.cli.text.terminal import cells, fitted, one_line, short_duration, shows_unicode
+from hermes.cli.terminal import cells, fitted, one_line, short_duration, shows_unicode
 from hermes.contract.events import ChildEnded, ChildStarted, ToolEnded, ToolStarted
 from hermes.sanitize import Redactor, is_secret_key
 

@@ -10,8 +10,7 @@ from hermes.agent.events import TurnResult
 from hermes.cli.chat.output import failure_text
 from hermes.cli.repl.markdown.stream import MarkdownStream
 from hermes.cli.repl.show.toollines import ASCII, UNICODE, Running, RunningTools, running_line
-from hermes.cli.text.switch import switched_line
-from hermes.cli.text.terminal import cells, one_line, plain
+from hermes.cli.terminal import cells, one_line, plain, switched_line
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,

@@ -1,15 +1,17 @@
-"""What a run did, line by line, in the order and the nesting in which a person reads it."""
+"""Timeline of a run: a row for each turn, model call, tool call, approval and child, drawn as a waterfall chart."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import msgspec
 
-from hermes.cli.text.terminal import one_line
-from hermes.cli.trace.desk import cost, count
+from hermes.cli.terminal import cells, fitted, one_line
+from hermes.cli.trace.format import NARROW, cost, duration
+from hermes.commands.wording import plural
 from hermes.trace.records import Mark, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, Usage, family
 
 Kind = Literal["turn", "model", "attempt", "tool", "approval", "child", "side", "mark"]
@@ -20,25 +22,31 @@ _LONGEST_LABEL = 200
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: what it was, when it began and ended, how it went."""
+    """One line: what it was, its start and end, its result."""
 
     depth: int
     kind: Kind
     label: str
     started_at: float
-    #: None for what goes on, or was never seen to end.
+    #: None while it runs, or when its end was never recorded.
     ended_at: float | None
-    #: What to say behind the duration: tokens and cost, a status, an answer.
+    #: Shown after the duration: tokens and cost, a status, an answer.
     detail: str = ""
     failed: bool = False
 
 
 def turn_rows(session: SessionRecord, turn: TurnRecord, depth: int = 0) -> Iterator[Row]:
-    """A turn with everything in it, by when it began; children with all they did, under the call that made them."""
+    """A turn with its steps by start time; children are nested under the call that started them."""
     children = session.children_by_call()
     notes = [turn.status, *(["undone"] if turn.undone else []), *(["copied"] if turn.copied else [])]
     yield Row(
-        depth, "turn", _line(_said(turn)), turn.started_at, turn.ended_at, ", ".join(notes), turn.status == "failed"
+        depth,
+        "turn",
+        _line(_user_text(turn)),
+        turn.started_at,
+        turn.ended_at,
+        ", ".join(notes),
+        turn.status == "failed",
     )
     parts: list[ModelStep | ToolStep | SideCall | Mark] = [
         *(mark for mark in turn.marks if mark.name != "undone"),
@@ -46,7 +54,7 @@ def turn_rows(session: SessionRecord, turn: TurnRecord, depth: int = 0) -> Itera
         *turn.steps,
         *turn.other_tools,
     ]
-    for part in sorted(parts, key=_began):
+    for part in sorted(parts, key=_start_of):
         if isinstance(part, ModelStep):
             yield from _model_rows(part, depth + 1)
             for tool in sorted(part.tools, key=lambda tool: tool.started_at):
@@ -56,12 +64,12 @@ def turn_rows(session: SessionRecord, turn: TurnRecord, depth: int = 0) -> Itera
         elif isinstance(part, SideCall):
             yield _side_row(part, depth + 1)
         else:
-            yield Row(depth + 1, "mark", part.name, part.at, part.at, _mark_words(part))
+            yield Row(depth + 1, "mark", part.name, part.at, part.at, _mark_text(part))
 
 
 def _model_rows(step: ModelStep, depth: int) -> Iterator[Row]:
     *earlier, last = step.attempts
-    detail = usage_words(step.usage, cached=False) if step.is_answered else last.error or last.status
+    detail = usage_text(step.usage, cached=False) if step.is_answered else last.error or last.status
     label = f"{step.model} ({step.provider})" if step.provider else step.model
     yield Row(depth, "model", label, step.started_at, step.ended_at, _line(detail), not step.is_answered)
     if earlier:
@@ -90,37 +98,37 @@ def _child_rows(child: SessionRecord, depth: int) -> Iterator[Row]:
     failed = child.status in ("failed", "interrupted")
     yield Row(depth, "child", _line(label), child.started_at, child.ended_at, child.status, failed)
     for turn in child.turns:
-        # A child answers one message, which is its task; the line above says it.
+        # The only user message of a child is its task, shown in the line above.
         yield from list(turn_rows(child, turn, depth))[1:]
 
 
 def side_rows(session: SessionRecord) -> list[Row]:
-    """What was asked between the turns."""
+    """Model calls between turns."""
     return [_side_row(call, 0) for call in session.side_calls]
 
 
 def _side_row(call: SideCall, depth: int) -> Row:
     attempt = call.attempt
     failed = attempt.status != "ok"
-    detail = _line(attempt.error) if failed else usage_words(call.usage, cached=False)
+    detail = _line(attempt.error) if failed else usage_text(call.usage, cached=False)
     label = f"{call.purpose}: {attempt.model}"
     return Row(depth, "side", label, attempt.started_at, attempt.ended_at, detail, failed)
 
 
-# -- words ----------------------------------------------------------------------------------------------------------
+# -- text -----------------------------------------------------------------------------------------------------------
 
 
-def usage_words(usage: Usage | None, *, cached: bool = True) -> str:
+def usage_text(usage: Usage | None, *, cached: bool = True) -> str:
     """Tokens and cost in few characters."""
     if usage is None:
-        return "usage not told"
+        return "usage unknown"
     part = f" ({usage.cache_read_tokens:,} cached)" if cached and usage.cache_read_tokens else ""
     price = f", {cost(usage.cost_usd)}" if usage.cost_usd is not None else ""
     return f"{usage.prompt_tokens:,} in{part}, {usage.output_tokens:,} out{price}"
 
 
 def summary(session: SessionRecord) -> str:
-    """One line on a session: where, with whom, and how much of everything, children included."""
+    """One line about a session: platform, model, and totals including children."""
     turns = model_calls = tools = children = 0
     usage = Usage()
     for one in family(session):
@@ -133,26 +141,26 @@ def summary(session: SessionRecord) -> str:
         model_calls += len(one.side_calls)
         usage = sum((call.usage for call in one.side_calls if call.usage is not None), usage + one.usage())
     parts = [session.platform, f"{session.model} ({session.provider})" if session.provider else session.model]
-    parts += [count(turns, "turn"), count(model_calls, "model call"), count(tools, "tool call")]
+    parts += [plural(turns, "turn"), plural(model_calls, "model call"), plural(tools, "tool call")]
     parts += [f"{children} children" if children > 1 else "1 child"] if children else []
-    return ", ".join([*filter(None, parts), usage_words(usage)])
+    return ", ".join([*filter(None, parts), usage_text(usage)])
 
 
-def _mark_words(mark: Mark) -> str:
+def _mark_text(mark: Mark) -> str:
     data = mark.data
     if mark.name == "compacted" and "tokens_before" in data:
-        return f"about {data['tokens_before']:,} tokens became {data['tokens_after']:,}"
+        return f"about {data['tokens_before']:,} tokens reduced to {data['tokens_after']:,}"
     return ""
 
 
-def _began(part: ModelStep | ToolStep | SideCall | Mark) -> float:
+def _start_of(part: ModelStep | ToolStep | SideCall | Mark) -> float:
     if isinstance(part, Mark):
         return part.at
     return part.attempt.started_at if isinstance(part, SideCall) else part.started_at
 
 
-def _said(turn: TurnRecord) -> str:
-    """What the user said, in words."""
+def _user_text(turn: TurnRecord) -> str:
+    """The user message as text."""
     message = turn.user_message
     if isinstance(message, str):
         return message
@@ -162,3 +170,70 @@ def _said(turn: TurnRecord) -> str:
 
 def _line(text: str) -> str:
     return one_line(text, _LONGEST_LABEL)
+
+
+_SHARE_OF_LABEL = 0.36
+_SHARE_OF_BAR = 0.24
+_DURATION_WIDTH = 8
+
+_COLOURS: dict[Kind, str] = {
+    "turn": "1",
+    "model": "36",
+    "attempt": "36",
+    "tool": "32",
+    "approval": "33",
+    "child": "35",
+    "side": "34",
+    "mark": "2",
+}
+_FAILED = "31"
+
+
+@dataclass(frozen=True, slots=True)
+class ChartStyle:
+    """Width and character set of the chart."""
+
+    width: int
+    unicode: bool
+    colour: bool
+
+
+def draw(rows: list[Row], style: ChartStyle) -> Iterator[str]:
+    """Draw a line for each row."""
+    scale = _Scale(rows)
+    bar_width = int(style.width * _SHARE_OF_BAR)
+    is_narrow = style.width < NARROW
+    # Without the details, the label gets their room.
+    label_width = style.width - bar_width - _DURATION_WIDTH - 4 if is_narrow else int(style.width * _SHARE_OF_LABEL)
+    for row in rows:
+        name = "" if row.kind == "turn" else f"{row.kind} "
+        label = fitted("  " * row.depth + name + row.label, label_width)
+        label += " " * (label_width - cells(label))
+        bar = scale.bar(row, bar_width, style.unicode)
+        took = duration(None if row.ended_at is None else row.ended_at - row.started_at)
+        start = f"{label}  {bar}  {'' if row.kind == 'mark' else took:>{_DURATION_WIDTH}}  "
+        detail = "" if is_narrow else fitted(row.detail, max(style.width - cells(start), 8))
+        if style.colour:
+            colour = _FAILED if row.failed else _COLOURS[row.kind]
+            yield f"\x1b[{colour}m{label}  {bar}\x1b[0m{start[len(label) + len(bar) + 2 :]}{detail}".rstrip()
+        else:
+            yield f"{start}{detail}".rstrip()
+
+
+class _Scale:
+    """Maps times to columns."""
+
+    def __init__(self, rows: list[Row]) -> None:
+        self._start = min(row.started_at for row in rows)
+        self._end = max(row.ended_at or row.started_at for row in rows)
+
+    def bar(self, row: Row, columns: int, unicode: bool) -> str:
+        """The bar of a row, at least one character wide."""
+        whole = max(self._end - self._start, 1e-6)
+        first = min(int((row.started_at - self._start) / whole * columns), columns - 1)
+        ended_at = self._end if row.ended_at is None else row.ended_at
+        stop = min(math.ceil((ended_at - self._start) / whole * columns), columns)
+        if row.kind == "mark":
+            return (" " * first + ("◆" if unicode else "*")).ljust(columns)
+        sign = ("▒" if unicode else "=") if row.kind in ("turn", "child", "approval") else ("█" if unicode else "#")
+        return (" " * first + sign * max(stop - first, 1)).ljust(columns)

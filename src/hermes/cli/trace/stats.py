@@ -1,12 +1,12 @@
-"""``hermes trace stats``: how long models, tools and plugins take, and what they cost."""
+"""``hermes trace stats``: time and cost by model, tool or plugin."""
 
 from __future__ import annotations
 
 import argparse
 
-from hermes.cli.text.terminal import cells, fitted, one_line
-from hermes.cli.trace.desk import cost, duration, open_store, print_json, table, width
-from hermes.cli.usage import moment
+from hermes.cli.arguments import moment
+from hermes.cli.terminal import cells, fitted, one_line, print_json
+from hermes.cli.trace.format import cost, duration, open_store, table, width
 from hermes.trace.journal.latency import GROUPINGS, Figures, figures
 
 _LONGEST_NAME = 50
@@ -14,8 +14,8 @@ _SHORTEST_NAME = 12
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--by", choices=GROUPINGS, default="model", help="what to sum up by (model)")
-    since = "from when on: 12h, 7d, 4w, a date, or 'all' (30d)"
+    parser.add_argument("--by", choices=GROUPINGS, default="model", help="group by (model)")
+    since = "start: 12h, 7d, 4w, a date, or 'all' (30d)"
     parser.add_argument("--since", type=moment, default=moment("30d"), metavar="WHEN", help=since)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
@@ -26,7 +26,7 @@ def run(args: argparse.Namespace) -> int:
     if args.json:
         print_json({"by": args.by, "since": args.since, "rows": rows})
     elif not rows:
-        print("Nothing is on record from that time. '--since all' looks at all of it.")
+        print("No data in that period. '--since all' shows everything.")
     else:
         for line in _fitting([_headings(args.by), *(_row(row, args.by) for row in rows)]):
             print(line)
@@ -34,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _fitting(rows: list[tuple[str, ...]]) -> list[str]:
-    """The table, its names cut so that the figures keep their line."""
+    """The table, with names cut to fit the width."""
     lines = table(rows)
     excess = max(map(cells, lines)) - width()
     if excess <= 0:
@@ -54,12 +54,12 @@ def _row(row: Figures, grouping: str) -> tuple[str, ...]:
     name = f"{row.name} ({row.detail})" if row.detail else row.name
     start = (one_line(name, _LONGEST_NAME), f"{row.calls:,}", f"{row.failed:,}")
     if grouping == "plugin":
-        # Events that were exported are counted, and nobody took their time.
+        # Exported events are counted but not timed.
         return (*start, _short(row.total / row.calls), duration(row.total or None), cost(row.cost_usd))
     costs = (cost(row.cost_usd),) if grouping == "model" else ()
     return (*start, duration(row.p50), duration(row.p95), duration(row.total), *costs)
 
 
 def _short(seconds: float) -> str:
-    """Callbacks take microseconds."""
+    """A duration; callbacks take microseconds."""
     return f"{seconds * 1e6:.0f} µs" if 0 < seconds < 0.001 else duration(seconds or None)

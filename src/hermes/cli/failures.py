@@ -1,4 +1,4 @@
-"""How a command's failure is told: one line for the person, the details for the log."""
+"""Exit codes, and the report of a command's failure: one line on stderr, the traceback in the log."""
 
 from __future__ import annotations
 
@@ -7,24 +7,28 @@ import os
 import sys
 from typing import TextIO
 
-from hermes.cli.text.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain
 from hermes.errors import HermesError, Interrupted
 
-INTERRUPTED = 130
-#: What a shell reports for a program that wrote into a closed pipe.
-OUTPUT_CLOSED = 141
+EXIT_FAILED = 1
+EXIT_INTERRUPTED = 130
+#: As a shell reports SIGPIPE.
+EXIT_OUTPUT_CLOSED = 141
+EXIT_TERMINATED = 143
+
+OUTPUT_LOST = "the output cannot be written"
 
 
 def report(error: BaseException, arguments: list[str]) -> int:
-    """Print what went wrong and return the exit code."""
+    """Print the error and return the exit code."""
     if isinstance(error, (KeyboardInterrupt, Interrupted)):
-        return INTERRUPTED
+        return EXIT_INTERRUPTED
     if isinstance(error, BrokenPipeError) and _output_is_closed():
-        return OUTPUT_CLOSED
+        return EXIT_OUTPUT_CLOSED
     from hermes.sanitize import redact_text
 
-    if isinstance(error, FileNotFoundError) and error.filename is None and not _current_folder_is_there():
-        _print_error("the current directory is gone; change to one that exists")
+    if isinstance(error, FileNotFoundError) and error.filename is None and not _has_current_folder():
+        _print_error("the current directory no longer exists; change to another one")
         return 1
     if isinstance(error, HermesError):
         _print_error(plain(redact_text(str(error) or type(error).__name__)))
@@ -38,7 +42,7 @@ def report(error: BaseException, arguments: list[str]) -> int:
     return 1
 
 
-def _current_folder_is_there() -> bool:
+def _has_current_folder() -> bool:
     try:
         os.getcwd()  # noqa: PTH109  (this very call is what failed)
     except FileNotFoundError:
@@ -47,7 +51,7 @@ def _current_folder_is_there() -> bool:
 
 
 def _record(error: BaseException) -> str:
-    """Write the traceback to the log and say where it is."""
+    """Write the traceback to the log and return its path."""
     import logging
 
     from hermes.config import hermes_home
@@ -59,18 +63,18 @@ def _record(error: BaseException) -> str:
         logging.getLogger("hermes").error("unexpected failure", exc_info=error)
         return str(log_path(home))
     except HermesError as second:
-        return f"not kept, {second}"
+        return f"not logged: {second}"
 
 
 def _print_error(text: str) -> None:
-    # What was printed so far comes first; if it cannot be written, the reason still can.
+    # Earlier output comes first; if it cannot be written, the reason still can.
     silence_output()
     with contextlib.suppress(OSError, ValueError):
         print(f"Error: {text}", file=sys.stderr)
 
 
 def _output_is_closed() -> bool:
-    """Whether stdout or stderr is the broken pipe, rather than some other connection."""
+    """Whether stdout or stderr is the broken pipe, and not some other connection."""
     if any(_is_closed(stream) for stream in (sys.stdout, sys.stderr)):
         silence_output()
         return True
@@ -87,14 +91,14 @@ def _is_closed(stream: TextIO) -> bool:
         poll.register(stream.fileno(), 0)
         return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
     except io.UnsupportedOperation:
-        # A stream that is no file cannot be a pipe either.
+        # A stream that is not a file cannot be a pipe.
         return False
     except (OSError, ValueError):
         return True
 
 
 def silence_output() -> None:
-    """Flush both streams. One that cannot be written leads nowhere from now on."""
+    """Flush both streams, and redirect one that cannot be written to the null device."""
     for stream in (sys.stdout, sys.stderr):
         if _is_closed(stream):
             # The interpreter flushes once more at exit and would complain.

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.cli.text.terminal import cells, fitted, one_line, plain, short_duration, shows_unicode
+from hermes.cli.terminal import cells, fitted, one_line, plain, short_duration, shows_unicode
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,162 @@
+"""Terminal output and input: text made safe to print, widths in columns, JSON, yes-or-no questions."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hermes.contract.events import ModelSwitched
+
+_ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+#: Variation selector that makes the character before it an emoji, which is two columns wide.
+_EMOJI = "\ufe0f"
+
+
+def plain(text: str) -> str:
+    """The text without escape sequences, control characters and direction overrides; newlines and tabs stay."""
+    text = _CONTROL.sub("", _ESCAPE_SEQUENCE.sub("", text))
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def one_line(text: str, limit: int = 500) -> str:
+    """The text on one line, plain and cut to ``limit`` characters."""
+    line = " ".join(plain(text).split())
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
+def cells(text: str) -> int:
+    """Columns that the text takes on a terminal. Where terminals differ, the wider number."""
+    return len(text) if text.isascii() else sum(map(_cells_of, text))
+
+
+def fitted(line: str, room: int, ellipsis: str = "…") -> str:
+    """The line, cut to at most ``room`` columns."""
+    if len(line) <= room and line.isascii():
+        return line
+    room_when_cut = room - cells(ellipsis)
+    if room_when_cut < 0:
+        ellipsis, room_when_cut = "", room
+    used, end = 0, 0  # end: as much as fits with the ellipsis
+    for position, character in enumerate(line):
+        used += _cells_of(character)
+        if used > room:
+            return f"{line[:end]}{ellipsis}"
+        if used <= room_when_cut:
+            end = position + 1
+    return line
+
+
+def short_duration(seconds: float) -> str:
+    """A duration in few characters."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def shows_unicode(encoding: str | None, term: str | None) -> bool:
+    """Whether a terminal of this kind and encoding shows more than ASCII."""
+    return (encoding or "").lower().replace("_", "-") in ("utf-8", "utf8") and term != "dumb"
+
+
+def terminal_width(default: int) -> int:
+    """Columns of the terminal on stdout; the default when stdout is not a terminal."""
+    import os
+
+    try:
+        return int(os.environ["COLUMNS"])
+    except (KeyError, ValueError):
+        pass
+    try:
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    except (OSError, ValueError):
+        return default
+
+
+def switched_line(event: ModelSwitched) -> str:
+    """The line that reports that another model answers."""
+    now = f"{event.model} ({event.provider})"
+    if not event.from_model:
+        return one_line(f"→ back to {now}")
+    return one_line(f"→ {now} takes over from {event.from_model} ({event.from_provider}): {event.reason}")
+
+
+# -- output ---------------------------------------------------------------------------------------------------------
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print lines without control characters."""
+    for line in lines:
+        print(plain(line))
+
+
+def print_json(value: object) -> None:
+    """Print one indented JSON document; on a terminal without control characters."""
+    import msgspec
+
+    print_data(msgspec.json.format(msgspec.json.encode(value)).decode())
+
+
+def print_data(text: str, end: str = "\n") -> None:
+    """Print data unchanged for a program; on a terminal without control characters."""
+    print(plain(text) if sys.stdout.isatty() else text, end=end)
+
+
+def warn(text: str) -> None:
+    """Print a warning on stderr."""
+    print(f"Warning: {one_line(text, 1000)}", file=sys.stderr)
+
+
+def write_private_file(path: Path, text: str) -> None:
+    """Replace a file with an atomic write; only its owner can read it. Raises ``HermesError``."""
+    from hermes.config.files import write_atomically
+    from hermes.errors import HermesError
+
+    if path.exists() and not path.is_file():
+        raise HermesError(f"{path} is not a file")
+    write_atomically(path, text)
+    path.chmod(0o600)
+    print(f"wrote {path}", file=sys.stderr)
+
+
+# -- input ----------------------------------------------------------------------------------------------------------
+
+
+def can_prompt() -> bool:
+    """Whether a question on stderr can be answered on stdin: both are terminals."""
+    try:
+        return sys.stdin.isatty() and sys.stderr.isatty()
+    except (AttributeError, ValueError):  # a stream that is missing or closed
+        return False
+
+
+def is_interactive() -> bool:
+    """Whether stdin and stdout are terminals."""
+    try:
+        return sys.stdin.isatty() and sys.stdout.isatty()
+    except (AttributeError, ValueError):
+        return False
+
+
+def confirm(question: str) -> bool:
+    """Ask a yes-or-no question; an empty answer is no."""
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        print()
+        return False
+
+
+def _cells_of(character: str) -> int:
+    if character.isascii():
+        return 1
+    from unicodedata import category, east_asian_width
+
+    if character == _EMOJI:
+        return 1
+    if category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if east_asian_width(character) in "WF" else 1

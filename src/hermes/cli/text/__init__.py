@@ -1,1 +1,0 @@
-"""What several commands print, and how failures are told."""

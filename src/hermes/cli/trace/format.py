@@ -1,0 +1,150 @@
+"""Shared by the actions of ``hermes trace``: the journal, the session argument, figures and tables as text."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+from hermes.cli.terminal import cells, terminal_width
+from hermes.config import hermes_home
+from hermes.errors import CredentialError, SessionNotFound
+from hermes.journal.bodies import message_text
+from hermes.journal.sessions import Sessions
+from hermes.journal.store import Store
+from hermes.sanitize import Redactor
+
+_NARROWEST = 24
+#: Below this width some columns are left out.
+NARROW = 60
+_WIDTH_WITHOUT_TERMINAL = 100
+#: How many sessions are searched for an id similar to an unknown one.
+_SEARCHED = 1_000
+
+
+@contextlib.contextmanager
+def open_store() -> Generator[Store]:
+    """The journal of the home."""
+    with contextlib.closing(Store(hermes_home() / "state.db")) as store:
+        yield store
+
+
+def home_redactor() -> Redactor:
+    """A redactor that knows the keys of this home and of the environment."""
+    from hermes.cli.doctor.installation import Installation
+    from hermes.models.credentials.auth_file import AuthFile
+
+    home = hermes_home()
+    redactor = Installation(home, Path.cwd()).redactor
+    # Keys in a file that cannot be read were never used.
+    with contextlib.suppress(CredentialError):
+        file = AuthFile(home)
+        for stored in (one for provider in file.providers() for one in file.credentials(provider)):
+            redactor.add_secret(stored.secret)
+            redactor.add_secret(stored.refresh_token)
+    return redactor
+
+
+def session_named(store: Store, name: str | None) -> str:
+    """The full id for an id or its beginning; without one, the last session."""
+    sessions = Sessions(store)
+    if not name:
+        latest = sessions.latest()
+        if latest is None:
+            raise SessionNotFound("no sessions yet; start one with: hermes chat --query TEXT")
+        return latest.id
+    try:
+        return sessions.get(name).id
+    except SessionNotFound as error:
+        near = _near(sessions, name) if str(error).startswith("no session") else []
+        if not near:
+            raise
+        found = " or ".join(near)
+        raise SessionNotFound(f"no session {name!r}; did you mean {found}? 'hermes trace list' shows all") from None
+
+
+def _near(sessions: Sessions, name: str) -> list[str]:
+    import difflib
+
+    ids = [row.id for row in sessions.list(limit=_SEARCHED, children=True)]
+    return difflib.get_close_matches(name, ids, n=3, cutoff=0.6)
+
+
+# -- writing --------------------------------------------------------------------------------------------------------
+
+
+def width() -> int:
+    """Columns for the output; a fixed number when it is not a terminal."""
+    return max(terminal_width(_WIDTH_WITHOUT_TERMINAL), _NARROWEST)
+
+
+def duration(seconds: float | None) -> str:
+    """A duration in few characters; a dash for an unknown one."""
+    if seconds is None:
+        return "-"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 100:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def cost(usd: float | None) -> str:
+    """An amount in US dollars; a dash for an unknown one."""
+    if usd is None:
+        return "-"
+    # Small sums need more places.
+    return f"${usd:,.2f}" if usd >= 1 else f"${usd:.4f}"
+
+
+def table(rows: list[tuple[str, ...]], left: int = 1) -> list[str]:
+    """Rows as aligned lines: the first ``left`` columns left-aligned, the others right-aligned."""
+    widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
+    lines: list[str] = []
+    for row in rows:
+        padded = (
+            cell + " " * (size - cells(cell)) if column < left else " " * (size - cells(cell)) + cell
+            for column, (cell, size) in enumerate(zip(row, widths, strict=True))
+        )
+        lines.append("  ".join(padded).rstrip())
+    return lines
+
+
+Body = dict[str, Any]
+
+
+def event_text(kind: str, key: str, body: Body) -> str:
+    """A recorded event as one line of text."""
+    if kind == "turn_started":
+        return message_text(body["message"])
+    if kind == "turn_ended":
+        return f"{body['state']}{': ' + body['error'] if body.get('error') else ''}"
+    if kind == "attempt_failed":
+        return f"{body['reason']}: {body['error']}"
+    if kind == "turn_resumed":
+        return f"in flight: {', '.join(body['in_flight'])}" if body["in_flight"] else ""
+    if kind.startswith(("step_", "dispatch_")):
+        return _step_text(kind, key.partition(":")[0], body)
+    return _compaction(body) if kind == "compacted" else ""
+
+
+def _step_text(kind: str, what: str, body: Body) -> str:
+    if what in ("tool", "dispatch"):
+        if kind.endswith("_claimed"):
+            return f"{body['name']} is about to run"
+        return f"{body['name']} {body['status']}, {duration(body['duration_ms'] / 1000)}"
+    if what == "model":
+        reply = body["reply"]
+        calls = ", ".join(call["name"] for call in reply["tool_calls"])
+        return f"calls {calls}" if calls else reply["content"]
+    if what == "compact":
+        return _compaction(body)
+    if what == "final":
+        return body["text"]
+    return f"{len(body['tools'])} tools offered" if what == "setup" else ""
+
+
+def _compaction(body: Body) -> str:
+    return f"about {body['tokens_before']:,} tokens reduced to {body['tokens_after']:,}"
