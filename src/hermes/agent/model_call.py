@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypedDict, cast
 
 import msgspec
 from msgspec import UNSET
 
+from hermes.agent.attempt import Attempt, EndpointAccess
 from hermes.agent.events import Listener, ignore_events
 from hermes.contract.events import (
     AttemptAnswered,
@@ -26,15 +27,14 @@ from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
-from hermes.journal.turns import Message, ModelCallRow, TurnJournal
-from hermes.models.billing import priced
+from hermes.journal.turns import Message, TurnJournal
 from hermes.models.endpoint import Endpoint
-from hermes.models.failures import in_words
+from hermes.models.failures import describe
 from hermes.models.health import Health
-from hermes.models.reply import Reply, normalise, to_response
+from hermes.models.reply import Reply, to_response
 from hermes.models.retry import Failure, KeyRing, Send, attempts, retry
 from hermes.models.vision import able_to_read
-from hermes.models.wires.wire import Delta, ModelRequest, Transport, Wire
+from hermes.models.wires.wire import Delta, ModelRequest
 from hermes.sanitize import Memo, Redactor, sanitise
 from hermes.scope import Scope
 
@@ -48,21 +48,20 @@ _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 @dataclass(frozen=True, slots=True)
 class ModelRuntime:
-    """What model calls need from the host: where models are, how to reach them, how patient to be."""
+    """What the model calls of a conversation need: endpoints, access to them, and the settings of requests."""
 
     hooks: Hooks
-    transport: Transport
-    wire_for: Callable[[Endpoint], Wire]
+    access: EndpointAccess
     endpoints: Sequence[Endpoint]
     redactor: Redactor
     max_retries: int = 3
     max_tokens: int | None = None
     temperature: float | None = None
-    #: How hard the model should think, as its provider names it; empty leaves it to the model.
+    #: As the provider names it; empty leaves it to the model.
     reasoning_effort: str = ""
-    #: Where keys come from when a provider may have several.
+    #: Lends keys where a provider may have several.
     keys: KeyRing | None = None
-    #: Which endpoints failed lately.
+    #: The circuit breaker of endpoints that failed.
     health: Health | None = None
 
     @property
@@ -72,7 +71,7 @@ class ModelRuntime:
 
 
 class Answered(msgspec.Struct):
-    """A reply and the attempt that gave it, as the journal keeps them."""
+    """A reply and the attempt it came from, as the journal stores them."""
 
     reply: Reply
     api_request_id: str
@@ -91,7 +90,7 @@ class ModelCall:
     tools: list[ToolDefinition]
     user_message: Any
     listener: Listener
-    #: What sanitising the conversation has cost already, so that only what is new costs again.
+    #: The parts of the conversation that are sanitised already, so that only new ones cost time.
     memo: Memo
     #: False withholds the text while it streams, because a hook may still replace it.
     show_text: bool = True
@@ -106,21 +105,21 @@ class ModelCall:
     def _attempt(self, send: Send) -> Answered | Failure:
         endpoint = send.endpoint
         if send.instead_of is not None and send.after is not None:
-            if send.number == 1:  # that one was not even asked, so nothing else has said what is wrong
+            if send.number == 1:  # no request was sent there, so no attempt has reported the failure
                 self.listener(EndpointSkipped(send.instead_of.provider, send.instead_of.model, str(send.after)))
-            self._tell_of_switch(endpoint, send.instead_of, in_words(send.after.reason, send.instead_of.model))
-        attempt = Attempt(self, endpoint, retry_count=send.attempt - 1)
+            self._report_switch(endpoint, send.instead_of, describe(send.after.reason, send.instead_of.model))
+        attempt = ConversationAttempt(self, endpoint, retry_count=send.attempt - 1)
         try:
             reply = attempt.run()
         except ProviderError as error:
             return Failure(error, text_was_shown=attempt.text_was_shown)
         if send.is_return:
-            self._tell_of_switch(endpoint, None, "")
+            self._report_switch(endpoint, None, "")
         return Answered(reply, attempt.scope.api_request_id, endpoint.provider)
 
-    def _tell_of_switch(self, endpoint: Endpoint, before: Endpoint | None, reason: str) -> None:
+    def _report_switch(self, endpoint: Endpoint, before: Endpoint | None, reason: str) -> None:
         log.warning(
-            "%s goes on with %s at %s (%s)", self.key, endpoint.model, endpoint.provider, reason or "it is back"
+            "%s continues with %s at %s (%s)", self.key, endpoint.model, endpoint.provider, reason or "it is back"
         )
         old = (before.provider, before.model) if before is not None else ("", "")
         self.listener(ModelSwitched(endpoint.provider, endpoint.model, *old, reason))
@@ -141,72 +140,60 @@ class _AttemptFields(TypedDict):
     api_call_count: int
 
 
-class Attempt:
-    """One request to one endpoint, from its start event to its single end event."""
+class ConversationAttempt(Attempt):
+    """An attempt of a conversation: it runs middleware, fires a start and a single end event, and is journaled."""
 
     def __init__(self, call: ModelCall, endpoint: Endpoint, *, retry_count: int) -> None:
-        self.call = call
-        self.endpoint = endpoint
-        self.retry_count = retry_count
-        self.hooks = call.runtime.hooks
-        self.wire = call.runtime.wire_for(endpoint)
-        self.count = call.journal.attempts_made + 1
-        self.scope = call.scope.child(api_request_id=f"{call.journal.id}:api:{self.count}")
-        self.text_was_shown = False
-        self.trace: list[dict[str, str]] = []
-        self.request: dict[str, Any] = {}
-        self.started_at = 0.0
-        self.first_piece_at: float | None = None
-
-    def run(self) -> Reply:
-        original = self._build_request()
-        self.started_at = time.time()
-        try:
-            self._emit_start()
-            crash_point()
-            reply = priced(normalise(self._execute(original)), self.endpoint, self.started_at)
-        except BaseException as error:
-            self._close_failed(error)
-            raise
-        crash_point()
-        self._close_answered(reply)
-        return reply
-
-    # -- the request --------------------------------------------------------------------------------------------
-
-    def _build_request(self) -> dict[str, Any]:
-        """Build the effective request; returns the original one, which is the same object when nobody rewrote it."""
-        runtime = self.call.runtime
+        runtime = call.runtime
         asked = ModelRequest(
-            self.call.messages,
-            self.call.tools or None,
+            call.messages,
+            call.tools or None,
             max_tokens=runtime.max_tokens,
             temperature=runtime.temperature,
             reasoning_effort=runtime.reasoning_effort,
         )
-        original = self.wire.kwargs(self.endpoint, asked)
-        chain = self.hooks.llm_request
-        if chain is None:
-            self.request = original
-            return original
-        outcome = chain.run(original, dict[str, Any](self._fields()))
-        self.request, self.trace = outcome.payload, outcome.trace
-        return outcome.original
+        super().__init__(runtime.access, endpoint, asked, call.scope.interrupt)
+        self.call = call
+        self.retry_count = retry_count
+        self.hooks = runtime.hooks
+        self.count = call.journal.attempts_made + 1
+        self.scope = call.scope.child(api_request_id=f"{call.journal.id}:api:{self.count}")
+        self.text_was_shown = False
+        self.trace: list[dict[str, str]] = []
+        #: The request before middleware; the same object when there is none.
+        self.original = self.request
 
-    def _execute(self, original: dict[str, Any]) -> object:
+    def prepare(self) -> None:
+        """Run the request middleware."""
+        chain = self.hooks.llm_request
+        if chain is not None:
+            outcome = chain.run(self.request, dict[str, Any](self._fields()))
+            self.request, self.original, self.trace = outcome.payload, outcome.original, outcome.trace
+
+    def execute(self) -> object:
+        """Fire the start event and send the request, through the execution middleware if there is any."""
+        self._emit_start()
+        crash_point()
         chain = self.hooks.llm_execution
         if chain is None:
-            return self._send(self.request)
+            return self.send(self.request)
         context = dict[str, Any](self._fields())
-        context["original_request"] = original
+        context["original_request"] = self.original
         context["middleware_trace"] = self.trace
-        return chain.run(self.request, self._send, context)
+        return chain.run(self.request, self.send, context)
 
-    def _send(self, request: dict[str, Any]) -> Record:
-        self.request = request  # what execution middleware passed on is what was really asked
-        return self.call.runtime.transport.send(
-            self.endpoint, self.wire, request, interrupt=self.scope.interrupt, on_delta=self._on_delta
-        )
+    def send(self, request: dict[str, Any]) -> Record:
+        """Send what execution middleware passed on, which is then the request that hooks see."""
+        self.request = request
+        return self.transport.send(self.endpoint, self.wire, request, interrupt=self.interrupt, on_delta=self._on_delta)
+
+    def close(self, error: BaseException | None) -> None:
+        """Fire the end event and journal the outcome."""
+        if error is not None:
+            self._close_failed(error)
+        elif self.reply is not None:
+            crash_point()
+            self._close_answered(self.reply)
 
     def _on_delta(self, delta: Delta) -> None:
         if self.first_piece_at is None:
@@ -260,16 +247,17 @@ class Attempt:
         )
 
     def _close_answered(self, reply: Reply) -> None:
-        ended_at = time.time()
-        duration = ended_at - self.started_at
-        # Cancelling the turn may end the wait for an async callback; the reply is there and stays on record.
-        answered = self._answered(reply, ended_at)
+        duration = self.ended_at - self.started_at
+        # Cancelling the turn may end the wait for an async callback; the reply is journaled all the same.
+        answered = self._answered(reply, self.ended_at)
         if self.hooks.post_api_request is not None:
             with contextlib.suppress(Interrupted):
                 self.hooks.post_api_request(answered)
-        self._journal_answer(reply, duration)
+        request_id, redactor = self.scope.api_request_id, self.call.runtime.redactor
+        self.call.journal.model_call(self.row(request_id, self.call.key, redactor, None))
+        self.call.journal.step(self.call.key, "done", "model", Answered(reply, request_id, self.endpoint.provider))
         model = reply.model or self.endpoint.model
-        spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage not told"
+        spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage unknown"
         log.info("%s answered by %s: %s, %.3f s, %s", self.call.key, model, reply.finish_reason, duration, spent)
         self.call.listener(answered)
 
@@ -297,15 +285,19 @@ class Attempt:
         )
 
     def _close_failed(self, error: BaseException) -> None:
-        ended_at = time.time()
         known = error if isinstance(error, ProviderError) else None
         reason = known.reason if known else "interrupted" if isinstance(error, Interrupted) else "error"
-        failed = self._failed(error, known, reason, ended_at)
+        failed = self._failed(error, known, reason, self.ended_at)
         if self.hooks.api_request_error is not None:
             with contextlib.suppress(Interrupted):
                 self.hooks.api_request_error(failed)
         log.warning("%s failed at %s (%s): %s", self.call.key, self.endpoint.provider, reason, error)
-        self._journal_failure(error, reason, ended_at - self.started_at)
+        journal = self.call.journal
+        row = self.row(self.scope.api_request_id, self.call.key, self.call.runtime.redactor, error)
+        journal.model_call(row)
+        partial = getattr(error, "partial", None)
+        journal.event("attempt_failed", self.call.key, {"reason": reason, "error": row.error, "partial": partial})
+        journal.commit()
         if known is not None:
             self.call.listener(failed)
 
@@ -340,48 +332,6 @@ class Attempt:
 
     def _sanitised(self, payload: dict[str, Any]) -> dict[str, Any]:
         return sanitise(payload, redactor=self.call.runtime.redactor)
-
-    # -- the journal --------------------------------------------------------------------------------------------
-
-    def _journal_answer(self, reply: Reply, duration: float) -> None:
-        journal = self.call.journal
-        usage = reply.usage
-        journal.model_call(
-            ModelCallRow(
-                api_request_id=self.scope.api_request_id,
-                key=self.call.key,
-                provider=self.endpoint.provider,
-                model=reply.model or self.endpoint.model,
-                status="ok",
-                started_at=self.started_at,
-                duration=duration,
-                finish_reason=reply.finish_reason,
-                first_token=self.first_piece_at - self.started_at if self.first_piece_at else None,
-                **(usage.as_columns() if usage else {}),
-            )
-        )
-        body = Answered(reply, self.scope.api_request_id, self.endpoint.provider)
-        journal.step(self.call.key, "done", "model", body)
-
-    def _journal_failure(self, error: BaseException, reason: str, duration: float) -> None:
-        journal = self.call.journal
-        # A server may echo what it was sent.
-        text = self.call.runtime.redactor.redact(f"{type(error).__name__}: {error}")
-        journal.model_call(
-            ModelCallRow(
-                api_request_id=self.scope.api_request_id,
-                key=self.call.key,
-                provider=self.endpoint.provider,
-                model=self.endpoint.model,
-                status="interrupted" if isinstance(error, Interrupted) else "error",
-                started_at=self.started_at,
-                duration=duration,
-                error=text,
-            )
-        )
-        partial = getattr(error, "partial", None)
-        journal.event("attempt_failed", self.call.key, {"reason": reason, "error": text, "partial": partial})
-        journal.commit()
 
 
 def _size(value: Any) -> int:

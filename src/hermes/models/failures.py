@@ -75,7 +75,7 @@ def message(
     endpoint: Endpoint, reason: FailureReason, detail: str, status: int | None, wait: float | None = None
 ) -> str:
     """One line: who, what happened, what the server said, what to do. The key never appears in it."""
-    line = f"{endpoint.provider}: {in_words(reason, endpoint.model)}"
+    line = f"{endpoint.provider}: {describe(reason, endpoint.model)}"
     if status is not None:
         line += f" (HTTP {status})"
     if detail:
@@ -91,7 +91,7 @@ def _span(seconds: float | None) -> str:
     return f"{max(seconds, 1):.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
 
 
-def in_words(reason: FailureReason, model: str) -> str:
+def describe(reason: FailureReason, model: str) -> str:
     """What a class of failure means, in a few words."""
     return _WHAT[reason].format(model=model)
 

@@ -7,10 +7,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hermes.errors import ProviderError
+from hermes.journal.steps import ModelCallRow
 from hermes.models.billing import priced
 from hermes.models.reply import Reply, normalise
 from hermes.models.retry import Attempts, Failure, Sleep
-from hermes.sanitize import REDACTED
+from hermes.sanitize import REDACTED, Redactor
 
 if TYPE_CHECKING:
     from hermes.contract.response import Record
@@ -78,3 +79,30 @@ def until(deadline: float, policy: Attempts) -> Attempts:
         return
     finally:
         policy.close()
+
+
+def aside_row(
+    request_id: str,
+    key: str,
+    endpoint: Endpoint,
+    started_at: float,
+    reply: Reply | None,
+    failure: BaseException | None,
+    redactor: Redactor,
+    purpose: str = "",
+) -> ModelCallRow:
+    """One attempt beside the conversation, as the journal keeps it."""
+    return ModelCallRow(
+        api_request_id=request_id,
+        key=key,
+        provider=endpoint.provider,
+        model=(reply.model if reply else "") or endpoint.model,
+        # What is no Exception is somebody's wish that the work end: an interrupt, or a task that is cancelled.
+        status="ok" if failure is None else "error" if isinstance(failure, Exception) else "interrupted",
+        started_at=started_at,
+        duration=time.time() - started_at,
+        error=None if failure is None else redactor.redact(f"{type(failure).__name__}: {failure}"),
+        finish_reason=reply.finish_reason if reply else None,
+        purpose=purpose,
+        **(reply.usage.as_columns() if reply and reply.usage else {}),
+    )

@@ -8,11 +8,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.llm.attempt import Attempt, until
+from hermes.agent.llm.attempt import Attempt, aside_row, until
 from hermes.agent.llm.ledger import PluginLedger
 from hermes.agent.llm.question import CallOptions, Question
 from hermes.agent.llm.route import Route, Routes
-from hermes.agent.llm.side_call import aside_row
 from hermes.agent.llm.source import ModelSource
 from hermes.config.fresh import FreshConfig
 from hermes.contract.llm import PluginLlmStructuredResult, PluginLlmTrustError, PluginLlmUsage

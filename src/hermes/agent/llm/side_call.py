@@ -1,29 +1,30 @@
-"""A question to a model beside the conversation: no hooks, no middleware, the same attempts and the same accounts."""
+"""Side jobs: model calls beside the conversation, such as a summary. They fire no hooks and run no middleware."""
 
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Sequence
 from typing import Any
 
+from hermes.agent.attempt import Attempt
 from hermes.agent.llm.source import ModelSource
 from hermes.errors import ProviderError
-from hermes.journal.steps import SIDE_KEY, ModelCallRow, record_model_call
+from hermes.journal.steps import SIDE_KEY, record_model_call
 from hermes.journal.store import Store
-from hermes.models.billing import priced
 from hermes.models.endpoint import Endpoint
-from hermes.models.reply import Reply, normalise
+from hermes.models.reply import Reply
 from hermes.models.retry import Failure, Send, retry
 from hermes.models.wires.wire import ModelRequest
-from hermes.sanitize import Redactor
 from hermes.scope import Scope, new_id
 
 log = logging.getLogger("hermes.side_call")
 
 
 class SideModel:
-    """Does side jobs: a summary, a second opinion, a look at an image. Each is on record with what it took."""
+    """Makes the model calls of side jobs: a summary, a second opinion, the description of an image.
+
+    Each attempt is recorded with its usage, in the session it is made for.
+    """
 
     def __init__(self, source: ModelSource, store: Store) -> None:
         self._source = source
@@ -40,11 +41,11 @@ class SideModel:
         temperature: float | None = None,
         fall_back: bool = True,
     ) -> Reply:
-        """The answer for a job of that name (``auxiliary.<task>``); ``main`` is where the conversation is held.
+        """The answer for the job ``auxiliary.<task>``; ``main`` are the endpoints of the conversation.
 
-        The job is tried there too when its own endpoint fails, unless ``fall_back`` is false.
+        They are tried too when the job's own endpoint fails, unless ``fall_back`` is false.
 
-        Raises ``ProviderError`` when every attempt failed and ``Interrupted`` when the work in hand was cancelled.
+        Raises ``ProviderError`` when every attempt failed and ``Interrupted`` when the scope is cancelled.
         """
         settings = self._source.task(task)
         asked = ModelRequest(
@@ -55,10 +56,8 @@ class SideModel:
         )
 
         def attempt(send: Send) -> Reply | Failure:
-            request = self._source.wire_for(send.endpoint).kwargs(send.endpoint, asked)
-            request["timeout"] = self._source.task_timeout(task)
             try:
-                return self._attempt(task, send.endpoint, request, scope)
+                return _SideAttempt(self._source, self._store, task, send.endpoint, asked, scope).run()
             except ProviderError as error:
                 return Failure(error)
 
@@ -68,62 +67,24 @@ class SideModel:
         retries = self._source.config.auxiliary.transient_retries
         return retry(self._source.attempts(endpoints, retries), scope.interrupt, attempt)
 
-    def _attempt(self, task: str, endpoint: Endpoint, request: dict[str, Any], scope: Scope) -> Reply:
-        started_at, wire = time.time(), self._source.wire_for(endpoint)
-        reply: Reply | None = None
-        failure: BaseException | None = None
-        try:
-            answer = self._source.transport.send(endpoint, wire, request, interrupt=scope.interrupt, on_delta=None)
-            reply = priced(normalise(answer), endpoint, started_at)
-            return reply
-        except BaseException as error:
-            failure = error
-            raise
-        finally:
-            self._record(task, endpoint, scope, started_at, reply, failure)
 
-    def _record(
-        self,
-        task: str,
-        endpoint: Endpoint,
-        scope: Scope,
-        started_at: float,
-        reply: Reply | None,
-        failure: BaseException | None,
+class _SideAttempt(Attempt):
+    """An attempt that is recorded with the session it is made for."""
+
+    def __init__(
+        self, source: ModelSource, store: Store, task: str, endpoint: Endpoint, asked: ModelRequest, scope: Scope
     ) -> None:
-        row = aside_row(
-            f"{scope.turn_id or scope.session_id}:side:{new_id()[:12]}",
-            SIDE_KEY + task,
-            *(endpoint, started_at, reply, failure),
-            self._source.redactor,
-        )
+        super().__init__(source, endpoint, asked, scope.interrupt, timeout=source.task_timeout(task))
+        self._redactor = source.redactor
+        self._store = store
+        self._scope = scope
+        self._task = task
+
+    def close(self, error: BaseException | None) -> None:
+        """Record the attempt."""
+        scope = self._scope
+        request_id = f"{scope.turn_id or scope.session_id}:side:{new_id()[:12]}"
+        row = self.row(request_id, SIDE_KEY + self._task, self._redactor, error)
         log.info("%s by %s: %s, %.3f s", row.key, row.model, row.error or row.status, row.duration)
         if scope.session_id:
             record_model_call(self._store, scope.session_id, scope.turn_id, row)
-
-
-def aside_row(
-    request_id: str,
-    key: str,
-    endpoint: Endpoint,
-    started_at: float,
-    reply: Reply | None,
-    failure: BaseException | None,
-    redactor: Redactor,
-    purpose: str = "",
-) -> ModelCallRow:
-    """One attempt beside the conversation, as the journal keeps it."""
-    return ModelCallRow(
-        api_request_id=request_id,
-        key=key,
-        provider=endpoint.provider,
-        model=(reply.model if reply else "") or endpoint.model,
-        # What is no Exception is somebody's wish that the work end: an interrupt, or a task that is cancelled.
-        status="ok" if failure is None else "error" if isinstance(failure, Exception) else "interrupted",
-        started_at=started_at,
-        duration=time.time() - started_at,
-        error=None if failure is None else redactor.redact(f"{type(failure).__name__}: {failure}"),
-        finish_reason=reply.finish_reason if reply else None,
-        purpose=purpose,
-        **(reply.usage.as_columns() if reply and reply.usage else {}),
-    )

@@ -101,8 +101,7 @@ class ModelSource:
         config = self.config
         return ModelRuntime(
             hooks=self._hooks,
-            transport=self.transport,
-            wire_for=self.wire_for,
+            access=self,
             endpoints=self._guarded(self._chain(provider, model)),
             redactor=self.redactor,
             keys=self.keys,
@@ -190,6 +189,10 @@ class ModelSource:
         """The request format of an endpoint."""
         own = self._local.wire_for(endpoint) if self._local is not None else None
         return own or wire_for(endpoint)
+
+    def transport_for(self, endpoint: Endpoint) -> Transport:
+        """What sends requests to an endpoint."""
+        return self.transport
 
     def _with_credential(self, endpoint: Endpoint, name: str) -> Endpoint:
         if self.keys is None:

@@ -184,9 +184,9 @@ def _say_who_answered(session: Session, result: TurnResult) -> None:
     first, health = session.models.endpoints[0], session.models.health
     reason = None if health is None else health.failure(first)
     if result.status == "completed" and reason is not None:
-        from hermes.models.failures import in_words
+        from hermes.models.failures import describe
 
-        why = f"{first.model} ({first.provider}) failed: {in_words(reason, first.model)}"
+        why = f"{first.model} ({first.provider}) failed: {describe(reason, first.model)}"
         print(one_line(f"{why}; {result.model} ({result.provider}) answered"), file=sys.stderr, flush=True)
 
 

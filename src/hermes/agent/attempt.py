@@ -1,0 +1,108 @@
+"""One request to one endpoint: the provider attempt shared by the conversation, side jobs and ``ctx.llm``."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Protocol
+
+from hermes.journal.steps import ModelCallRow
+from hermes.models.billing import priced
+from hermes.models.reply import Reply, normalise
+
+if TYPE_CHECKING:
+    from hermes.contract.response import Record
+    from hermes.models.endpoint import Endpoint
+    from hermes.models.wires.wire import ModelRequest, Transport, Wire
+    from hermes.sanitize import Redactor
+    from hermes.scope import Interrupt
+
+
+class EndpointAccess(Protocol):
+    """The wire and the transport of every endpoint."""
+
+    def wire_for(self, endpoint: Endpoint) -> Wire:
+        """The request format of an endpoint."""
+        ...
+
+    def transport_for(self, endpoint: Endpoint) -> Transport:
+        """What sends requests to an endpoint."""
+        ...
+
+
+class Attempt:
+    """Builds, sends and normalises one request, and is closed exactly once, whatever its outcome.
+
+    As it is, it fires no hooks, runs no middleware and records nothing. Subclasses override ``prepare``, ``execute``
+    and ``close``: the conversation for its hooks, middleware and journal, side jobs and plugins for their records.
+    """
+
+    def __init__(
+        self,
+        access: EndpointAccess,
+        endpoint: Endpoint,
+        asked: ModelRequest,
+        interrupt: Interrupt,
+        *,
+        timeout: float | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.interrupt = interrupt
+        self.wire = access.wire_for(endpoint)
+        self.transport = access.transport_for(endpoint)
+        #: The keyword arguments of the wire; middleware may replace them.
+        self.request: dict[str, Any] = self.wire.kwargs(endpoint, asked)
+        if timeout is not None:
+            self.request["timeout"] = timeout
+        self.started_at = self.ended_at = 0.0
+        self.first_piece_at: float | None = None
+        self.reply: Reply | None = None
+
+    def run(self) -> Reply:
+        """Make the attempt. Raises ``ProviderError`` when it fails and ``Interrupted`` when it is cancelled."""
+        self.prepare()
+        self.started_at = time.time()
+        try:
+            reply = self.reply = priced(normalise(self.execute()), self.endpoint, self.started_at)
+        except BaseException as error:
+            self.ended_at = time.time()
+            self.close(error)
+            raise
+        self.ended_at = time.time()
+        self.close(None)
+        return reply
+
+    def prepare(self) -> None:
+        """Change the request before the attempt starts."""
+
+    def execute(self) -> object:
+        """The answer in the shape of a chat completion."""
+        return self.send(self.request)
+
+    def send(self, request: dict[str, Any]) -> Record:
+        """Send keyword arguments of the wire."""
+        return self.transport.send(self.endpoint, self.wire, request, interrupt=self.interrupt)
+
+    def close(self, error: BaseException | None) -> None:
+        """Record the outcome: ``self.reply``, or ``error``."""
+
+    def row(
+        self, request_id: str, key: str, redactor: Redactor, error: BaseException | None, purpose: str = ""
+    ) -> ModelCallRow:
+        """The attempt as a row of the journal."""
+        reply, started = self.reply, self.started_at
+        return ModelCallRow(
+            api_request_id=request_id,
+            key=key,
+            provider=self.endpoint.provider,
+            model=(reply.model if reply else "") or self.endpoint.model,
+            # What is no Exception cancels the work: an interrupt, or the cancellation of a task.
+            status="ok" if error is None else "error" if isinstance(error, Exception) else "interrupted",
+            started_at=started,
+            duration=self.ended_at - started,
+            # A server may echo what it was sent.
+            error=None if error is None else redactor.redact(f"{type(error).__name__}: {error}"),
+            finish_reason=reply.finish_reason if reply else None,
+            first_token=self.first_piece_at - started if reply and self.first_piece_at else None,
+            purpose=purpose,
+            **(reply.usage.as_columns() if reply and reply.usage else {}),
+        )
