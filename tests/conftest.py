@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 from hermes.config import Config
 from hermes.config.sections import AgentConfig, ModelConfig
 from hermes.host import Host, HostOptions
-from hermes.models.http.certificates import VARIABLES
+from hermes.http.tls import VARIABLES
 from hermes.testing import ScriptedProvider
 from support import HostFactory
 

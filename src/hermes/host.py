@@ -37,7 +37,7 @@ from hermes.journal.store import Store
 from hermes.local.endpoint import NOTICE, is_embedded
 from hermes.local.service import LocalService
 from hermes.models.credentials.home_keys import HomeKeys
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet

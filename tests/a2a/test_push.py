@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
+from itertools import repeat
 from typing import Any
 
 import pytest
@@ -50,7 +51,7 @@ def chunk() -> TaskArtifactUpdateEvent:
 
 @asynccontextmanager
 async def queue(
-    *urls: str, env: dict[str, str] | None = None, resolve: Any = None, token: str = "", **settings: Any
+    *urls: str, env: dict[str, str] | None = None, token: str = "", **settings: Any
 ) -> AsyncGenerator[PushQueue]:
     """A queue that tells these webhooks of the task ``t``."""
     store = InMemoryPushNotificationConfigStore()
@@ -61,11 +62,23 @@ async def queue(
             config.authentication.CopyFrom(login)
         await store.set_info("t", config, ServerCallContext())
     settings = {"allowed_hosts": HERE, **settings}
-    made = PushQueue(store, A2APushConfig(**settings), env or {}, resolve=resolve, first_pause=0.01)
+    made = PushQueue(store, A2APushConfig(**settings), env or {}, first_pause=0.01)
     try:
         yield made
     finally:
         await made.aclose()
+
+
+def resolve_names(monkeypatch: pytest.MonkeyPatch, ending: str, answers: Iterator[list[str]]) -> None:
+    """Answer look-ups of names with that ending, one after the other; all others as usual."""
+    look_up = socket.getaddrinfo
+
+    def resolve(host: str, port: int, *arguments: Any, **options: Any) -> list[Any]:
+        if not host.endswith(ending):
+            return list(look_up(host, port, *arguments, **options))
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in next(answers)]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
 def test_every_change_of_state_is_told_in_order_and_nothing_else() -> None:
@@ -236,29 +249,25 @@ def test_nobody_is_sent_elsewhere() -> None:
         ("http://badexample.org/", ["*.example.org"], False),
     ],
 )
-def test_which_addresses_a_webhook_may_have(url: str, allowed: list[str], expected: bool) -> None:
-    async def resolve(host: str, port: int) -> list[str]:
-        if host.endswith("example.org"):
-            return ["8.8.8.8"]
-        return [str(place[0]) for *_, place in socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)]
+def test_which_addresses_a_webhook_may_have(
+    url: str, allowed: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    resolve_names(monkeypatch, "example.org", repeat(["8.8.8.8"]))
 
     async def main() -> bool:
-        async with queue(resolve=resolve, allowed_hosts=allowed) as push:
+        async with queue(allowed_hosts=allowed) as push:
             return await push.accepts(url)
 
     assert asyncio.run(main()) is expected
 
 
-def test_a_name_that_changes_its_meaning_gains_nothing() -> None:
-    """The first look-up, when the webhook is accepted, is public; the next one is this machine."""
-    answers: Iterator[list[str]] = iter([["8.8.8.8"], ["127.0.0.1"], ["8.8.8.8", "127.0.0.1"]])
-
-    async def resolve(host: str, port: int) -> list[str]:
-        return next(answers)
+def test_a_name_that_changes_its_meaning_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """DNS rebinding. The first look-up, when the webhook is accepted, is public; the next one is this machine."""
+    resolve_names(monkeypatch, "example.org", iter([["8.8.8.8"], ["127.0.0.1"], ["8.8.8.8", "127.0.0.1"]]))
 
     async def main() -> None:
         url = hook.url.replace("127.0.0.1", "rebinding.example.org")
-        async with queue(url, resolve=resolve, allowed_hosts=[]) as push:
+        async with queue(url, allowed_hosts=[]) as push:
             assert await push.accepts(url)
             await push.send_notification("t", status(WORKING))
             await push.send_notification("t", status(COMPLETED))
@@ -269,13 +278,12 @@ def test_a_name_that_changes_its_meaning_gains_nothing() -> None:
         assert hook.bodies == []
 
 
-def test_the_address_that_was_screened_is_the_one_that_is_called() -> None:
-    async def resolve(host: str, port: int) -> list[str]:
-        return ["127.0.0.1"]
+def test_the_address_that_was_screened_is_the_one_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve_names(monkeypatch, "hooks.invalid", repeat(["127.0.0.1"]))
 
     async def main() -> None:
         url = hook.url.replace("127.0.0.1", "hooks.invalid")
-        async with queue(url, resolve=resolve, allowed_hosts=["hooks.invalid"]) as push:
+        async with queue(url, allowed_hosts=["hooks.invalid"]) as push:
             await push.send_notification("t", status(WORKING))
         assert push.counts.sent == 1
 

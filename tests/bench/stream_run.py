@@ -12,9 +12,10 @@ from collections.abc import Callable
 import httpx2
 import msgspec
 
+from hermes.contract.response import Record
+from hermes.http.threads import run_in_thread
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
-from hermes.models.http.async_driver import AsyncDriver
-from hermes.models.http.driver import Driver
 from hermes.models.reply import normalise
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import ModelRequest
@@ -83,11 +84,11 @@ async def _compare_async(
     rounds: int,
     figures: Figures,
 ) -> None:
-    driver = AsyncDriver()
+    driver = Driver()
     async with httpx2.AsyncClient(verify=False) as client:
         for _ in range(rounds):
             started = time.process_time()
-            await driver.send(endpoint, _WIRE, kwargs, on_delta=lambda _delta: None)
+            await _send(driver, endpoint, kwargs)
             figures.ours_async = min(figures.ours_async, time.process_time() - started)
             started = time.process_time()
             async with client.stream("POST", url, content=body, headers=headers) as response:
@@ -97,16 +98,23 @@ async def _compare_async(
     driver.close()
 
 
+async def _send(driver: Driver, endpoint: Endpoint, kwargs: dict[str, object]) -> Record:
+    """A request from an event loop, on a worker thread."""
+    return await run_in_thread(
+        lambda own: driver.send(endpoint, _WIRE, kwargs, interrupt=own, on_delta=lambda _delta: None)
+    )
+
+
 def gather(base_url: str, at_once: int, streams: int) -> Gathering:
     """So many streams on one event loop, all of them open before the first is answered."""
-    driver = AsyncDriver()
+    driver = Driver()
     endpoint = Endpoint(base_url, "bench", api_key="bench")
     kwargs = _WIRE.kwargs(endpoint, ModelRequest([{"role": "user", "content": Plan(hold=at_once).query()}]))
     errors: list[str] = []
 
     async def one() -> None:
         try:
-            answer = normalise(await driver.send(endpoint, _WIRE, kwargs)).content
+            answer = normalise(await _send(driver, endpoint, kwargs)).content
         except Exception as error:
             errors.append(f"{type(error).__name__}: {error}")
         else:

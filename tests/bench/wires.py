@@ -12,8 +12,8 @@ from typing import get_args
 
 import httpx2
 
+from hermes.models.driver import Driver
 from hermes.models.endpoint import ApiMode, Endpoint
-from hermes.models.http.driver import Driver
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt

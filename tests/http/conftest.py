@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from hermes.contract.response import Record
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
-from hermes.models.http.driver import Driver
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import Delta, ModelRequest
 from hermes.scope import Interrupt

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from hermes.errors import ConfigError
+from hermes.http.address import Address, is_loopback, parse_url
 from hermes.models.endpoint import Endpoint
-from hermes.models.http.address import Address, is_this_machine, locate
 
 
 def test_urls_in_the_form_that_is_sent() -> None:
-    address, target = locate("https://bücher.example/v1/chät?q=a b&k=%20")
+    address, target = parse_url("https://bücher.example/v1/chät?q=a b&k=%20")
     assert address == Address("https", "xn--bcher-kva.example", 443)
     assert target == "/v1/ch%C3%A4t?q=a%20b&k=%20"
-    assert locate("http://h:81") == (Address("http", "h", 81), "/")
+    assert parse_url("http://h:81") == (Address("http", "h", 81), "/")
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_urls_in_the_form_that_is_sent() -> None:
     ],
 )
 def test_a_port_that_goes_without_saying_is_not_said(url: str, authority: str) -> None:
-    address, _ = locate(url)
+    address, _ = parse_url(url)
     assert address.authority == authority
     assert address.origin == f"{url.partition(':')[0]}://{authority}"
 
@@ -44,7 +44,7 @@ def test_a_port_that_goes_without_saying_is_not_said(url: str, authority: str) -
     ],
 )
 def test_socket_files(url: str, path: str, target: str) -> None:
-    address, found = locate(url)
+    address, found = parse_url(url)
     assert (address.socket_path, found) == (path, target)
     assert address.authority == "localhost"
     assert address.origin == f"http+unix://{path}"
@@ -52,7 +52,7 @@ def test_socket_files(url: str, path: str, target: str) -> None:
 
 def test_an_operation_below_a_socket_file() -> None:
     endpoint = Endpoint("http+unix:///run/llm.sock/v1", "m")
-    address, target = locate(endpoint.url("/chat/completions"))
+    address, target = parse_url(endpoint.url("/chat/completions"))
     assert (address.socket_path, target) == ("/run/llm.sock", "/v1/chat/completions")
 
 
@@ -64,6 +64,6 @@ def test_a_url_that_names_no_socket_file() -> None:
 
 def test_which_hosts_are_this_machine() -> None:
     for host in ("localhost", "127.0.0.1", "127.1.2.3", "::1"):
-        assert is_this_machine(host)
+        assert is_loopback(host)
     for host in ("", "127.0.0.1.evil.example", "127.evil.example", "localhost.example", "10.0.0.1", "::2", "128.0.0.1"):
-        assert not is_this_machine(host)
+        assert not is_loopback(host)

@@ -12,7 +12,7 @@ from hermes.config import Config
 from hermes.config.sections import ModelConfig, ProviderConfig
 from hermes.contract.response import Record
 from hermes.errors import ConfigError, ProviderError
-from hermes.models.http.certificates import Certificates
+from hermes.http.tls import Certificates
 from hermes.models.reply import normalise
 from hermes.models.routing import endpoints_for
 from hermes.testing import FaultServer, ScriptedProvider, text

@@ -12,8 +12,8 @@ import pytest
 
 from hermes.contract.response import Record
 from hermes.errors import FailureReason, ProviderError
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
-from hermes.models.http.driver import Driver
 from hermes.models.reply import IncompleteReply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta

@@ -8,20 +8,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.models.http.http11 import Conversation, Head
-from hermes.models.http.network_errors import ConnectionLost, NotHttp, UnsendableHeader
+from hermes.http.errors import ConnectionLost, NotHttp, UnsendableHeader
+from hermes.http.http11 import Head, HttpConnection
 from hermes.testing import recorded, text
 
 WHOLE = recorded(text("one two three"))
 
 
-def asked() -> Conversation:
-    http = Conversation()
-    http.ask("POST", "/v1", [("host", "h"), ("content-length", "2")], b"{}")
+def asked() -> HttpConnection:
+    http = HttpConnection()
+    http.send_request("POST", "/v1", [("host", "h"), ("content-length", "2")], b"{}")
     return http
 
 
-def read(http: Conversation, pieces: list[bytes]) -> tuple[Head | None, bytes, bool]:
+def read(http: HttpConnection, pieces: list[bytes]) -> tuple[Head | None, bytes, bool]:
     """The head, the body, and whether the answer came to its end."""
     head, body = None, b""
     for piece in pieces:
@@ -40,16 +40,18 @@ def read(http: Conversation, pieces: list[bytes]) -> tuple[Head | None, bytes, b
 
 
 def test_a_request_goes_out_in_one_piece_unless_it_is_long() -> None:
-    [only] = Conversation().ask("POST", "/v1", [("host", "h"), ("content-length", "2")], b"{}")
+    [only] = HttpConnection().send_request("POST", "/v1", [("host", "h"), ("content-length", "2")], b"{}")
     assert only == b"POST /v1 HTTP/1.1\r\nhost: h\r\ncontent-length: 2\r\n\r\n{}"
-    head, body = Conversation().ask("POST", "/v1", [("host", "h"), ("content-length", "70000")], b"x" * 70_000)
+    head, body = HttpConnection().send_request(
+        "POST", "/v1", [("host", "h"), ("content-length", "70000")], b"x" * 70_000
+    )
     assert head.endswith(b"\r\n\r\n") and len(body) == 70_000
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\0b", "é"])
 def test_a_header_that_cannot_be_sent(value: str) -> None:
     with pytest.raises(UnsendableHeader) as caught:
-        Conversation().ask("GET", "/", [("host", "h"), ("x-key", value)], b"")
+        HttpConnection().send_request("GET", "/", [("host", "h"), ("x-key", value)], b"")
     assert str(caught.value) == "" and caught.value.__suppress_context__
 
 
@@ -60,7 +62,7 @@ def test_any_pieces_give_the_same_answer(places: list[int]) -> None:
     head, body, ended = read(http, [WHOLE[start:end] for start, end in pairwise(places)])
     assert head is not None and head.status == 200 and head.headers["content-type"] == "text/event-stream"
     assert body.count(b"data: ") == 7 and body.endswith(b"data: [DONE]\n\n") and ended
-    assert http.start_over()
+    assert http.start_next()
 
 
 @given(st.binary(max_size=200))
@@ -70,7 +72,7 @@ def test_garbage_is_named_as_such(data: bytes) -> None:
         read(http, [data, b""])
     except (NotHttp, ConnectionLost):
         pass
-    assert not http.start_over()
+    assert not http.start_next()
 
 
 @given(st.integers(0, len(WHOLE) - 1), st.binary(max_size=50))
@@ -85,7 +87,7 @@ def test_garbage_in_the_middle_is_named_as_such(at: int, data: bytes) -> None:
 def test_bytes_after_the_end_spoil_the_connection() -> None:
     http = asked()
     read(http, [WHOLE + b"HTTP/1.1 200 OK\r\n\r\n"])
-    assert not http.start_over()
+    assert not http.start_next()
 
 
 @pytest.mark.parametrize("version", [b"1.0", b"1.1"])
@@ -93,4 +95,4 @@ def test_an_answer_that_ends_with_the_connection(version: bytes) -> None:
     http = asked()
     head, body, ended = read(http, [b"HTTP/" + version + b" 200 OK\r\n\r\nhello", b""])
     assert head == Head(200, {}) and body == b"hello" and ended
-    assert not http.start_over()
+    assert not http.start_next()

@@ -17,7 +17,7 @@ import pytest
 from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
 from hermes.models.endpoint import Timeouts
-from hermes.models.http.exchange import ConnectTimeout
+from hermes.models.failures import ConnectTimeout
 from hermes.models.reply import InterruptedReply, normalise
 from hermes.models.wires.wire import Delta
 from hermes.scope import Interrupt

@@ -9,8 +9,8 @@ import pytest
 
 from hermes.contract.response import Record
 from hermes.errors import ConfigError, ProviderError
+from hermes.http.proxy import parse_proxy, proxy_for
 from hermes.models.endpoint import Timeouts
-from hermes.models.http.proxies import parse_proxy, proxy_for
 from hermes.models.reply import normalise
 from hermes.testing import FaultServer, ScriptedProvider
 from support.drivers import AnyDriver

@@ -12,7 +12,7 @@ import pytest
 from hermes.config.sections import LocalConfig
 from hermes.local.install.parts import WEIGHTS_FILE, site_folder
 from hermes.local.service import LocalService
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 from support.local_rig import FAKE_RUNTIME, ServiceFactory, write_gguf
 
 

@@ -22,7 +22,7 @@ from hermes.local.install.install import inspect
 from hermes.local.prompt.wire import EmbeddedWire
 from hermes.local.running import running_states
 from hermes.local.service import LocalService
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import Delta, ModelRequest, TextDelta

@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 from hermes.config.sections import LocalConfig
 from hermes.local.service import LocalService
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 from support.local_rig import ask
 service = LocalService(Driver(), Path(sys.argv[1]), LocalConfig(), {})
 print(ask(service).content, flush=True)

@@ -9,8 +9,8 @@ import pytest
 
 from hermes.errors import RETRYABLE, FailureReason, ProviderError
 from hermes.models.endpoint import Endpoint
+from hermes.models.failures import ConnectTimeout
 from hermes.models.health import Health
-from hermes.models.http.exchange import ConnectTimeout
 from hermes.models.retry import MAX_DELAY, Failure, KeyRing, Send, Sleep, attempts, retry
 from hermes.scope import Interrupt, Interrupted
 

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.config import A2AAgentConfig, A2AConfig
+from hermes.http.address import Address
 from hermes.peers.addresses import Peer, Reach, base_of, find_peer, same_place
 from hermes.peers.failures import PeerError
 
@@ -76,8 +77,9 @@ def test_the_names_of_this_machine_are_one() -> None:
 
 def test_private_addresses_are_for_those_who_are_trusted() -> None:
     stranger, friend = Peer("x", "http://10.0.0.5"), Peer("x", "http://10.0.0.5", is_trusted=True)
-    assert "is in a private network" in Reach(stranger).refusal("http://10.0.0.5/", "10.0.0.5")
-    assert "is in a private network" in Reach(friend).refusal("http://10.0.0.6/", "10.0.0.6")
-    assert Reach(friend).refusal("http://10.0.0.5/", "10.0.0.5") == ""
-    assert Reach(stranger, allow_private=True).refusal("http://10.0.0.5/", "10.0.0.5") == ""
-    assert Reach(stranger).refusal("http://x.example.org/", "8.8.8.8") == ""
+    here, next_door = Address("http", "10.0.0.5", 80), Address("http", "10.0.0.6", 80)
+    assert "is in a private network" in Reach(stranger).guard(here, False)
+    assert "is in a private network" in Reach(friend).guard(next_door, False)
+    assert Reach(friend).guard(here, False) == ""
+    assert Reach(stranger, allow_private=True).guard(here, False) == ""
+    assert Reach(stranger).guard(Address("http", "x.example.org", 80), True) == ""

@@ -1,4 +1,4 @@
-"""Both drivers behind one face, so that one suite tests them."""
+"""The driver, direct and from an event loop, behind one interface, so that one suite tests both."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from hermes.contract.response import Record
+from hermes.http.threads import run_in_thread
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
-from hermes.models.http.async_driver import AsyncDriver
 from hermes.models.wires.wire import Delta, Wire
 from hermes.scope import Interrupt
 
 
 class AnyDriver(Protocol):
-    """What both drivers have in common, once the waiting is left out of it."""
+    """The interface of both."""
 
     def send(
         self,
@@ -30,13 +31,15 @@ class AnyDriver(Protocol):
 
 
 class LoopPerRequest:
-    """The async driver as a blocking one. Each request has an event loop of its own; the connections outlive it."""
+    """The driver as an event loop reaches it: on a worker thread. Each request has a loop of its own."""
 
     def __init__(self) -> None:
-        self._driver = AsyncDriver()
+        self._driver = Driver()
 
-    def send(self, *arguments: Any, **options: Any) -> Record:
-        return asyncio.run(self._driver.send(*arguments, **options))
+    def send(self, *arguments: Any, interrupt: Interrupt, **options: Any) -> Record:
+        return asyncio.run(
+            run_in_thread(lambda own: self._driver.send(*arguments, interrupt=own, **options), interrupt)
+        )
 
     def close(self) -> None:
         self._driver.close()

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
+from hermes.models.driver import Driver
 from hermes.models.endpoint import ApiMode
-from hermes.models.http.driver import Driver
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt

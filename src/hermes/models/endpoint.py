@@ -8,23 +8,12 @@ from typing import Any, Literal
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
 from hermes.errors import ConfigError
-from hermes.models.http.address import SOCKET_SCHEMES, split_socket_path
+from hermes.http.address import SOCKET_SCHEMES, split_socket_path
+from hermes.http.exchange import Timeouts
 from hermes.models.quirks import Quirks
 
 #: The request format of an endpoint, as hooks report it.
 ApiMode = Literal["chat_completions", "anthropic_messages", "codex_responses"]
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """How long each phase of a request may take, in seconds. ``None`` means no limit."""
-
-    connect: float | None = 15.0
-    #: From the request being sent to the first byte of the answer; a model may think for minutes.
-    first_byte: float | None = 300.0
-    #: Between two pieces of an answer that has begun.
-    between_chunks: float | None = 120.0
-    total: float | None = 1800.0
 
 
 @dataclass(frozen=True, slots=True)

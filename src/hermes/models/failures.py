@@ -41,6 +41,13 @@ _EXCERPT = 300
 _SECRET_HEADER = re.compile("auth|key|token|secret|cookie|password", re.IGNORECASE)
 
 
+class ConnectTimeout(ProviderError):
+    """The connect was not answered: for everything behind the same server that equals a refusal."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, reason="timeout")
+
+
 def error_from_response(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
     """The error for an HTTP response that is not a success. Header names are lower case."""
     if 300 <= status < 400:

@@ -15,8 +15,8 @@ from msgspec import Struct
 
 from hermes.errors import FailureReason, ProviderError
 from hermes.models.endpoint import Endpoint
+from hermes.models.failures import ConnectTimeout
 from hermes.models.health import Health
-from hermes.models.http.exchange import ConnectTimeout
 from hermes.scope import Interrupt
 
 

@@ -8,9 +8,8 @@ from urllib.parse import urlsplit
 
 from hermes.config.sections import A2AConfig
 from hermes.errors import did_you_mean
-from hermes.models.http.address import is_this_machine
+from hermes.http.address import Address, is_loopback
 from hermes.peers.failures import PeerError
-from hermes.plugins.public_fetch import is_public
 
 _CARD_PATH = "/.well-known/agent-card.json"
 _PORTS = {"http": 80, "https": 443}
@@ -73,7 +72,7 @@ def base_of(url: str) -> str:
 def same_place(one: str, other: str) -> bool:
     """Whether two URLs lead to the same server. The names of this machine are all one."""
     (scheme, host, port), (other_scheme, other_host, other_port) = _place(one), _place(other)
-    same_host = host == other_host or (is_this_machine(host) and is_this_machine(other_host))
+    same_host = host == other_host or (is_loopback(host) and is_loopback(other_host))
     return (scheme, port) == (other_scheme, other_port) and same_host
 
 
@@ -94,12 +93,11 @@ class Reach:
     peer: Peer
     allow_private: bool = False
 
-    def refusal(self, url: str, address: str) -> str:
-        """Why this address, which the host of the URL has, must not be connected to; empty when it may."""
-        if self.allow_private or is_public(address) or (self.peer.is_trusted and same_place(url, self.peer.url)):
+    def guard(self, server: Address, is_public: bool) -> str:
+        """The SSRF guard: why this server must not be connected to; empty when it may."""
+        if self.allow_private or is_public or (self.peer.is_trusted and same_place(server.origin, self.peer.url)):
             return ""
-        host = urlsplit(url).hostname
         return (
-            f"{host} is in a private network; name the agent under a2a.agents, or set "
+            f"{server.host} is in a private network; name the agent under a2a.agents, or set "
             f"security.allow_private_urls: true, if it may be reached"
         )

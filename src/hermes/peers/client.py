@@ -23,12 +23,13 @@ from a2a.types import (
 )
 from google.protobuf import json_format, struct_pb2
 
+from hermes.http.client import HttpClient
 from hermes.peers.addresses import Peer, Reach
 from hermes.peers.failures import PeerError, StreamDropped, in_words
 from hermes.peers.headers import Credentials, trace_headers
 from hermes.peers.hops import HOPS, next_hop
 from hermes.peers.reply import Reply, Update
-from hermes.peers.transport import Resolve, ScreenedTransport
+from hermes.peers.transport import PeerTransport
 from hermes.scope import new_id
 from hermes.version import __version__
 
@@ -55,15 +56,13 @@ class CallOptions:
     allow_private: bool = False
     #: Take the answer as it comes, if the agent can; else ask for it now and then.
     stream: bool = True
-    #: Looks up host names; None asks the system.
-    resolve: Resolve | None = None
 
 
 @contextlib.asynccontextmanager
 async def calling(peer: Peer, options: CallOptions) -> AsyncGenerator[PeerClient]:
     """A connection to an agent whose card was read. Raises ``PeerError`` when there is none."""
     credentials = Credentials(peer)
-    transport = ScreenedTransport(Reach(peer, options.allow_private).refusal, options.resolve)
+    transport = PeerTransport(HttpClient(), Reach(peer, options.allow_private).guard)
     async with httpx.AsyncClient(
         transport=transport,
         auth=credentials,

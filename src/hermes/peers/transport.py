@@ -1,171 +1,120 @@
-"""HTTP to addresses that somebody else chose: each one is looked at before it is connected to, and none is followed."""
+"""httpx transport for the A2A SDK over our own HTTP client: requests run on worker threads, behind the SSRF guard."""
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Iterator
 
 import httpx
 
-from hermes.models.http.certificates import Certificates
-from hermes.models.http.proxies import proxy_for
+from hermes.http.client import HttpClient, ResponseStream
+from hermes.http.errors import AddressRefused, BadBody, BodyTooLarge, ConnectError, HttpError, NotHttp, TimedOut
+from hermes.http.exchange import Timeouts
+from hermes.http.ssrf import Guard
+from hermes.http.threads import run_in_thread
 from hermes.peers.failures import PeerError
-from hermes.plugins.public_fetch import refuse_private_name
+from hermes.scope import Interrupt
 
-#: The addresses of a host, as IP addresses.
-Resolve = Callable[[str, int], Awaitable[list[str]]]
-#: Why the address of a URL must not be connected to; empty when it may.
-Refusal = Callable[[str, str], str]
-
-_PORTS = {"http": 80, "https": 443}
 #: More than any answer needs; an endless one ends here.
-MOST_BYTES = 64 * 1024 * 1024
+MAX_RESPONSE_BYTES = 64 * 1024 * 1024
+#: Headers that the client writes itself, or for which httpx offers more than the client can decode.
+_OWN_HEADERS = frozenset({"host", "content-length", "transfer-encoding", "connection", "accept-encoding"})
+#: Headers that describe the body before it was decoded.
+_ENCODED_BODY = frozenset({"content-encoding", "content-length", "transfer-encoding"})
 
 
-class ScreenedTransport(httpx.AsyncBaseTransport):
-    """Looks a host up once, screens what was found, and connects to that very address.
+class PeerTransport(httpx.AsyncBaseTransport):
+    """Sends the requests of an httpx client. Redirects are not followed."""
 
-    A name that changes its meaning between two look-ups gains nothing.
-    """
-
-    def __init__(self, refusal: Refusal, resolve: Resolve | None = None) -> None:
-        self._refusal = refusal
-        self._resolve = resolve or look_up
-        self._inner: dict[tuple[str, str], httpx.AsyncHTTPTransport] = {}
+    def __init__(self, client: HttpClient, guard: Guard) -> None:
+        self._client = client
+        self._guard = guard
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Send the request, to the first of the host's addresses that takes it."""
-        scheme, host = request.url.scheme, _host_of(request.url)
-        proxy = proxy_for(scheme, host)
-        addresses = await self.check(request.url)
-        if proxy is not None:
-            return _bounded(await self._through(scheme, proxy).handle_async_request(request))
-        failure: httpx.TransportError | None = None
-        for address in addresses:
-            try:
-                return _bounded(await self._through(scheme, "").handle_async_request(_pinned(request, host, address)))
-            except (httpx.ConnectError, httpx.ConnectTimeout) as error:
-                failure = error
-        raise failure or httpx.ConnectError(f"{host} has no address")
+        """Send the request and return the response once its head is there."""
+        body = await request.aread()
+        headers = [(name, value) for name, value in request.headers.items() if name not in _OWN_HEADERS]
+        interrupt, timeouts = Interrupt(), _timeouts(request)
 
-    async def check(self, url: httpx.URL) -> list[str]:
-        """The addresses of a URL, all of which may be connected to; none when a proxy looks the name up itself.
+        def send(own: Interrupt) -> ResponseStream:
+            with own.on_cancel(interrupt.cancel):
+                return self._client.open(
+                    request.method,
+                    str(request.url),
+                    [*headers, ("accept-encoding", "gzip, deflate")],
+                    body,
+                    timeouts=timeouts,
+                    interrupt=interrupt,
+                    guard=self._guard,
+                    max_bytes=MAX_RESPONSE_BYTES,
+                )
 
-        Raises ``PeerError`` when it must not be called, and ``httpx.ConnectError`` when there is no such host.
-        """
-        host = _host_of(url)
-        if url.scheme not in _PORTS or not host:
-            raise PeerError(f"only http and https addresses can be called, not {url.scheme or 'this'}")
-        if proxy_for(url.scheme, host) is not None:
-            self._check_name(url, host)
-            return []
         try:
-            found = await self._resolve(host, url.port or _PORTS[url.scheme])
-        except OSError as error:
-            raise httpx.ConnectError(f"{host}: {error.strerror or error}") from None
-        for address in found:
-            self._check_address(url, address)
-        return found
+            response = await run_in_thread(send)
+        except HttpError as error:
+            raise _as_httpx(error) from error
+        kept = [(name, value) for name, value in response.headers.items() if name not in _ENCODED_BODY]
+        return httpx.Response(response.status, headers=kept, stream=_Body(response, interrupt))
 
     async def aclose(self) -> None:
-        """Close every connection."""
-        for transport in self._inner.values():
-            await transport.aclose()
-
-    def _check_address(self, url: httpx.URL, address: str) -> None:
-        problem = self._refusal(str(url), address)
-        if problem:
-            raise PeerError(problem)
-
-    def _check_name(self, url: httpx.URL, host: str) -> None:
-        try:
-            refuse_private_name(host)
-        except ValueError:
-            # As good as any private address: whoever may reach one may reach this.
-            self._check_address(url, "10.0.0.0")
-
-    def _through(self, scheme: str, proxy: str) -> httpx.AsyncHTTPTransport:
-        transport = self._inner.get((scheme, proxy))
-        if transport is None:
-            verify = Certificates().context("") if scheme == "https" or proxy.startswith("https") else False
-            # Connections are not kept: hosts that share an address must not share one.
-            limits = httpx.Limits(max_connections=None, max_keepalive_connections=0)
-            try:
-                transport = httpx.AsyncHTTPTransport(verify=verify, trust_env=False, limits=limits, proxy=proxy or None)
-            except ImportError:
-                raise PeerError("the proxy of the environment speaks SOCKS; pip install 'httpx[socks]'") from None
-            self._inner[scheme, proxy] = transport
-        return transport
+        """Close the idle connections."""
+        self._client.close()
 
 
-def _host_of(url: httpx.URL) -> str:
-    return url.raw_host.decode("ascii")
+class _Body(httpx.AsyncByteStream):
+    """The body of a response, each piece read on a worker thread when the loop asks for it."""
 
-
-def _pinned(request: httpx.Request, host: str, address: str) -> httpx.Request:
-    """The same request to one address. The host keeps its name in the header and in the certificate."""
-    return httpx.Request(
-        request.method,
-        request.url.copy_with(host=address),
-        headers=request.headers,
-        stream=request.stream,
-        extensions={**request.extensions, "sni_hostname": host},
-    )
-
-
-async def look_up(host: str, port: int) -> list[str]:
-    """The addresses of a host. A look-up that hangs is left behind, and keeps no program from ending."""
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[list[str]] = loop.create_future()
-
-    def tell(found: list[str] | OSError) -> None:
-        if answer.done():
-            return
-        if isinstance(found, OSError):
-            answer.set_exception(found)
-        else:
-            answer.set_result(found)
-
-    def ask() -> None:
-        found: list[str] | OSError
-        try:
-            entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-            found = list(dict.fromkeys(str(place[0]) for *_, place in entries))
-        except OSError as error:
-            found = error
-        except UnicodeError:
-            found = OSError("not the name of a host")
-        try:
-            loop.call_soon_threadsafe(tell, found)
-        except RuntimeError:  # nobody waits any more, and the loop is closed
-            return
-
-    threading.Thread(target=ask, name="hermes-look-up", daemon=True).start()
-    return await answer
-
-
-def _bounded(response: httpx.Response) -> httpx.Response:
-    stream = response.stream
-    assert isinstance(stream, httpx.AsyncByteStream)
-    response.stream = _BoundedStream(stream)
-    return response
-
-
-class _BoundedStream(httpx.AsyncByteStream):
-    """The body of an answer, up to what any answer needs."""
-
-    def __init__(self, inner: httpx.AsyncByteStream) -> None:
-        self._inner = inner
+    def __init__(self, response: ResponseStream, interrupt: Interrupt) -> None:
+        self._response = response
+        self._pieces: Iterator[bytes] = iter(response)
+        self._interrupt = interrupt
+        #: Held by the thread that reads: closing must not take the connection from under it.
+        self._reading = threading.Lock()
+        self._ended = False
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        total = 0
-        async for chunk in self._inner:
-            total += len(chunk)
-            if total > MOST_BYTES:
-                raise PeerError(f"the answer is longer than {MOST_BYTES:,} bytes")
-            yield chunk
+        while True:
+            try:
+                piece = await run_in_thread(self._read)
+            except HttpError as error:
+                self._ended = True
+                raise _as_httpx(error) from error
+            if piece is None:
+                self._ended = True
+                return
+            yield piece
 
     async def aclose(self) -> None:
-        await self._inner.aclose()
+        if not self._ended:
+            self._ended = True
+            self._interrupt.cancel()  # wakes a read that is still waiting
+            threading.Thread(target=self._close, name="hermes-http-close", daemon=True).start()
+
+    def _read(self, own: Interrupt) -> bytes | None:
+        with self._reading, own.on_cancel(self._interrupt.cancel):
+            return next(self._pieces, None)
+
+    def _close(self) -> None:
+        with self._reading:
+            self._response.close()
+
+
+def _timeouts(request: httpx.Request) -> Timeouts:
+    limits = request.extensions.get("timeout", {})
+    connect, read = limits.get("connect"), limits.get("read")
+    return Timeouts(connect, first_byte=read, between_chunks=read, total=None)
+
+
+def _as_httpx(error: HttpError) -> Exception:
+    """The error as the SDK knows it; a refusal of ours as our own."""
+    if isinstance(error, AddressRefused):
+        return PeerError(str(error))
+    if isinstance(error, BodyTooLarge):
+        return PeerError(f"the answer is longer than {MAX_RESPONSE_BYTES:,} bytes")
+    if isinstance(error, TimedOut):
+        kind = httpx.ConnectTimeout if error.phase == "connect" else httpx.ReadTimeout
+        return kind(f"timeout: {error}")
+    if isinstance(error, ConnectError):
+        return httpx.ConnectError(str(error))
+    kind = httpx.RemoteProtocolError if isinstance(error, NotHttp | BadBody) else httpx.ReadError
+    return kind(str(error))

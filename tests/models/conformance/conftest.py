@@ -7,7 +7,7 @@ from collections.abc import Generator
 import openai
 import pytest
 
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 from support.sdk_types import KEY
 
 

@@ -34,7 +34,7 @@ from anthropic.types.message_create_params import MessageCreateParamsNonStreamin
 from anthropic.types.raw_message_delta_event import Delta
 
 from hermes.errors import FailureReason, ProviderError
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 from hermes.models.reply import IncompleteReply, Reply
 from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt

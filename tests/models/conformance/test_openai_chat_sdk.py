@@ -19,7 +19,7 @@ from openai.types.chat.completion_create_params import (
 )
 from openai.types.completion_usage import CompletionTokensDetails, PromptTokensDetails
 
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 from hermes.models.reply import Reply
 from hermes.models.wires.wire import ModelRequest
 from hermes.testing import ScriptedProvider

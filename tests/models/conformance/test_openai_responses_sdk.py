@@ -41,7 +41,7 @@ from openai.types.responses.response_reasoning_summary_part_added_event import P
 from openai.types.responses.response_usage import InputTokensDetails, OutputTokensDetails
 
 from hermes.errors import FailureReason, ProviderError
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 from hermes.models.reply import IncompleteReply, Reply
 from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt

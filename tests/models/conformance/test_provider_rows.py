@@ -16,8 +16,8 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 
 from hermes.agent.turn import assistant_message
 from hermes.config.sections import Config, ModelConfig
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
-from hermes.models.http.driver import Driver
 from hermes.models.profiles import CUSTOM, PROFILES
 from hermes.models.reply import Reply, normalise
 from hermes.models.routing import endpoint_for

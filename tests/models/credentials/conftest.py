@@ -10,7 +10,7 @@ import pytest
 from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.credential import Credential
 from hermes.models.credentials.keeping import add_key
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 from support.authorization_server import AuthorizationServer, authorization_server
 
 

@@ -20,8 +20,8 @@ from hermes.models.credentials.credential import Credential
 from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.credentials.keeping import add_key, remove
 from hermes.models.credentials.pool import CredentialPool
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
-from hermes.models.http.driver import Driver
 from hermes.models.retry import KeyRing
 from hermes.sanitize import Redactor
 

@@ -15,8 +15,8 @@ from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.credentials.keeping import add_key, add_sign_in
 from hermes.models.credentials.oauth import Tokens
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
-from hermes.models.http.driver import Driver
 from hermes.models.retry import Failure, KeyRing, Send, attempts
 from hermes.sanitize import Redactor
 from support.authorization_server import AuthorizationServer

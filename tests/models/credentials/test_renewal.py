@@ -21,8 +21,8 @@ from hermes.models.credentials.home_keys import HomeKeys
 from hermes.models.credentials.keeping import add_key, add_sign_in
 from hermes.models.credentials.oauth import Tokens
 from hermes.models.credentials.pool import CredentialPool
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
-from hermes.models.http.driver import Driver
 from hermes.sanitize import Redactor
 from support import SOURCES
 from support.authorization_server import AuthorizationServer
@@ -118,7 +118,7 @@ import sys
 from pathlib import Path
 from hermes.config import load_config
 from hermes.models.credentials.home_keys import HomeKeys
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
 from hermes.sanitize import Redactor
 

@@ -22,7 +22,7 @@ from hermes.models.credentials.oauth import (
     AuthorizationServer as Client,
 )
 from hermes.models.credentials.oauth import DeviceCode, Tokens, authorization_server, is_private_address
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 from support.authorization_server import CLIENT, AuthorizationServer, visit
 
 

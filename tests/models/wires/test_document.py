@@ -9,8 +9,8 @@ import pytest
 from hermes.cli.model.server_list import list_models
 from hermes.contract.response import Record
 from hermes.errors import ProviderError
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
-from hermes.models.http.driver import Driver
 from hermes.models.wires.document import DocumentParser, decoded
 from support.doctor_rig import answering
 

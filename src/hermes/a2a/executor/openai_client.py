@@ -9,8 +9,9 @@ from typing import Any
 from hermes.a2a.executor.openai_errors import named
 from hermes.contract.response import Record
 from hermes.errors import ProviderError
+from hermes.http.threads import run_in_thread
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
-from hermes.models.http.async_driver import AsyncDriver
 from hermes.models.wires.chat.wire import ChatCompletions
 
 DEFAULT_BASE_URL = "https://openrouter.ai/api/v1"
@@ -34,7 +35,7 @@ class OpenAIClient:
             timeouts=_TIMEOUTS,
         )
         self.base_url = endpoint.base_url
-        self._driver = AsyncDriver()
+        self._driver = Driver()
         self.chat = Chat(endpoint, self._driver)
 
     async def close(self) -> None:
@@ -45,14 +46,14 @@ class OpenAIClient:
 class Chat:
     """What the SDK keeps under ``client.chat``."""
 
-    def __init__(self, endpoint: Endpoint, driver: AsyncDriver) -> None:
+    def __init__(self, endpoint: Endpoint, driver: Driver) -> None:
         self.completions = Completions(endpoint, driver)
 
 
 class Completions:
     """What the SDK keeps under ``client.chat.completions``."""
 
-    def __init__(self, endpoint: Endpoint, driver: AsyncDriver) -> None:
+    def __init__(self, endpoint: Endpoint, driver: Driver) -> None:
         self._endpoint = endpoint
         self._driver = driver
         self._wire = ChatCompletions()
@@ -65,7 +66,10 @@ class Completions:
         if kwargs.get("stream"):
             raise TypeError("this client does not stream; leave out stream=True")
         request = {"model": model, "messages": messages, **kwargs}
+        endpoint = replace(self._endpoint, model=model)
         try:
-            return await self._driver.send(replace(self._endpoint, model=model), self._wire, request)
+            return await run_in_thread(
+                lambda interrupt: self._driver.send(endpoint, self._wire, request, interrupt=interrupt)
+            )
         except ProviderError as error:
             raise named(error) from error

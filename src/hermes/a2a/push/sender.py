@@ -17,7 +17,6 @@ from google.protobuf.json_format import MessageToDict
 
 from hermes.a2a.push.delivery import PushDelivery
 from hermes.config.sections import A2APushConfig
-from hermes.peers.transport import Resolve
 
 log = logging.getLogger("hermes.a2a")
 
@@ -60,13 +59,12 @@ class PushQueue(PushNotificationSender):
         settings: A2APushConfig,
         env: Mapping[str, str],
         *,
-        resolve: Resolve | None = None,
         first_pause: float = 0.5,
     ) -> None:
         self.counts = PushCounts()
         self._webhooks = webhooks
         self._settings = settings
-        self._delivery = PushDelivery(settings, env, resolve, first_pause)
+        self._delivery = PushDelivery(settings, env, first_pause)
         self._lanes: dict[str, _Lane] = {}
         self._states: OrderedDict[str, int] = OrderedDict()
 

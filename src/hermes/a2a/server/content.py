@@ -78,7 +78,7 @@ def _encoded(data: bytes) -> str:
 
 
 def _fetch(url: str, limit: int, allow_private: bool) -> bytes:
-    from hermes.plugins.public_fetch import fetch  # few messages name an address
+    from hermes.http.fetch import fetch  # few messages name an address
 
     try:
         return fetch(url, max_bytes=limit, timeout=_FETCH_SECONDS, allow_private=allow_private).data

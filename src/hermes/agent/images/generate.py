@@ -102,7 +102,7 @@ class ImageMaker:
             return base64.b64decode(image.partition(",")[2])
         try:
             if image.lower().startswith(("http://", "https://")):
-                from hermes.plugins.public_fetch import fetch
+                from hermes.http.fetch import fetch
 
                 return fetch(image, max_bytes=MAX_IMAGE_BYTES, allow_private=self._allow_private).data
             return self._taken_over(Path(image))

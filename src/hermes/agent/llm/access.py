@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.llm.attempt import Attempt
 from hermes.agent.llm.call import CallParts, PluginCall
 from hermes.agent.llm.ledger import PluginLedger
 from hermes.agent.llm.question import Question, chat_messages
@@ -16,15 +14,12 @@ from hermes.agent.workers import Workers
 from hermes.config.fresh import FreshConfig
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult
 from hermes.journal.store import Store
-from hermes.local.endpoint import is_local
 from hermes.models.endpoint import Endpoint
 from hermes.plugins.llm.structured import StructuredQuestion
-from hermes.scope import Interrupt, new_id
+from hermes.scope import new_id
 
 if TYPE_CHECKING:
-    from hermes.contract.response import Record
     from hermes.local.service import LocalService
-    from hermes.models.http.async_driver import AsyncDriver
 
 
 class PluginModels:
@@ -42,37 +37,15 @@ class PluginModels:
     ) -> None:
         self.ledger = PluginLedger(store, workers)
         routes = Routes(source, endpoints_of)
-        self._parts = CallParts(source, config, routes, self.ledger, self._send, new_id("run_"))
-        self._local = local
-        self._driver: AsyncDriver | None = None
-        self._lock = threading.Lock()
+        self._parts = CallParts(source, config, routes, self.ledger, new_id("run_"))
 
     def access(self, plugin: str) -> PluginModelAccess:
         """What one plugin calls."""
         return PluginModelAccess(self._parts, plugin)
 
-    async def _send(self, attempt: Attempt, interrupt: Interrupt | None) -> Record:
-        endpoint = attempt.endpoint
-        if is_local(endpoint):
-            import asyncio
-
-            # Starting the server takes a while, and leaves the loop free.
-            endpoint = await asyncio.to_thread(self._local.reached, endpoint, interrupt or Interrupt())
-        return await self._ready_driver().send(endpoint, attempt.wire, attempt.request, interrupt=interrupt)
-
     def close(self) -> None:
-        """Put on record what is not, and close the idle connections."""
+        """Record the calls that are not recorded yet."""
         self.ledger.close()
-        if self._driver is not None:
-            self._driver.close()
-
-    def _ready_driver(self) -> AsyncDriver:
-        if self._driver is None:
-            from hermes.models.http.async_driver import AsyncDriver
-
-            with self._lock:
-                self._driver = self._driver or AsyncDriver()
-        return self._driver
 
 
 class PluginModelAccess:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,6 @@ from hermes.plugins.llm.trust import SETTINGS, budget_of, key_of, refusal, unkno
 from hermes.scope import Interrupt, Scope, current_scope, new_id
 
 if TYPE_CHECKING:
-    from hermes.contract.response import Record
     from hermes.models.endpoint import Endpoint
 
 log = logging.getLogger("agent.plugin_llm")
@@ -42,8 +41,6 @@ class CallParts:
     config: FreshConfig
     routes: Routes
     ledger: PluginLedger
-    #: Sends a request from a running event loop.
-    send_async: Callable[[Attempt, Interrupt | None], Awaitable[Record]]
     #: Stands for the session of calls that are made outside of one.
     run_id: str
     #: Settings that do nothing and were told already.
@@ -96,9 +93,9 @@ class PluginCall:
 
     # -- during -------------------------------------------------------------------------------------------------
 
-    def answer(self) -> Reply:
+    def answer(self, interrupt: Interrupt | None = None) -> Reply:
         """Ask, in this thread."""
-        interrupt = self._scope.interrupt if self._scope else Interrupt()
+        interrupt = interrupt or (self._scope.interrupt if self._scope else Interrupt())
 
         def ask(send: Send) -> Reply | Failure:
             with self._attempt(send) as attempt:
@@ -116,21 +113,10 @@ class PluginCall:
         raise failure
 
     async def answer_async(self) -> Reply:
-        """Ask, on the running event loop."""
-        from hermes.models.http.async_driver import pursue_async
+        """Ask, for a caller on an event loop: on a worker thread, which a cancelled task interrupts."""
+        from hermes.http.threads import run_in_thread
 
-        interrupt = self._scope.interrupt if self._scope else None
-
-        async def ask(send: Send) -> Reply | Failure:
-            with self._attempt(send) as attempt:
-                attempt.answered(await self._parts.send_async(attempt, interrupt))
-            return await ask(send) if self._should_ask_in_words(attempt) else attempt.outcome
-
-        try:
-            return await pursue_async(self._attempts(), interrupt, ask)
-        except HermesError as error:
-            failure = self._cleaned(error)
-        raise failure
+        return await run_in_thread(self.answer, self._scope.interrupt if self._scope else None)
 
     def _attempts(self) -> Attempts:
         route, source = self._route, self._source

@@ -14,7 +14,7 @@ from hermes.models.credentials.browser_flow import sign_in_with_browser
 from hermes.models.credentials.device_flow import sign_in_on_another_device
 from hermes.models.credentials.home_keys import sign_in_settings
 from hermes.models.credentials.oauth import DeviceCode, Tokens, authorization_server, is_private_address
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 
 
 def sign_in(provider: str, config: Config, *, on_device: bool, open_browser: bool) -> Tokens:

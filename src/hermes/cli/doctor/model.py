@@ -26,8 +26,8 @@ from hermes.local.install.install import inspect
 from hermes.local.install.parts import RUNTIME
 from hermes.local.install.weights import find_model
 from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
-from hermes.models.http.driver import Driver
 from hermes.models.routing import fallback_for
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import ModelRequest

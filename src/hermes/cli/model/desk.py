@@ -23,8 +23,8 @@ from hermes.hooks.table import Hooks
 from hermes.local.endpoint import LOCAL, is_local
 from hermes.local.service import LocalService
 from hermes.models.credentials.home_keys import HomeKeys
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
-from hermes.models.http.driver import Driver
 from hermes.models.profiles import CUSTOM, Profile
 from hermes.models.routing import endpoint_for, name_of
 from hermes.sanitize import Redactor, is_secret_key

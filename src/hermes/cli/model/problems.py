@@ -11,11 +11,10 @@ from urllib.parse import urlsplit
 
 from hermes.cli.model.names import is_among, nearest_model
 from hermes.errors import ConfigError, FailureReason, HermesError, ProviderError
+from hermes.http.errors import ProxyError, ProxyUnreachable, TimedOut
+from hermes.http.proxy import proxy_for
 from hermes.local.endpoint import is_local
 from hermes.models.endpoint import Endpoint
-from hermes.models.http.exchange import TimedOut
-from hermes.models.http.network_errors import ProxyError, ProxyUnreachable
-from hermes.models.http.proxies import proxy_for
 
 # fmt: off
 Kind = Literal[

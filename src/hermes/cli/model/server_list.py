@@ -9,9 +9,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 from hermes.contract.response import Record
 from hermes.errors import ProviderError
+from hermes.models.driver import Driver
 from hermes.models.endpoint import ApiMode, Endpoint
 from hermes.models.failures import malformed
-from hermes.models.http.driver import Driver
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.document import DocumentParser, decoded

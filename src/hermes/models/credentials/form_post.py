@@ -9,9 +9,9 @@ from urllib.parse import urlencode
 
 from hermes.contract.response import Record
 from hermes.errors import ConfigError, CredentialError, ProviderError
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.failures import error_from_response, malformed
-from hermes.models.http.driver import Driver
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.document import DocumentParser, decoded
 from hermes.models.wires.wire import HttpRequest

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hermes.models.credentials.credential import Credential
     from hermes.models.credentials.ledger import Ledger
     from hermes.models.credentials.pool import CredentialPool
-    from hermes.models.http.driver import Driver
+    from hermes.models.driver import Driver
 
 
 class HomeKeys:

@@ -11,10 +11,10 @@ from urllib.parse import urlencode, urlsplit
 
 from hermes.config.sections import OAuthConfig
 from hermes.errors import CredentialError
+from hermes.http.address import is_loopback
 from hermes.models.credentials.credential import Record, recovered_fields
 from hermes.models.credentials.form_post import post_form
-from hermes.models.http.address import is_this_machine
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 #: RFC 8628 names it for servers that do not.
@@ -148,7 +148,7 @@ def is_private_address(url: str) -> bool:
         parts = urlsplit(url)
         if parts.scheme != "http":
             return parts.scheme == "https" and bool(parts.hostname)
-        return is_this_machine(parts.hostname or "")
+        return is_loopback(parts.hostname or "")
     except ValueError:
         return False
 

@@ -15,7 +15,7 @@ from hermes.models.credentials.form_post import Refused
 from hermes.models.credentials.ledger import Ledger
 from hermes.models.credentials.oauth import authorization_server
 from hermes.models.credentials.sign_ins import SignInEnded, login_command
-from hermes.models.http.driver import Driver
+from hermes.models.driver import Driver
 
 #: Refusals that only the person can change.
 _FINAL = frozenset({"invalid_grant", "access_denied", "login_required", "interaction_required", "consent_required"})

@@ -113,7 +113,7 @@ class _Savings:
     def from_address(self, url: str, *, prefix: str = "", timeout: float = 60.0, max_bytes: int = 0) -> Path:
         """Fetch what a provider left at an address, before the address expires. Private addresses are refused, unless
         ``security.allow_private_urls`` is set."""
-        from hermes.plugins.public_fetch import fetch
+        from hermes.http.fetch import fetch
 
         config = config_of(self._parts)
         allowed = config is not None and config.security.allow_private_urls

@@ -85,11 +85,11 @@ def generate(*, base_url: str, key: str, body: dict[str, Any], timeout: float) -
 
 def _opener(base_url: str) -> urllib.request.OpenerDirector:
     # A proxy elsewhere would reach its own machine instead of a server on this one.
-    proxies = [urllib.request.ProxyHandler({})] if _is_this_machine(urlsplit(base_url).hostname or "") else []
+    proxies = [urllib.request.ProxyHandler({})] if _is_loopback(urlsplit(base_url).hostname or "") else []
     return urllib.request.build_opener(_NoRedirections(), *proxies)
 
 
-def _is_this_machine(host: str) -> bool:
+def _is_loopback(host: str) -> bool:
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

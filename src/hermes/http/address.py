@@ -1,4 +1,4 @@
-"""Where the server of a URL listens, and what of the URL is said to it."""
+"""URLs: the server of a URL, its address, and the request target there."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from hermes.errors import ConfigError
+from hermes.http.errors import InvalidUrl
 
-#: Schemes of a server that listens on a file of this machine.
+#: Schemes of a server that listens on a Unix socket.
 SOCKET_SCHEMES = ("http+unix", "unix")
 
-_SOCKET_ENDINGS = (".sock", ".socket")
+_SOCKET_SUFFIXES = (".sock", ".socket")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 _SAFE = "/%:@!$&'()*+,;=~"
 
@@ -23,25 +24,25 @@ class Address(NamedTuple):
     scheme: str
     host: str
     port: int
-    #: The file of a server on this machine; the rest says ``http`` and ``localhost`` then.
+    #: The file of a server on a Unix socket; the other fields are ``http`` and ``localhost`` then.
     socket_path: str = ""
 
     @property
     def origin(self) -> str:
-        """The server as people write it."""
+        """Scheme, host and port as a URL."""
         if self.socket_path:
             return f"http+unix://{self.socket_path}"
         return f"{self.scheme}://{self.authority}"
 
     @property
     def authority(self) -> str:
-        """Host and port, without a port that goes without saying; also the ``Host`` header."""
+        """Host and port, without the default port; also the ``Host`` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-def is_this_machine(host: str) -> bool:
-    """Whether a host is the machine we run on, by its address. A name that merely begins like one is not."""
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its address. A name that merely begins like one is not."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -49,15 +50,20 @@ def is_this_machine(host: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def locate(url: str) -> tuple[Address, str]:
-    """The server of a URL and the request target there. An international host name takes its ASCII form."""
-    parts = urlsplit(url)
-    if parts.scheme in SOCKET_SCHEMES:
-        socket_path, path = split_socket_path(url)
-        return Address("http", "localhost", 80, socket_path), _target(path, parts.query)
-    host = parts.hostname or ""
-    ascii_host = host if host.isascii() else host.encode("idna").decode()
-    port = parts.port or _DEFAULT_PORTS[parts.scheme]
+def parse_url(url: str) -> tuple[Address, str]:
+    """The server of a URL and the request target there. An international host name gets its ASCII form."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in SOCKET_SCHEMES:
+            socket_path, path = split_socket_path(url)
+            return Address("http", "localhost", 80, socket_path), _target(path, parts.query)
+        host = parts.hostname or ""
+        if parts.scheme not in _DEFAULT_PORTS or not host:
+            raise InvalidUrl(f"only http and https URLs can be requested, not {_shown(url)}")
+        ascii_host = host if host.isascii() else host.encode("idna").decode()
+        port = parts.port or _DEFAULT_PORTS[parts.scheme]
+    except ValueError as error:
+        raise InvalidUrl(f"{_shown(url)} is not a URL: {error}") from None
     return Address(parts.scheme, ascii_host, port), _target(parts.path, parts.query)
 
 
@@ -72,12 +78,17 @@ def split_socket_path(url: str) -> tuple[str, str]:
         return unquote(parts.netloc), parts.path
     names = _path_after_scheme(parts).split("/")
     for position, name in enumerate(names):
-        if name.endswith(_SOCKET_ENDINGS):
+        if name.endswith(_SOCKET_SUFFIXES):
             return unquote("/".join(names[: position + 1])), "/".join(["", *names[position + 1 :]])
     raise ConfigError(
         f"base_url {url!r} names no socket file: its name ends in .sock, as in http+unix:///run/llm.sock/v1, "
-        f"or stands percent-encoded in the place of the host, as in http+unix://%2Frun%2Fllm/v1"
+        f"or is percent-encoded in the place of the host, as in http+unix://%2Frun%2Fllm/v1"
     )
+
+
+def _shown(url: str) -> str:
+    """The URL for a message; the part before an @ may be a password."""
+    return repr(url[:60]) if "@" not in url else "this one"
 
 
 def _path_after_scheme(parts: SplitResult) -> str:

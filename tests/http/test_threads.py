@@ -1,42 +1,46 @@
-"""What only an event loop can do: many calls at once, cancelled tasks, several loops."""
+"""Requests from an event loop, on worker threads: many at once, cancelled tasks, several loops."""
 
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
 import ssl
 import threading
 import time
 from collections.abc import Coroutine, Generator
+from contextvars import ContextVar
 from typing import Any
 
 import pytest
 
-from hermes.errors import Interrupted, ProviderError
+from hermes.errors import Interrupted
+from hermes.http.threads import run_in_thread
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
-from hermes.models.http.async_driver import AsyncDriver, Interruptible, pursue_async
 from hermes.models.reply import InterruptedReply, normalise
-from hermes.models.retry import Failure, Send, attempts
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import Delta, ModelRequest
 from hermes.scope import Interrupt
-from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, failure, hanging, text
+from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, hanging, text
 
 WIRE = ChatCompletions()
 PATIENCE = Timeouts(10, 20, 20, 30)
 
 
 @pytest.fixture
-def driver() -> Generator[AsyncDriver]:
-    driver = AsyncDriver()
+def driver() -> Generator[Driver]:
+    driver = Driver()
     yield driver
     driver.close()
 
 
-async def ask(driver: AsyncDriver, base_url: str, question: str = "hello", **options: Any) -> str:
+async def ask(driver: Driver, base_url: str, question: str = "hello", **options: Any) -> str:
     endpoint = Endpoint(base_url, "scripted", "demo", timeouts=PATIENCE, ca_bundle=options.pop("ca_bundle", ""))
     kwargs = WIRE.kwargs(endpoint, ModelRequest([{"role": "user", "content": question}]))
-    return normalise(await driver.send(endpoint, WIRE, kwargs, **options)).content
+    parent = options.pop("interrupt", None)
+    answer = await run_in_thread(lambda own: driver.send(endpoint, WIRE, kwargs, interrupt=own, **options), parent)
+    return normalise(answer).content
 
 
 def run(work: Coroutine[Any, Any, Any]) -> Any:
@@ -48,23 +52,23 @@ def echo(request: RecordedRequest) -> ScriptedReply:
     return text(request.last_user_text, chunk_delay=0.001)
 
 
-def test_two_hundred_calls_at_once_take_no_thread_each(driver: AsyncDriver) -> None:
+def test_two_hundred_calls_at_once(driver: Driver) -> None:
+    delays = itertools.chain(itertools.repeat(2.0, 200), itertools.repeat(0.0))
+
     def together(request: RecordedRequest) -> ScriptedReply:
-        return text(request.last_user_text, delay=0.5)  # so that all of them are really under way
+        return text(request.last_user_text, delay=next(delays))  # at first, so that all of them are open together
 
     async def crowd(base_url: str) -> list[str]:
         return await asyncio.gather(*(ask(driver, base_url, f"question {number}") for number in range(200)))
 
     with ScriptedProvider(together) as provider:
-        before = threading.active_count()
         assert asyncio.run(crowd(provider.base_url)) == [f"question {number}" for number in range(200)]
-        assert threading.active_count() == before
         assert provider.connections == 200
         assert asyncio.run(crowd(provider.base_url)) == [f"question {number}" for number in range(200)]
         assert provider.connections == 200
 
 
-def test_calls_over_tls_at_once(driver: AsyncDriver, server_tls: ssl.SSLContext, certificate: str) -> None:
+def test_calls_over_tls_at_once(driver: Driver, server_tls: ssl.SSLContext, certificate: str) -> None:
     async def crowd(base_url: str) -> list[str]:
         asked = (ask(driver, base_url, f"{number} a b c", ca_bundle=certificate) for number in range(20))
         return await asyncio.gather(*asked)
@@ -75,7 +79,7 @@ def test_calls_over_tls_at_once(driver: AsyncDriver, server_tls: ssl.SSLContext,
         assert provider.connections == 20
 
 
-def test_loops_in_several_threads_share_the_connections(driver: AsyncDriver) -> None:
+def test_loops_in_several_threads_share_the_connections(driver: Driver) -> None:
     answers: list[str] = []
 
     async def chat(base_url: str, number: int) -> None:
@@ -93,7 +97,7 @@ def test_loops_in_several_threads_share_the_connections(driver: AsyncDriver) -> 
     assert sorted(answers) == sorted(f"{number} {step}" for number in range(8) for step in range(3))
 
 
-def test_a_server_that_never_pauses_leaves_the_loop_to_others(driver: AsyncDriver) -> None:
+def test_a_server_that_never_pauses_leaves_the_loop_to_others(driver: Driver) -> None:
     long = "word " * 20_000
 
     async def both(base_url: str) -> int:
@@ -117,7 +121,7 @@ def test_a_server_that_never_pauses_leaves_the_loop_to_others(driver: AsyncDrive
 # -- cancelling -----------------------------------------------------------------------------------------------------
 
 
-def test_a_cancelled_task_ends_its_request_and_no_other(driver: AsyncDriver) -> None:
+def test_a_cancelled_task_ends_its_request_and_no_other(driver: Driver) -> None:
     async def scene(provider: ScriptedProvider) -> None:
         waiting = asyncio.create_task(ask(driver, provider.base_url))
         await asyncio.to_thread(provider.wait_for_request)
@@ -131,7 +135,7 @@ def test_a_cancelled_task_ends_its_request_and_no_other(driver: AsyncDriver) -> 
         assert provider.connections == 2
 
 
-def test_a_timeout_around_the_call(driver: AsyncDriver) -> None:
+def test_a_timeout_around_the_call(driver: Driver) -> None:
     async def scene(provider: ScriptedProvider) -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -143,7 +147,7 @@ def test_a_timeout_around_the_call(driver: AsyncDriver) -> None:
         run(scene(provider))
 
 
-def test_the_end_of_the_loop_ends_its_requests(driver: AsyncDriver) -> None:
+def test_the_end_of_the_loop_ends_its_requests(driver: Driver) -> None:
     async def leave(provider: ScriptedProvider) -> None:
         left_behind = asyncio.create_task(ask(driver, provider.base_url))
         await asyncio.to_thread(provider.wait_for_request)
@@ -153,7 +157,7 @@ def test_the_end_of_the_loop_ends_its_requests(driver: AsyncDriver) -> None:
         run(leave(provider))
 
 
-def test_an_interrupt_of_another_thread(driver: AsyncDriver) -> None:
+def test_an_interrupt_of_another_thread(driver: Driver) -> None:
     interrupt = Interrupt()
 
     async def scene(provider: ScriptedProvider) -> None:
@@ -175,20 +179,46 @@ def test_an_interrupt_of_another_thread(driver: AsyncDriver) -> None:
 
 
 def test_a_cancelled_task_is_not_taken_for_an_interrupt() -> None:
+    """Both at once: the task that was cancelled ends as cancelled."""
+
     async def scene() -> None:
-        interrupt = Interrupt()
-        task = asyncio.current_task()
-        assert task is not None
-        with pytest.raises(asyncio.CancelledError), Interruptible(interrupt):
-            interrupt.cancel()
-            task.cancel()
-            await asyncio.sleep(10)
-        task.uncancel()
+        interrupt, started = Interrupt(), threading.Event()
+
+        def work(own: Interrupt) -> None:
+            started.set()
+            own.wait(10)
+            own.check()
+
+        waiting = asyncio.create_task(run_in_thread(work, interrupt))
+        await asyncio.to_thread(started.wait)
+        waiting.cancel()
+        interrupt.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
 
     run(scene())
 
 
-def test_a_slow_look_up_of_a_name_holds_nobody_up(driver: AsyncDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_result_the_error_and_the_context_of_the_work() -> None:
+    number: ContextVar[int] = ContextVar("number", default=0)
+
+    def fail(_own: Interrupt) -> None:
+        raise ValueError("no")
+
+    async def scene() -> None:
+        number.set(7)
+        assert await run_in_thread(lambda _own: number.get()) == 7
+        with pytest.raises(ValueError, match="no"):
+            await run_in_thread(fail)
+        cancelled = Interrupt()
+        cancelled.cancel("before")
+        with pytest.raises(Interrupted, match="before"):
+            await run_in_thread(lambda own: own.check(), cancelled)
+
+    run(scene())
+
+
+def test_a_slow_look_up_of_a_name_holds_nobody_up(driver: Driver, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answer = threading.Event(), threading.Event()
 
     def slow_resolver(*_: object, **__: object) -> list[Any]:
@@ -209,47 +239,3 @@ def test_a_slow_look_up_of_a_name_holds_nobody_up(driver: AsyncDriver, monkeypat
     run(scene())
     assert time.monotonic() - started < 5
     answer.set()
-
-
-# -- the policy -----------------------------------------------------------------------------------------------------
-
-
-async def pursue(driver: AsyncDriver, base_urls: list[str], retries: int, interrupt: Interrupt | None = None) -> str:
-    endpoints = [Endpoint(url, "scripted", f"number {at}", timeouts=PATIENCE) for at, url in enumerate(base_urls)]
-
-    async def attempt(send: Send) -> str | Failure:
-        kwargs = WIRE.kwargs(send.endpoint, ModelRequest([{"role": "user", "content": "hello"}]))
-        try:
-            return normalise(await driver.send(send.endpoint, WIRE, kwargs, interrupt=interrupt)).content
-        except ProviderError as error:
-            return Failure(error)
-
-    return await pursue_async(attempts(endpoints, retries, jitter=lambda: 0.0), interrupt, attempt)
-
-
-def test_attempts_until_one_succeeds(driver: AsyncDriver) -> None:
-    soon = {"retry-after": "0"}
-    with (
-        ScriptedProvider([failure(503, headers=soon), failure(503, headers=soon)]) as first,
-        ScriptedProvider([failure(503, headers=soon), text("at last")]) as second,
-    ):
-        assert run(pursue(driver, [first.base_url, second.base_url], retries=1)) == "at last"
-        assert (len(first.requests), len(second.requests)) == (2, 2)
-
-
-def test_the_last_failure_is_raised(driver: AsyncDriver) -> None:
-    with ScriptedProvider(failure(401)) as provider, pytest.raises(ProviderError) as caught:
-        run(pursue(driver, [provider.base_url], retries=3))
-    assert caught.value.reason == "auth"
-    assert len(provider.requests) == 1
-
-
-def test_a_wait_between_attempts_can_be_interrupted(driver: AsyncDriver) -> None:
-    interrupt = Interrupt()
-    with ScriptedProvider(failure(503, headers={"retry-after": "60"})) as provider:
-        timer = threading.Timer(0.2, interrupt.cancel)
-        timer.start()
-        with pytest.raises(Interrupted):
-            run(pursue(driver, [provider.base_url], retries=3, interrupt=interrupt))
-        timer.join()
-        assert len(provider.requests) == 1

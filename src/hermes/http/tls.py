@@ -1,4 +1,4 @@
-"""Whose certificates are trusted: the system's, or those of a file that the user names."""
+"""TLS: contexts that trust the system's certificate authorities, or those of a file that the user names."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def _load(path: str, named_by: str) -> ssl.SSLContext:
     import ssl
 
     context = _plain()
-    place = Path(path).expanduser()
+    location = Path(path).expanduser()
     try:
-        if place.is_dir():
-            context.load_verify_locations(capath=place)
+        if location.is_dir():
+            context.load_verify_locations(capath=location)
         else:
-            context.load_verify_locations(cafile=place)
+            context.load_verify_locations(cafile=location)
     except ssl.SSLError:
         raise ConfigError(f"{named_by} names {path}, which holds no certificates in PEM form") from None
     except OSError as error:
@@ -83,7 +83,7 @@ def _system() -> ssl.SSLContext:
 
 
 def _plain() -> ssl.SSLContext:
-    """A context that checks host names and certificates and trusts nobody yet."""
+    """A context that checks host names and certificates and trusts no authority yet."""
     import ssl
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

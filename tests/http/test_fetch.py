@@ -8,7 +8,8 @@ import threading
 
 import pytest
 
-from hermes.plugins.public_fetch import fetch, is_public
+from hermes.http.fetch import fetch
+from hermes.http.ssrf import is_public
 from support.image_server import PNG, ImageServer
 
 

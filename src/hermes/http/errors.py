@@ -1,0 +1,120 @@
+"""HTTP errors: everything that keeps a request from a whole response, and one line of advice for each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from hermes.errors import HermesError
+
+if TYPE_CHECKING:
+    from hermes.http.address import Address
+
+#: The part of a request that a time limit ended.
+Phase = Literal["connect", "sending", "first byte", "next chunk", "total"]
+
+
+class HttpError(HermesError):
+    """The request did not get a whole response."""
+
+
+class InvalidUrl(HttpError):
+    """The URL is not one that a request can be sent to."""
+
+
+class AddressRefused(HttpError):
+    """The SSRF guard does not allow a connection to this address."""
+
+
+class TimedOut(HttpError):
+    """A phase of the request exceeded its time limit."""
+
+    def __init__(self, phase: Phase, seconds: float) -> None:
+        super().__init__(f"{phase}: {seconds} s")
+        self.phase: Phase = phase
+        self.seconds = seconds
+
+
+class BadBody(HttpError):
+    """The body cannot be decoded."""
+
+
+class BodyTooLarge(BadBody):
+    """The decoded body exceeds its limit."""
+
+
+class NetworkError(HttpError):
+    """A connection could not be made or did not last."""
+
+
+class ConnectError(NetworkError):
+    """The server cannot be reached, or the connection to it cannot be secured."""
+
+
+class ProxyUnreachable(ConnectError):
+    """The proxy itself cannot be reached."""
+
+
+class ProxyError(NetworkError):
+    """The proxy does not pass the connection on."""
+
+
+class ConnectionLost(NetworkError):
+    """An established connection broke."""
+
+
+class HeadersCutOff(ConnectionLost):
+    """The connection broke in the middle of the response headers."""
+
+
+class NotHttp(NetworkError):
+    """The other side does not speak HTTP."""
+
+
+class UnsendableHeader(NetworkError):
+    """A header has characters that HTTP does not allow. The message must not show it: it may be the key."""
+
+
+def explain(error: HttpError, server: Address, setting: str) -> str:
+    """The error as one line with advice. ``setting`` is what to correct when the address is wrong."""
+    origin = server.origin
+    if isinstance(error, TimedOut):
+        return f"{_late(error, origin)} (timeout: {error.phase})"
+    if isinstance(error, UnsendableHeader):
+        return "a header has characters that cannot be sent; check extra_headers"
+    if isinstance(error, ProxyError):
+        return f"the proxy did not connect to {origin}: {error}"
+    if isinstance(error, ConnectError):
+        return f"cannot connect to {origin}: {error}; {_connect_advice(error, server, setting)}"
+    if isinstance(error, NotHttp):
+        return f"{origin} does not answer in HTTP ({error})"
+    if isinstance(error, HeadersCutOff):
+        return f"{origin} closed the connection in the middle of the headers"
+    if isinstance(error, ConnectionLost):
+        return f"{origin} closed the connection without an answer ({error})"
+    return str(error)
+
+
+def _late(error: TimedOut, origin: str) -> str:
+    seconds = f"{error.seconds:g} s"
+    return {
+        "connect": f"no connection to {origin} within {seconds}",
+        "sending": f"the server took nothing of the request for {seconds}",
+        "first byte": f"no answer within {seconds}",
+        "next chunk": f"the answer stalled for {seconds}",
+        "total": f"the request took longer than {seconds} in all",
+    }[error.phase]
+
+
+def _connect_advice(error: ConnectError, server: Address, setting: str) -> str:
+    detail = str(error)
+    if isinstance(error, ProxyUnreachable):
+        return "check the proxy in HTTPS_PROXY, HTTP_PROXY or ALL_PROXY"
+    if "Hostname mismatch" in detail or "IP address mismatch" in detail:
+        return f"the certificate is for another host, check {setting}"
+    if "CERTIFICATE_VERIFY_FAILED" in detail:
+        return "if the certificate is your own, name its authority in SSL_CERT_FILE or ca_bundle"
+    if "WRONG_VERSION_NUMBER" in detail or "record layer failure" in detail:
+        return f"the port does not speak TLS, use http:// in {setting}"
+    if server.socket_path:
+        return f"check the socket file in {setting} and that the server is running"
+    return f"check {setting} and that the server is running"

@@ -1,0 +1,169 @@
+"""Model driver: sends a wire's request with the HTTP client, feeds the response to the parser, names failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from hermes.contract.response import Record
+from hermes.errors import Interrupted, ProviderError
+from hermes.http.address import parse_url
+from hermes.http.client import HttpClient, ResponseStream
+from hermes.http.errors import BadBody, HttpError, NetworkError, NotHttp, TimedOut, UnsendableHeader, explain
+from hermes.http.exchange import Timeouts
+from hermes.models.endpoint import Endpoint
+from hermes.models.failures import ConnectTimeout, malformed, scrub
+from hermes.models.reply import IncompleteReply, InterruptedReply, with_partial
+from hermes.models.wires.wire import Delta, HttpRequest, Parser, ReasoningDelta, TextDelta, Wire
+from hermes.scope import Interrupt
+
+OnDelta = Callable[[Delta], object]
+
+_MAX_ERROR_BODY = 64 * 1024
+#: How long to wait for the formal end of a body whose answer is complete, to keep the connection.
+_TAIL_SECONDS = 0.25
+
+
+class Driver:
+    """Sends model requests in the caller's thread. One serves all threads of a process."""
+
+    def __init__(self, http: HttpClient | None = None) -> None:
+        self.http = http or HttpClient()
+
+    def send(
+        self,
+        endpoint: Endpoint,
+        wire: Wire,
+        kwargs: Mapping[str, Any],
+        *,
+        interrupt: Interrupt,
+        on_delta: OnDelta | None = None,
+    ) -> Record:
+        """One request and its whole answer; ``on_delta`` sees the pieces as they arrive.
+
+        Raises ``ProviderError`` (an ``IncompleteReply`` when part of an answer had arrived) or, when the
+        interrupt is cancelled, ``InterruptedReply``. A numeric ``timeout`` in ``kwargs`` limits the whole call.
+        """
+        request = wire.http_request(endpoint, kwargs)
+        parser = wire.parser(endpoint, streaming=bool(kwargs.get("stream")), tools=bool(kwargs.get("tools")))
+        try:
+            transfer = _Transfer(endpoint, wire, request, parser, on_delta)
+            return transfer.run(self.http, timeouts_of(endpoint, kwargs), interrupt)
+        except Interrupted as stop:
+            raise InterruptedReply(stop.reason, parser.partial()) from None
+
+    def close(self) -> None:
+        """Close the connections that are idle. One that is in use is closed by its own request."""
+        self.http.close()
+
+
+def timeouts_of(endpoint: Endpoint, kwargs: Mapping[str, Any]) -> Timeouts:
+    """The endpoint's limits; a numeric ``timeout`` of the request is the limit for the whole of it."""
+    total = kwargs.get("timeout")
+    if isinstance(total, int | float) and total > 0:
+        return replace(endpoint.timeouts, total=float(total))
+    return endpoint.timeouts
+
+
+class _Transfer:
+    """One request and its answer. Every failure becomes a ``ProviderError``."""
+
+    def __init__(
+        self, endpoint: Endpoint, wire: Wire, request: HttpRequest, parser: Parser, on_delta: OnDelta | None
+    ) -> None:
+        self._endpoint = endpoint
+        self._wire = wire
+        self._request = request
+        self._parser = parser
+        self._on_delta = on_delta
+        self._shown = False
+
+    def run(self, http: HttpClient, timeouts: Timeouts, interrupt: Interrupt) -> Record:
+        """Send the request and read the answer to its end, or to where it breaks off."""
+        request, endpoint, started = self._request, self._endpoint, False
+        broken: NetworkError | None = None
+        try:
+            with http.open(
+                request.method,
+                request.url,
+                request.headers,
+                request.body,
+                timeouts=timeouts,
+                interrupt=interrupt,
+                ca_bundle=endpoint.ca_bundle,
+            ) as response:
+                if not 200 <= response.status < 300:
+                    body = response.read_prefix(_MAX_ERROR_BODY)
+                    raise self._wire.error_from(endpoint, response.status, response.headers, body)
+                started = True
+                self._read(response)
+        except BadBody as error:
+            raise self._with_partial(malformed(endpoint, str(error))) from None
+        except TimedOut as error:
+            if not self._parser.done:
+                raise self._failure(error) from None
+        except NetworkError as error:
+            if not started:
+                raise self._failure(error) from None
+            broken = error
+        except HttpError as error:
+            raise self._failure(error) from None
+        return self._result(broken)
+
+    def _read(self, response: ResponseStream) -> None:
+        parser, on_delta = self._parser, self._on_delta
+        for piece in response:
+            deltas = parser.feed(piece)
+            if deltas and on_delta is not None:
+                self._shown = True
+                for delta in deltas:
+                    on_delta(delta)
+            if parser.done:
+                response.expect_end(_TAIL_SECONDS)
+
+    def _result(self, broken: NetworkError | None) -> Record:
+        try:
+            response = self._parser.finish()
+        except IncompleteReply as error:
+            raise self._with_cause(error, broken) from None
+        if self._on_delta is not None and not self._shown:
+            _show_whole(response, self._on_delta)
+        return response
+
+    # -- failures -----------------------------------------------------------------------------------------------
+
+    def _failure(self, error: HttpError) -> ProviderError:
+        endpoint = self._endpoint
+        server, _ = parse_url(self._request.url)
+        text = explain(error, server, endpoint.address_setting)
+        if isinstance(error, NotHttp):
+            return malformed(endpoint, text)
+        line = scrub(endpoint, f"{endpoint.provider}: {text}")
+        if isinstance(error, TimedOut):
+            if error.phase == "connect":
+                return ConnectTimeout(line)
+            return self._with_partial(ProviderError(line, reason="timeout"))
+        is_our_fault = isinstance(error, UnsendableHeader) or not isinstance(error, NetworkError)
+        return self._with_partial(ProviderError(line, reason="bad_request" if is_our_fault else "connection"))
+
+    def _with_partial(self, error: ProviderError) -> ProviderError:
+        partial = self._parser.partial()
+        has_begun = partial.content or partial.reasoning or partial.tool_calls
+        return with_partial(error, partial) if has_begun else error
+
+    def _with_cause(self, error: IncompleteReply, broken: NetworkError | None) -> IncompleteReply:
+        """The parser sees only that the answer is not whole; the connection may know why."""
+        if broken is None:
+            return error
+        line = scrub(self._endpoint, f"{error} ({broken})")
+        return IncompleteReply(line, partial=error.partial, reason=error.reason, status_code=error.status_code)
+
+
+def _show_whole(response: Record, on_delta: OnDelta) -> None:
+    """A server that was asked for a stream may answer with one document: its text is shown at once."""
+    message = response.choices[0].message
+    if message.reasoning:
+        on_delta(ReasoningDelta(message.reasoning))
+    if message.content:
+        on_delta(TextDelta(message.content))
