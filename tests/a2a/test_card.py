@@ -16,7 +16,7 @@ from a2a.types import AgentCard
 from google.protobuf.json_format import ParseDict
 from starlette.applications import Starlette
 
-from hermes.a2a.card import CACHE_CONTROL, Served, agent_card, card_routes
+from hermes.a2a.card import CACHE_CONTROL, CardOptions, agent_card, card_routes
 from hermes.config import Config
 from hermes.config.sections import AgentConfig, ModelConfig
 from hermes.errors import ConfigError
@@ -34,7 +34,7 @@ def tool(name: str, toolset: str, description: str = "") -> Tool:
 
 
 def test_every_interface_that_is_served_and_no_other() -> None:
-    card = agent_card(Served(base_url=BASE + "/"))
+    card = agent_card(CardOptions(base_url=BASE + "/"))
     found = [(one.protocol_binding, one.url, one.protocol_version) for one in card.supported_interfaces]
     assert found == [
         ("JSONRPC", BASE + "/", "1.0"),
@@ -42,7 +42,7 @@ def test_every_interface_that_is_served_and_no_other() -> None:
         ("JSONRPC", BASE + "/", "0.3"),
         ("HTTP+JSON", BASE + "/rest", "0.3"),
     ]
-    with_grpc = agent_card(Served(base_url=BASE, grpc_address="127.0.0.1:8801"))
+    with_grpc = agent_card(CardOptions(base_url=BASE, grpc_address="127.0.0.1:8801"))
     last = with_grpc.supported_interfaces[-1]
     assert (last.protocol_binding, last.url, last.protocol_version) == ("GRPC", "127.0.0.1:8801", "1.0")
     assert card.version == __version__
@@ -50,7 +50,7 @@ def test_every_interface_that_is_served_and_no_other() -> None:
 
 @pytest.mark.parametrize("served", [{}, {"streaming": False}, {"push": True}, {"extended": True}])
 def test_capabilities_are_those_that_are_wired(served: dict[str, Any]) -> None:
-    capabilities = agent_card(Served(base_url=BASE, **served)).capabilities
+    capabilities = agent_card(CardOptions(base_url=BASE, **served)).capabilities
     expected = {"streaming": True, "push": False, "extended": False} | served
     assert (capabilities.streaming, capabilities.push_notifications, capabilities.extended_agent_card) == (
         *(expected["streaming"], expected["push"]),
@@ -59,8 +59,8 @@ def test_capabilities_are_those_that_are_wired(served: dict[str, Any]) -> None:
 
 
 def test_security_is_declared_where_there_is_some() -> None:
-    assert not agent_card(Served(base_url=BASE)).security_schemes
-    card = agent_card(Served(base_url=BASE, needs_token=True))
+    assert not agent_card(CardOptions(base_url=BASE)).security_schemes
+    card = agent_card(CardOptions(base_url=BASE, needs_token=True))
     assert card.security_schemes["bearer"].http_auth_security_scheme.scheme == "Bearer"
     key = card.security_schemes["apiKey"].api_key_security_scheme
     assert (key.location, key.name) == ("header", "X-API-Key")
@@ -81,7 +81,7 @@ def test_security_is_declared_where_there_is_some() -> None:
 )
 def test_an_address_that_nobody_can_call_is_refused(base_url: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        agent_card(Served(base_url=base_url))
+        agent_card(CardOptions(base_url=base_url))
     assert problem in str(caught.value)
     assert "secret" not in str(caught.value)
 
@@ -92,7 +92,7 @@ def test_an_address_that_nobody_can_call_is_refused(base_url: str, problem: str)
 def test_skills_come_from_the_toolsets_of_the_host(make_host: HostFactory) -> None:
     with ScriptedProvider("fine") as provider:
         host = make_host(provider, toolsets=["file", "todo"])
-        skills = agent_card(Served(base_url=BASE, tools=host.offered_tools())).skills
+        skills = agent_card(CardOptions(base_url=BASE, tools=host.offered_tools())).skills
     assert [skill.id for skill in skills] == ["conversation", "file"]
     for skill in skills:
         assert skill.name and skill.description and skill.tags and skill.examples
@@ -104,7 +104,7 @@ def test_what_is_disabled_is_not_a_skill(home: Any, workdir: Any) -> None:
     with Host(home, config, HostOptions(), cwd=workdir, env={}) as host:
         tools = host.offered_tools()
         assert [one.name for one in tools] == [one.name for one in select_like(host)]
-    ids = {skill.id for skill in agent_card(Served(base_url=BASE, tools=tools)).skills}
+    ids = {skill.id for skill in agent_card(CardOptions(base_url=BASE, tools=tools)).skills}
     assert "file" in ids and "terminal" not in ids
 
 
@@ -119,7 +119,7 @@ def test_the_toolset_of_a_plugin_is_told_in_the_words_of_its_tools() -> None:
         tool("pressure", "weather-station", "Air pressure now"),
         tool("mystery", "odd"),
     ]
-    _, odd, weather = agent_card(Served(base_url=BASE, tools=tools)).skills
+    _, odd, weather = agent_card(CardOptions(base_url=BASE, tools=tools)).skills
     assert (weather.id, weather.name) == ("weather-station", "Weather station")
     assert weather.description == "Tell the weather of tomorrow. Air pressure now"
     assert list(weather.tags) == ["weather-station"]
@@ -127,7 +127,7 @@ def test_the_toolset_of_a_plugin_is_told_in_the_words_of_its_tools() -> None:
 
 
 def test_only_the_detailed_card_names_tools() -> None:
-    served = Served(base_url=BASE, tools=[tool("read_file", "file"), tool("patch", "file")])
+    served = CardOptions(base_url=BASE, tools=[tool("read_file", "file"), tool("patch", "file")])
     assert "patch" not in str(agent_card(served))
     assert list(agent_card(served, detailed=True).skills[1].tags)[-2:] == ["patch", "read_file"]
 
@@ -136,7 +136,7 @@ def test_only_the_detailed_card_names_tools() -> None:
 
 
 def test_both_generations_can_read_it(caplog: pytest.LogCaptureFixture) -> None:
-    card = agent_card(Served(base_url=BASE, tools=[tool("patch", "file")], needs_token=True, extended=True))
+    card = agent_card(CardOptions(base_url=BASE, tools=[tool("patch", "file")], needs_token=True, extended=True))
     written = agent_card_to_dict(card)
     assert caplog.text == ""  # the SDK warns about a card that lacks something
     old = OldCard.model_validate(written)
@@ -147,7 +147,7 @@ def test_both_generations_can_read_it(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_a_copy_is_asked_about_and_not_sent_twice() -> None:
     async def run() -> None:
-        first, changed = (agent_card(Served(base_url=BASE, name=name)) for name in ("Hermes", "Iris"))
+        first, changed = (agent_card(CardOptions(base_url=BASE, name=name)) for name in ("Hermes", "Iris"))
         path = "/.well-known/agent-card.json"
         async with client_of(first) as client:
             got = await client.get(path)

@@ -13,7 +13,7 @@ import httpx
 import msgspec
 import pytest
 
-from hermes.a2a.server.access import slow_loris as connections
+from hermes.a2a.server.access import slow_loris
 from hermes.config import A2AConfig, A2APrincipalConfig
 from hermes.config.sections import A2APushConfig
 from hermes.errors import HermesError
@@ -93,8 +93,8 @@ def test_no_spelling_of_a_method_does(reader: tuple[Served, ScriptedProvider], p
 def test_who_never_comes_to_the_end_is_hung_up_on(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    monkeypatch.setattr(connections, "SECONDS_FOR_HEAD", 0.2)
-    monkeypatch.setattr(connections, "SECONDS_FOR_BODY", 0.2)
+    monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 0.2)
+    monkeypatch.setattr(slow_loris, "SECONDS_FOR_BODY", 0.2)
     with ScriptedProvider("fine") as provider, served(home, workdir, provider) as agent:
         where = urlsplit(agent.url)
         with socket.create_connection((where.hostname, where.port), timeout=5) as slow:
@@ -110,8 +110,8 @@ def test_who_never_comes_to_the_end_is_hung_up_on(
 def test_an_answer_may_take_longer_than_its_question(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "SECONDS_FOR_HEAD", 0.05)
-    monkeypatch.setattr(connections, "SECONDS_FOR_BODY", 0.05)
+    monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 0.05)
+    monkeypatch.setattr(slow_loris, "SECONDS_FOR_BODY", 0.05)
     with ScriptedProvider(text("late", delay=0.3)) as provider, served(home, workdir, provider) as agent:
         answer = agent.rpc("SendMessage", wire_message("hello"))
         assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
@@ -142,7 +142,7 @@ def test_of_many_answers_at_once_one_counts(home: Path, workdir: Path) -> None:
 def test_a_home_has_one_server(home: Path, workdir: Path) -> None:
     with ScriptedProvider("fine") as provider:
         with served(home, workdir, provider) as agent:
-            with pytest.raises(HermesError, match="another A2A server works with"), served(home, workdir, provider):
+            with pytest.raises(HermesError, match="another A2A server uses"), served(home, workdir, provider):
                 pass
             assert agent.rpc("ListTasks")["result"]["totalSize"] == 0
         with served(home, workdir, provider) as agent:  # the first one has let go

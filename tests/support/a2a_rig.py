@@ -16,10 +16,11 @@ from typing import Any
 import httpx
 import msgspec
 from a2a.client import Client, ClientConfig, create_client
-from a2a.types import Message, Part, Role, SendMessageRequest, StreamResponse, Task, TaskState
+from a2a.types import GetTaskRequest, Message, Part, Role, SendMessageRequest, StreamResponse, Task, TaskState
 
+from hermes.a2a.server.access.listen_address import ListenAddress
 from hermes.a2a.server.access.principals import Principals, read_principals
-from hermes.a2a.server.process import Place, serve_until
+from hermes.a2a.server.process import serve_until
 from hermes.config import A2AConfig, Config
 from hermes.config.sections import AgentConfig, ApprovalsConfig, ModelConfig
 from hermes.host import Host, HostOptions
@@ -86,7 +87,7 @@ def served(
     redactor = Redactor()
     principals = read_principals(config.a2a, env or {}, redactor)
     with Host(home, config, HostOptions(platform="a2a", **options), cwd=workdir, env={}, redactor=redactor) as host:
-        thread = _ServerThread(host, Place(grpc_port=0 if grpc else None), principals)
+        thread = _ServerThread(host, ListenAddress(grpc_port=0 if grpc else None), principals)
         try:
             yield Served(thread.wait_until_ready(), host, thread.grpc)
         finally:
@@ -96,7 +97,7 @@ def served(
 @dataclass
 class _ServerThread:
     host: Host
-    place: Place
+    address: ListenAddress
     principals: Principals
     url: str = ""
     grpc: str = ""
@@ -122,7 +123,7 @@ class _ServerThread:
             self.url, self.grpc = url, grpc
             self._ready.set()
 
-        await serve_until(self._stop, self.host, self.place, self.principals, announce)
+        await serve_until(self._stop, self.host, self.address, self.principals, announce)
 
     def wait_until_ready(self) -> str:
         self._ready.wait(20)
@@ -222,6 +223,16 @@ async def send(client: Client, request: SendMessageRequest) -> Task:
     """The task that a message leads to, as the last event leaves it; for a client that does not stream."""
     [event] = await stream(client, request)
     return event.task
+
+
+async def ended(client: Client, task_id: str, seconds: float = 20.0) -> Task:
+    """The task once it has ended, without an event that says so."""
+    async with asyncio.timeout(seconds):
+        while True:
+            task = await client.get_task(GetTaskRequest(id=task_id))
+            if state_name(task.status.state) not in ("submitted", "working", "input_required"):
+                return task
+            await asyncio.sleep(0.02)
 
 
 def kinds(events: list[StreamResponse]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The agent card: what is served, where, for whom, and what can be asked for."""
+"""The agent card: transports, capabilities, security schemes and skills of a served agent."""
 
 from __future__ import annotations
 
@@ -28,25 +28,25 @@ from hermes.version import __version__
 if TYPE_CHECKING:
     from starlette.routing import Route
 
-#: Where each binding is served, below the base URL.
+#: The path of each transport, below the base URL.
 RPC_PATH = "/"
 REST_PATH = "/rest"
 API_KEY_HEADER = "X-API-Key"
 
-#: A card changes only with a restart; whoever has an old one asks whether it still holds.
+#: A card changes only with a restart; clients check whether their copy is still valid.
 CACHE_CONTROL = "public, max-age=60, must-revalidate"
 
 _VERSIONS = ("1.0", "0.3")
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True):
-    """What a server offers. The card promises no more than is set here."""
+class CardOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The facts on a card."""
 
-    #: The address others use, which a proxy may have made another than the one listened on.
+    #: The address that others use; behind a proxy not the one listened on.
     base_url: str
     tools: Sequence[Tool] = ()
     name: str = "Hermes"
-    description: str = "An agent that reads, writes and runs things on the machine it lives on."
+    description: str = "An agent that reads and writes files and runs commands on its machine."
     input_modes: Sequence[str] = ("text/plain",)
     output_modes: Sequence[str] = ("text/plain",)
     #: ``host:port`` of the gRPC server, when there is one.
@@ -54,51 +54,51 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     streaming: bool = True
     push: bool = False
     needs_token: bool = False
-    #: Whether callers who say who they are get a card that tells more.
+    #: Whether authenticated callers get a card with more details.
     extended: bool = False
 
 
-def agent_card(served: Served, *, detailed: bool = False) -> AgentCard:
-    """The card for everybody, or the ``detailed`` one for callers that are known.
+def agent_card(options: CardOptions, *, detailed: bool = False) -> AgentCard:
+    """The public card, or the ``detailed`` one for authenticated callers.
 
-    Raises ``ConfigError`` when the base URL is none that others could call.
+    Raises ``ConfigError`` when the base URL cannot be called by others.
     """
-    schemes, requirements = _security() if served.needs_token else ({}, [])
+    schemes, requirements = _security() if options.needs_token else ({}, [])
     return AgentCard(
-        name=served.name,
-        description=served.description,
+        name=options.name,
+        description=options.description,
         version=__version__,
-        supported_interfaces=_interfaces(served),
+        supported_interfaces=_interfaces(options),
         capabilities=AgentCapabilities(
-            streaming=served.streaming, push_notifications=served.push, extended_agent_card=served.extended
+            streaming=options.streaming, push_notifications=options.push, extended_agent_card=options.extended
         ),
-        default_input_modes=list(served.input_modes),
-        default_output_modes=list(served.output_modes),
-        skills=skills_of(served.tools, detailed=detailed),
+        default_input_modes=list(options.input_modes),
+        default_output_modes=list(options.output_modes),
+        skills=skills_of(options.tools, detailed=detailed),
         security_schemes=schemes,
         security_requirements=requirements,
     )
 
 
 def card_routes(card: AgentCard) -> list[Route]:
-    """The route that serves the card, with an ETag, an answer to ``If-None-Match``, and how long a copy holds."""
+    """The route that serves the card, with ``ETag``, ``If-None-Match`` and ``Cache-Control``."""
     return create_agent_card_routes(card, cache_control=CACHE_CONTROL)
 
 
-def _interfaces(served: Served) -> list[AgentInterface]:
-    """Every way to call, best first: clients take the first one they know."""
-    base_url = _checked(served.base_url)
-    places = [("JSONRPC", base_url + RPC_PATH), ("HTTP+JSON", base_url + REST_PATH)]
-    found = [(binding, url, version) for version in _VERSIONS for binding, url in places]
-    if served.grpc_address:
-        found.append(("GRPC", served.grpc_address, "1.0"))
+def _interfaces(options: CardOptions) -> list[AgentInterface]:
+    """Every transport, best first: clients take the first one that they support."""
+    base_url = _checked(options.base_url)
+    transports = [("JSONRPC", base_url + RPC_PATH), ("HTTP+JSON", base_url + REST_PATH)]
+    found = [(binding, url, version) for version in _VERSIONS for binding, url in transports]
+    if options.grpc_address:
+        found.append(("GRPC", options.grpc_address, "1.0"))
     return [
         AgentInterface(url=url, protocol_binding=binding, protocol_version=version) for binding, url, version in found
     ]
 
 
 def _security() -> tuple[dict[str, SecurityScheme], list[SecurityRequirement]]:
-    """A token in either of two headers; one of them is enough."""
+    """A token in one of two headers."""
     schemes = {
         "bearer": SecurityScheme(http_auth_security_scheme=HTTPAuthSecurityScheme(scheme="Bearer")),
         "apiKey": SecurityScheme(api_key_security_scheme=APIKeySecurityScheme(location="header", name=API_KEY_HEADER)),
@@ -130,4 +130,4 @@ def _problem_of(base_url: str) -> str:
         unspecified = ipaddress.ip_address(host).is_unspecified
     except ValueError:
         unspecified = False
-    return f"must name a host that others can reach, and {host} is every address and none" if unspecified else ""
+    return f"must name a host that others can reach, and {host} is every address of this machine" if unspecified else ""

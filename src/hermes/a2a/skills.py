@@ -1,4 +1,4 @@
-"""The skills on an agent's card: what others may ask for, told by toolset."""
+"""The skills on the agent card: one for conversation and one for each toolset."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from a2a.types import AgentSkill
 from hermes.tools.registry import Tool
 
 
-class _Words(msgspec.Struct, frozen=True):
-    """A toolset as a caller reads about it."""
+class _SkillText(msgspec.Struct, frozen=True):
+    """Name, description, tags and examples of a skill."""
 
     name: str
     description: str
@@ -19,7 +19,7 @@ class _Words(msgspec.Struct, frozen=True):
     examples: tuple[str, ...] = ()
 
 
-_CONVERSATION = _Words(
+_CONVERSATION = _SkillText(
     "Conversation",
     "Answers questions and works on tasks in plain language. A context keeps its conversation.",
     ("chat", "questions"),
@@ -27,70 +27,70 @@ _CONVERSATION = _Words(
 )
 
 _KNOWN = {
-    "file": _Words(
+    "file": _SkillText(
         "Files",
         "Reads, searches, writes and changes text files in its working directory.",
         ("files", "search", "editing"),
         ("Find every use of parse_date and say what it is used for.", "Add a changelog entry for version 1.2."),
     ),
-    "terminal": _Words(
+    "terminal": _SkillText(
         "Commands",
         "Runs shell commands and programs, also long ones in the background.",
         ("shell", "commands", "processes"),
         ("Run the tests and explain the first failure.",),
     ),
-    "delegation": _Words(
+    "delegation": _SkillText(
         "Delegation",
-        "Splits work into parts and has agents of its own work on them at the same time.",
+        "Splits work into parts for its own child agents, which work at the same time.",
         ("delegation", "parallel"),
         ("Review each module of this package separately, then sum up.",),
     ),
-    "session_search": _Words(
+    "session_search": _SkillText(
         "Past conversations",
         "Looks up what was said and done in earlier conversations.",
         ("history", "search"),
         ("What did we decide about the release date?",),
     ),
-    "image_gen": _Words(
+    "image_gen": _SkillText(
         "Images", "Makes images from descriptions.", ("images", "generation"), ("Draw a lighthouse at dusk.",)
     ),
-    "vision": _Words(
+    "vision": _SkillText(
         "Image understanding", "Looks at images and answers questions about them.", ("images", "vision"), ()
     ),
-    "web": _Words("Web", "Searches the web and reads pages.", ("web", "search"), ()),
-    "code_execution": _Words("Code", "Writes and runs programs to compute an answer.", ("code", "execution"), ()),
+    "web": _SkillText("Web", "Searches the web and reads pages.", ("web", "search"), ()),
+    "code_execution": _SkillText("Code", "Writes and runs programs to compute an answer.", ("code", "execution"), ()),
 }
 
-#: What an agent uses for itself; nobody outside asks for it.
-_PRIVATE = frozenset({"clarify", "todo", "memory"})
+#: Toolsets that are not skills: the agent uses them for itself.
+_INTERNAL = frozenset({"clarify", "todo", "memory"})
 
 
 def skills_of(tools: Iterable[Tool], *, detailed: bool) -> list[AgentSkill]:
     """One skill for conversation and one for each toolset; ``detailed`` ones name their tools."""
     by_toolset: dict[str, list[Tool]] = {}
     for tool in tools:
-        if tool.toolset not in _PRIVATE:
+        if tool.toolset not in _INTERNAL:
             by_toolset.setdefault(tool.toolset, []).append(tool)
     skills = [_skill("conversation", _CONVERSATION)]
     for toolset, members in sorted(by_toolset.items()):
-        words = _KNOWN.get(toolset) or _described(toolset, members)
+        text = _KNOWN.get(toolset) or _described(toolset, members)
         names = sorted(tool.name for tool in members) if detailed else []
-        skills.append(_skill(toolset, words, names))
+        skills.append(_skill(toolset, text, names))
     return skills
 
 
-def _skill(skill_id: str, words: _Words, more_tags: Iterable[str] = ()) -> AgentSkill:
-    tags = list(dict.fromkeys([*words.tags, *more_tags]))
+def _skill(skill_id: str, text: _SkillText, more_tags: Iterable[str] = ()) -> AgentSkill:
+    tags = list(dict.fromkeys([*text.tags, *more_tags]))
     return AgentSkill(
-        id=skill_id, name=words.name, description=words.description, tags=tags, examples=list(words.examples)
+        id=skill_id, name=text.name, description=text.description, tags=tags, examples=list(text.examples)
     )
 
 
-def _described(toolset: str, tools: Iterable[Tool]) -> _Words:
-    """A toolset that a plugin brought, in the words of its tools."""
+def _described(toolset: str, tools: Iterable[Tool]) -> _SkillText:
+    """The text of a plugin's toolset, from the descriptions of its tools."""
     name = toolset.replace("_", " ").replace("-", " ").strip().capitalize() or toolset
-    said = dict.fromkeys(_first_sentence(tool.description) for tool in tools)
-    return _Words(name, " ".join(filter(None, said)) or f"Tools of the group {toolset}.", (toolset,))
+    sentences = dict.fromkeys(_first_sentence(tool.description) for tool in tools)
+    return _SkillText(name, " ".join(filter(None, sentences)) or f"Tools of the group {toolset}.", (toolset,))
 
 
 def _first_sentence(text: str) -> str:

@@ -84,6 +84,12 @@ class Workers:
     def is_closed(self) -> bool:
         return self._closed
 
+    @property
+    def busy(self) -> int:
+        """The number of threads that have work."""
+        with self._lock:
+            return self._threads - self._idle
+
     def close(self) -> None:
         """Let the free threads end. Those that are stuck end when they get free, or with the process."""
         with self._lock:

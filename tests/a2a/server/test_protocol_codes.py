@@ -12,10 +12,9 @@ from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
 from a2a.server.tasks import InMemoryTaskStore
 from starlette.applications import Starlette
 
-from hermes.a2a.card import Served as CardFacts
-from hermes.a2a.card import agent_card
-from hermes.a2a.server.handler import Requests
-from hermes.a2a.server.runner import TurnExecutor
+from hermes.a2a.card import CardOptions, agent_card
+from hermes.a2a.server.handler import A2ARequestHandler
+from hermes.a2a.server.runner import TurnRunner
 from hermes.a2a.server.store.database import Database
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from support.a2a_rig import VERSION, Served, wire_message
@@ -32,16 +31,16 @@ def test_a_server_without_push_says_so(tmp_path: Path) -> None:
     """Ours always has it; the methods hold for one that has not."""
 
     async def call() -> list[int]:
-        card = agent_card(CardFacts(base_url="http://127.0.0.1:1"))
-        # Nobody gets as far as a turn.
-        requests = Requests(
-            cast("TurnExecutor", None),
+        card = agent_card(CardOptions(base_url="http://127.0.0.1:1"))
+        # No request gets as far as a turn.
+        handler = A2ARequestHandler(
+            cast("TurnRunner", None),
             InMemoryTaskStore(),
             card,
             card,
             webhooks=SqlitePushConfigStore(database),
         )
-        app = Starlette(routes=[*create_jsonrpc_routes(requests, "/"), *create_rest_routes(requests)])
+        app = Starlette(routes=[*create_jsonrpc_routes(handler, "/"), *create_rest_routes(handler)])
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://test", headers=VERSION) as client:
             codes: list[int] = []

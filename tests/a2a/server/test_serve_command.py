@@ -80,9 +80,9 @@ def test_a_token_of_the_environment_and_a_public_address(home: Path, workdir: Pa
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["--host", "0.0.0.0"], "nobody needs a token"),
+        (["--host", "0.0.0.0"], "no token is required"),
         (["--port", "99999"], "not a port"),
-        (["--host", "203.0.113.5"], "nobody needs a token"),
+        (["--host", "203.0.113.5"], "no token is required"),
         (["--public-url", "ftp://x"], "must start with http"),
     ],
 )

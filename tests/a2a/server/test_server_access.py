@@ -15,10 +15,10 @@ from a2a.server.tasks import InMemoryTaskStore
 from a2a.types import Task
 from starlette.applications import Starlette
 
-from hermes.a2a.card import Served, agent_card
+from hermes.a2a.card import CardOptions, agent_card
+from hermes.a2a.server.access.listen_address import ListenAddress, check_listen_address
 from hermes.a2a.server.access.principals import Principals, read_principals
-from hermes.a2a.server.handler import Requests
-from hermes.a2a.server.process import Place, check_place
+from hermes.a2a.server.handler import A2ARequestHandler
 from hermes.a2a.server.store.database import Database
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.config import A2AConfig, A2APrincipalConfig
@@ -157,9 +157,9 @@ class BrokenStore(InMemoryTaskStore):
 
 def test_a_failure_of_the_server_itself_is_told_by_its_name_alone(home: Path, workdir: Path) -> None:
     async def call() -> None:
-        card = agent_card(Served(base_url="http://127.0.0.1:1", extended=True))
+        card = agent_card(CardOptions(base_url="http://127.0.0.1:1", extended=True))
         database = Database(home / "a2a.db")
-        requests = Requests(
+        requests = A2ARequestHandler(
             NoTurns(),  # pyright: ignore[reportArgumentType]
             BrokenStore(),
             card,
@@ -194,14 +194,14 @@ class NoTurns:
 
 def test_others_are_let_in_with_tokens_only() -> None:
     known = read_principals(SETTINGS, ENV, Redactor())
-    check_place(Place("127.0.0.1"), Principals())
-    check_place(Place("::1"), Principals())
-    check_place(Place("192.0.2.7"), known)
-    check_place(Place("0.0.0.0", public_url="https://agent.example.org"), known)
-    with pytest.raises(HermesError, match="nobody needs a token"):
-        check_place(Place("192.0.2.7"), Principals())
+    check_listen_address(ListenAddress("127.0.0.1"), Principals())
+    check_listen_address(ListenAddress("::1"), Principals())
+    check_listen_address(ListenAddress("192.0.2.7"), known)
+    check_listen_address(ListenAddress("0.0.0.0", public_url="https://agent.example.org"), known)
+    with pytest.raises(HermesError, match="no token is required"):
+        check_listen_address(ListenAddress("192.0.2.7"), Principals())
     with pytest.raises(HermesError, match="--public-url"):
-        check_place(Place("0.0.0.0"), known)
+        check_listen_address(ListenAddress("0.0.0.0"), known)
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_others_are_let_in_with_tokens_only() -> None:
             {},
             "an empty token",
         ),
-        (A2AConfig(principals={"local": A2APrincipalConfig(token_env="X")}), {"X": ALICE}, "give another"),
+        (A2AConfig(principals={"local": A2APrincipalConfig(token_env="X")}), {"X": ALICE}, "choose another"),
         (
             A2AConfig(principals={"a": A2APrincipalConfig(token_env="X"), "b": A2APrincipalConfig(token_env="X")}),
             {"X": ALICE},
@@ -233,6 +233,6 @@ def test_principals_that_cannot_be(settings: A2AConfig, env: dict[str, str], wor
 def test_one_token_in_the_environment_is_enough() -> None:
     redactor = Redactor()
     known = read_principals(A2AConfig(), {"HERMES_A2A_TOKEN": ALICE}, redactor)
-    found = known.of({"authorization": f"Bearer {ALICE}"})
-    assert found is not None and found.name == "token" and known.of({}) is None
+    found = known.authenticate({"authorization": f"Bearer {ALICE}"})
+    assert found is not None and found.name == "token" and known.authenticate({}) is None
     assert ALICE not in redactor.redact(f"it is {ALICE}")

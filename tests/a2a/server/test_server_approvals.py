@@ -15,6 +15,7 @@ from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from support.a2a_rig import (
     artifact_text,
     calling,
+    ended,
     kinds,
     said,
     send,
@@ -117,7 +118,7 @@ def test_a_question_holds_no_thread_and_survives_a_restart(home: Path, workdir: 
     with ScriptedProvider(SCRIPT) as provider:
         with served(home, workdir, provider) as agent:
             task = asyncio.run(ask())
-            assert agent.host.workers._idle == agent.host.workers._threads  # pyright: ignore[reportPrivateUsage]
+            wait_until(lambda: agent.host.workers.busy == 0)
         with served(home, workdir, provider) as agent:
             asyncio.run(answer())
         assert len(provider.requests) == 2
@@ -128,9 +129,7 @@ def test_nobody_answering_is_a_no(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with calling(agent, streaming=False) as client:
             task = await send(client, said("go"))
-            while state_name(task.status.state) in ("input_required", "working"):
-                await asyncio.sleep(0.05)
-                task = await client.get_task(GetTaskRequest(id=task.id))
+            task = await ended(client, task.id)
             assert state_name(task.status.state) == "completed" and artifact_text(task) == "done"
 
     with (

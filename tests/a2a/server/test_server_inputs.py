@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.a2a.server.content import UnusableMessage, content_of
-from hermes.a2a.server.redaction import VisibleText, visible
+from hermes.a2a.server.redaction import RedactingStream, redacted
 from hermes.testing import ScriptedProvider
 from support.a2a_rig import calling, said, send, served, state_name, status_text
 
@@ -113,9 +113,9 @@ PIECES = st.lists(st.sampled_from(["<think>", "</think>", "<thi", "nk>", "<", "a
 @given(PIECES, st.integers(1, 5))
 def test_how_a_text_is_cut_does_not_matter(pieces: list[str], size: int) -> None:
     whole = "".join(pieces)
-    filter_ = VisibleText()
+    filter_ = RedactingStream()
     streamed = "".join(filter_.feed(whole[at : at + size]) for at in range(0, len(whole), size)) + filter_.finish()
-    assert streamed == visible(whole)
+    assert streamed == redacted(whole)
 
 
 @pytest.mark.parametrize(
@@ -129,4 +129,4 @@ def test_how_a_text_is_cut_does_not_matter(pieces: list[str], size: int) -> None
     ],
 )
 def test_what_is_left_of_a_text(text: str, left: str) -> None:
-    assert visible(text) == left
+    assert redacted(text) == left

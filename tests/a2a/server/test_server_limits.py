@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
 
-from hermes.a2a.server.access.rate_limits import Pace
+from hermes.a2a.server.access.rate_limits import RateLimiter
 from hermes.config import A2AConfig
 from hermes.testing import ScriptedProvider, hanging, text
 from support.a2a_rig import (
@@ -59,9 +59,9 @@ def test_too_many_requests(home: Path, workdir: Path) -> None:
 
 
 def test_the_pace_is_kept_for_each_caller() -> None:
-    pace = Pace(2)
-    assert [pace.wait_for("a") > 0 for _ in range(3)] == [False, False, True]
-    assert pace.wait_for("b") == 0 and Pace(0).wait_for("a") == 0
+    limiter = RateLimiter(2)
+    assert [limiter.retry_after("a") > 0 for _ in range(3)] == [False, False, True]
+    assert limiter.retry_after("b") == 0 and RateLimiter(0).retry_after("a") == 0
 
 
 def test_tasks_wait_and_then_are_refused(home: Path, workdir: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,18 @@ from google.protobuf import json_format, struct_pb2
 
 from hermes.config import A2AConfig, A2APrincipalConfig
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
-from support.a2a_rig import artifact_text, calling, said, send, served, state_name, status_text, wait_until
+from support.a2a_rig import (
+    artifact_text,
+    calling,
+    ended,
+    said,
+    send,
+    served,
+    state_name,
+    status_text,
+    wait_until,
+)
+from support.approval_rig import RISKY
 
 COLOUR = {"question": "Which colour?", "choices": ["red", "blue"]}
 SCRIPT = by_step(tool_call("clarify", COLOUR), text("done"))
@@ -101,7 +113,7 @@ def test_two_questions_of_one_reply_with_a_restart_between(home: Path, workdir: 
     async def first() -> Task:
         async with calling(agent, streaming=False) as client:
             task = await send(client, said("go"))
-            assert agent.host.workers._idle == agent.host.workers._threads  # pyright: ignore[reportPrivateUsage]
+            await asyncio.to_thread(wait_until, lambda: agent.host.workers.busy == 0)
             task = await send(client, said("red", task_id=task.id))
             assert asked(task)["question"] == "How many?"
             return task
@@ -118,9 +130,6 @@ def test_two_questions_of_one_reply_with_a_restart_between(home: Path, workdir: 
         with served(home, workdir, provider, toolsets=TOOLS) as agent:
             asyncio.run(second())
         assert responses(provider) == ["red", "three"] and len(provider.requests) == 2
-    with sqlite3.connect(home / "a2a.db") as kept:
-        assert kept.execute("SELECT count(*) FROM answers").fetchone() == (0,)
-    kept.close()
 
 
 def test_the_same_question_again_is_asked_again(home: Path, workdir: Path) -> None:
@@ -144,10 +153,7 @@ def test_nobody_answering_is_told_to_the_model(home: Path, workdir: Path) -> Non
     async def call() -> None:
         async with calling(agent, streaming=False) as client:
             task = await send(client, said("go"))
-            while state_name(task.status.state) in ("input_required", "working"):
-                await asyncio.sleep(0.02)
-                task = await client.get_task(GetTaskRequest(id=task.id))
-            assert artifact_text(task) == "done"
+            assert artifact_text(await ended(client, task.id)) == "done"
 
     settings = A2AConfig(approval_timeout=0.05)
     with ScriptedProvider(SCRIPT) as provider, served(home, workdir, provider, settings, toolsets=TOOLS) as agent:
@@ -185,3 +191,54 @@ def test_a_task_that_asks_is_cancelled(home: Path, workdir: Path) -> None:
     with ScriptedProvider(SCRIPT) as provider, served(home, workdir, provider, toolsets=TOOLS) as agent:
         asyncio.run(call())
         assert len(provider.requests) == 1
+
+
+def make_older(home: Path, change_journal: str) -> None:
+    """Make the files look as the version before wrote them, when questions were in ``a2a.db``."""
+    with closing(sqlite3.connect(home / "a2a.db")) as connection, connection:
+        connection.executescript("CREATE TABLE questions (x); CREATE TABLE answers (x); PRAGMA user_version = 2;")
+    with closing(sqlite3.connect(home / "state.db")) as connection, connection:
+        connection.execute(change_journal)
+
+
+def test_an_approval_of_an_older_version_has_a_deadline_again(home: Path, workdir: Path) -> None:
+    script = by_step(tool_call("terminal", {"command": RISKY}), text("done"))
+
+    async def ask() -> Task:
+        async with calling(agent, streaming=False) as client:
+            return await send(client, said("go"))
+
+    async def wait() -> None:
+        async with calling(agent, streaming=False) as client:
+            assert artifact_text(await ended(client, task.id)) == "done"
+
+    with ScriptedProvider(script) as provider:
+        with served(home, workdir, provider) as agent:
+            task = asyncio.run(ask())
+        make_older(home, "UPDATE questions SET deadline = NULL")
+        with served(home, workdir, provider, A2AConfig(approval_timeout=0.05)) as agent:
+            asyncio.run(wait())
+        assert "in time" in provider.requests[-1].messages[-1]["content"]
+    assert not (workdir / "ran").exists()
+
+
+def test_a_question_of_an_older_version_is_asked_again(home: Path, workdir: Path) -> None:
+    """It was not in the journal: the answer to it only continues the turn."""
+
+    async def ask() -> Task:
+        async with calling(agent, streaming=False) as client:
+            return await send(client, said("go"))
+
+    async def answer() -> None:
+        async with calling(agent, streaming=False) as client:
+            again = await send(client, said("red", task_id=task.id))
+            assert asked(again)["question"] == asked(task)["question"]
+            assert artifact_text(await send(client, said("blue", task_id=task.id))) == "done"
+
+    with ScriptedProvider(SCRIPT) as provider:
+        with served(home, workdir, provider, toolsets=TOOLS) as agent:
+            task = asyncio.run(ask())
+        make_older(home, "DELETE FROM questions")
+        with served(home, workdir, provider, toolsets=TOOLS) as agent:
+            asyncio.run(answer())
+        assert responses(provider) == ["blue"]

@@ -8,7 +8,6 @@ import stat
 import time
 from collections.abc import Generator
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,18 +24,17 @@ from a2a.types import (
 )
 from a2a.utils.errors import InvalidParamsError
 
-from hermes.a2a.server.access.principals import Peer, Principal
+from hermes.a2a.server.access.principals import Principal, PrincipalUser
 from hermes.a2a.server.store import database as database_module
 from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.questions import Question, Questions, is_timeout, timeout_message
 from hermes.a2a.server.store.tasks import SqliteTaskStore, sweep
-from hermes.a2a.server.store.webhooks import MOST_WEBHOOKS, SqlitePushConfigStore
+from hermes.a2a.server.store.webhooks import MAX_WEBHOOKS, SqlitePushConfigStore
 from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider, hanging, text
 from support.a2a_rig import artifact_text, calling, said, send, served, state_name, status_text, wire_message
 
-ALICE = ServerCallContext(user=Peer(Principal("alice")))
-BOB = ServerCallContext(user=Peer(Principal("bob")))
+ALICE = ServerCallContext(user=PrincipalUser(Principal("alice")))
+BOB = ServerCallContext(user=PrincipalUser(Principal("bob")))
 WORKING, FAILED = TaskState.TASK_STATE_WORKING, TaskState.TASK_STATE_FAILED
 COMPLETED = TaskState.TASK_STATE_COMPLETED
 
@@ -181,17 +179,19 @@ def test_a_file_of_a_newer_program_is_left_alone(home: Path) -> None:
         Database(home / "a2a.db")
 
 
-def test_a_question_in_a_file_of_the_first_version_is_still_open(home: Path) -> None:
+def test_a_file_of_every_older_version_opens(home: Path) -> None:
     home.mkdir()
-    with closing(sqlite3.connect(home / "a2a.db")) as connection:
-        connection.executescript(f"{database_module._VERSIONS[0]} PRAGMA user_version = 1;")  # pyright: ignore[reportPrivateUsage]
-        row = ("task", "alice", "context", "appr_1", "terminal", "rm -r x", "deletes", 9e9)
-        connection.execute("INSERT INTO questions VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-        connection.commit()
-    for _ in range(2):  # the second time there is nothing to change
-        with closing(Database(home / "a2a.db")) as database:
-            expected = Question("task", "alice", "context", "appr_1", "terminal", "rm -r x", "deletes", 9e9)
-            assert Questions(database).of("task") == expected
+    migrations = database_module._MIGRATIONS  # pyright: ignore[reportPrivateUsage]
+    for version in range(1, len(migrations)):
+        path = home / f"{version}.db"
+        with closing(sqlite3.connect(path)) as connection:
+            connection.executescript(f"{''.join(migrations[:version])} PRAGMA user_version = {version};")
+            row = ("alice", "t", "c", int(COMPLETED), 1, task("t").SerializeToString())
+            connection.execute("INSERT INTO tasks VALUES (?, ?, ?, ?, ?, ?)", row)
+            connection.commit()
+        for _ in range(2):  # the second time there is nothing to change
+            with closing(Database(path)) as database:
+                assert asyncio.run(SqliteTaskStore(database).get("t", ALICE)) == task("t")
 
 
 def test_a_server_that_starts_over_knows_its_conversations(home: Path, workdir: Path) -> None:
@@ -252,18 +252,11 @@ def test_a_commit_that_fails_leaves_the_file_usable(database: Database) -> None:
 def test_webhooks_of_a_task_are_limited(database: Database) -> None:
     async def run() -> None:
         store = SqlitePushConfigStore(database)
-        for number in range(MOST_WEBHOOKS):
+        for number in range(MAX_WEBHOOKS):
             await store.set_info("t", TaskPushNotificationConfig(id=str(number), url="https://a.example"), ALICE)
         await store.set_info("t", TaskPushNotificationConfig(id="0", url="https://b.example"), ALICE)
         with pytest.raises(InvalidParamsError, match="delete one of them first"):
             await store.set_info("t", TaskPushNotificationConfig(id="more", url="https://a.example"), ALICE)
-        assert len(await store.get_info("t", ALICE)) == MOST_WEBHOOKS
+        assert len(await store.get_info("t", ALICE)) == MAX_WEBHOOKS
 
     asyncio.run(run())
-
-
-def test_only_the_clock_runs_out() -> None:
-    asked = Question("t", "alice", "c", "appr_1", "terminal", "rm x", "deletes", time.time() + 60)
-    late = replace(asked, deadline=time.time() - 1)
-    assert not is_timeout(timeout_message(asked), asked)
-    assert is_timeout(timeout_message(late), late)

@@ -1,4 +1,4 @@
-"""Puts the server together: stores, conversations, the SDK's handler and its routes, behind one gate."""
+"""The server put together: stores, turns of the agent, the SDK's routes, and access control in front of them."""
 
 from __future__ import annotations
 
@@ -10,40 +10,36 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 from a2a.server.context import ServerCallContext
-from a2a.server.routes import (
-    DefaultServerCallContextBuilder,
-    create_jsonrpc_routes,
-    create_rest_routes,
-)
-from a2a.types import SendMessageConfiguration, SendMessageRequest
+from a2a.server.routes import DefaultServerCallContextBuilder, create_jsonrpc_routes, create_rest_routes
 from starlette.requests import Request
 from starlette.routing import Router
 from starlette.types import ASGIApp
 
-from hermes.a2a.card import REST_PATH, RPC_PATH, Served, agent_card, card_routes
+from hermes.a2a.card import REST_PATH, RPC_PATH, CardOptions, agent_card, card_routes
 from hermes.a2a.push.sender import PushQueue
-from hermes.a2a.server.access.middleware import PRINCIPAL, Door, Gate
-from hermes.a2a.server.access.principals import LOCAL, Peer, Principal, Principals
-from hermes.a2a.server.access.rate_limits import Load
+from hermes.a2a.server.access.middleware import PRINCIPAL, AccessMiddleware, AccessPolicy
+from hermes.a2a.server.access.principals import LOCAL, Principal, Principals, PrincipalUser
+from hermes.a2a.server.access.rate_limits import TaskSlots
 from hermes.a2a.server.content import INPUT_MODES
-from hermes.a2a.server.direct import KEYS, DirectMessages
-from hermes.a2a.server.handler import Requests
-from hermes.a2a.server.runner import TurnExecutor
-from hermes.a2a.server.store.contexts import Conversations
+from hermes.a2a.server.handler import A2ARequestHandler
+from hermes.a2a.server.runner import TurnRunner
+from hermes.a2a.server.store.contexts import ContextSessions
 from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.questions import Question, Questions, timeout_message
 from hermes.a2a.server.store.tasks import SqliteTaskStore, sweep
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.host import Host
+from hermes.journal.questions import QuestionRow
 
 log = logging.getLogger("hermes.a2a")
 
-_SECONDS_BETWEEN_LOOKS = 1.0
+_SECONDS_BETWEEN_DEADLINE_CHECKS = 1.0
+#: Request headers with credentials, which are not passed on to the request handler.
+_CREDENTIALS = ("authorization", "x-api-key", "cookie")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """How others reach the server."""
+class PublicAddress:
+    """The addresses under which others reach the server."""
 
     base_url: str
     #: host:port of the gRPC transport, when it is served.
@@ -54,10 +50,10 @@ class A2AServer:
     """The agent of one host, served. Close it before the host."""
 
     def __init__(
-        self, host: Host, address: Address, principals: Principals, env: Mapping[str, str] = os.environ
+        self, host: Host, address: PublicAddress, principals: Principals, env: Mapping[str, str] = os.environ
     ) -> None:
         settings = host.config.a2a
-        served = Served(
+        options = CardOptions(
             base_url=address.base_url,
             tools=host.offered_tools(),
             input_modes=INPUT_MODES,
@@ -66,92 +62,97 @@ class A2AServer:
             needs_token=bool(principals),
             extended=True,
         )
-        self.card = agent_card(served)
+        self.card = agent_card(options)
         self._is_closed = False
         self.database = Database(host.home / "a2a.db")
         host.runtime.guard.protect(*self.database.files())
-        closed = sweep(self.database, settings.keep_days)
-        if closed:
-            log.warning("%d tasks were left at work by a server that ended; they have failed", closed)
-        self._load = Load(settings)
-        self.door = Door(principals, settings, self._load)
-        self._questions = Questions(self.database)
-        conversations = Conversations(host, self.database)
-        self.turns = TurnExecutor(host, conversations, self._questions, self._load)
+        failed = sweep(self.database, settings.keep_days)
+        if failed:
+            log.warning("%d tasks were running when the last server ended; they have failed", failed)
+        self._slots = TaskSlots(settings)
+        self.policy = AccessPolicy(principals, settings, self._slots)
+        self._contexts = ContextSessions(host, self.database)
+        self._tasks = SqliteTaskStore(self.database)
+        self._runner = TurnRunner(host, self._contexts, self._tasks, self._slots)
         webhooks = SqlitePushConfigStore(self.database)
         self._push = PushQueue(webhooks, settings.push, env)
-        self.requests = Requests(
-            self.turns,
-            SqliteTaskStore(self.database),
+        self.handler = A2ARequestHandler(
+            self._runner,
+            self._tasks,
             self.card,
-            agent_card(served, detailed=True),
+            agent_card(options, detailed=True),
             webhooks=webhooks,
             push=self._push,
             may_push_to=self._push.accepts,
         )
         self.max_body_bytes = settings.max_body_bytes
-        direct = DirectMessages(self._routes(), self.requests)
-        self.app: ASGIApp = Gate(direct, self.door, self.max_body_bytes)
+        self.app: ASGIApp = AccessMiddleware(self._router(), self.policy, self.max_body_bytes)
 
-    def _routes(self) -> Router:
-        builder = CallContexts()
+    def _router(self) -> Router:
+        builder = CallContextBuilder()
         routes = [
             *card_routes(self.card),
-            *create_jsonrpc_routes(self.requests, RPC_PATH, builder, enable_v0_3_compat=True),
-            *create_rest_routes(self.requests, builder, enable_v0_3_compat=True, path_prefix=REST_PATH),
+            *create_jsonrpc_routes(self.handler, RPC_PATH, builder, enable_v0_3_compat=True),
+            *create_rest_routes(self.handler, builder, enable_v0_3_compat=True, path_prefix=REST_PATH),
         ]
-        return Router(routes, lifespan=self._life)
+        return Router(routes, lifespan=self._lifespan)
 
     @contextlib.asynccontextmanager
-    async def _life(self, _app: Router) -> AsyncGenerator[None]:
-        clock = asyncio.create_task(self._watch_deadlines())
+    async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:
+        deadlines = asyncio.create_task(self._check_deadlines())
         try:
             yield
         finally:
-            clock.cancel()
+            deadlines.cancel()
             await self.aclose()
 
+    async def stop_turns(self) -> None:
+        """Refuse new tasks and interrupt the running ones."""
+        self._slots.is_closing = True
+        await self.handler.stop()
+
     async def aclose(self) -> None:
-        """Stop what is at work and close the stores, once."""
+        """Stop all turns and close the stores, once."""
         if self._is_closed:
             return
         self._is_closed = True
-        await self.turns.stop()
-        await self.requests.aclose()
+        await self.stop_turns()
+        await self.handler.aclose()
         await self._push.aclose()
         self.database.close()
 
-    async def _watch_deadlines(self) -> None:
-        """Answer what nobody answers in time, and let the turns go on."""
+    # -- deadlines of questions ---------------------------------------------------------------------------------
+
+    async def _check_deadlines(self) -> None:
+        """Continue the tasks whose questions were not answered in time."""
         while True:
-            await asyncio.sleep(_SECONDS_BETWEEN_LOOKS)
-            for question in self._questions.overdue():
+            await asyncio.sleep(_SECONDS_BETWEEN_DEADLINE_CHECKS)
+            if not self._tasks.has_waiting:
+                continue
+            for question in await self._runner.overdue():
                 try:
-                    await self._give_up(question)
+                    await self._expire(question)
                 except Exception:
-                    log.exception("task %s cannot go on without an answer", question.task_id)
-                    await self._questions.close(question.task_id)
+                    log.exception("question %s cannot be closed after its deadline", question.id)
+                    await self._runner.withdraw(question, "its task cannot continue")
 
-    async def _give_up(self, question: Question) -> None:
-        caller = ServerCallContext(user=Peer(Principal(question.owner)))
-        # It goes the way of every answer, so that those who watch the task see how it goes on.
-        await self.requests.on_message_send(
-            SendMessageRequest(
-                message=timeout_message(question), configuration=SendMessageConfiguration(return_immediately=True)
-            ),
-            caller,
-        )
+    async def _expire(self, question: QuestionRow) -> None:
+        context = await self._contexts.find(question.session_id)
+        task_id = None if context is None else self._tasks.waiting_in(context)
+        if context is not None and task_id is not None:
+            owner = ServerCallContext(user=PrincipalUser(Principal(context[0])))
+            await self.handler.resume_overdue(task_id, owner)
 
 
-class CallContexts(DefaultServerCallContextBuilder):
-    """What the SDK is told of a request: who sent it, and its headers without what opened the door."""
+class CallContextBuilder(DefaultServerCallContextBuilder):
+    """The call context of a request: its principal, and its headers without credentials."""
 
     def build(self, request: Request) -> ServerCallContext:
         context = super().build(request)
         headers: dict[str, str] = context.state["headers"]
-        for name in KEYS:
+        for name in _CREDENTIALS:
             headers.pop(name, None)
         return context
 
-    def build_user(self, request: Request) -> Peer:
-        return Peer(request.scope.get(PRINCIPAL, LOCAL))
+    def build_user(self, request: Request) -> PrincipalUser:
+        return PrincipalUser(request.scope.get(PRINCIPAL, LOCAL))

@@ -1,10 +1,13 @@
-"""What a caller sends, as the content of a user message: text, data and files."""
+"""Content in and out: a caller's parts (text, data, files) as a user message, and written files as artifacts."""
 
 from __future__ import annotations
 
 import base64
 import logging
+import mimetypes
 from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import msgspec
@@ -12,30 +15,39 @@ from a2a.types import Message as A2AMessage
 from a2a.types import Part, Task
 from google.protobuf import json_format
 
-from hermes.a2a.server.redaction import visible
+from hermes.a2a.server.redaction import redacted
+from hermes.agent.events import TurnResult
 from hermes.agent.images.attachments import image_type
+from hermes.agent.verify import changed_paths
 from hermes.errors import HermesError
+from hermes.sanitize import Redactor
+from hermes.tools.files.guard import FileGuard
 
 log = logging.getLogger("hermes.a2a")
 
-#: What a message may hold; the card says so too.
+#: The media types of messages, also on the card.
 INPUT_MODES = (
     *("text/plain", "text/markdown", "text/csv", "text/html", "text/xml", "application/json", "application/xml"),
     *("application/yaml", "image/png", "image/jpeg", "image/gif", "image/webp"),
 )
-#: What is told of a task that the message refers to.
-_LONGEST_REFERENCE = 4_000
+#: Longest text of a referenced task.
+_MAX_REFERENCE_CHARS = 4_000
 _FETCH_SECONDS = 20.0
+#: Files sent for one turn.
+_MAX_FILES = 20
 
-Content = str | list[dict[str, Any]]
+#: The content of a user message.
+UserContent = str | list[dict[str, Any]]
 
 
 class UnusableMessage(HermesError):
-    """The message cannot be given to the model. Its words are for the caller."""
+    """The message cannot be sent to the model. The text is for the caller."""
 
 
-def content_of(message: A2AMessage, related: Sequence[Task], *, max_file_bytes: int, allow_private: bool) -> Content:
-    """The content of the user message. Files may have to be fetched, so this can take a while."""
+def content_of(
+    message: A2AMessage, related: Sequence[Task], *, max_file_bytes: int, allow_private: bool
+) -> UserContent:
+    """The content of the user message. Blocking: files may have to be fetched."""
     texts: list[str] = []
     images: list[dict[str, Any]] = []
     for part in message.parts:
@@ -59,7 +71,7 @@ def content_of(message: A2AMessage, related: Sequence[Task], *, max_file_bytes: 
 def _add_file(name: str, data: bytes, limit: int, texts: list[str], images: list[dict[str, Any]]) -> None:
     shown = f"The file {name!r}" if name else "A file"
     if len(data) > limit:
-        raise UnusableMessage(f"{shown} has {len(data):,} bytes; at most {limit:,} are taken.")
+        raise UnusableMessage(f"{shown} has {len(data):,} bytes; at most {limit:,} are allowed.")
     kind = image_type(data)
     if kind is not None:
         images.append({"type": "image_url", "image_url": {"url": f"data:{kind};base64,{_encoded(data)}"}})
@@ -84,21 +96,21 @@ def _fetch(url: str, limit: int, allow_private: bool) -> bytes:
         return fetch(url, max_bytes=limit, timeout=_FETCH_SECONDS, allow_private=allow_private).data
     except (OSError, ValueError) as error:
         log.warning("a file of a message could not be fetched: %s", error)
-        # Why is for the log alone: it would tell a caller what there is in the private network.
+        # The reason is only logged: it would show a caller what is in the private network (SSRF).
         raise UnusableMessage("A file of the message cannot be fetched from its address.") from None
 
 
 def _json(part: Part) -> str:
-    # In order, because the SDK keeps none: the same data must read the same every time.
-    return msgspec.json.encode(_whole(json_format.MessageToDict(part.data)), order="sorted").decode()
+    # Sorted, because the SDK keeps no order: the same data must be the same text every time.
+    return msgspec.json.encode(_integers(json_format.MessageToDict(part.data)), order="sorted").decode()
 
 
-def _whole(value: Any) -> Any:
-    """Numbers come as floats whatever they were; those without a fraction are shown without one."""
+def _integers(value: Any) -> Any:
+    """All numbers arrive as floats; those without a fraction become integers."""
     if isinstance(value, dict):
-        return {name: _whole(item) for name, item in cast("dict[str, Any]", value).items()}
+        return {name: _integers(item) for name, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_whole(item) for item in cast("list[Any]", value)]
+        return [_integers(item) for item in cast("list[Any]", value)]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
@@ -106,7 +118,62 @@ def _whole(value: Any) -> Any:
 
 def _reference(task: Task) -> str:
     text = "\n".join(part.text for artifact in task.artifacts for part in artifact.parts if part.text)
-    text = visible(text)
-    if len(text) > _LONGEST_REFERENCE:
-        text = f"{text[:_LONGEST_REFERENCE]}…"
+    text = redacted(text)
+    if len(text) > _MAX_REFERENCE_CHARS:
+        text = f"{text[:_MAX_REFERENCE_CHARS]}…"
     return f"The message refers to task {task.id}, which answered:\n{text}" if text else ""
+
+
+# -- files out --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenFile:
+    """A file as it was when the turn ended."""
+
+    #: Relative to the folder of the conversation.
+    name: str
+    media_type: str
+    data: bytes
+
+
+def written_files(
+    result: TurnResult, folder: Path, guard: FileGuard, redactor: Redactor, max_bytes: int
+) -> list[WrittenFile]:
+    """The files that the tools of a turn wrote in the folder, without those that are guarded or hold a secret."""
+    folder = folder.resolve()
+    paths = dict.fromkeys((folder / name).resolve() for name in changed_paths(result.tool_calls))
+    found: list[WrittenFile] = []
+    for path in paths:
+        if len(found) == _MAX_FILES or not path.is_relative_to(folder) or guard.refusal(path):
+            continue
+        data = _read(path, max_bytes)
+        if data is None:
+            continue
+        if _has_secret(data, redactor):
+            log.warning("%s was not sent: it holds a secret", path)
+            continue
+        kind = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+        found.append(WrittenFile(path.relative_to(folder).as_posix(), kind, data))
+    return found
+
+
+def _read(path: Path, limit: int) -> bytes | None:
+    """The data; None when it is gone, not a file, or too long."""
+    try:
+        if not path.is_file():
+            return None
+        with path.open("rb") as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        log.warning("%s was not sent: %s", path, error.strerror or type(error).__name__)
+        return None
+    if len(data) > limit:
+        log.warning("%s was not sent: it has more than a2a.max_file_bytes (%d)", path, limit)
+        return None
+    return data
+
+
+def _has_secret(data: bytes, redactor: Redactor) -> bool:
+    text = data.decode("utf-8", "replace")
+    return redactor.redact(text) != text

@@ -1,4 +1,4 @@
-"""The gRPC transport: the same requests, behind the same door."""
+"""The gRPC transport: the same request handler behind the same access policy."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.grpc_handler import DefaultGrpcServerCallContextBuilder, GrpcHandler
 from a2a.types import a2a_pb2_grpc
 
-from hermes.a2a.server.access.middleware import Door, Refusal
-from hermes.a2a.server.access.principals import LOCAL, Peer, Principals
+from hermes.a2a.server.access.middleware import AccessPolicy, AccessRefusal
+from hermes.a2a.server.access.principals import LOCAL, Principals, PrincipalUser
 from hermes.a2a.server.app import A2AServer
 from hermes.errors import HermesError
 
@@ -31,8 +31,8 @@ class GrpcBinding:
 
     def __init__(self, server: A2AServer) -> None:
         limit = [("grpc.max_receive_message_length", server.max_body_bytes), ("grpc.so_reuseport", 0)]
-        self._server = grpc.aio.server(interceptors=[_Doorkeeper(server.door)], options=limit)
-        handler = GrpcHandler(server.requests, _CallContexts(server.door.principals))
+        self._server = grpc.aio.server(interceptors=[_AccessInterceptor(server.policy)], options=limit)
+        handler = GrpcHandler(server.handler, _CallContextBuilder(server.policy.principals))
         cast("Any", a2a_pb2_grpc).add_A2AServiceServicer_to_server(handler, self._server)  # generated without types
 
     async def start(self, host: str, port: int) -> None:
@@ -45,12 +45,12 @@ class GrpcBinding:
         await self._server.start()
 
     async def stop(self) -> None:
-        """Take no more calls and end those under way."""
+        """Accept no more calls and end the open ones."""
         await self._server.stop(_SECONDS_TO_DRAIN)
 
 
-class _CallContexts(DefaultGrpcServerCallContextBuilder):
-    """Who called, by the metadata of the call."""
+class _CallContextBuilder(DefaultGrpcServerCallContextBuilder):
+    """The call context of a gRPC call: its principal, and its trace context."""
 
     def __init__(self, principals: Principals) -> None:
         self._principals = principals
@@ -61,24 +61,24 @@ class _CallContexts(DefaultGrpcServerCallContextBuilder):
         made.state["headers"] = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
         return made
 
-    def build_user(self, context: Any) -> Peer:
-        return Peer(self._principals.of(_headers(context.invocation_metadata())) or LOCAL)
+    def build_user(self, context: Any) -> PrincipalUser:
+        return PrincipalUser(self._principals.authenticate(_headers(context.invocation_metadata())) or LOCAL)
 
 
-class _Doorkeeper(grpc.aio.ServerInterceptor):
-    """Refuses calls by the same rules as everywhere."""
+class _AccessInterceptor(grpc.aio.ServerInterceptor):
+    """Applies the access policy to every call."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, policy: AccessPolicy) -> None:
+        self._policy = policy
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         method = str(handler_call_details.method).rpartition("/")[2]
-        principal = self._door.principals.of(_headers(handler_call_details.invocation_metadata))
-        refusal = self._door.refusal(principal, method)
+        principal = self._policy.principals.authenticate(_headers(handler_call_details.invocation_metadata))
+        refusal = self._policy.refusal(principal, method)
         return await continuation(handler_call_details) if refusal is None else _refusing(refusal, method)
 
 
-def _refusing(refusal: Refusal, method: str) -> Any:
+def _refusing(refusal: AccessRefusal, method: str) -> Any:
     async def refuse(_request: Any, context: Any) -> None:
         await context.abort(_CODES[refusal.status], refusal.message)
 

@@ -1,7 +1,7 @@
-"""Every method of the protocol, for every transport.
+"""Request handler: every method of the protocol, for all transports.
 
-The SDK's own handler moves each event through four queues and as many tasks, which costs more than the rest of a turn,
-and needs its traps fenced in; what is left to do is little.
+The SDK's ``DefaultRequestHandler`` moves each event through four queues and as many asyncio tasks, which costs more
+than the rest of a turn.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar, cast
 from uuid import uuid4
 
-from a2a.server.agent_execution import RequestContext
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event
 from a2a.server.request_handlers import RequestHandler
@@ -48,31 +47,33 @@ from a2a.utils.errors import (
     UnsupportedOperationError,
 )
 from a2a.utils.input_mode_validator import validate_input_modes
+from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
 from google.protobuf.message import Message as Request
 
-from hermes.a2a.server.required import check_required
-from hermes.a2a.server.runner import TurnExecutor
-from hermes.a2a.server.store.contexts import mark_new_context
+from hermes.a2a.server.runner import TurnRunner
 from hermes.a2a.server.store.tasks import TERMINAL
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
-from hermes.a2a.server.task import LiveTask, Watcher
+from hermes.a2a.server.task import ActiveTask, TaskSubscriber
 
 log = logging.getLogger("hermes.a2a")
 
 F = TypeVar("F", bound=Callable[..., Any])
-#: Whether a webhook may be called at that address.
+#: Whether the URL of a webhook may be called.
 UrlCheck = Callable[[str], Awaitable[bool]]
 
-_MOST_REFERENCES = 10
+_MAX_REFERENCES = 10
+#: Time for the turns to end when the server stops.
+_STOP_SECONDS = 2.0
+_SHUTDOWN = "the server stops"
 
 
 def _guarded(method: F) -> F:
-    """Check what is required. What goes wrong is told by its class alone: the SDK would put its words on the wire."""
+    """Check required fields. Of other errors only the class leaves: the SDK would send their text."""
 
     @functools.wraps(method)
-    async def run(self: Requests, params: Request, context: ServerCallContext) -> Any:
-        check_required(params)
+    async def run(self: A2ARequestHandler, params: Request, context: ServerCallContext) -> Any:
+        validate_proto_required_fields(params)
         try:
             return await method(self, params, context)
         except A2AError:
@@ -87,8 +88,8 @@ def _guarded_stream(method: F) -> F:
     """The same for methods that stream."""
 
     @functools.wraps(method)
-    async def run(self: Requests, params: Request, context: ServerCallContext) -> AsyncGenerator[Event]:
-        check_required(params)
+    async def run(self: A2ARequestHandler, params: Request, context: ServerCallContext) -> AsyncGenerator[Event]:
+        validate_proto_required_fields(params)
         stream: AsyncGenerator[Event] = method(self, params, context)
         try:
             async for event in stream:
@@ -108,12 +109,12 @@ def _hidden(error: Exception) -> InternalError:
     return InternalError(message=f"Agent error: {type(error).__name__}")
 
 
-class Requests(RequestHandler):
-    """Answers requests from the stores, and has the agent work on tasks."""
+class A2ARequestHandler(RequestHandler):
+    """Answers requests from the stores, and runs the agent for messages."""
 
     def __init__(
         self,
-        turns: TurnExecutor,
+        runner: TurnRunner,
         tasks: TaskStore,
         card: AgentCard,
         extended_card: AgentCard,
@@ -122,21 +123,28 @@ class Requests(RequestHandler):
         push: PushNotificationSender | None = None,
         may_push_to: UrlCheck | None = None,
     ) -> None:
-        self._turns = turns
+        self._runner = runner
         self._tasks = tasks
         self._card = card
         self._extended_card = extended_card
         self._webhooks = webhooks
         self._push = push
         self._may_push_to = may_push_to
-        self._live: dict[str, LiveTask] = {}
+        #: The tasks with a running turn or with subscribers.
+        self._active: dict[str, ActiveTask] = {}
+
+    async def stop(self) -> None:
+        """Interrupt every turn, and wait for their ends within limits."""
+        running = [task for task in self._active.values() if task.is_running]
+        for task in running:
+            task.interrupt.cancel(_SHUTDOWN)
+        if running:
+            ends = [asyncio.ensure_future(task.wait_until_idle()) for task in running]
+            await asyncio.wait(ends, timeout=_STOP_SECONDS)
 
     async def aclose(self) -> None:
-        """Let go of all work that is still under way."""
-        runs = [live.run for live in self._live.values() if live.run is not None]
-        for run in runs:
-            run.cancel()
-        await asyncio.gather(*runs, return_exceptions=True)
+        """Cancel what still runs."""
+        await asyncio.gather(*(task.abort() for task in self._active.values()))
 
     # -- tasks --------------------------------------------------------------------------------------------------
 
@@ -164,31 +172,29 @@ class Requests(RequestHandler):
         known = await self._known(params.id, context)
         if known.status.state in TERMINAL:
             raise TaskNotCancelableError
-        live = self._live_task(known, context)
-        await self._turns.cancel(_request(live, context), live)
-        if live.run is not None:
-            live.run.cancel()
-        await self._turns.release(params.id)
-        self._forget(live)
-        if live.task.status.state != TaskState.TASK_STATE_CANCELED:
-            raise TaskNotCancelableError  # it has just come to its end
-        return live.snapshot()
+        task = self._activate(known, context)
+        if await task.cancel():
+            await self._runner.release(task)
+        self._drop_if_unused(task)
+        if task.task.status.state != TaskState.TASK_STATE_CANCELED:
+            raise TaskNotCancelableError  # it has just ended
+        return task.snapshot()
 
     # -- messages -----------------------------------------------------------------------------------------------
 
     @_guarded
     async def on_message_send(self, params: SendMessageRequest, context: ServerCallContext) -> Task:
-        live = await self._deliver(params, context)
+        task = await self._deliver(params, context)
         if not params.configuration.return_immediately:
-            await live.wait_for_rest()
-        return apply_history_length(live.snapshot(), params.configuration)
+            await task.wait_until_idle()
+        return apply_history_length(task.snapshot(), params.configuration)
 
     @_guarded_stream
     async def on_message_send_stream(
         self, params: SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
-        live = await self._deliver(params, context)
-        async for event in self._watch(live, Watcher(stays=False), params):
+        task = await self._deliver(params, context)
+        async for event in self._subscribe(task, TaskSubscriber(until_idle=True), params):
             yield event
 
     @_guarded_stream
@@ -196,78 +202,79 @@ class Requests(RequestHandler):
         self, params: SubscribeToTaskRequest, context: ServerCallContext
     ) -> AsyncGenerator[Event]:
         known = await self._known(params.id, context)
-        _refuse_if_over(known)
-        async for event in self._watch(self._live_task(known, context), Watcher(stays=True), None):
+        _refuse_if_ended(known)
+        async for event in self._subscribe(self._activate(known, context), TaskSubscriber(until_idle=False), None):
             yield event
 
-    async def _watch(
-        self, live: LiveTask, watcher: Watcher, params: SendMessageRequest | None
+    async def _subscribe(
+        self, task: ActiveTask, subscriber: TaskSubscriber, params: SendMessageRequest | None
     ) -> AsyncGenerator[Event]:
-        """The task as it is now, then whatever happens to it."""
-        live.watchers.add(watcher)
+        """The task as it is now, then its events."""
+        task.subscribers.add(subscriber)
         try:
-            task = live.snapshot()
-            yield task if params is None else apply_history_length(task, params.configuration)
-            async for event in watcher.events():
+            snapshot = task.snapshot()
+            yield snapshot if params is None else apply_history_length(snapshot, params.configuration)
+            async for event in subscriber.events():
                 yield event
         finally:
-            live.watchers.discard(watcher)
-            self._forget(live)
+            task.subscribers.discard(subscriber)
+            self._drop_if_unused(task)
 
-    async def _deliver(self, params: SendMessageRequest, context: ServerCallContext) -> LiveTask:
-        """Begin a task with the message, or give it to the task it names; the work goes on by itself."""
+    async def resume_overdue(self, task_id: str, context: ServerCallContext) -> None:
+        """Continue a task whose caller did not answer its question in time."""
+        task = self._activate(await self._known(task_id, context), context)
+        if task.is_waiting and not task.is_running:
+            self._start(task, None, [], context)
+        self._drop_if_unused(task)
+
+    async def _deliver(self, params: SendMessageRequest, context: ServerCallContext) -> ActiveTask:
+        """Create a task with the message, or add it to the task it names, and start its turn."""
         validate_history_length(params.configuration)
         validate_input_modes(params.message, self._card)
         message = params.message
-        if message.task_id:
-            live = await self._addressed(message, context)
-        else:
-            live = self._begin(message, context)
+        task = await self._addressed(message, context) if message.task_id else self._new_task(message, context)
         if params.configuration.HasField("task_push_notification_config"):
-            await self._add_webhook(live.task.id, params.configuration.task_push_notification_config, context)
-        related = [
-            task
-            for reference in list(message.reference_task_ids)[:_MOST_REFERENCES]
-            if (task := await self._tasks.get(reference, context)) is not None
+            await self._add_webhook(task.id, params.configuration.task_push_notification_config, context)
+        references = [
+            found
+            for task_id in list(message.reference_task_ids)[:_MAX_REFERENCES]
+            if (found := await self._tasks.get(task_id, context)) is not None
         ]
-        _refuse_if_at_work(live)  # again: another message may have come first meanwhile
-        if message.task_id == live.task.id and live.task.history:
-            await live.take(message)
+        _refuse_if_running(task)  # again: another message may have come first
+        if message.task_id == task.id and task.task.history:
+            await task.add_message(message)
         else:
-            message.task_id, message.context_id = live.task.id, live.task.context_id
-            live.task.history.append(message)
-            await live.begin()
-        self._live[live.task.id] = live
-        live.start(self._work(live, _request(live, context, params, related)))
-        return live
+            await task.create(message)
+        self._start(task, message, references, context)
+        return task
 
-    async def _work(self, live: LiveTask, request: RequestContext) -> None:
-        try:
-            await self._turns.execute(request, live)
-        finally:
-            live.rest()
-            self._forget(live)
+    def _start(
+        self, task: ActiveTask, message: Message | None, references: list[Task], context: ServerCallContext
+    ) -> None:
+        self._active[task.id] = task
+        job = task.start(self._runner.answer(task, message, references), context)
+        job.add_done_callback(lambda _: self._drop_if_unused(task))
 
-    def _begin(self, message: Message, context: ServerCallContext) -> LiveTask:
-        mark_new_context(context, is_new=not message.context_id)
+    def _new_task(self, message: Message, context: ServerCallContext) -> ActiveTask:
         task = Task(
             id=str(uuid4()),
             context_id=message.context_id or str(uuid4()),
             status=TaskStatus(state=TaskState.TASK_STATE_SUBMITTED),
         )
         task.status.timestamp.GetCurrentTime()
-        return LiveTask(task, context, self._tasks, self._notify)
+        has_new_context = not message.context_id
+        return ActiveTask(task, context, self._tasks, self._notify, has_new_context=has_new_context)
 
-    async def _addressed(self, message: Message, context: ServerCallContext) -> LiveTask:
-        """The task that a message names, if it can take one now."""
+    async def _addressed(self, message: Message, context: ServerCallContext) -> ActiveTask:
+        """The task that a message names, if it accepts one now."""
         known = await self._known(message.task_id, context)
         if message.context_id and message.context_id != known.context_id:
             raise InvalidParamsError(message=f"task {known.id} belongs to the context {known.context_id}")
-        _refuse_if_over(known)
-        live = self._live_task(known, context)
-        _refuse_if_at_work(live)
+        _refuse_if_ended(known)
+        task = self._activate(known, context)
+        _refuse_if_running(task)
         message.context_id = known.context_id
-        return live
+        return task
 
     # -- webhooks -----------------------------------------------------------------------------------------------
 
@@ -339,40 +346,24 @@ class Requests(RequestHandler):
             raise TaskNotFoundError
         return task
 
-    def _live_task(self, known: Task, context: ServerCallContext) -> LiveTask:
-        """The task as it lives here. Whoever asks owns it: they could not have read it otherwise."""
-        live = self._live.get(known.id) or LiveTask(known, context, self._tasks, self._notify)
-        self._live[known.id] = live
-        return live
+    def _activate(self, known: Task, context: ServerCallContext) -> ActiveTask:
+        """The active task of a stored one. The caller is its owner: only owners can read a task."""
+        task = self._active.get(known.id) or ActiveTask(known, context, self._tasks, self._notify)
+        self._active[known.id] = task
+        return task
 
-    def _forget(self, live: LiveTask) -> None:
-        if live.is_forgotten:
-            self._live.pop(live.task.id, None)
+    def _drop_if_unused(self, task: ActiveTask) -> None:
+        if task.is_unused and self._active.get(task.id) is task:
+            del self._active[task.id]
 
 
-def _refuse_if_over(task: Task) -> None:
+def _refuse_if_ended(task: Task) -> None:
     if task.status.state in TERMINAL:
         raise UnsupportedOperationError(
             message=f"task {task.id} is in terminal state {TaskState.Name(task.status.state)}"
         )
 
 
-def _refuse_if_at_work(live: LiveTask) -> None:
-    if live.run is not None:
-        raise UnsupportedOperationError(message=f"task {live.task.id} is at work; wait for it, or cancel it")
-
-
-def _request(
-    live: LiveTask,
-    context: ServerCallContext,
-    params: SendMessageRequest | None = None,
-    related: list[Task] | None = None,
-) -> RequestContext:
-    return RequestContext(
-        call_context=context,
-        request=params,
-        task_id=live.task.id,
-        context_id=live.task.context_id,
-        task=live.task,
-        related_tasks=related,
-    )
+def _refuse_if_running(task: ActiveTask) -> None:
+    if task.is_running:
+        raise UnsupportedOperationError(message=f"task {task.id} is running; wait for it, or cancel it")

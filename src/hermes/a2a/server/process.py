@@ -1,23 +1,25 @@
-"""Runs the server in this process until it is told to stop."""
+"""The server process: listening, uvicorn, signals, and the lock that allows one server per home."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
+import os
 import signal
 import socket
 from collections.abc import AsyncGenerator, Callable, Generator
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
 import uvicorn
 
-from hermes.a2a.server.access.listen_address import Place, check_place
-from hermes.a2a.server.access.principals import Principals, is_wildcard
-from hermes.a2a.server.access.slow_loris import PunctualProtocol
-from hermes.a2a.server.access.sole import only_server
-from hermes.a2a.server.app import A2AServer, Address
+from hermes.a2a.server.access.listen_address import ListenAddress, check_listen_address, is_wildcard
+from hermes.a2a.server.access.principals import Principals
+from hermes.a2a.server.access.slow_loris import RequestTimeoutProtocol
+from hermes.a2a.server.app import A2AServer, PublicAddress
 from hermes.errors import HermesError
 from hermes.host import Host
 
@@ -25,21 +27,21 @@ _SECONDS_TO_DRAIN = 3
 _BACKLOG = 2_048
 
 
-def serve(host: Host, place: Place, principals: Principals, announce: Callable[[str, str], None]) -> None:
-    """Serve until SIGTERM or SIGINT; ``announce`` is told the base URL and the gRPC address once all is ready."""
+def serve(host: Host, address: ListenAddress, principals: Principals, announce: Callable[[str, str], None]) -> None:
+    """Serve until SIGTERM or SIGINT; ``announce`` gets the base URL and the gRPC address once all is ready."""
 
     async def main() -> None:
         stop = asyncio.Event()
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, stop.set)
-        await serve_until(stop, host, place, principals, announce)
+        await serve_until(stop, host, address, principals, announce)
 
     with asyncio.Runner(loop_factory=_fastest_loop()) as runner:
         runner.run(main())
 
 
 def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """A loop in C where there is one. uvicorn finds its parser in C by itself."""
+    """uvloop where it is installed. uvicorn finds httptools by itself."""
     try:
         import uvloop  # pyright: ignore[reportMissingImports]
     except ImportError:
@@ -48,32 +50,56 @@ def _fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def serve_until(
-    stop: asyncio.Event, host: Host, place: Place, principals: Principals, announce: Callable[[str, str], None]
+    stop: asyncio.Event,
+    host: Host,
+    address: ListenAddress,
+    principals: Principals,
+    announce: Callable[[str, str], None],
 ) -> None:
-    """The same, on a loop that is there already."""
-    check_place(place, principals)
-    with _listening(place) as listener, only_server(host.home):
-        called = "127.0.0.1" if is_wildcard(place.host) else place.host
+    """Serve on the running loop until ``stop`` is set."""
+    check_listen_address(address, principals)
+    with _listening(address) as listener, single_instance(host.home):
+        called = "127.0.0.1" if is_wildcard(address.host) else address.host
         local_url = base_url(called, listener.getsockname()[1])
-        grpc_port = _free_port(place.host) if place.grpc_port == 0 else place.grpc_port
-        grpc_address = f"{urlsplit(place.public_url).hostname or called}:{grpc_port}" if grpc_port else ""
-        server = A2AServer(host, Address(place.public_url.rstrip("/") or local_url, grpc_address), principals)
+        grpc_port = _free_port(address.host) if address.grpc_port == 0 else address.grpc_port
+        grpc_address = f"{urlsplit(address.public_url).hostname or called}:{grpc_port}" if grpc_port else ""
+        server = A2AServer(host, PublicAddress(address.public_url.rstrip("/") or local_url, grpc_address), principals)
         try:
-            async with _grpc(server, place.host, grpc_port):
+            async with _grpc(server, address.host, grpc_port):
                 await _serve_http(server, listener, stop, lambda: announce(local_url, grpc_address))
         finally:
             await server.aclose()
 
 
 @contextlib.contextmanager
-def _listening(place: Place) -> Generator[socket.socket]:
+def single_instance(home: Path) -> Generator[None]:
+    """Hold the lock that allows one server per home. The system releases it when the process dies.
+
+    A second server would fail the running tasks of the first one as left behind.
+    """
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(home / "a2a.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        listener = socket.create_server((place.host, place.port), family=_family(place.host), backlog=_BACKLOG)
-        # Connections inherit it. Without it small pieces wait 40 ms, and asyncio sees to it only for sockets whose
-        # protocol is spelt out.
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HermesError(
+                f"another A2A server uses {home}; stop that one first, or set HERMES_HOME to another folder"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextlib.contextmanager
+def _listening(address: ListenAddress) -> Generator[socket.socket]:
+    try:
+        listener = socket.create_server((address.host, address.port), family=_family(address.host), backlog=_BACKLOG)
+        # Connections inherit it. Without it small chunks wait 40 ms, and asyncio sets it only for sockets with an
+        # explicit protocol.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except OSError as error:
-        raise HermesError(f"cannot listen on {place.host} port {place.port}: {error.strerror or error}") from error
+        raise HermesError(f"cannot listen on {address.host} port {address.port}: {error.strerror or error}") from error
     with listener:
         yield listener
 
@@ -89,8 +115,8 @@ async def _serve_http(
     announce()
     await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
     ending.cancel()
-    # First the turns, so that those who wait hear how their tasks ended; then the connections.
-    await server.turns.stop()
+    # First the turns, so that callers get the last state of their tasks; then the connections.
+    await server.stop_turns()
     web.end()
     await serving
 
@@ -100,7 +126,7 @@ async def _grpc(server: A2AServer, host: str, port: int | None) -> AsyncGenerato
     if port is None:
         yield
         return
-    from hermes.a2a.server.grpc_binding import GrpcBinding  # few serve it, and it is a large package
+    from hermes.a2a.server.grpc_binding import GrpcBinding  # optional, and a large package
 
     binding = GrpcBinding(server)
     await binding.start(host, port)
@@ -111,7 +137,7 @@ async def _grpc(server: A2AServer, host: str, port: int | None) -> AsyncGenerato
 
 
 def _free_port(host: str) -> int:
-    """A port that nobody uses now; the card must name it before anything listens there."""
+    """A free port; the card must name it before the server listens there."""
     with socket.create_server((host, 0), family=_family(host)) as probe:
         return probe.getsockname()[1]
 
@@ -121,12 +147,12 @@ def _family(host: str) -> socket.AddressFamily:
 
 
 def base_url(host: str, port: int) -> str:
-    """How the server is called at that host."""
+    """The URL of the server at that host."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 class _Web(uvicorn.Server):
-    """uvicorn without its signal handlers: when and in which order things end is decided here."""
+    """uvicorn without its signal handlers: the order of the shutdown is decided here."""
 
     def __init__(self, server: A2AServer) -> None:
         self._ending = asyncio.Event()
@@ -134,7 +160,7 @@ class _Web(uvicorn.Server):
             uvicorn.Config(
                 server.app,
                 interface="asgi3",
-                http=PunctualProtocol,
+                http=RequestTimeoutProtocol,
                 ws="none",
                 proxy_headers=False,
                 log_config=None,
@@ -150,26 +176,26 @@ class _Web(uvicorn.Server):
         yield
 
     async def main_loop(self) -> None:
-        """Keep the date right until the end is wanted, instead of asking for that ten times a second."""
+        """Update the date once a second until the end, instead of polling ten times a second."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), 1.0)
 
     def end(self) -> None:
-        """Take nothing on any more, and end when what is under way is over."""
+        """Accept no more connections, and end when the open requests are answered."""
         self.should_exit = True
         self._ending.set()
 
 
 class _ToLog(logging.Handler):
-    """Sends what libraries report to the runtime's own log, which knows what must not be written."""
+    """Sends the records of libraries to the runtime's own log, which redacts secrets."""
 
     def emit(self, record: logging.LogRecord) -> None:
         logging.getLogger("hermes.a2a").handle(record)
 
 
 def log_libraries() -> None:
-    """Nothing of what the libraries log goes to the terminal."""
+    """Keep the logs of libraries off the terminal."""
     for name in ("a2a", "asyncio", "grpc", "sse_starlette", "uvicorn"):
         logger = logging.getLogger(name)
         logger.handlers[:] = [_ToLog(logging.WARNING)]

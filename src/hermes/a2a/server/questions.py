@@ -1,71 +1,151 @@
-"""The caller of a turn, as somebody who can be asked: the turn lets go of its thread until there is an answer."""
+"""Questions to the caller: approvals and what the model asks, as prompts (text and data), and reading the answers.
+
+The questions themselves are in the journal. A turn that asks is suspended, holds no thread, and continues with the
+answer, also after a restart of the server.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from functools import partial
+from typing import Any, cast
+
+from a2a.server.tasks import TaskUpdater
+from a2a.types import Message, Part
+from google.protobuf import json_format, struct_pb2
 
 from hermes.a2a.server.access.principals import Principal
-from hermes.a2a.server.clarifying import question_id
-from hermes.a2a.server.store.questions import Answers, Question
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.config.sections import A2AConfig
 from hermes.errors import TurnSuspended
+from hermes.journal.questions import QuestionRow
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
 
-_LONGEST_SUMMARY = 1_000
+SURFACE = "a2a"
 NOT_FOR_CALLERS = "no caller of this server may approve it"
+NO_ANSWER = "no answer in time"
+
+_MAX_SUMMARY_CHARS = 1_000
+_APPROVE, _DENY = "once", "deny"
+_CHOICES = {
+    **dict.fromkeys(("approve", "approved", "allow", "yes", "y", "ok", "once"), _APPROVE),
+    **dict.fromkeys(("deny", "denied", "reject", "refuse", "no", "n"), _DENY),
+}
 
 
-class RemotePerson:
-    """The caller of one turn."""
+class CallerResponder:
+    """Asks the caller of one turn: suspends the turn until there is an answer."""
 
-    surface = "a2a"
+    surface = SURFACE
 
-    def __init__(self, principal: Principal, settings: A2AConfig, redactor: Redactor, answers: Answers) -> None:
+    def __init__(self, principal: Principal, settings: A2AConfig) -> None:
         self._principal = principal
         self._settings = settings
-        self._redactor = redactor
-        #: What it has answered the model in this task.
-        self._answers = answers
-        self._asked: partial[Question] | None = None
 
     def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
-        """Refuse, allow, or let go of the turn until the caller has answered, as the settings say."""
+        """Refuse, allow, or suspend the turn until the caller has answered, as the settings say."""
         interrupt.check()
-        # What cannot be kept is about this very gate, or hides what it is: not for somebody far away to decide.
+        # An answer that cannot be kept is about approvals themselves, or the call hides what it does: not remotely.
         if self._settings.approvals == "deny" or "approve" not in self._principal.scopes or not request.can_be_kept:
             return ApprovalAnswer("deny", NOT_FOR_CALLERS)
         if self._settings.approvals == "allow":
             return ApprovalAnswer("once", "a2a.approvals is allow")
-        summary = self._redactor.redact(request.subject)[:_LONGEST_SUMMARY]
-        reason = self._redactor.redact(request.description)
-        self._asked = partial(Question, id=request.id, tool=request.tool, summary=summary, reason=reason)
-        raise TurnSuspended
+        raise TurnSuspended(time.time() + self._settings.approval_timeout)
 
     def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
-        """What the caller has answered, None when it did not in time; else let go of the turn until it has."""
+        """Suspend the turn until the caller has answered."""
         interrupt.check()
-        key = question_id(question, choices)
-        if key in self._answers:
-            return self._answers[key] or None
-        redact = self._redactor.redact
-        self._asked = partial(
-            Question,
-            id=key,
-            tool="clarify",
-            summary=redact(question),
-            reason="",
-            kind="clarify",
-            choices=tuple(map(redact, choices)),
-        )
-        raise TurnSuspended
+        raise TurnSuspended(time.time() + self._settings.approval_timeout)
 
-    def question(self, task_id: str, owner: str, context_id: str) -> Question | None:
-        """What the task waits for now."""
-        if self._asked is None:
+
+# -- prompts --------------------------------------------------------------------------------------------------------
+
+
+def prompt_message(updater: TaskUpdater, question: QuestionRow, redactor: Redactor, note: str = "") -> Message:
+    """The question as text and as data, without secrets."""
+    text, document = (_approval_prompt if question.kind == "approval" else _clarify_prompt)(question, redactor)
+    data = struct_pb2.Value()
+    json_format.ParseDict(document, data)
+    return updater.new_agent_message([Part(text=note + text), Part(data=data)])
+
+
+def _approval_prompt(question: QuestionRow, redactor: Redactor) -> tuple[str, dict[str, Any]]:
+    summary = redactor.redact(question.subject)[:_MAX_SUMMARY_CHARS]
+    reason = redactor.redact(question.description)
+    text = f"The agent wants to use {question.tool}, which {reason}:\n{summary}\nAnswer with 'approve' or 'deny'."
+    return text, {
+        "approval_id": question.id,
+        "tool": question.tool,
+        "summary": summary,
+        "reason": reason,
+        "options": ["approve", "deny"],
+    }
+
+
+def _clarify_prompt(question: QuestionRow, redactor: Redactor) -> tuple[str, dict[str, Any]]:
+    asked, choices = redactor.redact(question.subject), [redactor.redact(choice) for choice in question.choices]
+    numbered = [f"{number}. {choice}" for number, choice in enumerate(choices, 1)]
+    how = "Answer with a number, or in your own words." if numbered else "Answer in your own words."
+    text = "\n".join([f"The agent asks: {asked}", *numbered, how])
+    return text, {"question_id": question.id, "question": asked, "choices": choices}
+
+
+# -- answers --------------------------------------------------------------------------------------------------------
+
+
+def read_answer(message: Message, question: QuestionRow, principal: Principal) -> str | None:
+    """The answer as the journal stores it; None when it is not clear, or not for this caller to give."""
+    if question.kind == "clarify":
+        return _read_clarification(message, question)
+    choice = _read_approval(message, question.id)
+    return None if choice == _APPROVE and "approve" not in principal.scopes else choice
+
+
+def timeout_answer(question: QuestionRow) -> str:
+    """The answer to a question that the caller did not answer in time."""
+    return _DENY if question.kind == "approval" else ""
+
+
+def _read_approval(message: Message, approval_id: str) -> str | None:
+    documents = _data(message)
+    if not documents:
+        return _CHOICES.get(_text(message).strip(".!'\"").casefold())
+    choices: set[str | None] = set()
+    for document in documents:
+        if not isinstance(document, dict):
             return None
-        deadline = time.time() + self._settings.approval_timeout
-        return self._asked(task_id=task_id, owner=owner, context_id=context_id, deadline=deadline)
+        answer = cast("dict[str, Any]", document)
+        if answer.get("approval_id", approval_id) != approval_id:
+            return None
+        choice = next((answer[name] for name in ("choice", "decision", "answer") if name in answer), None)
+        choices.add(_CHOICES.get(choice.strip().casefold()) if isinstance(choice, str) else None)
+    return choices.pop() if len(choices) == 1 else None
+
+
+def _read_clarification(message: Message, question: QuestionRow) -> str | None:
+    documents = _data(message)
+    answer = _clarification_data(documents, question.id) if documents else _text(message)
+    number = int(answer) if answer.isdecimal() and len(answer) < 3 else 0
+    return question.choices[number - 1] if 1 <= number <= len(question.choices) else answer or None
+
+
+def _clarification_data(documents: list[Any], question_id: str) -> str:
+    answers: set[str] = set()
+    for document in documents:
+        answer = cast("dict[str, Any]", document) if isinstance(document, dict) else {"answer": document}
+        if answer.get("question_id", question_id) != question_id:
+            return ""
+        found = next((answer[name] for name in ("answer", "choice", "response") if name in answer), "")
+        if isinstance(found, float) and found.is_integer():
+            found = str(int(found))
+        answers.add(found.strip() if isinstance(found, str) else "")
+    return answers.pop() if len(answers) == 1 else ""
+
+
+def _text(message: Message) -> str:
+    return " ".join(part.text for part in message.parts if part.WhichOneof("content") == "text").strip()
+
+
+def _data(message: Message) -> list[Any]:
+    return [json_format.MessageToDict(part.data) for part in message.parts if part.WhichOneof("content") == "data"]

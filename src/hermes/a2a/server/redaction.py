@@ -1,4 +1,4 @@
-"""What of a model's text may leave: no reasoning between ``<think>`` tags, and none of the server's keys."""
+"""Redaction of outgoing text: no reasoning between ``<think>`` tags, and no secrets of the server."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ _OPEN = "<think>"
 _CLOSE = "</think>"
 
 
-class VisibleText:
-    """Takes text as it streams in and lets through what is certain to be no reasoning.
+class RedactingStream:
+    """Redacts text as it streams in; holds back what may still turn out to be reasoning or a secret.
 
-    The wires take care of a block at the start; this is for blocks anywhere. An opening tag that nothing closes is
-    text after all: answers do talk about it.
+    The wires remove a block of reasoning at the start; this removes blocks anywhere. An opening tag that is never
+    closed is text after all: answers may be about the tag itself.
     """
 
     def __init__(self, redactor: Redactor | None = None) -> None:
         self._redactor = redactor
         self._held = ""
-        #: What may turn out to be a key.
-        self._half_a_key = ""
+        #: May be the beginning of a secret.
+        self._maybe_secret = ""
 
     def feed(self, text: str) -> str:
-        """Take the next piece; returns what is certain by now."""
+        """Add the next piece; returns the text that is certain by now."""
         self._held += text
         shown: list[str] = []
         while True:
@@ -39,28 +39,28 @@ class VisibleText:
                 break
             shown.append(self._held[:start])
             self._held = self._held[end + len(_CLOSE) :]
-        return self._without_keys("".join(shown))
+        return self._without_secrets("".join(shown))
 
     def finish(self) -> str:
-        """What was held back to the end."""
-        rest, self._held, self._half_a_key = self._half_a_key + self._held, "", ""
+        """The text that was held back to the end."""
+        rest, self._held, self._maybe_secret = self._maybe_secret + self._held, "", ""
         return rest if self._redactor is None else self._redactor.mask_known(rest)
 
-    def _without_keys(self, text: str) -> str:
+    def _without_secrets(self, text: str) -> str:
         if self._redactor is None:
             return text
-        certain, self._half_a_key = self._redactor.split_known(self._half_a_key + text)
+        certain, self._maybe_secret = self._redactor.split_known(self._maybe_secret + text)
         return certain
 
 
-def visible(text: str, redactor: Redactor | None = None) -> str:
-    """The whole text without reasoning, and without the keys that the redactor knows."""
-    filter_ = VisibleText(redactor)
-    return filter_.feed(text) + filter_.finish()
+def redacted(text: str, redactor: Redactor | None = None) -> str:
+    """The whole text without reasoning, and without the secrets that the redactor knows."""
+    stream = RedactingStream(redactor)
+    return stream.feed(text) + stream.finish()
 
 
 def _overlap(text: str) -> int:
-    """How many characters at the end could be the beginning of an opening tag."""
+    """Length of the end of the text that could be the beginning of an opening tag."""
     for length in range(min(len(_OPEN) - 1, len(text)), 0, -1):
         if text.endswith(_OPEN[:length]):
             return length

@@ -1,149 +1,92 @@
-"""Runs the agent for a task: a thread for its turn, its events as the task's, its end as the task's state."""
+"""Runs the agent for tasks: one turn for each message, its events as those of the task, its end as the task's state."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
+from typing import TypeVar
 
-from a2a.server.agent_execution import AgentExecutor, RequestContext
-from a2a.server.events import EventQueue
-from a2a.server.tasks import TaskUpdater
-from a2a.types import Message, Part, TaskState
+from a2a.types import Message, Part, Task, TaskState
 
-from hermes.a2a.server.access.principals import LOCAL, Peer
-from hermes.a2a.server.access.rate_limits import Load
-from hermes.a2a.server.approvals import approval_message, read_approval
-from hermes.a2a.server.artifacts import Relay
-from hermes.a2a.server.clarifying import clarifying_message, read_clarification
-from hermes.a2a.server.content import UnusableMessage, content_of
-from hermes.a2a.server.files import WrittenFile
-from hermes.a2a.server.questions import RemotePerson
-from hermes.a2a.server.redaction import visible
-from hermes.a2a.server.store.contexts import Conversations, abandon_turn, is_new_context
-from hermes.a2a.server.store.questions import Question, Questions, is_timeout
-from hermes.a2a.server.task import LiveTask
-from hermes.a2a.server.work import Run, Turn, Work
+from hermes.a2a.server.access.rate_limits import TaskSlots
+from hermes.a2a.server.artifacts import ArtifactStream
+from hermes.a2a.server.content import UnusableMessage, content_of, written_files
+from hermes.a2a.server.questions import NO_ANSWER, SURFACE, CallerResponder, prompt_message, read_answer, timeout_answer
+from hermes.a2a.server.redaction import redacted
+from hermes.a2a.server.store.contexts import ContextSessions, abandon_turn
+from hermes.a2a.server.store.tasks import SqliteTaskStore
+from hermes.a2a.server.task import CANCELED, ActiveTask, TurnOutcome
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
+from hermes.errors import TurnSuspended
 from hermes.host import Host
-from hermes.journal.questions import Questions as JournalQuestions
-from hermes.peers.hops import hops_of
+from hermes.journal.questions import QuestionRow, Questions
+from hermes.peers.hops import arrived, hops_of
+from hermes.trace.parent import joined
 
+T = TypeVar("T")
 log = logging.getLogger("hermes.a2a")
 
-#: How long a cancelled turn may take to come to its end before its caller is answered all the same.
-_SECONDS_TO_STOP = 0.9
-#: How long a conversation stays taken for a turn that does not come to its end.
-_SECONDS_TO_LET_GO = 10.0
-_SHUTDOWN = "the server stops"
 _STOPPED = "The server was stopped before there was an answer. Send the message again."
-_CANCELLED = "cancelled by the caller"
 
 
-class TurnExecutor(AgentExecutor):
-    """One task for each turn of the agent."""
+class TurnRunner:
+    """Answers the messages of tasks: starts a turn, or continues the one that waits for this message."""
 
-    def __init__(self, host: Host, conversations: Conversations, questions: Questions, load: Load) -> None:
+    def __init__(self, host: Host, contexts: ContextSessions, tasks: SqliteTaskStore, slots: TaskSlots) -> None:
         self._host = host
         self._settings = host.config.a2a
-        self._conversations = conversations
-        self._questions = questions
-        self._load = load
-        self._runs: dict[str, Run] = {}
+        self._contexts = contexts
+        self._tasks = tasks
+        self._slots = slots
+        self._questions = Questions(host.store)
+        self._set_missing_deadlines()
 
-    # -- what requests call -------------------------------------------------------------------------------------
-
-    async def execute(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Answer a message: begin a task, or go on with the one that waits for this very message."""
-        run = self._begin(context, event_queue)
+    async def answer(self, task: ActiveTask, message: Message | None, related: list[Task]) -> None:
+        """Answer a message, whatever happens. None stands for an answer that did not come in time."""
         try:
-            async with self._conversations.turn(run.context), self._load.slot():
-                await self._work(run, context)
+            async with self._contexts.turn(task.context), self._slots.slot():
+                if task.is_waiting:
+                    await self._resume(task, message)
+                elif message is not None:
+                    await self._start(task, message, related)
         except UnusableMessage as error:
-            await self._end(run, TaskState.TASK_STATE_REJECTED, str(error))
+            await task.finish(TaskState.TASK_STATE_REJECTED, str(error))
         except Exception as error:
-            # What went wrong is for the log; its words may hold anything.
-            log.exception("task %s failed", run.task_id)
-            await self._end(run, TaskState.TASK_STATE_FAILED, f"Agent error: {type(error).__name__}")
-        finally:
-            self._runs.pop(run.task_id, None)
-            run.over.set()
+            # Only the class leaves: the text of an error may hold anything.
+            log.exception("task %s failed", task.id)
+            await task.finish(TaskState.TASK_STATE_FAILED, f"Agent error: {type(error).__name__}")
 
-    async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Stop the work of a task, with everything it started, and say so."""
-        task_id, context_id = context.task_id or "", context.context_id or ""
-        run = self._runs.get(task_id)
-        if run is None:
-            await TaskUpdater(event_queue, task_id, context_id).cancel()
-            return
-        run.interrupt.cancel(_CANCELLED)
-        if not run.idle.is_set():
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(run.over.wait(), _SECONDS_TO_STOP)
-        await self._end(run, TaskState.TASK_STATE_CANCELED)
+    async def release(self, task: ActiveTask) -> None:
+        """Withdraw the question of a canceled task, and close its turn in the journal."""
+        async with self._contexts.turn(task.context):
+            session_id = await self._contexts.session_id(task.context)
 
-    async def release(self, task_id: str) -> None:
-        """A cancelled task asks nothing any more, and its turn is closed in the journal."""
-        self._questions.forget(task_id)
-        question = await self._questions.close(task_id)
-        if question is None:
-            return
-        context = (question.owner, question.context_id)
-        async with self._conversations.turn(context):
-            session_id = await self._conversations.known(context)
+            def close(session_id: str) -> None:
+                for question in self._open_questions(session_id):
+                    self._questions.withdraw(question.id, "the task was canceled")
+                abandon_turn(self._host, self._contexts.open(session_id, resumes=True))
 
-            def close() -> None:
-                if question.kind == "approval":
-                    JournalQuestions(self._host.store).revoke(approval_id=question.id)
-                abandon_turn(self._host, self._conversations.open(session_id, goes_on=True))
+            if session_id is not None:
+                await self._on_worker(partial(close, session_id))
 
-            await self._on_thread(close)
+    # -- one message --------------------------------------------------------------------------------------------
 
-    async def stop(self) -> None:
-        """The server ends: interrupt every turn and wait a little for what that brings about."""
-        self._load.is_closing = True
-        runs = list(self._runs.values())
-        for run in runs:
-            run.interrupt.cancel(_SHUTDOWN)
-        if runs:
-            await asyncio.wait([asyncio.ensure_future(run.over.wait()) for run in runs], timeout=2.0)
-
-    # -- a task at work -----------------------------------------------------------------------------------------
-
-    def _begin(self, context: RequestContext, queue: EventQueue) -> Run:
-        user = context.call_context.user
-        principal = user.principal if isinstance(user, Peer) else LOCAL
-        task_id, context_id = context.task_id or "", context.context_id or ""
-        updater = TaskUpdater(queue, task_id, context_id)
-        is_watched = queue.is_watched if isinstance(queue, LiveTask) else lambda: True
-        run = Run(task_id, (principal.name, context_id), principal, updater, is_watched)
-        run.idle.set()
-        self._runs[task_id] = run
-        return run
-
-    async def _work(self, run: Run, context: RequestContext) -> None:
-        message = context.message
-        if message is None:
-            raise UnusableMessage("The request has no message.")
-        waiting = self._questions.of(run.task_id)
-        if waiting is not None:
-            await self._take_answer(run, context, message, waiting)
-            return
-        blocking = self._questions.in_context(*run.context)
+    async def _start(self, task: ActiveTask, message: Message, related: list[Task]) -> None:
+        blocking = self._tasks.waiting_in(task.context)
         if blocking is not None:
             raise UnusableMessage(
-                f"Task {blocking.task_id} of this conversation waits for an answer. Answer or cancel it, then send "
-                f"this again."
+                f"Task {blocking} of this conversation waits for an answer. Answer or cancel it, then send this again."
             )
-        hops, most = hops_of(message.metadata), self._settings.max_hops
-        if hops > most:
-            raise UnusableMessage(f"This message came by way of {hops} agents, and at most {most} may be passed.")
-        related = list(context.related_tasks)
+        hops, max_hops = hops_of(message.metadata), self._settings.max_hops
+        if hops > max_hops:
+            raise UnusableMessage(f"This message was passed on by {hops} agents; at most {max_hops} are allowed.")
 
-        def talk(session: Session, relay: Relay) -> TurnResult | None:
+        def run(session: Session, stream: ArtifactStream) -> TurnResult | None:
             content = content_of(
                 message,
                 related,
@@ -151,131 +94,156 @@ class TurnExecutor(AgentExecutor):
                 allow_private=self._host.config.security.allow_private_urls,
             )
             return session.run(
-                content, listener=relay.listen, interrupt=run.interrupt, request_key=run.task_id, task_id=run.task_id
+                content, listener=stream.listen, interrupt=task.interrupt, request_key=task.id, task_id=task.id
             )
 
-        await self._run_turn(run, context, talk, goes_on=False)
+        session_id = await self._contexts.session_id(task.context, is_new=task.has_new_context)
+        await self._run_turn(task, session_id, run, resumes=False)
 
-    async def _take_answer(self, run: Run, context: RequestContext, message: Message, waiting: Question) -> None:
-        take = self._take_decision if waiting.kind == "approval" else self._take_clarification
-        if not await take(run, message, waiting):
-            await self._ask(run, waiting, "That was no clear answer. ")
-            return
-        await self._questions.close(run.task_id)
+    async def _resume(self, task: ActiveTask, message: Message | None) -> None:
+        """Continue the turn with the answer to its question; ask again when the answer is not clear."""
+        session_id = await self._contexts.session_id(task.context)
+        open_questions = await self._on_worker(partial(self._open_questions, session_id or ""))
+        # There is none when it was answered or revoked in another way.
+        question = open_questions[0] if open_questions else None
+        answer, reason = "", NO_ANSWER
+        if question is not None and message is not None:
+            found, reason = read_answer(message, question, task.principal), "answered by the caller"
+            if found is None:
+                await self._ask(task, question, "That was no clear answer. ")
+                return
+            answer = found
+        elif question is not None:
+            answer = timeout_answer(question)
 
-        def go_on(session: Session, relay: Relay) -> TurnResult | None:
-            return session.finish_open_turn(listener=relay.listen, interrupt=run.interrupt)
+        def resume(session: Session, stream: ArtifactStream) -> TurnResult | None:
+            if question is not None:
+                self._questions.answer(question.id, answer, reason)
+            return session.finish_open_turn(listener=stream.listen, interrupt=task.interrupt)
 
-        await self._run_turn(run, context, go_on, goes_on=True)
+        await self._run_turn(task, session_id, resume, resumes=True)
 
-    async def _take_decision(self, run: Run, message: Message, waiting: Question) -> bool:
-        choice = read_approval(message, waiting.id)
-        if choice is None or (choice == "approve" and "approve" not in run.principal.scopes):
-            return False
-        reason = "nobody answered in time" if is_timeout(message, waiting) else "answered by the caller"
-        rows = JournalQuestions(self._host.store)
-        await self._on_thread(partial(rows.answer, waiting.id, "once" if choice == "approve" else "deny", reason))
-        return True
-
-    async def _take_clarification(self, run: Run, message: Message, waiting: Question) -> bool:
-        answer = "" if is_timeout(message, waiting) else read_clarification(message, waiting)
-        if answer is not None:
-            await self._questions.answer(waiting, answer)
-        return answer is not None
-
-    async def _ask(self, run: Run, question: Question, note: str = "") -> None:
-        ask = approval_message if question.kind == "approval" else clarifying_message
-        await run.updater.requires_input(ask(run.updater, question, note))
-
-    async def _run_turn(self, run: Run, context: RequestContext, turn: Turn, *, goes_on: bool) -> None:
-        task = context.current_task
-        relay = Relay(
-            run.updater,
+    async def _run_turn(
+        self,
+        task: ActiveTask,
+        session_id: str | None,
+        run: Callable[[Session, ArtifactStream], TurnResult | None],
+        *,
+        resumes: bool,
+    ) -> None:
+        stream = ArtifactStream(
+            task.updater,
             self._host.redactor,
             show_tools=self._settings.show_tools,
-            artifacts=0 if task is None else len(task.artifacts),
-            is_watched=run.is_watched,
+            artifacts=len(task.task.artifacts),
+            has_subscribers=task.has_subscribers,
         )
-        known = await self._conversations.known(run.context, is_new=is_new_context(context.call_context))
-        work = Work(
-            run,
-            self._host,
-            relay,
-            RemotePerson(run.principal, self._settings, self._host.redactor, self._questions.answers(run.task_id)),
-            partial(self._conversations.open, known, goes_on=goes_on),
-            turn,
-            context,
-        )
-        run.idle.clear()
-        self._host.workers.submit(work.do)
-        try:
-            await run.updater.start_work()
-            await relay.run()
-        except asyncio.CancelledError:
-            # The conversation stays taken until the turn has come to its end.
-            run.interrupt.cancel(_CANCELLED)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(run.idle.wait(), _SECONDS_TO_LET_GO)
-            raise
-        if work.session is not None:
-            self._conversations.keep(run.context, work.session, known)
-        await self._conclude(run, relay, work)
 
-    async def _conclude(self, run: Run, relay: Relay, work: Work) -> None:
-        outcome = work.outcome
+        # An answer comes directly from the caller, but the turn that it continues may have come a longer way.
+        hops = max((hops_of(message.metadata) for message in task.task.history), default=0)
+
+        def turn() -> TurnOutcome:
+            session = task.session = self._contexts.open(session_id, resumes=resumes)
+            with arrived(hops):
+                return self._run_on_thread(task, session, partial(run, session, stream))
+
+        task.start_turn(self._host.workers, turn, stream.end)
+        try:
+            await task.updater.start_work()
+            await stream.run()
+        except asyncio.CancelledError:
+            await task.abandon_turn()
+            raise
+        if task.session is not None:
+            self._contexts.keep(task.context, task.session, session_id)
+        await self._conclude(task, stream)
+
+    def _run_on_thread(self, task: ActiveTask, session: Session, run: Callable[[], TurnResult | None]) -> TurnOutcome:
+        host, settings = self._host, self._settings
+        headers: dict[str, str] = task.call.state.get("headers", {})
+        host.responders.attach(session.id, CallerResponder(task.principal, settings))
+        try:
+            with joined(headers.get("traceparent", ""), headers.get("tracestate", "")):
+                result = run()
+        except TurnSuspended:
+            return next(iter(self._open_questions(session.id)), RuntimeError("the question is not in the journal"))
+        finally:
+            host.responders.detach(session.id)
+        if result is None:
+            raise RuntimeError("the session has no turn to continue")
+        if settings.files:
+            task.files = written_files(result, session.cwd, host.runtime.guard, host.redactor, settings.max_file_bytes)
+        return result
+
+    async def _conclude(self, task: ActiveTask, stream: ArtifactStream) -> None:
+        outcome = task.outcome
         if isinstance(outcome, Exception):
             raise outcome
-        if isinstance(outcome, Question):
-            await relay.cut()
-            await self._questions.ask(outcome)
-            await self._ask(run, outcome)
+        if isinstance(outcome, QuestionRow):
+            await stream.cut()
+            await self._ask(task, outcome)
         elif outcome.status == "completed":
-            await relay.finish(outcome.answer)
-            await self._send_files(run, work.files)
-            text = visible(outcome.answer, self._host.redactor) if self._settings.answer_in_status else ""
-            await self._end(run, TaskState.TASK_STATE_COMPLETED, text, outcome)
-        elif run.interrupt.reason == _CANCELLED:
-            await relay.cut()
-            await self._end(run, TaskState.TASK_STATE_CANCELED, result=outcome)
+            await stream.finish(outcome.answer)
+            await self._send_files(task)
+            text = redacted(outcome.answer, self._host.redactor) if self._settings.answer_in_status else ""
+            await task.finish(TaskState.TASK_STATE_COMPLETED, text, _metadata(outcome))
+        elif task.interrupt.reason == CANCELED:
+            await stream.cut()
+            await task.finish(TaskState.TASK_STATE_CANCELED, metadata=_metadata(outcome))
         else:
-            await relay.cut()
-            log.warning("task %s %s: %s", run.task_id, outcome.status, outcome.error or run.interrupt.reason)
+            await stream.cut()
+            log.warning("task %s %s: %s", task.id, outcome.status, outcome.error or task.interrupt.reason)
             text = f"Agent error: {outcome.error_type}" if outcome.error_type else _STOPPED
-            await self._end(run, TaskState.TASK_STATE_FAILED, text, outcome)
+            await task.finish(TaskState.TASK_STATE_FAILED, text, _metadata(outcome))
 
-    async def _send_files(self, run: Run, files: list[WrittenFile]) -> None:
-        for number, file in enumerate(files, 1):
+    async def _send_files(self, task: ActiveTask) -> None:
+        for number, file in enumerate(task.files, 1):
             part = Part(raw=file.data, filename=file.name, media_type=file.media_type)
-            artifact_id = f"{run.task_id}-file-{number}"
-            await run.updater.add_artifact([part], artifact_id, file.name, append=False, last_chunk=True)
+            artifact_id = f"{task.id}-file-{number}"
+            await task.updater.add_artifact([part], artifact_id, file.name, append=False, last_chunk=True)
 
-    async def _end(self, run: Run, state: TaskState, text: str = "", result: TurnResult | None = None) -> None:
-        """Announce the task's last state, once."""
-        if run.is_ended:
-            return
-        run.is_ended = True
-        self._questions.forget(run.task_id)
-        message = run.updater.new_agent_message([Part(text=text)]) if text else None
-        await run.updater.update_status(state, message, metadata=None if result is None else _metadata(result))
+    # -- questions ----------------------------------------------------------------------------------------------
 
-    async def _on_thread(self, work: Callable[[], object]) -> None:
-        done = asyncio.Event()
-        loop = asyncio.get_running_loop()
+    async def _ask(self, task: ActiveTask, question: QuestionRow, note: str = "") -> None:
+        await task.updater.requires_input(prompt_message(task.updater, question, self._host.redactor, note))
+
+    async def overdue(self) -> list[QuestionRow]:
+        """The questions that callers did not answer in time."""
+        found = await self._on_worker(lambda: self._questions.overdue(time.time()))
+        return [question for question in found if question.surface == SURFACE]
+
+    async def withdraw(self, question: QuestionRow, reason: str) -> None:
+        """Close a question without an answer."""
+        await self._on_worker(lambda: self._questions.withdraw(question.id, reason))
+
+    def _open_questions(self, session_id: str) -> list[QuestionRow]:
+        """The questions that callers have to answer in a session, the oldest first."""
+        found = self._questions.pending(session_id=session_id) if session_id else []
+        return [question for question in reversed(found) if question.surface == SURFACE]
+
+    def _set_missing_deadlines(self) -> None:
+        """Questions of older versions had their deadline elsewhere."""
+        for question in self._questions.pending():
+            if question.surface == SURFACE and question.deadline is None:
+                self._questions.defer(question.id, time.time() + self._settings.approval_timeout)
+
+    async def _on_worker(self, work: Callable[[], T]) -> T:
+        """Run blocking work on a worker thread."""
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
 
         def run() -> None:
             try:
-                work()
-            finally:
-                loop.call_soon_threadsafe(done.set)
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
 
-        task = self._host.workers.submit(run)
-        await done.wait()
-        task.is_over(1.0)
-        task.result()
+        self._host.workers.submit(run)
+        return await asyncio.wrap_future(future)
 
 
 def _metadata(result: TurnResult) -> dict[str, object]:
-    """What a task cost and which conversation it belongs to."""
+    """Session, model and usage of a turn."""
     usage = {name: amount for name, amount in result.usage.as_columns().items() if amount}
     return {
         "hermes.session_id": result.session_id,

@@ -1,132 +1,255 @@
-"""A task that something happens to: takes its events, keeps it on record, tells those who watch."""
+"""One A2A task in this process: its stored state, its subscribers, and its turn of the agent on a worker thread."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event, EventQueue
-from a2a.server.tasks import TaskStore
+from a2a.server.tasks import TaskStore, TaskUpdater
 from a2a.server.tasks.task_manager import append_artifact_to_task
-from a2a.types import Message, Task, TaskArtifactUpdateEvent, TaskStatusUpdateEvent
+from a2a.types import Message, Part, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 
+from hermes.a2a.server.access.principals import LOCAL, Principal, PrincipalUser
+from hermes.a2a.server.content import WrittenFile
+from hermes.a2a.server.store.contexts import ContextKey
 from hermes.a2a.server.store.tasks import TERMINAL
+from hermes.agent.events import TurnResult
+from hermes.agent.session import Session
+from hermes.agent.workers import Workers
+from hermes.journal.questions import QuestionRow
+from hermes.scope import Interrupt
 
-#: Tells those who are not connected what happened to a task.
+#: Sends an event to the webhooks of a task.
 Notify = Callable[[str, Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent], Awaitable[None]]
+#: How a turn ended: with a result, with a question that waits for the caller, or with an error.
+TurnOutcome = TurnResult | QuestionRow | Exception
 
-#: Events that a watcher may be behind; one that is slower is let go, and can take up the task again.
-_MOST_BEHIND = 2_000
+#: Bound of a subscriber's queue. One that falls further behind is disconnected, and can subscribe again.
+_MAX_QUEUED_EVENTS = 2_000
+#: Time for a canceled turn to stop before its caller gets the answer anyway.
+_CANCEL_SECONDS = 0.9
+#: Time that a task whose job was canceled waits for its thread.
+_ABANDON_SECONDS = 10.0
+
+CANCELED = "cancelled by the caller"
 
 
-class Watcher:
-    """Somebody who is told what happens, from now on."""
+class TaskSubscriber:
+    """A bounded queue of a task's events for one stream."""
 
-    def __init__(self, *, stays: bool) -> None:
-        #: Whether it goes on watching when the task waits for its caller.
-        self.stays = stays
+    def __init__(self, *, until_idle: bool) -> None:
+        #: Whether it ends when the turn stops to wait for its caller; otherwise only with the task.
+        self.until_idle = until_idle
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._is_let_go = False
+        self._is_closed = False
 
-    def tell(self, event: Event | None) -> None:
-        """Say what happened; None says that there is nothing more."""
-        if event is not None and self._events.qsize() >= _MOST_BEHIND:
+    def put(self, event: Event | None) -> None:
+        """Add an event; None ends the stream."""
+        if event is not None and self._events.qsize() >= _MAX_QUEUED_EVENTS:
             event = None
-        if not self._is_let_go:
+        if not self._is_closed:
             self._events.put_nowait(event)
-        self._is_let_go = self._is_let_go or event is None
+        self._is_closed = self._is_closed or event is None
 
     async def events(self) -> AsyncGenerator[Event]:
-        """What happens, until there is nothing more."""
+        """The events, until the stream ends."""
         while (event := await self._events.get()) is not None:
             yield event
 
 
-class LiveTask(EventQueue):
-    """One task in this process, while somebody works on it or watches it."""
+class ActiveTask(EventQueue):
+    """One task while a turn runs for it or subscribers follow it. All methods are for the server's loop."""
 
-    def __init__(self, task: Task, context: ServerCallContext, store: TaskStore, notify: Notify) -> None:
+    def __init__(
+        self,
+        task: Task,
+        call: ServerCallContext,
+        store: TaskStore,
+        notify: Notify,
+        *,
+        has_new_context: bool = False,
+    ) -> None:
         self.task = task
-        #: The call it is worked on for; its user owns the task.
-        self.context = context
-        #: The work on it, while there is some.
-        self.run: asyncio.Task[None] | None = None
-        self.watchers: set[Watcher] = set()
-        self._at_rest = asyncio.Event()
+        #: Whether the context was made for this task: it has no session yet.
+        self.has_new_context = has_new_context
+        #: The call with the message that is being answered; its user is the owner of the task.
+        self.call = call
+        self.updater = TaskUpdater(self, task.id, task.context_id)
+        self.subscribers: set[TaskSubscriber] = set()
         self._store = store
         self._notify = notify
+        #: The coroutine that answers a message, while there is one.
+        self._job: asyncio.Task[None] | None = None
+        self._idle = asyncio.Event()
+        # The current or last turn, and whether it has a thread.
+        self.interrupt = Interrupt()
+        self.session: Session | None = None
+        self.outcome: TurnOutcome = RuntimeError("the turn did not run")
+        self.files: list[WrittenFile] = []
+        self._thread_ended = asyncio.Event()
+        self._thread_ended.set()
 
     @property
-    def is_over(self) -> bool:
-        """Whether nothing can happen to it any more."""
+    def id(self) -> str:
+        """The id of the task."""
+        return self.task.id
+
+    @property
+    def principal(self) -> Principal:
+        """The caller."""
+        user = self.call.user
+        return user.principal if isinstance(user, PrincipalUser) else LOCAL
+
+    @property
+    def context(self) -> ContextKey:
+        """The conversation that the task belongs to: owner and context id."""
+        return self.principal.name, self.task.context_id
+
+    # -- state and events ---------------------------------------------------------------------------------------
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether the task is in a terminal state."""
         return self.task.status.state in TERMINAL
 
     @property
-    def is_forgotten(self) -> bool:
-        """Whether nobody has to do with it now."""
-        return self.run is None and not self.watchers
+    def is_waiting(self) -> bool:
+        """Whether the task waits for an answer of its caller."""
+        return self.task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
 
-    def is_watched(self) -> bool:
-        """Whether somebody sees what happens while it happens."""
-        return bool(self.watchers)
+    @property
+    def is_unused(self) -> bool:
+        """Whether no turn runs for the task and no subscriber follows it."""
+        return self._job is None and not self.subscribers
+
+    def has_subscribers(self) -> bool:
+        """Whether anyone follows the task now."""
+        return bool(self.subscribers)
 
     def snapshot(self) -> Task:
-        """The task as it is now."""
-        made = Task()
-        made.CopyFrom(self.task)
-        return made
+        """A copy of the task as it is now."""
+        copy = Task()
+        copy.CopyFrom(self.task)
+        return copy
 
-    async def begin(self) -> None:
-        """Put the task on record for the first time."""
-        await self._store.save(self.task, self.context)
+    async def create(self, message: Message) -> None:
+        """Store a new task with its first message."""
+        message.task_id, message.context_id = self.task.id, self.task.context_id
+        self.task.history.append(message)
+        await self._store.save(self.task, self.call)
         await self._notify(self.task.id, self.task)
 
-    async def take(self, message: Message) -> None:
-        """Add what its caller says."""
+    async def add_message(self, message: Message) -> None:
+        """Store a further message of the caller."""
         if self.task.status.HasField("message"):
             self.task.history.append(self.task.status.message)
             self.task.status.ClearField("message")
         self.task.history.append(message)
-        await self._store.save(self.task, self.context)
+        await self._store.save(self.task, self.call)
 
     async def enqueue_event(self, event: Event) -> None:
-        """Let the event happen. What comes after the end is nobody's business any more."""
-        if self.is_over:
+        """Apply an event, store the task, and pass the event to webhooks and subscribers. Ignored after the end."""
+        if self.is_ended:
             return
         if isinstance(event, TaskStatusUpdateEvent):
-            self._change_status(event)
+            if self.task.status.HasField("message"):
+                self.task.history.append(self.task.status.message)
+            self.task.metadata.MergeFrom(event.metadata)
+            self.task.status.CopyFrom(event.status)
         elif isinstance(event, TaskArtifactUpdateEvent):
             append_artifact_to_task(self.task, event)
         else:
             raise TypeError(f"a task has no {type(event).__name__}")
-        await self._store.save(self.task, self.context)
+        await self._store.save(self.task, self.call)
         await self._notify(self.task.id, event)
-        for watcher in list(self.watchers):
-            watcher.tell(event)
-            if self.is_over:
-                watcher.tell(None)
+        for subscriber in list(self.subscribers):
+            subscriber.put(event)
+            if self.is_ended:
+                subscriber.put(None)
 
-    def start(self, work: Coroutine[None, None, None]) -> None:
-        """Have somebody work on it."""
-        self._at_rest.clear()
-        self.run = asyncio.create_task(work)
+    async def finish(self, state: TaskState, text: str = "", metadata: dict[str, object] | None = None) -> None:
+        """Set the terminal state, unless the task has one."""
+        if not self.is_ended:
+            message = self.updater.new_agent_message([Part(text=text)]) if text else None
+            await self.updater.update_status(state, message, metadata=metadata)
 
-    async def wait_for_rest(self) -> None:
-        """Wait until nobody works on it."""
-        if self.run is not None:
-            await self._at_rest.wait()
+    # -- the job: answers one message ---------------------------------------------------------------------------
 
-    def rest(self) -> None:
-        """The work is over, or waits for the caller."""
-        self.run = None
-        self._at_rest.set()
-        for watcher in self.watchers:
-            if not watcher.stays:
-                watcher.tell(None)
+    @property
+    def is_running(self) -> bool:
+        """Whether a message is being answered."""
+        return self._job is not None
 
-    def _change_status(self, event: TaskStatusUpdateEvent) -> None:
-        if self.task.status.HasField("message"):
-            self.task.history.append(self.task.status.message)
-        self.task.metadata.MergeFrom(event.metadata)
-        self.task.status.CopyFrom(event.status)
+    def start(self, job: Coroutine[None, None, None], call: ServerCallContext) -> asyncio.Task[None]:
+        """Run the coroutine that answers a message of ``call``."""
+        self.call = call
+        self.interrupt = Interrupt()
+        self.session, self.files = None, []
+        self._idle.clear()
+        self._job = asyncio.create_task(self._run(job))
+        return self._job
+
+    async def _run(self, job: Coroutine[None, None, None]) -> None:
+        try:
+            await job
+        finally:
+            self._job = None
+            self._idle.set()
+            for subscriber in self.subscribers:
+                if subscriber.until_idle:
+                    subscriber.put(None)
+
+    async def wait_until_idle(self) -> None:
+        """Wait until the message is answered, or the task waits for its caller."""
+        if self._job is not None:
+            await self._idle.wait()
+
+    async def cancel(self) -> bool:
+        """Stop the turn with everything it started, and end the task. True when it waited for its caller."""
+        if self._job is not None:
+            self.interrupt.cancel(CANCELED)
+            if not self._thread_ended.is_set():
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._idle.wait(), _CANCEL_SECONDS)
+        was_waiting = self.is_waiting
+        await self.finish(TaskState.TASK_STATE_CANCELED)
+        if self._job is not None:
+            self._job.cancel()
+        return was_waiting
+
+    async def abort(self) -> None:
+        """Cancel the job without a new state."""
+        job = self._job
+        if job is not None:
+            job.cancel()
+            await asyncio.gather(job, return_exceptions=True)
+
+    # -- the turn: runs on a thread -----------------------------------------------------------------------------
+
+    def start_turn(self, workers: Workers, turn: Callable[[], TurnOutcome], on_end: Callable[[], None]) -> None:
+        """Run the turn on a worker thread. ``outcome`` is set before ``on_end`` is called there."""
+        loop = asyncio.get_running_loop()
+        self._thread_ended.clear()
+
+        def run() -> None:
+            try:
+                self.outcome = turn()
+            except Exception as error:
+                self.outcome = error
+            except BaseException as error:  # a plugin may try to end the program
+                self.outcome = RuntimeError(type(error).__name__)
+            finally:
+                on_end()
+                with contextlib.suppress(RuntimeError):  # the loop has ended before the turn
+                    loop.call_soon_threadsafe(self._thread_ended.set)
+
+        workers.submit(run)
+
+    async def abandon_turn(self) -> None:
+        """Interrupt the turn and wait for its thread, within limits: the conversation stays locked until then."""
+        self.interrupt.cancel(CANCELED)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._thread_ended.wait(), _ABANDON_SECONDS)

@@ -57,7 +57,7 @@ def _serve(args: argparse.Namespace) -> int:
     # The SDK's own spans would double those of the turn.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
     with _packages():
-        from hermes.a2a.server.access.listen_address import Place, check_place
+        from hermes.a2a.server.access.listen_address import ListenAddress, check_listen_address
         from hermes.a2a.server.access.principals import read_principals
 
     home = hermes_home()
@@ -66,9 +66,9 @@ def _serve(args: argparse.Namespace) -> int:
     redactor = Redactor(tuple(value for name, value in os.environ.items() if is_secret_key(name)))
     setup_logging(home, verbose=args.verbose, redactor=redactor)
     loaded = load_config(home)
-    place = Place(args.host, args.port, args.grpc_port, args.public_url)
+    address = ListenAddress(args.host, args.port, args.grpc_port, args.public_url)
     principals = read_principals(loaded.config.a2a, os.environ, redactor)
-    check_place(place, principals)
+    check_listen_address(address, principals)
     with _packages():
         from hermes.a2a.server.process import log_libraries, serve  # large, and not needed to refuse
     from hermes.host import Host, HostOptions
@@ -78,7 +78,7 @@ def _serve(args: argparse.Namespace) -> int:
     with Host(home, loaded.config, options, redactor=redactor) as host:
         for warning in (*warnings, *loaded.warnings, *host.notices):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
-        serve(host, place, principals, _announce)
+        serve(host, address, principals, _announce)
     return 0
 
 

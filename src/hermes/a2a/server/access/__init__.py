@@ -1,1 +1,1 @@
-"""Who may call, from where, and how much."""
+"""Access control of the A2A server: principals and scopes, rate limits, request time limits, listen address."""

@@ -1,4 +1,4 @@
-"""What every request passes first: who calls, whether they may, how much and how often."""
+"""Access control of every request: authentication, scopes, rate limit, backpressure and body size."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from hermes.a2a.server.access.principals import Principal, Principals, is_loopback
-from hermes.a2a.server.access.rate_limits import Load, Pace
+from hermes.a2a.server.access.listen_address import is_loopback
+from hermes.a2a.server.access.principals import Principal, Principals
+from hermes.a2a.server.access.rate_limits import RateLimiter, TaskSlots
 from hermes.config.sections import A2AConfig, A2AScope
 
-#: Where the principal of a request is put for those behind the gate.
+#: The key of the ASGI scope that holds the principal of the request.
 PRINCIPAL = "hermes.principal"
-#: Where its body is, and the method it asks for.
-BODY = "hermes.body"
-METHOD = "hermes.method"
 
-#: Server errors without a code of their own in the protocol.
+#: For errors that have no code in the protocol.
 _JSON_RPC_CODE = -32000
-_NO_JSON = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Invalid JSON payload"}}
+_INVALID_JSON = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Invalid JSON payload"}}
 
-#: What each method of the protocol needs, in the spelling of 1.0 and of 0.3. What is not here reads.
-NEEDED: dict[str, A2AScope] = {
+#: The scope of each method, as protocol 1.0 and 0.3 spell it. Methods that are not listed need ``read``.
+SCOPES: dict[str, A2AScope] = {
     "SendMessage": "send",
     "SendStreamingMessage": "send",
     "CancelTask": "cancel",
@@ -39,20 +37,20 @@ NEEDED: dict[str, A2AScope] = {
     "tasks/pushNotificationConfig/set": "send",
     "tasks/pushNotificationConfig/delete": "send",
 }
-_STARTING = frozenset({"SendMessage", "SendStreamingMessage", "message/send", "message/stream"})
+_STARTS_TASK = frozenset({"SendMessage", "SendStreamingMessage", "message/send", "message/stream"})
 
 
 class _Envelope(msgspec.Struct):
-    """What a JSON-RPC request says of itself."""
+    """Method and id of a JSON-RPC request."""
 
-    #: Whatever it is: of two with the same name the last one counts, here as for those behind the gate.
+    #: Of any type. Of two fields with the same name the last one counts, here as in the SDK.
     method: Any = ""
     id: Any = None
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why a request goes no further."""
+class AccessRefusal:
+    """Why a request is refused."""
 
     status: int
     reason: str
@@ -60,85 +58,89 @@ class Refusal:
     headers: tuple[tuple[str, str], ...] = ()
 
 
-class Door:
-    """The rules, the same for every transport."""
+class AccessPolicy:
+    """The access rules, the same for every transport."""
 
-    def __init__(self, principals: Principals, settings: A2AConfig, load: Load) -> None:
+    def __init__(self, principals: Principals, settings: A2AConfig, slots: TaskSlots) -> None:
         self.principals = principals
-        self.load = load
-        self._pace = Pace(settings.max_requests_per_minute)
+        self._slots = slots
+        self._rate = RateLimiter(settings.max_requests_per_minute)
 
-    def refusal(self, principal: Principal | None, method: str) -> Refusal | None:
-        """Why this caller may not do that now, if so."""
+    def refusal(self, principal: Principal | None, method: str) -> AccessRefusal | None:
+        """Why this caller may not call the method now; None when it may."""
         if principal is None:
             offer = ("WWW-Authenticate", 'Bearer realm="hermes"')
-            return Refusal(401, "UNAUTHENTICATED", "send a token: Authorization: Bearer … or X-API-Key: …", (offer,))
-        needed = NEEDED.get(method, "read")
+            return AccessRefusal(
+                401, "UNAUTHENTICATED", "send a token: Authorization: Bearer … or X-API-Key: …", (offer,)
+            )
+        needed = SCOPES.get(method, "read")
         if needed not in principal.scopes:
-            return Refusal(403, "PERMISSION_DENIED", f"{principal.name} may not do this; it needs the scope {needed}")
-        wait = self._pace.wait_for(principal.name)
+            return AccessRefusal(
+                403, "PERMISSION_DENIED", f"{principal.name} may not do this; it needs the scope {needed}"
+            )
+        wait = self._rate.retry_after(principal.name)
         if wait:
             later = ("Retry-After", str(math.ceil(wait)))
-            return Refusal(429, "RESOURCE_EXHAUSTED", f"too many requests; try again in {wait:.1f} s", (later,))
-        if method in _STARTING and (self.load.is_full or self.load.is_closing):
-            why = "the server is about to stop" if self.load.is_closing else "too many tasks wait already"
-            return Refusal(503, "UNAVAILABLE", f"{why}; try again later", (("Retry-After", "5"),))
+            return AccessRefusal(429, "RESOURCE_EXHAUSTED", f"too many requests; try again in {wait:.1f} s", (later,))
+        if method in _STARTS_TASK and (self._slots.is_full or self._slots.is_closing):
+            why = "the server is about to stop" if self._slots.is_closing else "too many tasks are waiting"
+            return AccessRefusal(503, "UNAVAILABLE", f"{why}; try again later", (("Retry-After", "5"),))
         return None
 
 
-class Gate:
-    """The door of the HTTP transports. The agent card is for everybody."""
+class AccessMiddleware:
+    """Applies the policy to the HTTP transports. The agent card is public."""
 
-    def __init__(self, app: ASGIApp, door: Door, max_body_bytes: int) -> None:
+    def __init__(self, app: ASGIApp, policy: AccessPolicy, max_body_bytes: int) -> None:
         self._app = app
-        self._door = door
+        self._policy = policy
         self._max_body_bytes = max_body_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or (scope["path"] == AGENT_CARD_WELL_KNOWN_PATH):
             await self._app(scope, receive, send)
             return
-        if not scope["path"].isprintable():  # the router overlooks a line end behind a path
+        if not scope["path"].isprintable():  # the router ignores a line break after a path
             await PlainTextResponse("Not Found", 404)(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         envelope = _Envelope()
-        refusal = self._from_elsewhere(headers)
-        principal = self._door.principals.of(headers)
+        refusal = self._check_origin(headers)
+        principal = self._policy.principals.authenticate(headers)
         if refusal is None and principal is not None and scope["method"] == "POST":
             body = await _read(receive, headers, self._max_body_bytes)
             if body is None:
                 limit = f"the request is longer than {self._max_body_bytes:,} bytes"
-                refusal = Refusal(413, "INVALID_ARGUMENT", limit)
+                refusal = AccessRefusal(413, "INVALID_ARGUMENT", limit)
             else:
-                scope[BODY], receive = body, _replayed(body, receive)
+                receive = _replayed(body, receive)
                 if scope["path"] == "/":
                     envelope = _envelope(body)
                     if envelope is None:
-                        await JSONResponse(_NO_JSON)(scope, receive, send)
+                        await JSONResponse(_INVALID_JSON)(scope, receive, send)
                         return
         method = str(envelope.method) if scope["path"] == "/" else rest_method(scope["method"], scope["path"])
-        refusal = refusal or self._door.refusal(principal, method)
+        refusal = refusal or self._policy.refusal(principal, method)
         if refusal is not None:
             await _answer(refusal, envelope if scope["path"] == "/" else None)(scope, receive, send)
             return
-        scope[PRINCIPAL], scope[METHOD] = principal, method
+        scope[PRINCIPAL] = principal
         await self._app(scope, receive, send)
 
-    def _from_elsewhere(self, headers: dict[str, str]) -> Refusal | None:
-        """Without tokens a web page must not get in by way of the person's own browser."""
-        if self._door.principals:
+    def _check_origin(self, headers: dict[str, str]) -> AccessRefusal | None:
+        """Without tokens: keep out web pages in a local browser (cross-site requests, DNS rebinding)."""
+        if self._policy.principals:
             return None
         origin = headers.get("origin")
-        places = [urlsplit(f"//{headers.get('host', '')}").hostname]
-        places += [urlsplit(origin).hostname] if origin is not None else []
-        if all(place is not None and is_loopback(place) for place in places):
+        hosts = [urlsplit(f"//{headers.get('host', '')}").hostname]
+        hosts += [urlsplit(origin).hostname] if origin is not None else []
+        if all(host is not None and is_loopback(host) for host in hosts):
             return None
-        return Refusal(403, "PERMISSION_DENIED", "without a token only programs on this machine may call")
+        return AccessRefusal(403, "PERMISSION_DENIED", "without a token only programs on this machine may call")
 
 
 def rest_method(verb: str, path: str) -> str:
-    """The method of the protocol that a path of the HTTP+JSON transport stands for, as far as scopes differ."""
+    """The protocol method of a path of the HTTP+JSON transport, as far as the scopes need it."""
     if path.endswith(("/message:send", "/message:stream")):
         return "SendMessage"
     if path.endswith(":cancel"):
@@ -149,11 +151,11 @@ def rest_method(verb: str, path: str) -> str:
 
 
 def _envelope(body: bytes) -> _Envelope | None:
-    """What a JSON-RPC request says of itself; None when it is no JSON, which the SDK does not always notice."""
+    """Method and id of a JSON-RPC request; None when the body is not JSON, which the SDK does not always notice."""
     try:
         return msgspec.json.decode(body, type=_Envelope)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return _Envelope() if _is_json(body) else None  # what else is wrong is told by those who know the protocol
+        return _Envelope() if _is_json(body) else None  # the SDK reports any other error
 
 
 def _is_json(body: bytes) -> bool:
@@ -165,7 +167,7 @@ def _is_json(body: bytes) -> bool:
 
 
 async def _read(receive: Receive, headers: dict[str, str], limit: int) -> bytes | None:
-    """The body; None when it is too long, without reading it to its end."""
+    """The body; None when it is too long, without reading all of it."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
         return None
@@ -188,7 +190,7 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
     return replay
 
 
-def _answer(refusal: Refusal, envelope: _Envelope | None) -> JSONResponse:
+def _answer(refusal: AccessRefusal, envelope: _Envelope | None) -> JSONResponse:
     if envelope is None:
         error: dict[str, Any] = {"code": refusal.status, "status": refusal.reason, "message": refusal.message}
         content: dict[str, Any] = {"error": error}

@@ -1,4 +1,4 @@
-"""Connections that send their requests in time: whoever lets the server wait is hung up on."""
+"""Slow-loris protection: connections that do not send their request in time are closed."""
 
 from __future__ import annotations
 
@@ -7,57 +7,57 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
-#: How long a request may take to arrive, up to the end of its headers and from there to the end of its body.
+#: Time limits of a request: up to the end of its headers, and from there to the end of its body.
 SECONDS_FOR_HEAD = 10.0
 SECONDS_FOR_BODY = 60.0
 
 if TYPE_CHECKING:
 
     class _Protocol(asyncio.Protocol):
-        """What both of uvicorn's protocols have."""
+        """The attributes that both of uvicorn's protocols have."""
 
         loop: asyncio.AbstractEventLoop
         transport: asyncio.Transport
-        #: The request in hand and its answer, or those before.
+        #: The current request and its response, or the last one.
         cycle: Any
 
 else:
     _Protocol = AutoHTTPProtocol
 
 
-class PunctualProtocol(_Protocol):
-    """uvicorn's protocol, whichever is installed, with an end to its patience: it has none of its own."""
+class RequestTimeoutProtocol(_Protocol):
+    """uvicorn's HTTP protocol with time limits for requests, which it does not have itself."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._seconds: float | None = None
-        self._alarm: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         super().connection_made(transport)
-        self._watch()
+        self._update_timer()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        self._watch()
+        self._update_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._set(None)
+        self._set_timer(None)
         super().connection_lost(exc)
 
-    def _watch(self) -> None:
-        """Wait for what is missing. More of the same does not win time, but the next thing does."""
+    def _update_timer(self) -> None:
+        """Set the time limit of the part that is missing. More bytes of the same part do not extend it."""
         cycle = self.cycle
         if cycle is None or cycle.response_complete:
-            self._set(SECONDS_FOR_HEAD)
+            self._set_timer(SECONDS_FOR_HEAD)
         else:
-            self._set(SECONDS_FOR_BODY if cycle.more_body else None)
+            self._set_timer(SECONDS_FOR_BODY if cycle.more_body else None)
 
-    def _set(self, seconds: float | None) -> None:
+    def _set_timer(self, seconds: float | None) -> None:
         if seconds == self._seconds:
             return
         self._seconds = seconds
-        if self._alarm is not None:
-            self._alarm.cancel()
-        self._alarm = None if seconds is None else self.loop.call_later(seconds, self._hang_up)
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = None if seconds is None else self.loop.call_later(seconds, self._close)
 
-    def _hang_up(self) -> None:
+    def _close(self) -> None:
         if not self.transport.is_closing():
             self.transport.abort()

@@ -1,1 +1,1 @@
-"""What callers may ask for again, in a file."""
+"""Storage of the A2A server: tasks, webhooks, and sessions of contexts, in ``a2a.db``."""

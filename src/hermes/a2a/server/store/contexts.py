@@ -1,4 +1,4 @@
-"""Which conversation a request belongs to: the caller and its context, never the context alone."""
+"""Sessions of contexts: each context of a caller is one session of the agent, with one turn at a time."""
 
 from __future__ import annotations
 
@@ -9,45 +9,31 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
 
-from a2a.server.context import ServerCallContext
-
 from hermes.a2a.server.store.database import Database
 from hermes.agent.session import Session
 from hermes.errors import SessionNotFound
 from hermes.host import Host
 from hermes.scope import Interrupt
 
-#: Conversations kept in memory between their turns; the others are read from the journal when they go on.
-_MOST_OPEN = 500
+#: Sessions kept in memory between turns; others are read from the journal when they continue.
+_MAX_OPEN = 500
 
-#: Where the state of a call says that its context was made for it.
-_IS_NEW = "hermes.new_context"
-
-Context = tuple[str, str]
+#: A conversation: the owner and the context id, never the context id alone.
+ContextKey = tuple[str, str]
 
 
-def mark_new_context(call: ServerCallContext, *, is_new: bool) -> None:
-    """Say whether the context was made for this call."""
-    call.state[_IS_NEW] = is_new
-
-
-def is_new_context(call: ServerCallContext) -> bool:
-    """Whether nobody can have used the context before."""
-    return bool(call.state.get(_IS_NEW))
-
-
-class Conversations:
-    """The sessions of callers' contexts. One turn at a time in each."""
+class ContextSessions:
+    """The sessions of all contexts, stored in ``a2a.db``; a lock for each context that has a turn."""
 
     def __init__(self, host: Host, database: Database) -> None:
         self._host = host
         self._database = database
-        self._locks: dict[Context, tuple[asyncio.Lock, int]] = {}
-        self._open: OrderedDict[Context, Session] = OrderedDict()
+        self._locks: dict[ContextKey, tuple[asyncio.Lock, int]] = {}
+        self._open: OrderedDict[ContextKey, Session] = OrderedDict()
 
     @asynccontextmanager
-    async def turn(self, context: Context) -> AsyncGenerator[None]:
-        """The right to work in a conversation; others wait in the order in which they came."""
+    async def turn(self, context: ContextKey) -> AsyncGenerator[None]:
+        """The lock of a context; others wait in the order in which they came."""
         lock, users = self._locks.get(context) or (asyncio.Lock(), 0)
         self._locks[context] = (lock, users + 1)
         try:
@@ -60,8 +46,8 @@ class Conversations:
             else:
                 self._locks[context] = (lock, users - 1)
 
-    async def known(self, context: Context, *, is_new: bool = False) -> str | None:
-        """The id of the session that a context had last."""
+    async def session_id(self, context: ContextKey, *, is_new: bool = False) -> str | None:
+        """The id of the session of a context, if it has one."""
         session = self._open.get(context)
         if session is not None or is_new:
             return None if session is None else session.id
@@ -69,8 +55,13 @@ class Conversations:
         found = await self._database.run(lambda connection: connection.execute(query, context).fetchone())
         return None if found is None else found[0]
 
-    def keep(self, context: Context, session: Session, known: str | None) -> None:
-        """Remember the session of a context, and let go of those that nobody has used for long."""
+    async def find(self, session_id: str) -> ContextKey | None:
+        """The context that a session belongs to."""
+        query = "SELECT owner, context_id FROM contexts WHERE session_id = ?"
+        return await self._database.run(lambda connection: connection.execute(query, (session_id,)).fetchone())
+
+    def keep(self, context: ContextKey, session: Session, known: str | None) -> None:
+        """Store the session of a context, and close sessions that were not used for long."""
         self._open[context] = session
         self._open.move_to_end(context)
         if session.id != known:
@@ -80,19 +71,19 @@ class Conversations:
                 connection.execute("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", row)
 
             self._database.run_soon(("context", *context), write)
-        if len(self._open) > _MOST_OPEN:
+        if len(self._open) > _MAX_OPEN:
             self._close_idle()
 
     def _close_idle(self) -> None:
         idle = [known for known in self._open if known not in self._locks]
-        for old in idle[: len(self._open) - _MOST_OPEN]:
+        for old in idle[: len(self._open) - _MAX_OPEN]:
             self._host.workers.submit(partial(self._open.pop(old).close, "idle"))
 
-    def open(self, session_id: str | None, *, goes_on: bool) -> Session:
-        """The session with that id, or a new one. To be called on a thread that may wait.
+    def open(self, session_id: str | None, *, resumes: bool) -> Session:
+        """The session with that id, or a new one. Blocking.
 
-        Unless the turn in hand ``goes_on``, one that a server left behind when it ended is closed, not repeated: its
-        task is over.
+        An unfinished turn is closed, not repeated, because its task has ended; unless ``resumes`` says that it will be
+        continued.
         """
         host = self._host
         if session_id is None:
@@ -104,15 +95,15 @@ class Conversations:
             session = host.resume_session(session_id)
         except SessionNotFound:
             return host.new_session()
-        if not goes_on:
+        if not resumes:
             abandon_turn(host, session)
         return session
 
 
 def abandon_turn(host: Host, session: Session) -> None:
-    """Close the turn that a session has open, as interrupted. Nothing of it runs again."""
+    """Close the unfinished turn of a session as interrupted. Nothing of it runs again."""
     last = host.sessions.last_turn(session.id)
     if last is not None and last["state"] == "running":
         interrupt = Interrupt()
-        interrupt.cancel("its task is over")
+        interrupt.cancel("its task has ended")
         session.finish_open_turn(interrupt=interrupt)

@@ -1,4 +1,4 @@
-"""The file that keeps what callers may ask for again: tasks, webhooks, conversations, open questions."""
+"""``a2a.db``, the database of the server: tasks, webhooks, and the session of each context."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Write = Callable[[sqlite3.Connection], object]
 
 log = logging.getLogger("hermes.a2a")
 
-#: A quick turn changes its task four times; one transaction is enough for that, and it need not hold up the answer:
-#: what was said and answered is in the journal.
-_SECONDS_TO_GATHER = 0.01
+#: A quick turn changes its task four times: one transaction for all. The answer does not wait for it, because the
+#: messages themselves are in the journal.
+_SECONDS_TO_BATCH = 0.01
 
-#: What each version of the file adds to the one before.
-_VERSIONS = (
+#: The migrations, from each version of the file to the next.
+_MIGRATIONS = (
     """
 CREATE TABLE tasks (
     owner TEXT NOT NULL, id TEXT NOT NULL, context_id TEXT NOT NULL, state INTEGER NOT NULL,
@@ -53,15 +53,20 @@ CREATE TABLE answers (
     task_id TEXT NOT NULL, question_id TEXT NOT NULL, answer TEXT NOT NULL, PRIMARY KEY (task_id, question_id)
 ) WITHOUT ROWID;
 """,
+    # Questions and answers are in the journal.
+    """
+DROP TABLE questions;
+DROP TABLE answers;
+""",
 )
 
 
 class Database:
-    """``a2a.db`` under the home: one connection on a thread of its own, so that nobody on the loop waits for a disk."""
+    """One connection on its own thread, so that the loop never waits for the disk."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        #: What is to be written in a moment, all together, by what it is about.
+        #: Writes of the next transaction, by key.
         self._writes: dict[Key, Write] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="hermes-a2a-db")
@@ -69,37 +74,37 @@ class Database:
             self._connection = _open(path)
         except sqlite3.Error as error:
             raise HermesError(
-                f"cannot use {path} ({error}); move it aside to start afresh: finished tasks are then forgotten, "
+                f"cannot use {path} ({error}); move it aside to start with an empty one: finished tasks are then lost, "
                 f"conversations are not"
             ) from error
 
     def files(self) -> list[Path]:
-        """The files nobody else in this process may open."""
+        """The files that tools must not open."""
         return [self.path.with_name(self.path.name + suffix) for suffix in ("", "-wal", "-shm")]
 
     async def run(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run ``work`` after everything that was asked for before, and return its result once that is written."""
+        """Run ``work`` after all earlier writes, and return its result once it is committed."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._transact, self._take_writes(), work)
 
     def run_soon(self, key: Key, write: Write) -> None:
-        """Write something within a moment, without waiting for it; what was to be written under the key is not."""
+        """Write with the next transaction, without waiting for it; replaces an earlier write with the same key."""
         self._writes.pop(key, None)
         self._writes[key] = write
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_SECONDS_TO_GATHER, self.flush)
+            self._timer = asyncio.get_running_loop().call_later(_SECONDS_TO_BATCH, self.flush)
 
     def flush(self) -> None:
-        """Write now what was to be written soon."""
+        """Start the next transaction now."""
         written = self._thread.submit(self._transact, self._take_writes(), lambda _connection: None)
-        written.add_done_callback(_tell_failure)
+        written.add_done_callback(_log_failure)
 
     def run_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Like ``run``, for a thread that may wait."""
+        """``run`` for threads that may block."""
         return self._thread.submit(self._transact, self._take_writes(), work).result()
 
     def close(self) -> None:
-        """Finish what is under way and close the file."""
+        """Finish all writes and close the file."""
         self.run_now(lambda _connection: None)
         self._thread.submit(self._connection.close).result()
         self._thread.shutdown()
@@ -127,30 +132,30 @@ class Database:
         return result
 
 
-def _tell_failure(done: Future[None]) -> None:
+def _log_failure(done: Future[None]) -> None:
     error = done.exception()
     if error is not None:
-        log.error("a task could not be written down: %s", error)
+        log.error("a task could not be stored: %s", error)
 
 
 def _open(path: Path) -> sqlite3.Connection:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with contextlib.suppress(FileExistsError):
-        # Made by hand so that it is private from its first instant.
+        # Created here so that it is private from the start.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=10)
     try:
         connection.execute("PRAGMA journal_mode=WAL")
         connection.execute("PRAGMA synchronous=NORMAL")
         version = connection.execute("PRAGMA user_version").fetchone()[0]
-        newest = len(_VERSIONS)
+        newest = len(_MIGRATIONS)
         if version > newest:
             raise HermesError(
                 f"{path} was written by a newer version of hermes (schema {version}, this one knows {newest}); "
                 f"upgrade hermes, or set HERMES_HOME to another folder"
             )
         if version < newest:
-            steps = "".join(_VERSIONS[version:])
+            steps = "".join(_MIGRATIONS[version:])
             connection.executescript(f"BEGIN IMMEDIATE; {steps} PRAGMA user_version = {newest}; COMMIT;")
     except BaseException:
         connection.close()

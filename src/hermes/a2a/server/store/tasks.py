@@ -1,4 +1,4 @@
-"""Tasks as the SDK stores them: each caller sees its own, and what streams is not written piece by piece."""
+"""Task store in SQLite: each caller sees its own tasks; chunks of an artifact are not written one by one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from a2a.utils.task import ListTasksCursor, decode_list_tasks_cursor, encode_lis
 from hermes.a2a.server.store.database import Database
 from hermes.scope import new_id
 
-#: Pieces of an answer are written at most this often; a change of the status always is.
-_SECONDS_BETWEEN_PIECES = 1.0
+#: New chunks are written at most this often; a change of the status is always written.
+_SECONDS_BETWEEN_CHUNKS = 1.0
 
 TERMINAL = (
     TaskState.TASK_STATE_COMPLETED,
@@ -25,39 +25,55 @@ TERMINAL = (
     TaskState.TASK_STATE_CANCELED,
     TaskState.TASK_STATE_REJECTED,
 )
-_AT_WORK = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
-_STOPPED = "The server stopped before this task was done. Send the message again."
+_RUNNING = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
+_SERVER_STOPPED = "The server stopped before this task was done. Send the message again."
 
 _Key = tuple[str, str]
 
 
 class SqliteTaskStore(TaskStore):
-    """The tasks of all callers, by owner. One process at a time runs them."""
+    """The tasks of all callers, by owner. One process at a time uses them."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        #: Tasks that are not over: what is newer here than in the file is at most a second old.
+        #: Tasks that have not ended: newer than the file by at most a second.
         self._open: dict[_Key, Task] = {}
         self._written: dict[_Key, tuple[bytes, float]] = {}
+        #: The ids of the tasks that wait for an answer, by owner and context.
+        self._waiting: dict[_Key, str] = dict(database.run_now(_load_waiting))
 
     async def save(self, task: Task, context: ServerCallContext) -> None:
-        """Keep the task as it is now."""
+        """Store the task as it is now."""
         _join_text(task)
         key = (context.user.user_name, task.id)
+        conversation = (context.user.user_name, task.context_id)
+        if task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
+            self._waiting[conversation] = task.id
+        elif self._waiting.get(conversation) == task.id:
+            del self._waiting[conversation]
         status, now = task.status.SerializeToString(), time.monotonic()
         known, at = self._written.get(key, (b"", 0.0))
-        is_over = task.status.state in TERMINAL
-        if is_over:
+        is_ended = task.status.state in TERMINAL
+        if is_ended:
             self._open.pop(key, None)
             self._written.pop(key, None)
         else:
             self._open[key] = task
-            if status == known and now - at < _SECONDS_BETWEEN_PIECES:
+            if status == known and now - at < _SECONDS_BETWEEN_CHUNKS:
                 return
             self._written[key] = (status, now)
         self._database.run_soon(("task", *key), partial(_write, row=_row(context.user.user_name, task)))
-        if not known and not is_over:
-            self._database.flush()  # whoever hears of a new task may ask for it after a crash
+        if not known and not is_ended:
+            self._database.flush()  # a caller that knows of the task may ask for it after a crash
+
+    @property
+    def has_waiting(self) -> bool:
+        """Whether any task waits for an answer."""
+        return bool(self._waiting)
+
+    def waiting_in(self, context: tuple[str, str]) -> str | None:
+        """The id of the task that waits for an answer in a context, if there is one."""
+        return self._waiting.get(context)
 
     async def get(self, task_id: str, context: ServerCallContext) -> Task | None:
         """The caller's task with that id, if there is one."""
@@ -92,7 +108,7 @@ class SqliteTaskStore(TaskStore):
         return ListTasksResponse(tasks=tasks, next_page_token=token, page_size=size, total_size=total)
 
     async def delete(self, task_id: str, context: ServerCallContext) -> None:
-        """Forget a task of the caller's."""
+        """Delete a task of the caller."""
         key = (context.user.user_name, task_id)
         self._open.pop(key, None)
         self._written.pop(key, None)
@@ -105,29 +121,26 @@ class SqliteTaskStore(TaskStore):
 
 
 def sweep(database: Database, keep_days: int) -> int:
-    """Close what a server left at work when it ended, and forget what is old. Returns how many tasks were closed.
+    """Fail the tasks that a killed server left running, and delete old ones. Returns the number of failed tasks.
 
-    Tasks that wait for their caller are left: their turns are in the journal and go on with the answer.
+    Tasks that wait for their caller are kept: their turns are in the journal and continue with the answer.
     """
 
     def work(connection: sqlite3.Connection) -> int:
-        marks = ", ".join(map(str, _AT_WORK))
+        marks = ", ".join(map(str, _RUNNING))
         left = connection.execute(f"SELECT owner, body FROM tasks WHERE state IN ({marks})").fetchall()
         for owner, body in left:
-            _write(connection, _row(owner, _closed(Task.FromString(body))))
+            _write(connection, _row(owner, _failed(Task.FromString(body))))
         oldest = time.time_ns() - keep_days * 86_400_000_000_000
         ended = ", ".join(map(str, TERMINAL))
         connection.execute(f"DELETE FROM tasks WHERE state IN ({ended}) AND updated_ns < ?", (oldest,))
-        asked = f"SELECT id FROM tasks WHERE state = {int(TaskState.TASK_STATE_INPUT_REQUIRED)}"
-        for table in ("questions", "answers"):
-            connection.execute(f"DELETE FROM {table} WHERE task_id NOT IN ({asked})")
         connection.execute("DELETE FROM push_configs WHERE (owner, task_id) NOT IN (SELECT owner, id FROM tasks)")
         return len(left)
 
     return database.run_now(work)
 
 
-def _closed(task: Task) -> Task:
+def _failed(task: Task) -> Task:
     if task.status.HasField("message"):
         task.history.append(task.status.message)
     task.status.state = TaskState.TASK_STATE_FAILED
@@ -138,10 +151,16 @@ def _closed(task: Task) -> Task:
             role=Role.ROLE_AGENT,
             task_id=task.id,
             context_id=task.context_id,
-            parts=[Part(text=_STOPPED)],
+            parts=[Part(text=_SERVER_STOPPED)],
         )
     )
     return task
+
+
+def _load_waiting(connection: sqlite3.Connection) -> list[tuple[_Key, str]]:
+    query = "SELECT owner, context_id, id FROM tasks WHERE state = ?"
+    rows = connection.execute(query, (int(TaskState.TASK_STATE_INPUT_REQUIRED),))
+    return [((owner, context_id), task_id) for owner, context_id, task_id in rows]
 
 
 def _copy(task: Task) -> Task:
@@ -151,7 +170,7 @@ def _copy(task: Task) -> Task:
 
 
 def _join_text(task: Task) -> None:
-    """Make one part of the pieces that the last artifact arrived in: whoever reads the task later wants the text."""
+    """Join the chunks of the last artifact into one part."""
     if not task.artifacts:
         return
     parts = task.artifacts[-1].parts
@@ -193,7 +212,7 @@ def _filter(params: ListTasksRequest, owner: str) -> tuple[str, tuple[str | int,
 
 
 def _after(token: str) -> tuple[str, tuple[str | int, ...]]:
-    """The part of the query that goes on behind the last task of the page before."""
+    """The condition for the next page of the list (cursor pagination)."""
     if not token:
         return "", ()
     cursor = decode_list_tasks_cursor(token)

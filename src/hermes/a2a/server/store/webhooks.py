@@ -1,4 +1,4 @@
-"""Where callers want to hear of their tasks: the webhooks, by owner and task."""
+"""Webhook store in SQLite: where callers want events of their tasks sent, by owner and task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from a2a.utils.errors import InvalidParamsError
 
 from hermes.a2a.server.store.database import Database
 
-#: Every event of a task goes to each of its webhooks.
-MOST_WEBHOOKS = 20
+#: Every event of a task is sent to each of its webhooks.
+MAX_WEBHOOKS = 20
 
 
 class SqlitePushConfigStore(PushNotificationConfigStore):
@@ -22,29 +22,29 @@ class SqlitePushConfigStore(PushNotificationConfigStore):
     def __init__(self, database: Database) -> None:
         self._database = database
         query = "SELECT DISTINCT task_id FROM push_configs"
-        #: Few tasks have any, and every event asks.
+        #: Tasks with webhooks: few have any, and this is checked for every event.
         self._tasks = {row[0] for row in database.run_now(lambda connection: connection.execute(query).fetchall())}
 
     def has(self, task_id: str) -> bool:
-        """Whether anybody may want to hear of the task."""
+        """Whether the task may have webhooks."""
         return task_id in self._tasks
 
     async def set_info(
         self, task_id: str, notification_config: TaskPushNotificationConfig, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
-        """Keep a webhook; one with the same id is replaced."""
+        """Store a webhook; one with the same id is replaced."""
         kept = normalize_push_notification_config(task_id, notification_config)
         row = (context.user.user_name, task_id, kept.id, kept.SerializeToString())
 
         def keep(connection: sqlite3.Connection) -> bool:
             others = "SELECT count(*) FROM push_configs WHERE task_id = ? AND id != ?"
-            if connection.execute(others, (task_id, kept.id)).fetchone()[0] >= MOST_WEBHOOKS:
+            if connection.execute(others, (task_id, kept.id)).fetchone()[0] >= MAX_WEBHOOKS:
                 return False
             connection.execute("INSERT OR REPLACE INTO push_configs VALUES (?, ?, ?, ?)", row)
             return True
 
         if not await self._database.run(keep):
-            raise InvalidParamsError(message=f"a task may have {MOST_WEBHOOKS} webhooks; delete one of them first")
+            raise InvalidParamsError(message=f"a task may have {MAX_WEBHOOKS} webhooks; delete one of them first")
         self._tasks.add(task_id)
         return kept
 
@@ -53,11 +53,11 @@ class SqlitePushConfigStore(PushNotificationConfigStore):
         return await self._read("task_id = ? AND owner = ?", (task_id, context.user.user_name))
 
     async def get_info_for_dispatch(self, task_id: str) -> list[TaskPushNotificationConfig]:
-        """Every webhook of a task, for whoever calls them."""
+        """Every webhook of a task, of all owners."""
         return await self._read("task_id = ?", (task_id,))
 
     async def delete_info(self, task_id: str, context: ServerCallContext, config_id: str | None = None) -> None:
-        """Forget one webhook of the caller's, or all of a task."""
+        """Delete one webhook of the caller, or all of a task."""
         where, values = "task_id = ? AND owner = ?", (task_id, context.user.user_name)
         if config_id is not None:
             where, values = f"{where} AND id = ?", (*values, config_id)

@@ -11,7 +11,7 @@ from a2a.types import Task, TaskArtifactUpdateEvent
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.a2a.server.artifacts import Relay
+from hermes.a2a.server.artifacts import ArtifactStream
 from hermes.contract.events import AttemptAnswered, AttemptFailed, ReasoningDelta, TextDelta, TurnEvent
 from hermes.sanitize import Redactor
 from support.a2a_rig import artifact_text
@@ -43,8 +43,8 @@ def relayed(*told: TurnEvent, answer: str | None = None, pause_after: int = -1, 
 
     async def run() -> Collected:
         queue = Collected()
-        relay = Relay(
-            TaskUpdater(queue, "t", "c"), Redactor(), show_tools=True, artifacts=0, is_watched=lambda: watched
+        relay = ArtifactStream(
+            TaskUpdater(queue, "t", "c"), Redactor(), show_tools=True, artifacts=0, has_subscribers=lambda: watched
         )
 
         def tell() -> None:
