@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from hermes.agent.prompt import OUT_OF_TURNS
+from hermes.agent.setup import OUT_OF_TURNS
 from hermes.agent.workers import GRACE_SECONDS, Workers
 from hermes.contract.events import ToolEnded, ToolStarted, TurnEvent
 from hermes.errors import JournalError

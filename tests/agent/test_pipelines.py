@@ -376,7 +376,7 @@ def test_pre_verify_sends_a_turn_that_changed_files_on_a_bounded_number_of_times
     ]
     assert asked[0]["changed_paths"] == [str(workdir / "a.py")]
     assert provider.requests[2].messages[-1] == {"role": "user", "content": "Run the tests first."}
-    assert [message["role"] for message in session.history[-5:]] == [
+    assert [message["role"] for message in session.messages()[-5:]] == [
         "assistant",
         "user",
         "assistant",
@@ -430,7 +430,7 @@ def test_a_message_injected_while_the_agent_works_reaches_the_model_before_its_n
         "user",
         "assistant",
     ]
-    assert stored == session.history
+    assert stored == session.messages()
 
 
 def test_a_very_long_context_is_kept_in_a_file_and_previewed(make_host: HostFactory, home: Path) -> None:

@@ -32,7 +32,7 @@ def test_what_was_undone_is_never_told_to_the_model_again(make_host: HostFactory
             "  third",
             "Files that changed meanwhile stay changed.",
         ]
-        assert [message["content"] for message in prompt.session.history] == ["first", "one"]
+        assert [message["content"] for message in prompt.session.messages()] == ["first", "one"]
         prompt.session.run("instead")
     assert heard(provider, 3) == ["first", "one", "instead"]
 
@@ -62,7 +62,7 @@ def test_undo_asks_first_and_needs_something_to_take_back(make_host: HostFactory
         prompt.surface.says_yes = False
         assert prompt.type("/undo 9") == "Nothing was taken back."
         assert prompt.surface.questions == ["Take back the last turn? Files that changed meanwhile stay changed."]
-        assert len(prompt.session.history) == 2
+        assert len(prompt.session.messages()) == 2
         for wrong in ("0", "-1", "two", "1.5", "99999999999"):
             assert "whole number from 1 on" in prompt.refused(f"/undo {wrong}")
 
@@ -128,7 +128,7 @@ def test_compress_shortens_what_the_model_hears_and_can_be_undone_with_a_turn(ma
         assert 1 < len(heard(provider, 13)) < 12 and heard(provider, 13)[-1] == "go on"
         original = prompt.session
         prompt.type("/branch")  # the copy hears the same
-        assert prompt.session.history == original.history
+        assert prompt.session.messages() == original.messages()
         # Taking back what the summary tells of brings back the rest word for word.
         prompt.type("/undo 2")
         prompt.session.run("instead")

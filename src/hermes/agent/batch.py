@@ -6,22 +6,23 @@ import contextlib
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes.agent.events import Listener
 from hermes.agent.guardrails import LoopGuard
-from hermes.agent.runtime import Runtime
-from hermes.agent.tool_call import Outcome, ToolCall, unknown_outcome
+from hermes.agent.tool_call import Outcome, ToolCall, tool_context, unknown_outcome
 from hermes.agent.workers import wait_for
 from hermes.contract.events import ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.journal.turns import Message, TurnJournal
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope
-from hermes.tools.registry import ToolContext
+
+if TYPE_CHECKING:
+    from hermes.agent.session import Session
 
 log = logging.getLogger("hermes.tool")
 
@@ -50,33 +51,26 @@ class ToolBatch:
     """Runs the calls of one reply: those that do not disturb one another together, the others in order."""
 
     def __init__(
-        self,
-        runtime: Runtime,
-        journal: TurnJournal,
-        scope: Scope,
-        make_context: Callable[[Scope], ToolContext],
-        step: int,
-        requests: list[ToolRequest],
-        offered: frozenset[str],
-        loop: LoopGuard,
-        listener: Listener,
+        self, session: Session, journal: TurnJournal, scope: Scope, listener: Listener, loop: LoopGuard, step: int
     ) -> None:
-        self._runtime = runtime
+        self._session = session
+        self._runtime = session.runtime
         self._journal = journal
         self._scope = scope
-        self._make_context = make_context
-        self._step = step
-        self._loop = loop
         self._listener = listener
+        self._loop = loop
+        self._step = step
         self._settling = threading.Lock()
         self._telling = threading.Lock()
         self._owes_commit = False
-        #: A call to a tool that the model was not offered is a call to an unknown one.
-        self._offered = offered
-        self._slots = [self._make_slot(index, request) for index, request in enumerate(requests)]
+        self._slots: list[_Slot] = []
 
-    def run(self) -> list[Message]:
-        """The messages in call order. Raises ``Interrupted`` once all calls are closed."""
+    def run(self, requests: list[ToolRequest], offered: frozenset[str]) -> None:
+        """Run the calls and record their messages. Raises ``Interrupted`` once all calls are closed.
+
+        A call to a tool that is not ``offered`` is a call to an unknown one.
+        """
+        self._slots = [self._make_slot(index, request, offered) for index, request in enumerate(requests)]
         try:
             waiting = [slot for slot in self._slots if not self._replay(slot)]
             for segment in self._segments(waiting):
@@ -87,7 +81,6 @@ class ToolBatch:
             self._give_up(error)
             raise
         self._scope.interrupt.check()
-        return [slot.message for slot in self._slots if slot.message is not None]
 
     def finished(self) -> list[ToolEnded]:
         """How the calls ended, in call order."""
@@ -261,10 +254,12 @@ class ToolBatch:
         with self._telling:
             self._listener(event)
 
-    def _make_slot(self, index: int, request: ToolRequest) -> _Slot:
+    def _make_slot(self, index: int, request: ToolRequest, offered: frozenset[str]) -> _Slot:
         scope = self._scope.child(tool_call_id=request.id)
-        tool = self._runtime.tools.get(request.name) if request.name in self._offered else None
-        context = self._make_context(scope)
+        tool = self._runtime.tools.get(request.name) if request.name in offered else None
+        content = self._journal.messages[0, 0]["content"]
+        task = content if isinstance(content, str) else ""
+        context = tool_context(self._runtime, scope, self._session.cwd, task)
         context.key = f"tool:{self._step}.{index}"
         return _Slot(index, context.key, ToolCall(self._runtime, request, scope, tool, context, loop=self._loop))
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any, Literal
+
+import msgspec
 
 from hermes.contract.events import ToolEnded, TurnEvent
 from hermes.errors import HermesError
@@ -53,3 +56,33 @@ class TurnFailed(HermesError):
     def __init__(self, message: str, result: TurnResult) -> None:
         super().__init__(message)
         self.result = result
+
+
+_PROSE = frozenset({"", ".txt", ".md", ".rst", ".csv", ".log", ".pdf", ".html"})
+
+
+class _WrittenFiles(msgspec.Struct):
+    files_modified: list[str] = []
+    files_created: list[str] = []
+    files_deleted: list[str] = []
+
+
+def _written_files(call: ToolEnded) -> tuple[str, ...]:
+    """The files a finished call says it wrote."""
+    if call.status != "ok" or '"files_' not in call.result:
+        return ()
+    try:
+        told = msgspec.json.decode(call.result, type=_WrittenFiles)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return ()
+    return (*told.files_modified, *told.files_created, *told.files_deleted)
+
+
+def changed_paths(calls: Sequence[ToolEnded]) -> list[str]:
+    """The files that calls wrote, each once, in the order of their first change."""
+    return list(dict.fromkeys(path for call in calls for path in _written_files(call)))
+
+
+def is_code(path: str) -> bool:
+    """Whether a file is more than prose or data."""
+    return PurePath(path).suffix.lower() not in _PROSE

@@ -91,7 +91,7 @@ class OpenSessions:
     def messages(self, session_id: str) -> list[Message]:
         """What the model sees of a session; nothing when it is not open."""
         session = self.get(session_id)
-        return [] if session is None else session.conversation()
+        return [] if session is None else session.messages()
 
     def endpoints(self, session_id: str) -> Sequence[Endpoint]:
         """The models of a session; those of a new one when it is not open."""

@@ -10,16 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.context.spill import spill
-from hermes.agent.context.view import View
+from hermes.agent.context.transcript import Transcript
 from hermes.agent.context.window import BeforeCompress
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
-from hermes.agent.prompt import system_prompt
 from hermes.agent.runtime import Runtime
-from hermes.agent.tool_call import tool_context
-from hermes.agent.turn import Setup, Turn
+from hermes.agent.turn import Turn
 from hermes.contract.events import SessionFinalized, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound
 from hermes.journal.bodies import message_text
@@ -69,7 +66,7 @@ class Session:
         self.platform = platform
         #: A name for a session that is not on record yet; empty names it after its first message.
         self.title = ""
-        self.history = history if history is not None else []
+        self.transcript = Transcript(history or [])
         #: The models that answer, and the tools the model is told about; both may change between turns.
         self.models = models
         self.offered = offered
@@ -77,13 +74,15 @@ class Session:
         self.runtime = runtime
         self.parent = parent
         self._is_new = is_new
-        #: How many turns ``history`` covers; None when nobody counted them.
+        #: How many turns the transcript covers; None when that is not known.
         self._turns_known: int | None = 0 if is_new else None
-        self._memo = Memo()
+        #: What sanitising the conversation has cost already, so that only new messages cost again.
+        self.memo = Memo()
         #: How full the model's window is.
         self.window = runtime.contexts.window(session_id, platform)
-        #: What the model sees while a turn runs, and where the turn is put on record.
-        self._view: View | None = None
+        #: The memory of the host; None for a child, which knows only its task and reports to its parent.
+        self.memory: Memory | None = runtime.memory if parent is None else None
+        #: The journal of the running turn.
         self.journal: TurnJournal | None = None
         self._steering: deque[str] = deque()
         self._running = threading.Lock()
@@ -128,7 +127,7 @@ class Session:
             )
             if journal.state != "running":
                 return _recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error)
-            return self._run_turn(journal, user_message, listener, interrupt, context)
+            return self._run_turn(journal, listener, interrupt, context)
 
     def finish_open_turn(
         self, *, listener: Listener = ignore_events, interrupt: Interrupt | None = None
@@ -144,14 +143,17 @@ class Session:
         self._steering.append(text)
         return True
 
+    def take_steering(self) -> list[str]:
+        """What was said to the agent since this was last called."""
+        return [self._steering.popleft() for _ in range(len(self._steering))]
+
     def tell(self, event: TurnEvent) -> None:
         """Show something to whoever watches the turn in hand. To be called in the turn's own thread."""
         self._listener(event)
 
-    def conversation(self) -> list[Message]:
-        """What the model sees of the conversation, the turn in hand included."""
-        view = self._view
-        return self.history if view is None else view.conversation()
+    def messages(self) -> list[Message]:
+        """What the model sees of the conversation, the running turn included."""
+        return self.transcript.messages()
 
     def compress(self, instructions: str = "", interrupt: Interrupt | None = None) -> CompressionReport:
         """Make the conversation shorter now, between two turns; ``instructions`` say what to keep above all.
@@ -161,14 +163,13 @@ class Session:
         from hermes.agent.context.compress_now import compress_now  # only when somebody asks for it
 
         with self._one_at_a_time():
-            self.history, report = compress_now(self, instructions, interrupt or Interrupt())
+            self.transcript.earlier, report = compress_now(self, instructions, interrupt or Interrupt())
             return report
 
     @property
     def before_compress(self) -> BeforeCompress | None:
         """Says what of the messages that are about to be condensed should be kept in mind."""
-        memory = self._memory
-        return None if memory is None else memory.before_compress
+        return None if self.memory is None else self.memory.before_compress
 
     def last_result(self) -> TurnResult:
         """The answer that is on record already."""
@@ -184,7 +185,7 @@ class Session:
         with self._one_at_a_time():
             undone = undo_turns(self.runtime.store, self.runtime.runner, self.id, count)
             self._turns_known = None
-            self.history = Sessions(self.runtime.store).context(self.id)
+            self.transcript.earlier = Sessions(self.runtime.store).context(self.id)
             return [turn.message for turn in undone]
 
     def close(self, reason: str = "shutdown", *, new_session_id: str = "") -> None:
@@ -192,8 +193,8 @@ class Session:
         if self.closed:
             return
         self.closed = True
-        if (memory := self._memory) is not None:
-            memory.session_closed(self.id, self.history)
+        if self.memory is not None:
+            self.memory.session_closed(self.id, self.transcript.earlier)
         emit = self.runtime.hooks.on_session_finalize
         if emit is not None:
             emit(
@@ -205,32 +206,27 @@ class Session:
                     new_session_id=new_session_id,
                 )
             )
-        self.window.close(self.history, is_replaced=bool(new_session_id))
+        self.window.close(self.transcript.earlier, is_replaced=bool(new_session_id))
 
     # -- inside -------------------------------------------------------------------------------------------------
-
-    def _take_steering(self) -> list[str]:
-        return [self._steering.popleft() for _ in range(len(self._steering))]
 
     def _finish(self, states: tuple[TurnState, ...], listener: Listener, interrupt: Interrupt) -> TurnResult | None:
         journal = reopen_turn(self.runtime.store, self.runtime.runner, self.id, states=states)
         if journal is None:
             return None
         self._turns_known = None
-        return self._run_turn(journal, journal.messages[0, 0], listener, interrupt)
+        return self._run_turn(journal, listener, interrupt)
 
     def _catch_up(self, journal: TurnJournal) -> None:
         """Another process may have gone on with the session since its history was read."""
         if self._turns_known != journal.ordinal:
-            self.history = Sessions(self.runtime.store).context(self.id, before_turn=journal.ordinal)
+            self.transcript.earlier = Sessions(self.runtime.store).context(self.id, before_turn=journal.ordinal)
         self._turns_known = None  # until the turn in hand is over
 
     def _run_turn(
-        self, journal: TurnJournal, message: Message, listener: Listener, interrupt: Interrupt, context: str = ""
+        self, journal: TurnJournal, listener: Listener, interrupt: Interrupt, context: str = ""
     ) -> TurnResult:
         self._catch_up(journal)
-        self._listener = listener
-        runtime = self.runtime
         scope = Scope(
             session_id=self.id,
             task_id=journal.task_id,
@@ -238,60 +234,20 @@ class Session:
             platform=self.platform,
             interrupt=interrupt,
         )
-        task = message["content"] if isinstance(message["content"], str) else ""
         self.window.use(self.models.endpoints[0])
-        self.journal = journal
-        self._view = view = View(
-            journal, scope, self.window, self.models.endpoints, self.history, message, self.before_compress, listener
-        )
-        turn = Turn(
-            hooks=runtime.hooks,
-            models=self.models,
-            runtime=runtime,
-            make_context=lambda scope: tool_context(runtime, scope, self.cwd, task),
-            journal=journal,
-            scope=scope,
-            view=view,
-            make_setup=lambda: self._make_setup(scope, journal, message, context),
-            max_nudges=runtime.config.agent.max_verify_nudges,
-            listener=listener,
-            is_first=journal.ordinal == 0,
-            memo=self._memo,
-            take_steering=self._take_steering,
-            shorten=self._shorten,
-        )
+        self._listener, self.journal = listener, journal
+        self.transcript.begin(journal)
         try:
-            result = turn.run()
+            result = Turn(self, journal, scope, listener, context).run()
             self._turns_known = journal.ordinal + 1
-            if result.status == "completed" and (memory := self._memory) is not None:
-                memory.keep(scope, message_text(message), result.answer, view.conversation())
+            if result.status == "completed" and self.memory is not None:
+                said = message_text(journal.messages[0, 0])
+                self.memory.keep(scope, said, result.answer, self.transcript.messages())
             return result
         finally:
             self._is_new = False
-            self._listener = ignore_events
-            self.history, self._view, self.journal = view.conversation(), None, None
-
-    @property
-    def _memory(self) -> Memory | None:
-        """The memory of the host; None for a child, which knows only its task and reports to its parent."""
-        return self.runtime.memory if self.parent is None else None
-
-    def _shorten(self, text: str) -> str:
-        """Text that plugins add to the conversation: a very long one goes to a file."""
-        return spill(text, self.runtime.home / "spill", self.runtime.config.hooks.output_spill.max_chars)
-
-    def _make_setup(self, scope: Scope, journal: TurnJournal, message: Message, context: str) -> Setup:
-        runtime, memory = self.runtime, self._memory
-        extra = [runtime.config.agent.system_prompt.strip(), self.parent.rules if self.parent else ""]
-        if memory is not None:
-            block, recalled = memory.recall(scope, journal.ordinal + 1, message_text(message))
-            extra += memory.prompt_block(), block
-            recalled = recalled and self._shorten(recalled)
-            context = "\n\n".join(filter(None, (recalled, context)))
-        stand_ins = runtime.vision.stand_ins(self.models.endpoints, self.history, message, scope)
-        tools = [tool.definition() for tool in self.offered]
-        prompt = system_prompt(self.cwd, extra="\n\n".join(text for text in extra if text))
-        return Setup(prompt, tools, self.max_steps, context, stand_ins)
+            self.transcript.end()
+            self._listener, self.journal = ignore_events, None
 
     def _info(self) -> SessionInfo:
         endpoint = self.models.endpoints[0]

@@ -9,20 +9,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, TypedDict, cast
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
 
 from hermes.agent.batch import ToolBatch
-from hermes.agent.context.view import View
-from hermes.agent.events import Listener, TurnResult, TurnStatus
+from hermes.agent.context.requests import RequestBuilder
+from hermes.agent.context.transcript import Place
+from hermes.agent.events import Listener, TurnResult, TurnStatus, changed_paths, is_code
 from hermes.agent.guardrails import LoopGuard
-from hermes.agent.model_call import Answered, ModelCall, ModelRuntime, ToolDefinition
-from hermes.agent.prompt import OUT_OF_TURNS
-from hermes.agent.runtime import Runtime
-from hermes.agent.verify import changed_paths, is_code, nudge_from
+from hermes.agent.model_call import Answered, ModelCall, ToolDefinition
+from hermes.agent.setup import OUT_OF_TURNS, Setup, make_setup, spill
 from hermes.contract.events import (
     AnswerTransform,
     AnswerVerification,
@@ -34,31 +32,18 @@ from hermes.contract.events import (
 )
 from hermes.errors import HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
 from hermes.hooks.observers import Answer
-from hermes.hooks.table import Hooks
 from hermes.journal.turns import Message, TurnJournal, TurnState
 from hermes.models.reply import Reply, tool_call_message
 from hermes.models.usage import Usage
-from hermes.sanitize import Memo
 from hermes.scope import Scope, current_scope
-from hermes.tools.registry import ToolContext
+
+if TYPE_CHECKING:
+    from hermes.agent.session import Session
 
 log = logging.getLogger("hermes.turn")
 
 #: Where steering messages stand in their step: behind the results of as many tool calls as a reply may have.
 _AFTER_TOOL_RESULTS = 1_000_000
-
-
-class Setup(msgspec.Struct):
-    """What is fixed before the first model call and only replayed afterwards."""
-
-    system: str
-    tools: list[ToolDefinition]
-    #: The budget of model steps: a turn that goes on elsewhere must come to its end at the same point.
-    max_steps: int
-    #: What a memory and ``pre_llm_call`` added to the user's message, for this turn only.
-    context: str = ""
-    #: What a model that cannot see is told instead of each image, by its digest.
-    stand_ins: dict[str, str] = {}
 
 
 class _TurnFields(TypedDict):
@@ -71,37 +56,32 @@ class _TurnFields(TypedDict):
     platform: str
 
 
-@dataclass(slots=True)
 class Turn:
     """One turn of a session."""
 
-    hooks: Hooks
-    models: ModelRuntime
-    runtime: Runtime
-    make_context: Callable[[Scope], ToolContext]
-    journal: TurnJournal
-    scope: Scope
-    #: The conversation as the model sees it.
-    view: View
-    make_setup: Callable[[], Setup]
-    max_nudges: int
-    listener: Listener
-    is_first: bool
-    memo: Memo
-    #: Takes what was said to the agent since it was last asked.
-    take_steering: Callable[[], list[str]]
-    #: Makes a very long text that a plugin adds to the conversation short.
-    shorten: Callable[[str], str]
-    _usage: Usage = field(default_factory=lambda: Usage(request_count=0))
-    _tool_calls: list[ToolEnded] = field(default_factory=list[ToolEnded])
-    _steps: int = 0
-    _nudges: int = 0
-    _model: str = ""
-    _provider: str = ""
-    #: Where the assistant message in hand belongs: (step, position).
-    _place: tuple[int, int] = (1, 0)
-    #: An answer that is there but not yet accepted.
-    _draft: str = ""
+    def __init__(
+        self, session: Session, journal: TurnJournal, scope: Scope, listener: Listener, context: str = ""
+    ) -> None:
+        self._session = session
+        self._runtime = session.runtime
+        self._hooks = session.runtime.hooks
+        self._models = session.models
+        self._transcript = session.transcript
+        self._journal = journal
+        self._scope = scope
+        self._listener = listener
+        #: What the caller adds to the message, for this turn only.
+        self._context = context
+        self._usage = Usage(request_count=0)
+        self._tool_calls: list[ToolEnded] = []
+        self._steps = 0
+        self._nudges = 0
+        self._model = ""
+        self._provider = ""
+        #: Where the next message of the model belongs.
+        self._place: Place = (1, 0)
+        #: An answer that is there but not yet accepted.
+        self._draft = ""
 
     def run(self) -> TurnResult:
         """Answer the message. Failures and interruptions are results.
@@ -109,12 +89,12 @@ class Turn:
         Only a journal that cannot be written raises, and a person who will answer later: then the turn stays open.
         """
         started = time.perf_counter()
-        token = current_scope.set(self.scope)
-        log.info("turn %d %s", self.journal.ordinal + 1, "resumed" if self.journal.steps else "started")
+        token = current_scope.set(self._scope)
+        log.info("turn %d %s", self._journal.ordinal + 1, "resumed" if self._journal.steps else "started")
         answer, error, error_type, reason = "", None, "", ""
         status: TurnStatus = "failed"
         try:
-            self.listener(self._started())
+            self._listener(self._started())
             answer = self._answer()
             status = "completed"
         except Interrupted as interrupt:
@@ -127,7 +107,7 @@ class Turn:
             reason = str(failure)
             raise
         except Exception as failure:
-            error = reason = self.models.redactor.redact(_in_words(failure))
+            error = reason = self._models.redactor.redact(_in_words(failure))
             error_type = type(failure).__name__
             answer = self._close_unanswered("failed", error, failure)
         else:
@@ -135,18 +115,18 @@ class Turn:
         finally:
             self._emit_end(status, reason)
             log.info(
-                "turn %d %s after %d steps%s", self.journal.ordinal + 1, status, self._steps, reason and f": {reason}"
+                "turn %d %s after %d steps%s", self._journal.ordinal + 1, status, self._steps, reason and f": {reason}"
             )
             current_scope.reset(token)
         return TurnResult(
-            session_id=self.scope.session_id,
-            turn_id=self.journal.id,
+            session_id=self._scope.session_id,
+            turn_id=self._journal.id,
             status=status,
             answer=answer,
             error=error,
             usage=self._usage,
-            model=self._model or self.models.model,
-            provider=self._provider or self.models.endpoints[0].provider,
+            model=self._model or self._models.model,
+            provider=self._provider or self._models.endpoints[0].provider,
             steps=self._steps,
             tool_calls=self._tool_calls,
             duration=time.perf_counter() - started,
@@ -161,87 +141,76 @@ class Turn:
         if not text.strip():
             raise HermesError("the model ended its turn without an answer; ask again, or raise model.max_tokens")
         text = self._transform(text)
-        self.journal.step("final", "done", "pure", {"text": text})
-        self.journal.end("completed", answer=text)
-        self.journal.commit()
+        self._journal.step("final", "done", "pure", {"text": text})
+        self._journal.end("completed", answer=text)
+        self._journal.commit()
         return text
 
     def _set_up(self) -> Setup:
-        recorded = self.journal.steps.get("setup")
+        recorded = self._journal.steps.get("setup")
         if recorded is not None:
             return msgspec.convert(recorded.body, Setup)
-        setup = self.make_setup()
-        if self.is_first and self.hooks.on_session_start is not None:
-            self.hooks.on_session_start(
-                SessionStarted(session_id=self.scope.session_id, model=self.models.model, platform=self.scope.platform)
+        setup = make_setup(self._session, self._journal, self._scope, self._context)
+        if self._journal.ordinal == 0 and self._hooks.on_session_start is not None:
+            self._hooks.on_session_start(
+                SessionStarted(
+                    session_id=self._scope.session_id, model=self._models.model, platform=self._scope.platform
+                )
             )
-        if self.hooks.pre_llm_call is not None:
-            answers = self.hooks.pre_llm_call(self._started())
+        if self._hooks.pre_llm_call is not None:
+            answers = self._hooks.pre_llm_call(self._started())
             pieces = [setup.context] if setup.context else []
-            setup.context = "\n\n".join([*pieces, *map(self.shorten, _context_pieces(answers))])
-        self.journal.step("setup", "done", "pure", setup)
-        self.journal.commit()
+            pieces += (spill(self._session, piece) for piece in _context_pieces(answers))
+            setup.context = "\n\n".join(pieces)
+        self._journal.step("setup", "done", "pure", setup)
+        self._journal.commit()
         return setup
 
     def _converse(self, setup: Setup) -> str:
-        view = self.view
-        view.open(setup.system, setup.context, setup.stand_ins)
+        requests = RequestBuilder(self._session, self._journal, self._scope, self._listener, setup)
         offered = frozenset(tool["function"]["name"] for tool in setup.tools)
-        loop = LoopGuard(self.runtime.config.tool_loop_guardrails)
+        loop = LoopGuard(self._runtime.config.tool_loop_guardrails)
         for step in range(1, setup.max_steps + 1):
             self._place, self._draft = (step, 0), ""
-            answered = self._ask(step, setup.tools)
+            answered = self._ask(requests, step, setup.tools)
             reply = answered.reply
             if not reply.tool_calls:
                 self._draft = reply.content
-                more = self._steering(step) or self._verify(step, reply.content)
-                if not more:
+                if not self._steer(step) and not self._verify(step, reply.content):
                     return reply.content
-                view.add(*more)
                 continue
             self._place = (step + 1, 0)
-            scope = self.scope.child(api_request_id=answered.api_request_id)
-            batch = ToolBatch(
-                self.runtime,
-                self.journal,
-                scope,
-                self.make_context,
-                step,
-                reply.tool_calls,
-                offered,
-                loop,
-                self.listener,
-            )
+            scope = self._scope.child(api_request_id=answered.api_request_id)
+            batch = ToolBatch(self._session, self._journal, scope, self._listener, loop, step)
             try:
-                view.add(*batch.run())
+                batch.run(reply.tool_calls, offered)
             finally:
                 self._tool_calls.extend(batch.finished())
-            view.add(*self._steering(step))
-        return self._conclude(setup.max_steps + 1)
+            self._steer(step)
+        return self._conclude(requests, setup.max_steps + 1)
 
-    def _steering(self, step: int) -> list[Message]:
-        """What was said to the agent while it worked, from here on part of the conversation."""
+    def _steer(self, step: int) -> bool:
+        """Add what was said to the agent while it worked to the conversation. False when that is nothing."""
         key = f"steer:{step}"
-        recorded = self.journal.steps.get(key)
-        texts: list[str] = self.take_steering() if recorded is None else recorded.body["texts"]
+        recorded = self._journal.steps.get(key)
+        texts: list[str] = self._session.take_steering() if recorded is None else recorded.body["texts"]
         if texts and recorded is None:
-            self.journal.step(key, "done", "pure", {"texts": texts})
-        messages: list[Message] = [{"role": "user", "content": text} for text in texts]
-        for number, message in enumerate(messages):
-            self.journal.message(step, _AFTER_TOOL_RESULTS + number, message)
-        return messages
+            self._journal.step(key, "done", "pure", {"texts": texts})
+        for number, text in enumerate(texts):
+            self._journal.message(step, _AFTER_TOOL_RESULTS + number, {"role": "user", "content": text})
+        return bool(texts)
 
-    def _verify(self, step: int, text: str) -> list[Message]:
-        """Ask ``pre_verify`` about an answer that follows changed files. A message sends the turn on."""
+    def _verify(self, step: int, text: str) -> bool:
+        """Ask ``pre_verify`` about an answer that follows changed files. True when its message continues the turn."""
         key = f"verify:{step}"
-        recorded = self.journal.steps.get(key)
+        recorded = self._journal.steps.get(key)
         if recorded is None:
-            emit = self.hooks.pre_verify
-            if emit is None or self._nudges >= self.max_nudges:
-                return []
+            emit = self._hooks.pre_verify
+            if emit is None or self._nudges >= self._runtime.config.agent.max_verify_nudges:
+                return False
             changed = changed_paths(self._tool_calls)
             if not changed:
-                return []
+                return False
             answers = emit(
                 AnswerVerification(
                     **self._fields(),
@@ -251,79 +220,76 @@ class Turn:
                     changed_paths=changed,
                 )
             )
-            words = nudge_from(answers)
-            self.journal.step(key, "done", "pure", {"message": words})
+            words = _nudge_from(answers)
+            self._journal.step(key, "done", "pure", {"message": words})
         else:
             words = recorded.body["message"]
         if words is None:
-            return []
+            return False
         self._nudges += 1
-        message: Message = {"role": "user", "content": words}
-        self.journal.message(step, 1, message)
-        return [message]
+        self._journal.message(step, 1, {"role": "user", "content": words})
+        return True
 
-    def _conclude(self, step: int) -> str:
+    def _conclude(self, requests: RequestBuilder, step: int) -> str:
         """The budget is spent: one more request, without tools, for the best answer there is."""
-        note: Message = {"role": "user", "content": OUT_OF_TURNS}
-        self.journal.message(step, 0, note)
-        self.view.add(note)
+        self._journal.message(step, 0, {"role": "user", "content": OUT_OF_TURNS})
         self._place, self._draft = (step, 1), ""
-        self._draft = self._ask(step, []).reply.content
+        self._draft = self._ask(requests, step, []).reply.content
         return self._draft
 
-    def _ask(self, step: int, tools: list[ToolDefinition]) -> Answered:
+    def _ask(self, requests: RequestBuilder, step: int, tools: list[ToolDefinition]) -> Answered:
         """Model step ``step``: replayed when the journal has it, run and committed otherwise."""
         recorded = self._recorded_answer(f"model:{step}", tools)
-        self.view.replay(step)
-        answered = recorded or self._ask_now(step, tools)
+        requests.replay(step)
+        answered = recorded or self._ask_now(requests, step, tools)
         message = assistant_message(answered.reply)
-        if self.journal.messages.get(self._place) != message:
-            # New, or put aside for a note when the turn ended early before.
-            self.journal.message(*self._place, message)
-        self.view.answer(self.journal.messages[self._place], answered.reply.usage, is_replay=recorded is not None)
+        if self._journal.messages.get(self._place) != message:
+            # New, or replaced by a note when the turn ended early before.
+            self._journal.message(*self._place, message)
+        requests.answered(self._place, answered.reply.usage, is_replay=recorded is not None)
         if recorded is None:
-            self.journal.commit()
+            self._journal.commit()
         self._steps = step
-        self._model, self._provider = answered.reply.model or self.models.model, answered.provider
+        self._model, self._provider = answered.reply.model or self._models.model, answered.provider
         if answered.reply.usage is not None:
             self._usage = self._usage + answered.reply.usage
         return answered
 
     def _recorded_answer(self, key: str, tools: list[ToolDefinition]) -> Answered | None:
         """The reply on record, unless it says nothing: repeating that would end the turn the same way for ever."""
-        recorded = self.journal.steps.get(key)
+        recorded = self._journal.steps.get(key)
         if recorded is None:
             return None
-        answered = _without_calls_nobody_offered(msgspec.convert(recorded.body, Answered), tools)
+        answered = _drop_calls_without_tools(msgspec.convert(recorded.body, Answered), tools)
         return answered if answered.reply.tool_calls or answered.reply.content.strip() else None
 
-    def _ask_now(self, step: int, tools: list[ToolDefinition]) -> Answered:
-        """Ask, after making room where it is short; what the provider finds too long is made shorter still."""
-        self.view.make_room(step, self._place, tools)
+    def _ask_now(self, requests: RequestBuilder, step: int, tools: list[ToolDefinition]) -> Answered:
+        """Ask, after making room where it is short; a request that the provider finds too long is shortened again."""
+        requests.make_room(step, self._place, tools)
         while True:
             try:
-                return self._call_model(f"model:{step}", tools)
+                return self._call_model(f"model:{step}", requests.build(self._place), tools)
             except ProviderError as error:
-                if error.reason != "context_too_long" or not self.view.squeeze(step, self._place, tools):
+                if error.reason != "context_too_long" or not requests.make_more_room(step, self._place, tools):
                     raise
 
-    def _call_model(self, key: str, tools: list[ToolDefinition]) -> Answered:
+    def _call_model(self, key: str, messages: list[Message], tools: list[ToolDefinition]) -> Answered:
         answered = ModelCall(
-            runtime=self.models,
-            journal=self.journal,
-            scope=self.scope,
+            runtime=self._models,
+            journal=self._journal,
+            scope=self._scope,
             key=key,
-            messages=self.view.request(),
+            messages=messages,
             tools=tools,
-            user_message=self.view.task["content"],
-            listener=self.listener,
-            memo=self.memo,
-            show_text=self.hooks.transform_llm_output is None,
+            user_message=self._user_message,
+            listener=self._listener,
+            memo=self._session.memo,
+            show_text=self._hooks.transform_llm_output is None,
         ).run()
-        return _without_calls_nobody_offered(answered, tools)
+        return _drop_calls_without_tools(answered, tools)
 
     def _transform(self, text: str) -> str:
-        emit = self.hooks.transform_llm_output
+        emit = self._hooks.transform_llm_output
         if emit is None:
             return text
         for answer in emit(AnswerTransform(**self._fields(), response_text=text)):
@@ -338,61 +304,65 @@ class Turn:
         partial: Reply | None = getattr(cause, "partial", None)
         text = partial.content if partial is not None else self._draft.strip() and self._draft
         note = f"[{state}]" if not text else f"{text}\n\n[{state}]"
-        self.journal.message(*self._place, {"role": "assistant", "content": note})
+        self._journal.message(*self._place, {"role": "assistant", "content": note})
         # What a plugin would have replaced is not for others to see.
-        shown = text if self.hooks.transform_llm_output is None else ""
-        self.journal.end(state, answer=shown or None, error=reason)
-        self.journal.commit()
+        shown = text if self._hooks.transform_llm_output is None else ""
+        self._journal.end(state, answer=shown or None, error=reason)
+        self._journal.commit()
         return shown
 
     def _emit_answer(self, answer: str) -> None:
-        emit = self.hooks.post_llm_call
+        emit = self._hooks.post_llm_call
         if emit is not None:
             # The answer is on record: cancelling the wait for an async callback does not undo it.
             with contextlib.suppress(Interrupted):
                 emit(
                     TurnAnswered(
                         **self._fields(),
-                        user_message=self.view.task["content"],
+                        user_message=self._user_message,
                         assistant_response=answer,
-                        conversation_history=self.view.conversation(),
+                        conversation_history=self._transcript.messages(),
                     )
                 )
 
     def _emit_end(self, status: TurnStatus, reason: str) -> None:
-        emit = self.hooks.on_session_end
+        emit = self._hooks.on_session_end
         if emit is not None:
             with contextlib.suppress(Interrupted):
                 emit(
                     TurnEnded(
                         **self._fields(),
-                        api_request_id=self._attempt_in_hand() if status == "interrupted" else "",
+                        api_request_id=self._last_attempt() if status == "interrupted" else "",
                         completed=status == "completed",
                         interrupted=status == "interrupted",
                         reason=reason,
                     )
                 )
 
-    def _attempt_in_hand(self) -> str:
-        attempts = self.journal.attempts_made
-        return f"{self.journal.id}:api:{attempts}" if attempts else ""
+    @property
+    def _user_message(self) -> Any:
+        return self._journal.messages[0, 0]["content"]
+
+    def _last_attempt(self) -> str:
+        attempts = self._journal.attempts_made
+        return f"{self._journal.id}:api:{attempts}" if attempts else ""
 
     def _started(self) -> TurnStarted:
         return TurnStarted(
             **self._fields(),
-            user_message=self.view.task["content"],
-            conversation_history=self.view.history,
-            is_first_turn=self.is_first,
-            resumed=bool(self.journal.steps),
+            user_message=self._user_message,
+            conversation_history=self._transcript.earlier,
+            is_first_turn=self._journal.ordinal == 0,
+            resumed=bool(self._journal.steps),
         )
 
     def _fields(self) -> _TurnFields:
         return {
-            "session_id": self.scope.session_id,
-            "task_id": self.scope.task_id,
-            "turn_id": self.scope.turn_id,
-            "model": self.models.model,
-            "platform": self.scope.platform,
+            "session_id": self._scope.session_id,
+            "task_id": self._scope.task_id,
+            "turn_id": self._scope.turn_id,
+            "model": self._models.model,
+            "platform": self._scope.platform,
         }
 
 
@@ -416,7 +386,7 @@ def _is_json_object(text: str) -> bool:
         return False
 
 
-def _without_calls_nobody_offered(answered: Answered, tools: list[ToolDefinition]) -> Answered:
+def _drop_calls_without_tools(answered: Answered, tools: list[ToolDefinition]) -> Answered:
     if not tools:
         answered.reply.tool_calls = []
     return answered
@@ -430,3 +400,17 @@ def _context_pieces(answers: list[Answer]) -> list[str]:
 
 def _in_words(failure: Exception) -> str:
     return str(failure) if isinstance(failure, HermesError) else f"{type(failure).__name__}: {failure}"
+
+
+def _nudge_from(answers: Sequence[Answer]) -> str | None:
+    """The first answer that keeps the turn going, as the message for the model."""
+    for answer in answers:
+        if not isinstance(answer.value, dict):
+            continue
+        value = cast("dict[str, Any]", answer.value)
+        words = value.get("message") if value.get("action") == "continue" else None
+        if value.get("decision") == "block":
+            words = value.get("reason")
+        if isinstance(words, str) and words.strip():
+            return words
+    return None

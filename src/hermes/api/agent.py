@@ -153,7 +153,7 @@ class AgentSession:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The conversation as the model sees it: a copy."""
-        return [dict(message) for message in self._session.conversation()]
+        return [dict(message) for message in self._session.messages()]
 
     def run(
         self,

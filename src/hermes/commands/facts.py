@@ -38,8 +38,8 @@ def status(conversation: Conversation, arguments: str) -> str:
 def _context(session: Session) -> str:
     """What the model sees of the conversation, and how much of its window that takes."""
     length = session.runtime.contexts.length_for(session.models.endpoints[0])
-    tokens = session.window.status()["last_prompt_tokens"] or estimate(session.history)
-    seen = plural(len(session.conversation()), "message")
+    tokens = session.window.status()["last_prompt_tokens"] or estimate(session.messages())
+    seen = plural(len(session.messages()), "message")
     return f"{seen}, {tokens:,} of {length:,} tokens ({tokens / length:.0%})"
 
 

@@ -101,11 +101,11 @@ def test_what_is_condensed_is_worth_it_and_takes_every_earlier_summary(messages:
 
 @given(conversations(), st.integers(2_000, 200_000), st.integers(0, 3), st.booleans())
 def test_a_compressed_conversation_is_whole_and_shorter_or_the_same(
-    messages: list[Message], window: int, squeeze: int, model_answers: bool
+    messages: list[Message], window: int, halvings: int, model_answers: bool
 ) -> None:
     compressor = Compressor(CompressionConfig(), window)
     ask: Ask | None = (lambda _: "what happened") if model_answers else None
-    shorter = compressor.compress(messages, squeeze=squeeze, ask=ask)
+    shorter = compressor.compress(messages, halvings=halvings, ask=ask)
     assert pairing_problem(shorter) is None
     if shorter is not messages:
         assert estimate(shorter) < estimate(messages)
@@ -273,7 +273,7 @@ def test_once_refused_a_long_message_of_the_user_is_cut_too() -> None:
     compressor = Compressor(CompressionConfig(), 128_000)
     messages = [said("user", "begin " + "x" * 100_000 + " end")]
     assert compressor.compress(messages) is messages
-    shorter = compressor.compress(messages, squeeze=1)
+    shorter = compressor.compress(messages, halvings=1)
     assert estimate(shorter) <= estimate(messages) / 2
     assert shorter[0]["content"].startswith("begin") and shorter[0]["content"].endswith("end")
 

@@ -98,7 +98,7 @@ def test_a_full_window_is_compacted_before_the_next_request(make_host: HostFacto
     assert len(summaries) == 1 and SUMMARY in summaries[0]["content"]
     assert last[1]["content"].startswith("Message 0.")  # the start stays word for word
     assert last[-1]["content"].startswith("Message 9.")
-    assert session.history == [*last[1:], {"role": "assistant", "content": "Good."}]
+    assert session.messages() == [*last[1:], {"role": "assistant", "content": "Good."}]
     assert all(estimate(request.messages) < 9_000 for request in provider.requests)
     assert len(host.sessions.messages(session.id)) == 20  # nothing is lost
     check_whole(host, session.id)
@@ -114,9 +114,9 @@ def test_another_process_sees_what_the_model_saw(make_host: HostFactory) -> None
         other = small(make_host, provider).sessions.context(session.id)
         session.close()
         resumed = host.resume_session(session.id)
-        assert resumed.history == other == session.history
+        assert resumed.messages() == other == session.messages()
         resumed.run("And now?")
-    assert conversation_requests(provider)[-1].messages[1:-1] == session.history
+    assert conversation_requests(provider)[-1].messages[1:-1] == session.messages()
 
 
 def test_it_can_be_switched_off(make_host: HostFactory) -> None:
@@ -156,7 +156,7 @@ def test_a_long_turn_makes_room_again_and_again_and_never_forgets_its_task(
         assert estimate(request.messages) < 12_000
     # Each summary takes over the one before.
     assert all(SUMMARY in request.messages[1]["content"] for request in side_jobs(provider)[1:])
-    assert session.history == host.sessions.context(session.id)
+    assert session.messages() == host.sessions.context(session.id)
     assert len(host.sessions.messages(session.id)) == 2 + 2 * 40
     check_whole(host, session.id)
 
@@ -181,7 +181,7 @@ def test_what_a_hook_added_to_the_message_stays_with_it(make_host: HostFactory) 
         assert to_json(request.messages).count("called Ada") == 1
         assert request.messages[-1]["content"].endswith("called Ada.")
         assert seen == request.messages
-    assert "called Ada" not in to_json(session.history)
+    assert "called Ada" not in to_json(session.messages())
 
 
 # -- what the provider finds too long -----------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_a_request_that_is_too_long_is_made_shorter_and_sent_again(make_host: Ho
     assert len(side_jobs(provider)) >= 1
     keys = [key for key in steps(host, session.id) if key.startswith("compact:")]
     assert keys and all(key == "compact:1.1" for key in keys)
-    assert session.history == host.sessions.context(session.id)
+    assert session.messages() == host.sessions.context(session.id)
     check_whole(host, session.id)
 
 
@@ -371,15 +371,15 @@ def test_a_conversation_of_5000_messages_goes_on(make_host: HostFactory) -> None
         lengthen(host, session.id, 2_499)
         session.close()
         resumed = host.resume_session(session.id)
-        assert len(resumed.history) == 5_000
+        assert len(resumed.messages()) == 5_000
         assert resumed.run("Go on.").status == "completed"
         assert 1 <= len(side_jobs(provider)) <= 8
         assert all(estimate(request.messages) < 128_000 for request in provider.requests)
         resumed.close()
         provider.requests.clear()
         again = host.resume_session(session.id)
-        assert again.history == resumed.history
-        assert len(again.history) < 500
+        assert again.messages() == resumed.messages()
+        assert len(again.messages()) < 500
         assert again.run("And on.").status == "completed"
     assert side_jobs(provider) == []
     assert len(host.sessions.messages(session.id)) == 5_004
@@ -396,18 +396,18 @@ def test_compressing_on_demand_is_on_record(make_host: HostFactory) -> None:
         session = host.new_session()
         talk(session, 6)
         report = session.compress("the dates")
-        assert (report.messages_before, report.messages_after) == (12, len(session.history))
+        assert (report.messages_before, report.messages_after) == (12, len(session.messages()))
         assert report.after_tokens < report.before_tokens / 2
         assert "the dates" in side_jobs(provider)[0].messages[1]["content"]
         session.close()
         resumed = host.resume_session(session.id)
-        assert resumed.history == session.history
+        assert resumed.messages() == session.messages()
         assert resumed.run("Go on.").status == "completed"
         assert SUMMARY in to_json(conversation_requests(provider)[-1].messages)
     kinds = [event["kind"] for event in host.sessions.events(session.id)]
     assert kinds.count("compacted") == 1
     assert len(host.sessions.messages(session.id)) == 14
-    assert resumed.history == host.sessions.context(session.id)
+    assert resumed.messages() == host.sessions.context(session.id)
     check_whole(host, session.id)
 
 
@@ -435,10 +435,10 @@ def test_an_interrupted_compression_changes_nothing(make_host: HostFactory) -> N
         host = make_host(provider, toolsets=["file"])
         session = host.new_session()
         talk(session, 5)
-        before = list(session.history)
+        before = list(session.messages())
         with pytest.raises(Interrupted):
             session.compress(interrupt=interrupt)
-        assert session.history == before == host.sessions.context(session.id)
+        assert session.messages() == before == host.sessions.context(session.id)
         assert session.run("Still there?").status == "completed"
 
 
@@ -447,16 +447,16 @@ def test_taking_back_a_turn_that_was_condensed_takes_the_summary_back(make_host:
         host = make_host(provider, toolsets=["file"])
         session = host.new_session()
         talk(session, 6)
-        full = list(session.history)
+        full = list(session.messages())
         session.compress()
         session.run("One more.")
         session.undo()
-        assert is_summary(session.history[0]) or any(map(is_summary, session.history))
+        assert is_summary(session.messages()[0]) or any(map(is_summary, session.messages()))
         session.undo()
-        assert session.history == full[:-2]
+        assert session.messages() == full[:-2]
         session.compress()
-        assert SUMMARY_MARK in to_json(session.history)
-        assert session.history == host.sessions.context(session.id)
+        assert SUMMARY_MARK in to_json(session.messages())
+        assert session.messages() == host.sessions.context(session.id)
 
 
 def test_memory_may_add_to_the_summary(make_host: HostFactory, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,12 +121,12 @@ def test_the_engine_decides_and_hears_what_it_needs(build: Build) -> None:
         session.close(new_session_id="another")
         resumed = host.resume_session(session.id)
     assert last == ["x" * 4_000, "Good.", "three"]
-    assert resumed.history == session.history == host.sessions.context(session.id)
+    assert resumed.messages() == session.messages() == host.sessions.context(session.id)
     heard = calls(host)
     assert heard[:2] == [("start", session.id, "scripted"), ("model", "scripted", 16_000, "custom")]
     assert ("usage", 4_990, 5) in heard
     assert [call for call in heard if call[0] == "compress"][-1] == ("compress", 5, None)
-    assert heard[-2:] == [("end", session.id, len(session.history)), ("reset",)]
+    assert heard[-2:] == [("end", session.id, len(session.messages())), ("reset",)]
 
 
 def test_it_compresses_on_demand_with_the_users_focus(build: Build) -> None:
@@ -138,7 +138,7 @@ def test_it_compresses_on_demand_with_the_users_focus(build: Build) -> None:
         session.compress("the numbers")
         assert len(provider.requests) == 3  # it needs no model of ours
     assert ("compress", 6, "the numbers") in calls(host)
-    assert [message["content"] for message in session.history] == ["Good.", "number 2", "Good."]
+    assert [message["content"] for message in session.messages()] == ["Good.", "number 2", "Good."]
 
 
 def test_its_tools_are_the_models_tools(build: Build) -> None:
@@ -191,8 +191,8 @@ def test_an_engine_that_fails_is_told_of_once_and_ours_steps_in(
         for number in range(3):
             session.run(f"{number} " + "words " * 1_200)
         session.compress()
-    assert any(map(is_summary, session.history))
-    assert "scribbled over" not in str(session.history)
+    assert any(map(is_summary, session.messages()))
+    assert "scribbled over" not in str(session.messages())
     complaints = [record for record in caplog.records if "context engine 'tiny'" in record.message]
     warnings = [record.message for record in complaints if record.levelname == "WARNING"]
     assert len(warnings) == (1 if complaint else 0)

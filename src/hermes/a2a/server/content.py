@@ -16,9 +16,8 @@ from a2a.types import Part, Task
 from google.protobuf import json_format
 
 from hermes.a2a.server.redaction import redacted
-from hermes.agent.events import TurnResult
+from hermes.agent.events import TurnResult, changed_paths
 from hermes.agent.images.attachments import image_type
-from hermes.agent.verify import changed_paths
 from hermes.errors import HermesError
 from hermes.sanitize import Redactor
 from hermes.tools.files.guard import FileGuard

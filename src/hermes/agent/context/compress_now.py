@@ -49,7 +49,7 @@ def compress_now(session: Session, focus: str, interrupt: Interrupt) -> tuple[li
             scope=scope,
             endpoints=session.models.endpoints,
             focus=focus,
-            squeeze=1,
+            halvings=1,
             before_compress=session.before_compress,
         )
     finally:

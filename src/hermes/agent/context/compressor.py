@@ -75,7 +75,7 @@ class Compressor:
         current_tokens: int | None = None,
         *,
         focus_topic: str = "",
-        squeeze: int = 0,
+        halvings: int = 0,
         task: Message | None = None,
         notes: str = "",
         ask: Ask | None = None,
@@ -84,7 +84,7 @@ class Compressor:
         """A shorter conversation that says the same; the very list when it cannot be made shorter.
 
         ``task`` is the message that is being answered: where it is not kept, it is quoted. ``ask`` reaches the model
-        that writes the summary, which can read ``reader_tokens`` at once. ``squeeze``: see ``limits_for``.
+        that writes the summary, which can read ``reader_tokens`` at once. ``halvings``: see ``limits_for``.
         """
         from hermes.agent.context.plan import limits_for, plan_compaction
         from hermes.agent.context.summary import Wanted, summary_message
@@ -93,7 +93,7 @@ class Compressor:
         tokens = estimate(messages)
         # What the request holds beside the messages: the system prompt and the tools.
         others = max(0, (current_tokens or 0) - tokens)
-        limits = limits_for(self._settings, self.context_length, tokens, squeeze)
+        limits = limits_for(self._settings, self.context_length, tokens, halvings)
         plan = plan_compaction(messages, limits)
         kept = plan.head
         if plan.middle:

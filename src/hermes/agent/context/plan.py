@@ -48,24 +48,24 @@ class Plan:
     tail: list[Message]
 
 
-def limits_for(settings: CompressionConfig, window: int, tokens: int, squeeze: int) -> Limits:
+def limits_for(settings: CompressionConfig, window: int, tokens: int, halvings: int) -> Limits:
     """The limits for a conversation of that many tokens in a window of that size.
 
-    ``squeeze`` counts how often the window has turned out smaller than it was thought to be (or that the user wants
+    ``halvings`` counts how often the window has turned out smaller than it was thought to be (or that the user wants
     it shorter now): each time, half as much may stay.
     """
     threshold = settings.threshold * window
-    if squeeze:
-        threshold = min(threshold, tokens) / 2**squeeze
+    if halvings:
+        threshold = min(threshold, tokens) / 2**halvings
     return Limits(
         tail_tokens=int(settings.target_ratio * threshold),
         kept_tokens=int(threshold / 2),
-        most_tokens=int(threshold if squeeze else _USABLE * window),
-        least_gain=0 if squeeze else int(threshold / 8),
+        most_tokens=int(threshold if halvings else _USABLE * window),
+        least_gain=0 if halvings else int(threshold / 8),
         summary_tokens=max(_MIN_SUMMARY_TOKENS, min(_MAX_SUMMARY_TOKENS, int(threshold / 8))),
         protect_first=settings.protect_first_n,
         protect_last=settings.protect_last_n,
-        cut_everything=squeeze > 0,
+        cut_everything=halvings > 0,
     )
 
 

@@ -122,13 +122,13 @@ class Window:
         endpoints: Sequence[Endpoint],
         task: Message | None = None,
         focus: str = "",
-        squeeze: int = 0,
+        halvings: int = 0,
         was_refused: bool = False,
         before_compress: BeforeCompress | None = None,
     ) -> list[Message] | None:
         """A shorter conversation, or None when there is none. See ``Compressor.compress`` for what guides it."""
         # An engine that was asked once in this step and did not save enough is not asked again.
-        if self._engine is not None and squeeze <= 1:
+        if self._engine is not None and halvings <= 1:
             shorter = self._engine.compress(messages, tokens, focus, scope.interrupt)
             if shorter is not None:
                 return self._count(shorter)
@@ -137,11 +137,11 @@ class Window:
             messages,
             tokens,
             focus_topic=focus,
-            squeeze=squeeze,
+            halvings=halvings,
             task=task,
             notes=_notes(before_compress, messages),
             ask=ask,
-            reader_tokens=min(reader, tokens >> squeeze) if was_refused else reader,
+            reader_tokens=min(reader, tokens >> halvings) if was_refused else reader,
         )
         return None if shorter is messages else self._count(shorter)
 

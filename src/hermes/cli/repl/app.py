@@ -64,7 +64,7 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
     facts = (f"hermes {__version__}", session.models.endpoints[0].model, f"session {session.id}", "/help")
     print(one_line(dot.join(facts)), file=sys.stderr)
     _warn(notices)
-    if session.history:
+    if session.messages():
         print(plain(run_command(dialogue.conversation, "/history 2").text), file=sys.stderr)
         dialogue.offer_to_finish()
 

@@ -1,0 +1,134 @@
+"""The messages of a turn's requests: derived from the transcript, which is compacted when the window fills."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hermes.agent.context.tokens import estimate
+from hermes.agent.context.transcript import Place
+from hermes.agent.events import Listener
+from hermes.agent.images.describe import show
+from hermes.agent.model_call import ToolDefinition
+from hermes.contract.events import ContextCompacted
+from hermes.journal.history.compactions import Compaction
+from hermes.journal.turns import Message, TurnJournal
+from hermes.models.usage import Usage
+from hermes.scope import Scope
+
+if TYPE_CHECKING:
+    from hermes.agent.session import Session
+    from hermes.agent.setup import Setup
+
+log = logging.getLogger("hermes.context")
+
+#: How often one step compacts again because the provider finds the request too long.
+MAX_RETRIES = 3
+
+
+class RequestBuilder:
+    """Builds the requests of one turn. Everything they are made from stays in the journal."""
+
+    def __init__(self, session: Session, journal: TurnJournal, scope: Scope, listener: Listener, setup: Setup) -> None:
+        self._session = session
+        self._transcript = session.transcript
+        self._window = session.window
+        self._journal = journal
+        self._scope = scope
+        self._listener = listener
+        self._setup = setup
+
+    def build(self, place: Place) -> list[Message]:
+        """The messages of the request whose answer belongs at ``place``. Context and stand-ins are in no record."""
+        setup = self._setup
+        messages = self._transcript.messages(before=place)
+        if setup.context:
+            at = self._transcript.user_message_index(self._journal.messages[0, 0])
+            messages[at] = _with_context(messages[at], setup.context)
+        return show([{"role": "system", "content": setup.system}, *messages], setup.stand_ins)
+
+    def answered(self, place: Place, usage: Usage | None, *, is_replay: bool) -> None:
+        """Count what a request and its answer took."""
+        step, position = place
+        length = self._transcript.count(before=(step, position + 1)) + 1  # and the system prompt
+        self._window.answered(usage, length, self._journal.messages[place], is_replay=is_replay)
+
+    # -- compaction ---------------------------------------------------------------------------------------------
+
+    def replay(self, step: int) -> None:
+        """Compact before a step as it was done when the step ran, or almost ran, for the first time."""
+        for key in _keys(step):
+            recorded = self._journal.steps.get(key)
+            if recorded is not None:
+                self._transcript.compact(msgspec.convert(recorded.body, Compaction, from_attributes=True))
+
+    def make_room(self, step: int, place: Place, tools: list[ToolDefinition]) -> None:
+        """Compact before a step whose answer belongs at ``place``, when the window is getting full."""
+        key = next(_keys(step))
+        if key in self._journal.steps:
+            return
+        request = self.build(place)
+        tokens = self._window.tokens(request, tools)
+        if self._window.is_full(request, tokens):
+            self._compact(key, place, tokens, retry=0)
+
+    def make_more_room(self, step: int, place: Place, tools: list[ToolDefinition]) -> bool:
+        """Compact again after a provider found the request too long. False when that is of no use."""
+        for retry, key in enumerate(_keys(step)):
+            if retry and key not in self._journal.steps and self._window.is_automatic:
+                tokens = self._window.tokens(self.build(place), tools)
+                self._window.refused(tokens)
+                return self._compact(key, place, tokens, retry=retry)
+        return False
+
+    def _compact(self, key: str, place: Place, tokens: int, *, retry: int) -> bool:
+        before = self._transcript.messages(before=place)
+        shorter = self._window.compact(
+            before,
+            tokens,
+            scope=self._scope,
+            endpoints=self._session.models.endpoints,
+            task=self._journal.messages[0, 0],
+            halvings=retry,
+            was_refused=retry > 0,
+            before_compress=self._session.before_compress,
+        )
+        if shorter is None:
+            log.info("%s: the conversation cannot be made shorter", key)
+            return False
+        compaction = Compaction(
+            messages=shorter,
+            covers=(self._journal.ordinal, *place),
+            reason="refused" if retry else "window",
+            tokens_before=tokens,
+            tokens_after=tokens_left(tokens, before, shorter),
+        )
+        # Stored before it is used: a resumed turn sees what the model saw.
+        self._journal.step(key, "done", "model", compaction)
+        self._journal.commit()
+        numbers = (len(before), len(shorter), compaction.tokens_before, compaction.tokens_after)
+        log.info("%s: %d messages became %d, about %d tokens became %d", key, *numbers)
+        self._transcript.compact(compaction)
+        self._listener(ContextCompacted(*numbers))
+        return True
+
+
+def tokens_left(tokens: int, before: list[Message], after: list[Message]) -> int:
+    """About how long a request is whose messages were made shorter."""
+    return max(tokens - estimate(before) + estimate(after), estimate(after))
+
+
+def _keys(step: int) -> Iterator[str]:
+    """The steps of the compactions before a model step: when the window fills, then after each refusal."""
+    yield f"compact:{step}"
+    yield from (f"compact:{step}.{number}" for number in range(1, MAX_RETRIES + 1))
+
+
+def _with_context(message: Message, context: str) -> Message:
+    content = message["content"]
+    if isinstance(content, str):
+        return {**message, "content": f"{content}\n\n{context}"}
+    return {**message, "content": [*content, {"type": "text", "text": context}]}

@@ -1,0 +1,58 @@
+"""The messages of a session as its model sees them: the one place that owns them."""
+
+from __future__ import annotations
+
+from hermes.journal.history.compactions import Compaction
+from hermes.journal.turns import Message, TurnJournal
+
+#: Where a message of a turn belongs: (step, position).
+Place = tuple[int, int]
+
+
+class Transcript:
+    """The messages of finished turns, and those of the running turn, which its journal holds by place.
+
+    What goes to the model is derived from it in ``RequestBuilder.build``.
+    """
+
+    def __init__(self, earlier: list[Message]) -> None:
+        #: The messages before the running turn, or those that a compaction left.
+        self.earlier = earlier
+        self._turn: TurnJournal | None = None
+        #: From here on the messages of the turn are not covered by ``earlier``.
+        self._since: Place = (0, 0)
+
+    def begin(self, turn: TurnJournal) -> None:
+        """A turn runs; its messages count from now on."""
+        self._turn, self._since = turn, (0, 0)
+
+    def end(self) -> None:
+        """The turn is over: its messages are those of finished turns now."""
+        self.earlier, self._turn = self.messages(), None
+
+    def compact(self, compaction: Compaction) -> None:
+        """Use the shorter messages of a compaction instead of those it covers."""
+        _, step, position = compaction.covers
+        self.earlier, self._since = compaction.messages, (step, position)
+
+    def messages(self, *, before: Place | None = None) -> list[Message]:
+        """All messages, in order; ``before`` leaves out those of the running turn from that place on."""
+        if self._turn is None:
+            return list(self.earlier)
+        turn = self._turn.messages
+        return [*self.earlier, *(turn[place] for place in self._places(turn, before))]
+
+    def count(self, *, before: Place) -> int:
+        """How many messages those are."""
+        return len(self.earlier) + (0 if self._turn is None else len(self._places(self._turn.messages, before)))
+
+    def _places(self, turn: dict[Place, Message], before: Place | None) -> list[Place]:
+        # Sorted first, because that copies the keys at once: other threads may add messages.
+        return [place for place in sorted(turn) if place >= self._since and (before is None or place < before)]
+
+    def user_message_index(self, task: Message) -> int:
+        """The position of the user's message of the running turn, or of what a compaction left instead of it."""
+        if self._since <= (0, 0):
+            return len(self.earlier)
+        users = [at for at, message in enumerate(self.earlier) if message["role"] == "user"]
+        return next((at for at in reversed(users) if self.earlier[at] == task), users[-1])

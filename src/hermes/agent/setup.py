@@ -1,0 +1,102 @@
+"""The setup of a turn: system prompt, tools, step budget and added context, fixed before the first model call."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hermes.agent.model_call import ToolDefinition
+from hermes.journal.bodies import message_text
+
+if TYPE_CHECKING:
+    from hermes.agent.session import Session
+    from hermes.journal.turns import TurnJournal
+    from hermes.scope import Scope
+
+log = logging.getLogger("hermes.turn")
+
+_CORE = """\
+You are Hermes, an agent that gets things done with the tools you are given.
+
+- Use tools to find out and to act; do not guess what you can check. Say plainly when something failed or is unknown.
+- Several independent look-ups belong in one message, so that they run at the same time.
+- Read a file before you change it, change only what the task needs, and check the result.
+- A tool result with "outcome": "unknown" may or may not have taken effect: look before you repeat it.
+- Answer in the user's language, briefly, with the result first."""
+
+#: Added as a user message when the step budget is spent; the request with it offers no tools.
+OUT_OF_TURNS = (
+    "You have used all the steps this task was allowed, and no more tools are available. Give your best final answer "
+    "now from what you know, and say what remains to be done."
+)
+
+#: How much is left of the beginning and the end of a text that is moved to a file.
+_PREVIEW_CHARS = 500
+
+
+class Setup(msgspec.Struct):
+    """The setup as the journal stores it. A resumed turn replays it."""
+
+    system: str
+    tools: list[ToolDefinition]
+    #: The budget of model steps: a resumed turn must come to its end at the same point.
+    max_steps: int
+    #: What memory, the caller and ``pre_llm_call`` added to the user's message, for this turn only.
+    context: str = ""
+    #: The text that replaces each image for a model without vision, by the image's digest.
+    stand_ins: dict[str, str] = {}
+
+
+def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: str) -> Setup:
+    """The setup of a new turn, without what ``pre_llm_call`` adds."""
+    runtime, message = session.runtime, journal.messages[0, 0]
+    extra = [runtime.config.agent.system_prompt.strip(), session.parent.rules if session.parent else ""]
+    if session.memory is not None:
+        block, recalled = session.memory.recall(scope, journal.ordinal + 1, message_text(message))
+        extra += session.memory.prompt_block(), block
+        context = "\n\n".join(filter(None, (recalled and spill(session, recalled), context)))
+    stand_ins = runtime.vision.stand_ins(session.models.endpoints, session.transcript.earlier, message, scope)
+    tools = [tool.definition() for tool in session.offered]
+    prompt = system_prompt(session.cwd, extra="\n\n".join(filter(None, extra)))
+    return Setup(prompt, tools, session.max_steps, context, stand_ins)
+
+
+def system_prompt(cwd: Path, *, extra: str = "") -> str:
+    """The prompt for work in ``cwd``: short, because every request has it.
+
+    The same day and directory give the same text, so that providers can cache it.
+    """
+    place = f"Working directory: {cwd}\nSystem: {os.uname().sysname} {os.uname().machine}, shell {_shell()}\n"
+    date = f"Date: {time.strftime('%Y-%m-%d')}"
+    return "\n\n".join(part for part in (_CORE, place + date, extra.strip()) if part)
+
+
+def _shell() -> str:
+    return Path(os.environ.get("SHELL") or "/bin/sh").name
+
+
+def spill(session: Session, text: str) -> str:
+    """A text that a plugin adds to the conversation; of a very long one, a preview and the file that has all of it."""
+    runtime = session.runtime
+    if len(text) <= runtime.config.hooks.output_spill.max_chars:
+        return text
+    data = text.encode("utf-8", "replace")
+    folder = runtime.home / "spill"
+    path = folder / f"context-{hashlib.sha256(data).hexdigest()[:16]}.txt"
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(file, "wb") as stream:
+            stream.write(data)
+        where = f"all of it is in {path}"
+    except OSError as error:
+        log.warning("a text of %d characters is not kept: %s", len(text), error.strerror)
+        where = "the rest could not be kept"
+    left_out = len(text) - 2 * _PREVIEW_CHARS
+    return f"{text[:_PREVIEW_CHARS]}\n[{left_out} characters left out; {where}]\n{text[-_PREVIEW_CHARS:]}"
