@@ -8,10 +8,12 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from hermes.bundled.observability.otel import subscribe
 from hermes.bundled.observability.otel.pipeline import OwnPipeline
 from hermes.bundled.observability.otel.settings import read_settings
+from hermes.bundled.observability.otel.tracing import Tracing
 from hermes.config import Config
+from hermes.contract.events import Event
+from hermes.hooks.queue import BackgroundQueue
 from hermes.hooks.table import Hooks
 from hermes.host import Host
 from support.otlp_receiver import OtlpReceiver
@@ -29,6 +31,12 @@ class HookContext:
 
     def register_hook(self, name: str, callback: Callable[..., Any]) -> None:
         assert self._hooks.subscribe(name, self._key, callback)
+
+    def register_event_sink(self, sink: Callable[[Event], object], **options: Any) -> None:
+        assert self._hooks.subscribe_events(self._key, sink, **options)
+
+    def background_queue(self, capacity: int | None = None) -> BackgroundQueue:
+        return self._hooks.queue(self._key, capacity)
 
     def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
         assert self._hooks.add_middleware(kind, self._key, callback)
@@ -55,7 +63,7 @@ class TracedRig(Rig):
         return hooks
 
     def watch(self, hooks: Hooks) -> None:
-        subscribe(HookContext(hooks), self._start, read_settings(os.environ, {}))
+        Tracing(self._start, read_settings(os.environ, {})).join(HookContext(hooks))
 
     def _start(self) -> OwnPipeline:
         if self.pipeline is None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from threading import RLock
 from time import monotonic
 from typing import Any
 
 from hermes.contract import events
+from hermes.contract.events import Event
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError
@@ -17,6 +18,7 @@ from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Emitter
 from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.request_chain import RequestChain
+from hermes.hooks.sinks import SINK_HOOKS, EventSink, SinkCallback
 from hermes.hooks.subscriber import DeadlineSubscriber, OnError, QueuedSubscriber, Subscriber, check_options
 from hermes.hooks.threads import AsyncLoop
 
@@ -107,6 +109,28 @@ class Hooks:
                 added = Subscriber(plugin, hook, callback, loop, on_error)
             self._set(hook, (*self._callbacks(hook), added))
         return True
+
+    def subscribe_events(
+        self,
+        plugin: str,
+        sink: EventSink,
+        *,
+        events: Collection[type[Event]] | None = None,
+        leave_out: Collection[str] = (),
+        **options: Any,
+    ) -> list[str]:
+        """Give typed events to a sink in place of keywords: those of these types, else all. The hooks it now observes.
+
+        ``leave_out``: fields that are not built or copied for it, and are empty. The options are ``subscribe``'s.
+        """
+        _check_callable("register_event_sink(", sink)
+        kinds = SINK_HOOKS if events is None else events
+        unknown = [getattr(kind, "__name__", str(kind)) for kind in kinds if kind not in SINK_HOOKS]
+        if unknown:
+            raise PluginError(f"register_event_sink: no hook is emitted with {', '.join(unknown)}")
+        for kind in kinds:
+            self.subscribe(SINK_HOOKS[kind], plugin, SinkCallback(kind, sink, leave_out), **options)
+        return [SINK_HOOKS[kind] for kind in kinds]
 
     def add_middleware(self, kind: str, plugin: str, callback: Callable[..., Any]) -> bool:
         """Add a callback to a middleware kind. False, with a warning, when there is no such kind."""

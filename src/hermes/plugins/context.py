@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from msgspec import Struct
 
+from hermes.contract.events import Event
 from hermes.errors import PluginError
 from hermes.hooks.copies import isolate
 from hermes.hooks.queue import BackgroundQueue, Overflow
+from hermes.hooks.sinks import EventSink
 from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Hooks, Snapshot
 from hermes.plugins.manifest import PluginManifest
@@ -214,6 +216,30 @@ class PluginContext(Surfaces):
             overflow=overflow,
         )
         self._note(self._record.hooks, hook_name, "hook", known)
+
+    def register_event_sink(
+        self,
+        sink: EventSink,
+        *,
+        events: Collection[type[Event]] | None = None,
+        leave_out: Collection[str] = (),
+        timeout: float | None = None,
+        background: bool = False,
+        overflow: Overflow = "drop",
+    ) -> None:
+        """Observe events as objects of ``hermes.contract.events``: ``sink(event)``. See ``Hooks.subscribe_events``."""
+        self._check_open()
+        hooks = self._parts.hooks.subscribe_events(
+            self.manifest.key,
+            sink,
+            events=events,
+            leave_out=leave_out,
+            timeout=timeout,
+            background=background,
+            overflow=overflow,
+        )
+        for hook in hooks:
+            self._note(self._record.hooks, hook, "hook", known=True)
 
     def background_queue(self, capacity: int | None = None) -> BackgroundQueue:
         """The plugin's bounded background queue, shared with its ``background=True`` callbacks.

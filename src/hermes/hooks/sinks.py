@@ -1,0 +1,38 @@
+"""Event sinks: callbacks that receive typed events in place of hook keywords."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from hermes.contract.events import HOOK_EVENTS, Event, event_from
+from hermes.contract.hooks import HOOKS
+
+EventSink = Callable[[Event], object]
+
+#: Hooks that ask for a decision about a text are not events of a run.
+_DECISIONS = frozenset(
+    {"transform_llm_output", "transform_tool_result", "transform_terminal_output", "pre_verify", "pre_gateway_dispatch"}
+)
+#: Event type -> the hook it comes from.
+SINK_HOOKS: dict[type[Event], str] = {kind: hook for hook, kind in HOOK_EVENTS.items() if hook not in _DECISIONS}
+
+
+class SinkCallback:
+    """The callback of one hook that passes its event to a sink.
+
+    Its signature names the fields that the sink takes, so that no other field is built or copied for it.
+    """
+
+    def __init__(self, kind: type[Event], sink: EventSink, leave_out: Collection[str] = ()) -> None:
+        import inspect  # only a sink needs it
+
+        self.sink = sink
+        self._kind = kind
+        names = [field.name for field in HOOKS[SINK_HOOKS[kind]].fields if field.name not in leave_out]
+        self.__signature__ = inspect.Signature(
+            [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
+        )
+
+    def __call__(self, **fields: Any) -> None:
+        self.sink(event_from(self._kind, fields))

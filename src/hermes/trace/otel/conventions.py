@@ -1,0 +1,190 @@
+"""GenAI conventions and OpenInference on live spans: the vocabulary of the OpenTelemetry exporter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from hermes.contract.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    AttemptAnswered,
+    AttemptFailed,
+    ChildEnded,
+    ChildStarted,
+    ToolEnded,
+    TurnAnswered,
+    TurnEnded,
+    TurnStarted,
+)
+from hermes.contract.response import to_plain
+from hermes.sanitize import redact_text
+from hermes.trace.clean import Cleaner, knowing
+from hermes.trace.formats.genai import AGENT_SPAN, Attributes, inference_span, tool_span
+from hermes.trace.formats.spans import Vocabulary
+from hermes.trace.history import tool_request
+from hermes.trace.otel.metrics import INTERRUPTED, tool_error_type, turn_error
+from hermes.trace.otel.spans import SpanEnd, SpanMoment, SpanStart
+from hermes.trace.records import Usage
+from hermes.trace.tracker import OpenAttempt, OpenItem, OpenTool, OpenTurn
+
+#: Fields that only content is made from.
+CONTENT_FIELDS = frozenset(
+    {"user_message", "assistant_response", "conversation_history", "assistant_message", "args", "result"}
+    | {"error_message", "command", "child_goal", "child_summary"}
+)
+_MAX_ERROR_CHARS = 500
+
+
+class ConventionSpans:
+    """Spans with the attributes of every vocabulary given; the last one has the last word.
+
+    With ``content`` they say what was said too: prompts, answers, arguments and results, redacted.
+    """
+
+    def __init__(self, vocabularies: Sequence[Vocabulary], *, content: bool) -> None:
+        self._vocabularies = vocabularies
+        self._content = content
+        self._clean = Cleaner(knowing(os.environ))
+
+    def _described(self, what: str, **about: Any) -> Attributes:
+        attributes: Attributes = {}
+        for vocabulary in self._vocabularies:
+            attributes.update(getattr(vocabulary, what)(**about))
+        return attributes
+
+    def _failed(self, attributes: Attributes, error_type: str, text: str = "", *, is_error: bool = True) -> SpanEnd:
+        """What was stopped or not allowed has a class, and is no error."""
+        if not error_type:
+            return SpanEnd(attributes)
+        message = redact_text(text)[:_MAX_ERROR_CHARS]
+        about = self._described("failure", error_type=error_type, text=message, is_error=is_error)
+        return SpanEnd({**attributes, **about}, is_error, message)
+
+    def abandoned(self, why: str) -> SpanEnd:
+        return self._failed({}, "abandoned", why)
+
+    # -- turns --------------------------------------------------------------------------------------------------
+
+    def turn(self, turn: OpenTurn) -> SpanStart:
+        child = turn.child.event if turn.child is not None else None
+        about = self._described(
+            "agent",
+            session_id=turn.session_id,
+            turn_id=turn.id,
+            model=turn.model,
+            platform=turn.platform,
+            subagent_id=child.child_subagent_id if child else "",
+            role=child.child_role if child else "",
+            user_id=turn.user_id,
+        )
+        return SpanStart(AGENT_SPAN, about)
+
+    def turn_content(self, turn: OpenTurn, event: TurnStarted | TurnAnswered) -> Attributes:
+        if not self._content:
+            return {}
+        if isinstance(event, TurnStarted):
+            return self._described("turn_content", user_message=self._clean.value(event.user_message))
+        return self._described("turn_content", answer_text=self._clean.text(event.assistant_response))
+
+    def turn_end(self, turn: OpenTurn, event: TurnEnded | None, why: str) -> SpanEnd:
+        if event is None:
+            return self.abandoned(why)
+        status = turn_status(event)
+        totals = {"model_calls": turn.model_calls, "tool_calls": turn.tool_calls, "usage": turn.usage}
+        about = self._described("turn_end", status=status, **totals)
+        return self._failed(about, turn_error(turn, event), event.reason, is_error=status == "failed")
+
+    # -- attempts -----------------------------------------------------------------------------------------------
+
+    def attempt(self, attempt: OpenAttempt) -> SpanStart:
+        event = attempt.event
+        about = self._described(
+            "inference",
+            session_id=event.session_id,
+            turn_id=event.turn_id,
+            api_request_id=event.api_request_id,
+            provider=event.provider,
+            model=event.model,
+            base_url=event.base_url,
+            max_tokens=event.max_tokens,
+            attempt=event.api_call_count,
+        )
+        return SpanStart(inference_span(event.model), about)
+
+    def attempt_content(self, attempt: OpenAttempt) -> Attributes:
+        messages = attempt.event.conversation_history
+        return self._described("asked", messages=self._clean.value(messages)) if self._content else {}
+
+    def answer(self, event: AttemptAnswered) -> Attributes:
+        usage = Usage.told(event.usage, event.cost_usd)
+        known = self._described("answer", model=event.response_model, finish_reason=event.finish_reason, usage=usage)
+        if self._content:
+            message: dict[str, Any] = to_plain(event.assistant_message) if event.assistant_message is not UNSET else {}
+            text, reasoning = (self._clean.text(message.get(name) or "") for name in ("content", "reasoning"))
+            calls = [tool_request(call, self._clean) for call in message.get("tool_calls") or ()]
+            about = {"text": text, "reasoning": reasoning, "calls": calls, "finish_reason": event.finish_reason}
+            known.update(self._described("answered", **about))
+        return known
+
+    def failure(self, event: AttemptFailed) -> SpanEnd:
+        about: Attributes = {"hermes.retry_count": event.retry_count, "hermes.retryable": event.retryable}
+        if event.status_code is not None:
+            about["http.response.status_code"] = event.status_code
+        text = str(event.error.get("message", ""))
+        return self._failed(about, event.reason, text, is_error=event.reason != INTERRUPTED)
+
+    # -- tool calls ---------------------------------------------------------------------------------------------
+
+    def tool(self, tool: OpenTool) -> SpanStart:
+        event = tool.event
+        about = self._described(
+            "tool",
+            session_id=event.session_id,
+            turn_id=event.turn_id,
+            tool_call_id=event.tool_call_id,
+            name=event.tool_name,
+            api_request_id=event.api_request_id,
+        )
+        return SpanStart(tool_span(event.tool_name), about)
+
+    def tool_end(self, event: ToolEnded) -> SpanEnd:
+        about: Attributes = {"hermes.tool.status": event.status, "hermes.tool.duration_ms": event.duration_ms}
+        if self._content:
+            args, result = self._clean.value(event.args), self._clean.text(event.result)
+            about.update(self._described("called", args=args, result=result))
+            if event.error_message:
+                about["hermes.tool.error"] = self._clean.text(event.error_message)
+        return self._failed(about, tool_error_type(event), is_error=event.status in ("error", "timeout"))
+
+    def moment(
+        self, subject: OpenItem, event: ApprovalRequested | ApprovalAnswered | ChildStarted | ChildEnded
+    ) -> SpanMoment:
+        match event:
+            case ApprovalRequested():
+                if self._content:
+                    subject.span.set_attribute("hermes.approval.command", self._clean.text(event.command))
+                about = {"rule": event.pattern_key, "description": event.description, "surface": event.surface}
+                return _moment("approval", "request", about)
+            case ApprovalAnswered():
+                about = {"rule": event.pattern_key, "surface": event.surface, "choice": event.choice}
+                return _moment("approval", "response", {**about, "decided_by": event.decided_by or ""})
+            case ChildStarted():
+                about = {"session_id": event.child_session_id, "role": event.child_role}
+                return _moment("subagent", "start", about, "child")
+            case ChildEnded():
+                about = {"session_id": event.child_session_id, "status": event.child_status}
+                return _moment("subagent", "stop", about, "child")
+
+
+def _moment(noun: str, what: str, about: dict[str, str], prefix: str = "") -> SpanMoment:
+    attributes: Attributes = {f"hermes.{prefix or noun}.{name}": text for name, text in about.items() if text}
+    return SpanMoment(f"hermes.{noun}.{what}", attributes)
+
+
+def turn_status(event: TurnEnded) -> str:
+    """How a turn ended, in one word."""
+    return "completed" if event.completed else INTERRUPTED if event.interrupted else "failed"

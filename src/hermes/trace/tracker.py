@@ -1,0 +1,334 @@
+"""Event tracker: what is open in the sessions of a host, keyed by the ids of the contract, feeding sinks.
+
+Exporters give the tracker typed events and receive calls about turns, attempts, tool calls, approvals and child
+agents, each with the object that stands for it. Every start that a sink hears of is followed by exactly one end: what
+never ends by itself is abandoned when its turn, its session or the process ends.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from hermes.contract.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    AttemptAnswered,
+    AttemptFailed,
+    AttemptStarted,
+    ChildEnded,
+    ChildStarted,
+    Event,
+    SessionFinalized,
+    SessionStarted,
+    ToolEnded,
+    ToolStarted,
+    TurnAnswered,
+    TurnEnded,
+    TurnStarted,
+)
+from hermes.trace.records import Usage
+
+#: Session, turn and call: a provider may use the same call id in every turn.
+CallKey = tuple[str, str, str]
+
+
+@dataclass(slots=True, eq=False)
+class OpenItem:
+    """Something that has started and not ended. ``span`` and ``context`` are for the sink's own use."""
+
+    session_id: str
+    started_at: float
+    span: Any = field(default=None, kw_only=True)
+    context: Any = field(default=None, kw_only=True)
+
+
+@dataclass(slots=True, eq=False)
+class OpenTurn(OpenItem):
+    """An open turn, and the totals of its attempts and tool calls."""
+
+    id: str
+    model: str = ""
+    platform: str = ""
+    user_id: str = ""
+    #: The delegation that the turn belongs to.
+    child: OpenChild | None = None
+    model_calls: int = 0
+    tool_calls: int = 0
+    usage: Usage = field(default_factory=Usage)
+    #: The class of the last attempt's failure, until one is answered.
+    failure: str = ""
+
+
+@dataclass(slots=True, eq=False)
+class OpenAttempt(OpenItem):
+    """An open request to a provider."""
+
+    event: AttemptStarted
+    turn: OpenTurn
+
+
+@dataclass(slots=True, eq=False)
+class OpenTool(OpenItem):
+    """An open tool call, inside a turn or inside the call of the tool that makes it."""
+
+    event: ToolStarted | ToolEnded
+    parent: OpenTurn | OpenTool | None
+
+
+@dataclass(slots=True, eq=False)
+class OpenChild(OpenItem):
+    """A child agent, and the call or turn that delegated to it."""
+
+    event: ChildStarted
+    parent: OpenTurn | OpenTool | None
+
+
+class TraceSink:
+    """What becomes of tracked events. A sink overrides the methods it needs; ``at`` is the time of the event."""
+
+    def session_started(self, event: SessionStarted, at: float) -> None:
+        """A new session."""
+
+    def session_ended(self, event: SessionFinalized, at: float, *, is_child: bool) -> None:
+        """A session identity is closed; everything in it has ended."""
+
+    def turn_started(self, turn: OpenTurn, event: TurnStarted | None, at: float) -> None:
+        """A turn; without an event when another process began it."""
+
+    def turn_answered(self, turn: OpenTurn, event: TurnAnswered) -> None:
+        """A turn has its final answer."""
+
+    def turn_ended(self, turn: OpenTurn, event: TurnEnded | None, at: float, why: str = "") -> None:
+        """A turn is over; without an event when it is abandoned, for the reason ``why``."""
+
+    def attempt_started(self, attempt: OpenAttempt, at: float) -> None:
+        """A request to a provider."""
+
+    def attempt_answered(self, attempt: OpenAttempt | None, event: AttemptAnswered, at: float) -> None:
+        """Its answer; without ``attempt`` when its start was not seen."""
+
+    def attempt_failed(self, attempt: OpenAttempt | None, event: AttemptFailed, at: float) -> None:
+        """Its failure."""
+
+    def attempt_abandoned(self, attempt: OpenAttempt, at: float, why: str) -> None:
+        """It never ended."""
+
+    def tool_started(self, tool: OpenTool, at: float) -> None:
+        """A tool call."""
+
+    def tool_ended(self, tool: OpenTool, event: ToolEnded | None, at: float, why: str = "") -> None:
+        """A tool call is over; without an event when it is abandoned."""
+
+    def approval(
+        self, subject: OpenTool | OpenTurn | None, event: ApprovalRequested | ApprovalAnswered, at: float
+    ) -> None:
+        """A question about a tool call, or its answer."""
+
+    def child_started(self, child: OpenChild, at: float) -> None:
+        """A child agent."""
+
+    def child_ended(self, parent: OpenTool | OpenTurn | None, event: ChildEnded, at: float) -> None:
+        """A child agent is over."""
+
+
+class Tracker:
+    """Keeps what is open and reports it to sinks, in the thread that ``take`` is called in.
+
+    There are no locks: every change of a table is a single operation, and a process may be forked at any moment.
+    """
+
+    def __init__(self, *sinks: TraceSink, clock: Callable[[], float] = time.time) -> None:
+        self._sinks = sinks
+        self._clock = clock
+        self._turns: dict[tuple[str, str], OpenTurn] = {}
+        self._attempts: dict[str, OpenAttempt] = {}
+        #: Calls with the same id in the order in which they started.
+        self._tools: dict[CallKey, list[OpenTool]] = {}
+        self._children: dict[str, OpenChild] = {}
+
+    def take(self, event: Event, at: float | None = None) -> None:
+        """Take in an event; ``at`` is when it happened, else now. Events that say nothing about a run are ignored."""
+        handle = self._HANDLERS.get(type(event))
+        if handle is not None:
+            handle(self, event, self._clock() if at is None else at)
+
+    # -- looking up ---------------------------------------------------------------------------------------------
+
+    def turn(self, session_id: str, turn_id: str) -> OpenTurn | None:
+        return self._turns.get((session_id, turn_id))
+
+    def attempt(self, api_request_id: str) -> OpenAttempt | None:
+        return self._attempts.get(api_request_id)
+
+    def tool(self, session_id: str, turn_id: str, tool_call_id: str) -> OpenTool | None:
+        """The open tool call that started first of those with that id."""
+        calls = self._tools.get((session_id, turn_id, tool_call_id))
+        return calls[0] if calls else None
+
+    def _subject(self, session_id: str, turn_id: str, tool_call_id: str) -> OpenTool | OpenTurn | None:
+        """A tool call if it is open, else its turn."""
+        return self.tool(session_id, turn_id, tool_call_id) or self.turn(session_id, turn_id)
+
+    # -- sessions and turns -------------------------------------------------------------------------------------
+
+    def _session_started(self, event: SessionStarted, at: float) -> None:
+        for sink in self._sinks:
+            sink.session_started(event, at)
+
+    def _session_finalized(self, event: SessionFinalized, at: float) -> None:
+        self.abandon("the session ended first", at, event.session_id)
+        for sink in self._sinks:
+            sink.session_ended(event, at, is_child=event.session_id in self._children)
+
+    def _turn_started(self, event: TurnStarted, at: float) -> None:
+        turn = OpenTurn(event.session_id, at, event.turn_id, event.model, event.platform, event.sender_id)
+        self._open_turn(turn, event)
+
+    def _open_turn(self, turn: OpenTurn, event: TurnStarted | None) -> OpenTurn:
+        turn.child = self._children.get(turn.session_id)
+        self._turns[turn.session_id, turn.id] = turn
+        for sink in self._sinks:
+            sink.turn_started(turn, event, turn.started_at)
+        return turn
+
+    def _turn_of(self, event: AttemptStarted | ToolStarted | ToolEnded, at: float) -> OpenTurn:
+        """The turn of an event. One that another process began, and that continues here, has no other start."""
+        found = self.turn(event.session_id, event.turn_id)
+        if found is not None:
+            return found
+        model, platform = (event.model, event.platform) if isinstance(event, AttemptStarted) else ("", "")
+        return self._open_turn(OpenTurn(event.session_id, at, event.turn_id, model, platform), None)
+
+    def _turn_answered(self, event: TurnAnswered, _at: float) -> None:
+        turn = self.turn(event.session_id, event.turn_id)
+        if turn is not None:
+            for sink in self._sinks:
+                sink.turn_answered(turn, event)
+
+    def _turn_ended(self, event: TurnEnded, at: float) -> None:
+        turn = self._turns.pop((event.session_id, event.turn_id), None)
+        if turn is not None:
+            self._close_turn(turn, event, at)
+
+    def _close_turn(self, turn: OpenTurn, event: TurnEnded | None, at: float, why: str = "") -> None:
+        for attempt in [one for one in self._attempts.values() if one.turn is turn]:
+            if self._attempts.pop(attempt.event.api_request_id, None) is not None:
+                for sink in self._sinks:
+                    sink.attempt_abandoned(attempt, at, "the turn ended first")
+        self._abandon_tools(at, turn.session_id, turn.id)
+        for sink in self._sinks:
+            sink.turn_ended(turn, event, at, why)
+
+    def _abandon_tools(self, at: float, session_id: str, turn_id: str) -> None:
+        for key in [key for key in reversed(list(self._tools)) if key[:2] == (session_id, turn_id)]:
+            for tool in self._tools.pop(key, ()):
+                for sink in self._sinks:
+                    sink.tool_ended(tool, None, at, "the turn ended first")
+
+    def abandon(self, why: str, at: float | None = None, session_id: str | None = None) -> None:
+        """End what is open in a session, or everywhere: nothing more will be heard of it."""
+        at = self._clock() if at is None else at
+        for key, turn in reversed(list(self._turns.items())):
+            if session_id in (None, turn.session_id) and self._turns.pop(key, None) is not None:
+                self._close_turn(turn, None, at, why)
+        for key in list(self._tools):  # of calls outside a turn
+            if session_id in (None, key[0]):
+                self._abandon_tools(at, *key[:2])
+
+    # -- attempts -----------------------------------------------------------------------------------------------
+
+    def _attempt_started(self, event: AttemptStarted, at: float) -> None:
+        turn = self._turn_of(event, at)
+        turn.model_calls += 1
+        attempt = OpenAttempt(event.session_id, event.started_at or at, event, turn)
+        self._attempts[event.api_request_id] = attempt
+        for sink in self._sinks:
+            sink.attempt_started(attempt, attempt.started_at)
+
+    def _attempt_answered(self, event: AttemptAnswered, at: float) -> None:
+        turn, attempt = self.turn(event.session_id, event.turn_id), self._attempts.pop(event.api_request_id, None)
+        if turn is not None:
+            turn.failure = ""
+            turn.usage = turn.usage + (Usage.told(event.usage, event.cost_usd) or Usage())
+        for sink in self._sinks:
+            sink.attempt_answered(attempt, event, event.ended_at or at)
+
+    def _attempt_failed(self, event: AttemptFailed, at: float) -> None:
+        turn, attempt = self.turn(event.session_id, event.turn_id), self._attempts.pop(event.api_request_id, None)
+        if turn is not None:
+            turn.failure = event.reason
+        for sink in self._sinks:
+            sink.attempt_failed(attempt, event, event.ended_at or at)
+
+    # -- tool calls and approvals -------------------------------------------------------------------------------
+
+    def _tool_started(self, event: ToolStarted, at: float) -> None:
+        self._open_tool(event, at)
+
+    def _open_tool(self, event: ToolStarted | ToolEnded, at: float) -> OpenTool:
+        turn = self._turn_of(event, at) if event.turn_id else None
+        if turn is not None:
+            turn.tool_calls += 1
+        # A call that a tool makes itself has the id of that tool's call before its own.
+        outer = event.tool_call_id.rpartition("/")[0]
+        tool = OpenTool(event.session_id, at, event, self.tool(event.session_id, event.turn_id, outer) or turn)
+        self._tools.setdefault((event.session_id, event.turn_id, event.tool_call_id), []).append(tool)
+        for sink in self._sinks:
+            sink.tool_started(tool, at)
+        return tool
+
+    def _tool_ended(self, event: ToolEnded, at: float) -> None:
+        key = (event.session_id, event.turn_id, event.tool_call_id)
+        calls = self._tools.get(key)
+        if not calls:  # another process began it
+            self._open_tool(event, at - event.duration_ms / 1000)
+            calls = self._tools[key]
+        tool = calls.pop(0)
+        if not calls:
+            self._tools.pop(key, None)
+        for sink in self._sinks:
+            sink.tool_ended(tool, event, at)
+
+    def _approval(self, event: ApprovalRequested | ApprovalAnswered, at: float) -> None:
+        subject = self._subject(event.session_id, event.turn_id, event.tool_call_id)
+        for sink in self._sinks:
+            sink.approval(subject, event, at)
+
+    # -- child agents -------------------------------------------------------------------------------------------
+
+    def _child_started(self, event: ChildStarted, at: float) -> None:
+        parent = self._subject(event.session_id, event.turn_id, event.tool_call_id)
+        child = self._children[event.child_session_id] = OpenChild(event.child_session_id, at, event, parent)
+        for sink in self._sinks:
+            sink.child_started(child, at)
+
+    def _child_ended(self, event: ChildEnded, at: float) -> None:
+        self._children.pop(event.child_session_id, None)
+        self.abandon(f"the sub-agent ended first: {event.child_status}", at, event.child_session_id)
+        parent = self._subject(event.session_id, event.turn_id, event.tool_call_id)
+        for sink in self._sinks:
+            sink.child_ended(parent, event, at)
+
+    _HANDLERS: ClassVar[dict[type[Event], Callable[[Tracker, Any, float], None]]] = {
+        SessionStarted: _session_started,
+        SessionFinalized: _session_finalized,
+        TurnStarted: _turn_started,
+        TurnAnswered: _turn_answered,
+        TurnEnded: _turn_ended,
+        AttemptStarted: _attempt_started,
+        AttemptAnswered: _attempt_answered,
+        AttemptFailed: _attempt_failed,
+        ToolStarted: _tool_started,
+        ToolEnded: _tool_ended,
+        ApprovalRequested: _approval,
+        ApprovalAnswered: _approval,
+        ChildStarted: _child_started,
+        ChildEnded: _child_ended,
+    }
+
+
+#: The events that a tracker takes.
+TRACKED = tuple(Tracker._HANDLERS)  # pyright: ignore[reportPrivateUsage]
