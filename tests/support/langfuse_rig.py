@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
-from hermes.bundled.observability.langfuse.recorder import Recorder
 from hermes.bundled.observability.langfuse.settings import read_settings
+from hermes.bundled.observability.langfuse.tracing import LangfuseTracing
 from hermes.config import Config
 from hermes.hooks.table import Hooks
 from hermes.host import Host
@@ -41,33 +41,35 @@ class LangfuseServer(OtlpReceiver):
 
 
 class LangfuseRig(Rig):
-    """Makes hosts whose turns are sent to a server. The SDK has one client for each public key: use a new one."""
+    """Makes hosts whose turns are sent to a server, all through one queue that outlives them."""
 
     def __init__(self, home: Path, workdir: Path, stack: ExitStack, server: OtlpReceiver) -> None:
         super().__init__(home, workdir, stack)
         self.server = server
-        self._recorder: Recorder | None = None
+        self._tracing: LangfuseTracing | None = None
+        self._queues = Hooks()
 
     @property
-    def recorder(self) -> Recorder:
-        if self._recorder is None:
-            self._recorder = Recorder(read_settings(os.environ, {}), KEY)
-            self.stack.callback(self._recorder.close)  # first, so that it outlives the host
-        return self._recorder
+    def tracing(self) -> LangfuseTracing:
+        if self._tracing is None:
+            self._tracing = LangfuseTracing(read_settings(os.environ, {}), KEY)
+            self.stack.callback(self._tracing.close)  # first, so that it outlives the host
+            self.stack.callback(self._queues.close, 0)
+        return self._tracing
 
     def host_for(self, config: Config, **options: Any) -> Host:
-        recorder = self.recorder
+        tracing = self.tracing
         host = super().host_for(config, **options)
-        recorder.join(HookContext(host.hooks, KEY))
+        tracing.join(HookContext(host.hooks, KEY, self._queues))
         return host
 
     def hooks(self) -> Hooks:
         """Hooks without a host, to be fired by hand."""
         hooks = Hooks()
-        self.recorder.join(HookContext(hooks, KEY))
+        self.tracing.join(HookContext(hooks, KEY, self._queues))
         return hooks
 
     def collect(self) -> OtlpReceiver:
         """Everything that has ended is with the server."""
-        self.recorder.flush(30)
+        self.tracing.flush(30)
         return self.server

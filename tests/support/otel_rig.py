@@ -25,9 +25,10 @@ KEY = "observability/otel"
 class HookContext:
     """As much of ``ctx`` as joining the hooks takes."""
 
-    def __init__(self, hooks: Hooks, key: str = KEY) -> None:
+    def __init__(self, hooks: Hooks, key: str = KEY, queues: Hooks | None = None) -> None:
         self._hooks = hooks
         self._key = key
+        self._queues = queues or hooks
 
     def register_hook(self, name: str, callback: Callable[..., Any]) -> None:
         assert self._hooks.subscribe(name, self._key, callback)
@@ -36,7 +37,7 @@ class HookContext:
         assert self._hooks.subscribe_events(self._key, sink, **options)
 
     def background_queue(self, capacity: int | None = None) -> BackgroundQueue:
-        return self._hooks.queue(self._key, capacity)
+        return self._queues.queue(self._key, capacity)
 
     def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
         assert self._hooks.add_middleware(kind, self._key, callback)

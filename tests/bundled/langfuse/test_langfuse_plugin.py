@@ -61,7 +61,7 @@ def test_wrong_keys_are_one_line_in_the_log_and_seen_by_doctor(home: Path, workd
 def test_without_keys_or_the_wheel_there_is_one_line(home: Path, workdir: Path, tmp_path: Path) -> None:
     site = tmp_path / "site"
     site.mkdir()
-    (site / "sitecustomize.py").write_text("import sys\nsys.modules['langfuse'] = None\n")
+    (site / "sitecustomize.py").write_text("import sys\nsys.modules['opentelemetry'] = None\n")
     missing = {"PYTHONPATH": f"{site}:{hermes_environment(home)['PYTHONPATH']}"}
     with ScriptedProvider("Fine.") as provider:
         write_config(home, provider.base_url, ENABLED)
@@ -75,19 +75,19 @@ def test_without_keys_or_the_wheel_there_is_one_line(home: Path, workdir: Path, 
 
 
 def test_a_wheel_that_is_broken_is_one_line_too(home: Path, workdir: Path, tmp_path: Path) -> None:
-    package = tmp_path / "site" / "langfuse"
+    package = tmp_path / "site" / "opentelemetry"
     package.mkdir(parents=True)
-    (package / "__init__.py").write_text("raise ModuleNotFoundError('gone', name='langfuse.part')\n")
+    (package / "__init__.py").write_text("raise ModuleNotFoundError('gone', name='opentelemetry.part')\n")
     env = {**KEYS, "PYTHONPATH": f"{package.parent}:{hermes_environment(home)['PYTHONPATH']}"}
     with ScriptedProvider("Fine.") as provider:
         write_config(home, provider.base_url, ENABLED)
         done = chat(home, workdir, **env)
     assert (done.returncode, done.stdout) == (0, "Fine.\n")
     (line,) = [line for line in log_of(home).splitlines() if "WARNING" in line]
-    assert "its SDK cannot be used (langfuse.part)" in line and "Traceback" not in log_of(home)
+    assert "OpenTelemetry cannot be used (opentelemetry.part)" in line and "Traceback" not in log_of(home)
 
 
-def test_the_sdk_is_not_loaded_before_there_is_a_turn(home: Path, workdir: Path) -> None:
+def test_opentelemetry_is_not_loaded_before_there_is_a_turn(home: Path, workdir: Path) -> None:
     """Commands without a turn, and the start of every other one, must not pay for it."""
     program = (
         "import sys\nfrom pathlib import Path\n"

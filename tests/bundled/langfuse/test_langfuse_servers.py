@@ -18,10 +18,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from hermes.bundled.observability.langfuse.worker import Worker
-from hermes.bundled.observability.otel import subscribe
 from hermes.bundled.observability.otel.pipeline import OwnPipeline
 from hermes.bundled.observability.otel.settings import read_settings as read_otel_settings
+from hermes.bundled.observability.otel.tracing import Tracing
 from support import trace_runs
 from support.langfuse_rig import LangfuseRig, LangfuseServer
 from support.otel_rig import HookContext
@@ -33,14 +32,14 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def counts(rig: LangfuseRig) -> tuple[int, int, int]:
-    assert rig.recorder.pipeline is not None
-    health = rig.recorder.pipeline.health
+    assert rig.tracing.pipeline is not None
+    health = rig.tracing.pipeline.health
     return health.events_in, health.events_out, health.events_failed
 
 
 def last_error(rig: LangfuseRig) -> str:
-    assert rig.recorder.pipeline is not None
-    return rig.recorder.pipeline.health.last_error
+    assert rig.tracing.pipeline is not None
+    return rig.tracing.pipeline.health.last_error
 
 
 def test_what_is_sent_is_counted(rig: LangfuseRig) -> None:
@@ -60,7 +59,7 @@ def test_a_server_that_never_answers_costs_a_turn_nothing_and_the_end_only_so_mu
         host = rig.host("fine")
         session = host.new_session()
         session.run("one")
-        server.wait_for_request()  # the SDK's thread hangs from here on
+        server.wait_for_request()  # the thread that sends hangs from here on
         started = time.monotonic()
         for _ in range(5):
             assert session.run("more").answer == "fine"
@@ -165,7 +164,7 @@ def test_it_and_the_otel_plugin_do_not_see_each_other(rig: LangfuseRig, monkeypa
 
         def with_both(config: object, **options: object) -> object:
             host = join(config, **options)  # pyright: ignore[reportArgumentType]
-            subscribe(HookContext(host.hooks), lambda: other, settings)
+            Tracing(lambda: other, settings).join(HookContext(host.hooks))
             return host
 
         monkeypatch.setattr(rig, "host_for", with_both)
@@ -214,38 +213,7 @@ def test_a_fork_sends_its_own_turns(rig: LangfuseRig) -> None:
     if pid == 0:
         hooks.pre_llm_call.invoke(session_id="child", turn_id="c")
         hooks.on_session_end.invoke(session_id="child", turn_id="c", completed=True)
-        rig.recorder.flush(10)
+        rig.tracing.flush(10)
         os._exit(0)
     assert os.waitpid(pid, 0)[1] == 0
     assert sorted(span.attributes["session.id"] for span in rig.server.spans) == ["child", "parent"]
-
-
-def test_a_worker_takes_only_so_much_and_is_waited_for_once() -> None:
-    worker, started, go, second = Worker("test", capacity=2), threading.Event(), threading.Event(), threading.Event()
-    done: list[int] = []
-
-    def work() -> None:
-        done.append(1)
-        if len(done) == 2:
-            second.set()
-
-    assert worker.put(lambda: (started.set(), go.wait(10)))
-    started.wait(10)
-    assert [worker.put(work) for _ in range(3)] == [True, True, False]
-    assert not worker.wait(0.01)
-    began = time.monotonic()
-    assert not worker.wait(5) and time.monotonic() - began < 1  # it is late already
-    go.set()
-    assert second.wait(10)
-    assert worker.put(lambda: done.append(2)) and worker.wait(10)
-    assert done == [1, 1, 2]
-    worker.close()
-    assert not worker.put(lambda: done.append(3))
-
-
-def test_work_that_fails_does_not_stop_the_worker(caplog: pytest.LogCaptureFixture) -> None:
-    worker = Worker("test")
-    for _ in range(3):
-        worker.put(lambda: 1 / 0)
-    assert worker.wait(10) and caplog.text.count("ZeroDivisionError: ") == 1  # once is enough
-    worker.close()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hermes.bundled.observability.langfuse.settings import Settings, read_settings
+from hermes.bundled.observability.langfuse.settings import LangfuseSettings, read_settings
 from support import trace_runs
 from support.langfuse_rig import LangfuseRig
 
@@ -17,7 +17,7 @@ CONTENT = ("langfuse.observation.input", "langfuse.observation.output")
 
 def test_the_defaults() -> None:
     settings = read_settings({}, {})
-    assert settings == Settings() and settings.base_url == "https://cloud.langfuse.com"
+    assert settings == LangfuseSettings() and settings.base_url == "https://cloud.langfuse.com"
     assert settings.capture_content and settings.capture_reasoning and settings.sample_rate == 1.0
 
 
@@ -113,7 +113,7 @@ def test_what_is_not_in_the_sample_is_not_sent(rig: LangfuseRig, monkeypatch: py
     monkeypatch.setenv("LANGFUSE_SAMPLE_RATE", "0")
     trace_runs.delegated_children(rig)
     assert rig.collect().requests == []
-    assert rig.recorder.pipeline is not None and rig.recorder.pipeline.health.events_in == 0
+    assert rig.tracing.pipeline is not None and rig.tracing.pipeline.health.events_in == 0
 
 
 def test_a_sample_is_made_of_whole_traces(rig: LangfuseRig, monkeypatch: pytest.MonkeyPatch) -> None:

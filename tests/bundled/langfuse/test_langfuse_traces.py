@@ -234,7 +234,7 @@ def test_a_child_that_crashes_leaves_nothing_open(rig: LangfuseRig) -> None:
 def test_a_process_that_exits_in_the_middle_of_a_turn_ends_it(rig: LangfuseRig) -> None:
     hooks = rig.hooks()
     fire(hooks, "pre_llm_call", session_id="s", turn_id="t")
-    rig.recorder.finish()  # what the interpreter calls when it exits
+    rig.tracing.finish()  # what the interpreter calls when it exits
     assert rig.server.span("hermes turn").attributes[MESSAGE] == "the process ended first"
 
 

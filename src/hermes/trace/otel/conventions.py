@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET
+from opentelemetry.trace import SpanKind
 
 from hermes.contract.events import (
     ApprovalAnswered,
@@ -113,7 +114,7 @@ class ConventionSpans:
             max_tokens=event.max_tokens,
             attempt=event.api_call_count,
         )
-        return SpanStart(inference_span(event.model), about)
+        return SpanStart(inference_span(event.model), about, SpanKind.CLIENT)
 
     def attempt_content(self, attempt: OpenAttempt) -> Attributes:
         messages = attempt.event.conversation_history

@@ -36,6 +36,7 @@ class SpanStart(NamedTuple):
 
     name: str
     attributes: Attributes
+    kind: SpanKind = SpanKind.INTERNAL
 
 
 class SpanEnd(NamedTuple):
@@ -105,7 +106,7 @@ class SpanSink(TraceSink):
     # -- attempts -----------------------------------------------------------------------------------------------
 
     def attempt_started(self, attempt: OpenAttempt, at: float) -> None:
-        self._start(attempt, attempt.turn, self._words.attempt(attempt), at, SpanKind.CLIENT)
+        self._start(attempt, attempt.turn, self._words.attempt(attempt), at)
         if attempt.span.is_recording():
             attempt.span.set_attributes(self._words.attempt_content(attempt))
 
@@ -161,12 +162,10 @@ class SpanSink(TraceSink):
 
     # -- spans --------------------------------------------------------------------------------------------------
 
-    def _start(
-        self, item: OpenItem, parent: OpenItem | None, start: SpanStart, at: float, kind: SpanKind = SpanKind.INTERNAL
-    ) -> None:
+    def _start(self, item: OpenItem, parent: OpenItem | None, start: SpanStart, at: float) -> None:
         context = self._outer_context() if parent is None else parent.context
         item.span = self._tracer.start_span(
-            start.name, context, kind, attributes=start.attributes, start_time=nanoseconds(at)
+            start.name, context, start.kind, attributes=start.attributes, start_time=nanoseconds(at)
         )
         item.context = trace.set_span_in_context(item.span, context)
 

@@ -1,4 +1,4 @@
-"""Sends what the agent does to Langfuse: turns as traces, model calls as generations, tools and sub-agents in them."""
+"""Langfuse exporter: turns as traces, model calls as generations, tools and sub-agents in them."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ log = logging.getLogger(__name__)
 
 
 def register(ctx: Any) -> None:
-    """Watch every turn, when there are keys and the SDK is installed. The SDK itself is loaded by the first turn."""
+    """Trace every turn, when there are keys and OpenTelemetry is installed. It is imported by the first turn."""
     settings = read_settings(os.environ, ctx.settings)
     if settings.is_disabled:
         log.info("tracing is switched off by the environment: nothing is sent to Langfuse")
     elif settings.problem:
         log.warning("nothing is sent to Langfuse: %s", settings.problem)
-    elif importlib.util.find_spec("langfuse") is None:
+    elif importlib.util.find_spec("opentelemetry") is None:
         log.warning(
-            "nothing is sent to Langfuse: its SDK is not installed; pip install 'hermes-agent[langfuse]' gets it"
+            "nothing is sent to Langfuse: OpenTelemetry is not installed; pip install 'hermes-agent[langfuse]' gets it"
         )
     else:
-        from .recorder import Recorder
+        from .tracing import LangfuseTracing
 
-        Recorder(settings, ctx.manifest.key).join(ctx)
+        LangfuseTracing(settings, ctx.manifest.key).join(ctx)

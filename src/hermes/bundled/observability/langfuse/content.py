@@ -1,4 +1,4 @@
-"""What was said, fit to be sent: as JSON, without secrets, and only as much as the settings allow."""
+"""Content of observations: JSON without secrets, and only as much as the settings allow."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import os
 from typing import Any, cast
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from hermes.contract.response import to_plain
 from hermes.trace.clean import Cleaner, knowing
 
-from .settings import Settings
+from .settings import LangfuseSettings
 
-#: What a provider wants back with the next request, opaque to everybody else.
-_OPAQUE = "carry"
+#: What a provider wants back with the next request, opaque to everyone else.
+_OPAQUE = ("carry", "provider_state")
 _REASONING = ("reasoning", "reasoning_content", "reasoning_details")
 #: Fields of a request that say how the model is to answer, and nothing of what is said.
 _PARAMETERS = (
@@ -22,59 +23,50 @@ _PARAMETERS = (
     *("verbosity", "tool_choice", "parallel_tool_calls", "service_tier", "stream"),
 )
 
-#: The fields of hooks that only content is made of: whoever wants none need not be given them.
-CONTENT_FIELDS = frozenset(
-    {"user_message", "assistant_response", "conversation_history", "assistant_message", "args", "result"}
-    | {"error_message", "command", "child_goal", "child_summary"}
-)
 
-Parameters = dict[str, str | int | float | bool | list[str]]
+class ObservationContent:
+    """Texts for observations. Every method returns None when there is nothing to send or content is off."""
 
-
-class Content:
-    """Texts for observations. Every method gives None when there is nothing to tell or content is off.
-
-    The SDK would encode data itself, every time from the start; it leaves a text as it is.
-    """
-
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: LangfuseSettings) -> None:
         self._captures = settings.capture_content
-        self._hidden = (_OPAQUE,) if settings.capture_reasoning else (_OPAQUE, *_REASONING)
+        self._hidden = _OPAQUE if settings.capture_reasoning else (*_OPAQUE, *_REASONING)
         self._clean = Cleaner(knowing({**os.environ, "LANGFUSE_SECRET_KEY": settings.secret_key}))
         #: The last request of each session: its messages, and each of them as JSON.
-        self._spoken: dict[str, tuple[list[Any], list[bytes]]] = {}
+        self._requests: dict[str, tuple[list[Any], list[bytes]]] = {}
 
-    def words(self, text: str | None) -> str | None:
+    def text(self, text: str | None) -> str | None:
         """A plain text."""
         return self._clean.text(text) if self._captures and text else None
 
     def data(self, value: Any) -> str | None:
         """A text as it is, anything else as JSON."""
         if isinstance(value, str):
-            return self.words(value)
+            return self.text(value)
         return _json(self._clean.value(value)).decode() if self._captures and value is not None else None
 
-    def conversation(self, session_id: str, messages: list[Any] | None) -> str | None:
-        """The messages of a request. Only those that the last request of the session had not are worked on."""
+    def conversation(self, session_id: str, messages: list[Any]) -> str | None:
+        """The messages of a request. Only those that the last request of the session had not are encoded."""
         if not self._captures or not messages:
             return None
-        known, parts = self._spoken.get(session_id, ([], []))
+        known, parts = self._requests.get(session_id, ([], []))
         same = 0
         for old, new in zip(known, messages, strict=False):
             if old is not new and old != new:
                 break
             same += 1
         parts = parts[:same] + [_json(self._message(message)) for message in messages[same:]]
-        self._spoken[session_id] = messages, parts
+        self._requests[session_id] = messages, parts
         return (b"[" + b",".join(parts) + b"]").decode()
 
     def answer(self, message: Any) -> str | None:
         """The message of a model."""
-        return _json(self._message(to_plain(message))).decode() if self._captures and message is not None else None
+        if not self._captures or message is UNSET or message is None:
+            return None
+        return _json(self._message(to_plain(message))).decode()
 
     def forget(self, session_id: str) -> None:
         """The session makes no more requests."""
-        self._spoken.pop(session_id, None)
+        self._requests.pop(session_id, None)
 
     def _message(self, message: Any) -> Any:
         if not isinstance(message, dict):
@@ -83,10 +75,10 @@ class Content:
         return self._clean.value({name: item for name, item in fields if item is not None and name not in self._hidden})
 
 
-def parameters(request: dict[str, Any] | None, max_tokens: int | None) -> Parameters:
-    """How the model was asked to answer; what a request is too large to be shown with is left out."""
+def parameters(request: dict[str, Any] | UnsetType, max_tokens: int | None) -> dict[str, Any]:
+    """How the model was asked to answer."""
     body: dict[str, Any] = (request or {}).get("body") or {}
-    found: Parameters = {"max_tokens": max_tokens} if max_tokens else {}
+    found: dict[str, Any] = {"max_tokens": max_tokens} if max_tokens else {}
     for name in _PARAMETERS:
         value = body.get(name)
         if isinstance(value, dict):

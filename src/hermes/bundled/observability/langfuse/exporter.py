@@ -1,4 +1,4 @@
-"""Sends spans to the ingestion endpoint of Langfuse, counts them and says once what goes wrong."""
+"""Span exporter for the ingestion endpoint of Langfuse: counts what was sent and logs the first failure."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ from requests.auth import AuthBase
 from hermes.sanitize import redact_text
 from hermes.trace.health import ExporterHealth
 
-from .settings import Settings
+from .settings import LangfuseSettings
 
 log = logging.getLogger(__name__)
 
 _PATH = "/api/public/otel/v1/traces"
-_SDK_LOGGERS = ("langfuse", "opentelemetry")
+_SDK_LOGGER = "opentelemetry"
+#: The SDK whose attributes the spans have: the server reads metadata by it.
+SDK_VERSION = "5.0.4"
 #: What a request may carry besides the headers of Langfuse.
 _HEADERS = frozenset(
     {"accept", "accept-encoding", "connection", "content-encoding", "content-length", "content-type", "host"}
@@ -33,28 +35,26 @@ _MAX_REMARK_CHARS = 300
 
 
 class Remarks(logging.Handler):
-    """Takes what the SDKs log: without it, a server that is away would write to the user's terminal."""
+    """Takes what OpenTelemetry logs: without it, a server that is away would write to the user's terminal."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last = ""
         #: The thread that sends for us. Another exporter of the process has remarks of its own.
         self.thread = 0
-        for name in _SDK_LOGGERS:
-            logging.getLogger(name).addHandler(self)
+        logging.getLogger(_SDK_LOGGER).addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.thread != self.thread and not record.name.startswith("langfuse"):
+        if record.thread != self.thread:
             return
         try:
             self.last = redact_text(" ".join(record.getMessage().split()))[:_MAX_REMARK_CHARS]
         except Exception:
             self.last = "a remark that cannot be read"
-        log.debug("the Langfuse SDK says: %s", self.last)
+        log.debug("OpenTelemetry: %s", self.last)
 
     def close(self) -> None:
-        for name in _SDK_LOGGERS:
-            logging.getLogger(name).removeHandler(self)
+        logging.getLogger(_SDK_LOGGER).removeHandler(self)
         super().close()
 
 
@@ -88,11 +88,11 @@ class CountingExporter(SpanExporter):
         return self._exporter.force_flush(timeout_millis)
 
 
-def ingestion(settings: Settings, sdk_version: str) -> SpanExporter:
-    """The exporter that the SDK would make itself, if it let others see what becomes of the spans."""
+def ingestion(settings: LangfuseSettings) -> SpanExporter:
+    """An OTLP exporter with the keys of a project, as Langfuse's own SDK makes it."""
     headers = {
         "x-langfuse-sdk-name": "python",
-        "x-langfuse-sdk-version": sdk_version,
+        "x-langfuse-sdk-version": SDK_VERSION,
         "x-langfuse-public-key": settings.public_key,
         "x-langfuse-ingestion-version": "4",
     }

@@ -1,4 +1,4 @@
-"""What the environment and the configuration say about Langfuse."""
+"""Settings of the Langfuse exporter, from the environment and the configuration."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LONGEST_TAG = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class LangfuseSettings:
     """Where to send to, and how much."""
 
     public_key: str = ""
@@ -66,10 +66,10 @@ class Settings:
         return f"{parts.scheme}://{parts.hostname}{port}" if is_address else ""
 
 
-def read_settings(env: Mapping[str, str], entries: Mapping[str, Any]) -> Settings:
+def read_settings(env: Mapping[str, str], entries: Mapping[str, Any]) -> LangfuseSettings:
     """Settings from ``HERMES_LANGFUSE_*``, then ``LANGFUSE_*``, then ``plugins.entries`` of the configuration."""
     source = _Source(env, entries)
-    return Settings(
+    return LangfuseSettings(
         public_key=source.text("public_key"),
         secret_key=source.text("secret_key"),
         base_url=(source.text("base_url", "host") or DEFAULT_URL).rstrip("/"),
