@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import subprocess
 import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
-from support import hermes_command, hermes_environment, is_running, run_hermes, write_config
+from support import hermes_command, hermes_environment, run_hermes, write_config
 from support.small_disk import small_disk
+from support.waiting import wait_until
 
 
 def one_error_line(stderr: str) -> str:
@@ -130,17 +131,24 @@ def test_a_gigabyte_of_output_is_bounded_in_memory_and_in_the_request(home: Path
 
 
 def test_a_process_group_dies_with_its_command(home: Path, workdir: Path) -> None:
-    command = "sleep 300 & echo $! > child.pid; wait"
+    mark = f"300.{os.getpid()}"  # names the child, whether or not it came to write down its number in time
+    command = f"sleep {mark} & wait"
     with ScriptedProvider([tool_call("terminal", {"command": command, "timeout": 1}), text("timed out")]) as provider:
         write_config(home, provider.base_url)
         done = run_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir)
     assert done.stdout == "timed out\n"
     assert '"exit_code":124' in provider.requests[1].messages[-1]["content"]
-    child = int((workdir / "child.pid").read_text())
-    deadline = time.monotonic() + 5
-    while is_running(child) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    assert not is_running(child)
+    wait_until(lambda: not _processes_of(mark), "the end of the whole group")
+
+
+def _processes_of(argument: str) -> list[str]:
+    """Running processes that were started with this argument."""
+    found: list[str] = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if argument.encode() in (folder / "cmdline").read_bytes().split(b"\0"):
+                found.append(folder.name)
+    return found
 
 
 def test_two_processes_write_at_once(home: Path, workdir: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -186,4 +187,8 @@ def _commands(folder: Path) -> Path:
         script = folder / name
         script.write_text(f'#!/bin/sh\nPYTHONPATH={ROOT / "src"} exec {sys.executable} {rest}"$@"\n')
         script.chmod(0o755)
+    if shutil.which("rg") is None:
+        # The pages show a machine that has ripgrep. This one fails, and the search goes on without it.
+        (folder / "rg").write_text("#!/bin/sh\nexit 2\n")
+        (folder / "rg").chmod(0o755)
     return folder

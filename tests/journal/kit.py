@@ -8,7 +8,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
 from hermes.journal.turns import Message, SessionInfo, TurnJournal, begin_turn
+from support.waiting import wait_until
 
 StoreFactory = Callable[[], Store]
 RunnerFactory = Callable[[], Runner]
@@ -78,13 +78,6 @@ def insert_session(connection: sqlite3.Connection, session_id: str) -> str:
 
 def session_ids(path: Path) -> list[str]:
     return [row[0] for row in rows(path, "SELECT id FROM sessions ORDER BY id")]
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, f"waited in vain until {what}"
-        time.sleep(0.001)
 
 
 class Caller(threading.Thread):

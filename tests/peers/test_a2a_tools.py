@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from hermes.scope import Interrupt, Scope
 from hermes.testing import ScriptedProvider, by_step, text, tool_calls
 from hermes.tools.registry import ToolContext
 from support.a2a_echo import Remote, serving_echo
+from support.waiting import HANG, finish
 
 
 class Desk:
@@ -126,11 +126,10 @@ def test_an_interrupted_turn_ends_the_remote_task(
 
         thread = threading.Thread(target=stop)
         thread.start()
-        before = time.monotonic()
-        result = host.new_session().run("ask echo", interrupt=interrupt)
+        result = finish(lambda: host.new_session().run("ask echo", interrupt=interrupt))
         thread.join()
-        assert result.status == "interrupted" and time.monotonic() - before < 10
-        assert remote.cancelled.wait(2)
+        assert result.status == "interrupted"
+        assert remote.cancelled.wait(HANG)
 
 
 def test_a_whole_turn_carries_hops_and_answers(home: Path, workdir: Path, remote: Remote) -> None:

@@ -18,6 +18,7 @@ from hermes.peers.hops import arrived
 from hermes.peers.reply import Reply, Update
 from hermes.trace.parent import joined
 from support.a2a_echo import Remote, serving_echo
+from support.waiting import HANG, wait_until
 
 OPTIONS = CallOptions(timeout=10)
 
@@ -139,12 +140,13 @@ def test_what_waits_for_nothing_is_not_answered() -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-def test_whoever_stops_waiting_stops_the_work(stream: bool) -> None:
+def test_a_call_that_is_cancelled_cancels_the_remote_task(stream: bool) -> None:
+    told: list[Update] = []
+
     async def work(client: PeerClient) -> Reply:
-        sending = asyncio.create_task(client.send("wait"))
-        assert await asyncio.to_thread(remote.working.wait, 5)
-        if not stream:
-            await asyncio.sleep(0.2)  # the first answer to a poll has the id of the task
+        sending = asyncio.create_task(client.send("wait", on_update=told.append))
+        # From its first update, or from the answer before its first poll, it knows the id of the task.
+        await asyncio.to_thread(wait_until, lambda: told if stream else len(remote.headers) > 1)
         sending.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await sending
@@ -169,8 +171,9 @@ def test_a_task_can_be_looked_at_and_cancelled() -> None:
 def test_a_stream_that_breaks_is_taken_up_again(after: int) -> None:
     async def work(client: PeerClient) -> Reply:
         sending = asyncio.create_task(client.send("wait", on_update=told.append))
-        await asyncio.to_thread(remote.working.wait, 5)
-        await asyncio.sleep(0.02)
+        await asyncio.to_thread(remote.working.wait, HANG)
+        if after <= 2:
+            await asyncio.to_thread(wait_until, lambda: not remote.cut_after)  # it has asked again
         remote.release.set()
         return await sending
 

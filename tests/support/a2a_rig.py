@@ -6,7 +6,6 @@ import asyncio
 import socket
 import ssl
 import threading
-import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from hermes.host import Host, HostOptions
 from hermes.sanitize import Redactor
 from hermes.scope import new_id
 from hermes.testing import ScriptedProvider
+from support import waiting
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 VERSION = {"A2A-Version": "1.0"}
@@ -264,9 +264,6 @@ def status_text(task: Task) -> str:
     return "".join(part.text for part in task.status.message.parts)
 
 
-def wait_until(condition: Any, seconds: float = 5.0) -> None:
-    """Wait for something that no event tells of."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.005)
+def wait_until(condition: Any, _seconds: float = 0) -> None:
+    """Wait for something that no event reports."""
+    waiting.wait_until(condition)

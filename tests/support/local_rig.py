@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import struct
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from hermes.models.reply import Reply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions
 from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
+from support.waiting import wait_until_gone
 
 ServiceFactory = Callable[..., LocalService]
 
@@ -101,19 +100,7 @@ def ask(service: LocalService, text: str = "Hello!", interrupt: Interrupt | None
     return normalise(service.send(ENDPOINT, wire, kwargs, interrupt=interrupt or Interrupt()))
 
 
-def gone(pid: int, seconds: float = 10.0) -> bool:
-    """Whether a process ends within some seconds. A dead child that nobody has waited for counts as gone."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            try:
-                os.kill(pid, 0)
-            except ProcessLookupError:
-                return True
-        else:
-            if state == "Z":
-                return True
-        time.sleep(0.01)
-    return False
+def gone(pid: int) -> bool:
+    """Wait for the end of a process. A dead child that its parent has yet to collect counts as gone."""
+    wait_until_gone(pid)
+    return True

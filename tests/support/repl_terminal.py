@@ -18,8 +18,7 @@ from typing import Self
 import pyte
 
 from support import hermes_command, hermes_environment
-
-_PATIENCE = 20.0
+from support.waiting import HANG
 
 CTRL_C, CTRL_D, CTRL_L, TAB, ENTER, ALT_ENTER, UP = "\x03", "\x04", "\x0c", "\t", "\r", "\x1b\r", "\x1b[A"
 
@@ -121,17 +120,18 @@ class ReplTerminal:
 
     def wait_until(self, condition: Callable[[], bool], what: str = "what was expected") -> None:
         """Read until the screen is as wanted."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + HANG
         while not condition():
             if time.monotonic() > deadline or not self._read(deadline):
                 raise AssertionError(f"{what!r} never came:\n{self.text}\n{self.raw[-3000:]!r}")
 
     def end(self) -> int:
         """Read to the end; the exit code."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + HANG
         while self._read(deadline):
-            assert time.monotonic() < deadline, self.text
-        return self.process.wait(10)
+            if time.monotonic() > deadline:
+                raise AssertionError(f"it never ended:\n{self.text}")
+        return self.process.wait(HANG)
 
     def _read(self, deadline: float) -> bool:
         readable, _, _ = select.select([self._main_end], [], [], max(min(deadline - time.monotonic(), 0.5), 0))

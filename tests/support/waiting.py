@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from pathlib import Path
+from typing import Any, TypeVar
 
 from support import is_running
 
@@ -56,3 +57,31 @@ def finish(work: Callable[[], T]) -> T:
     if errors:
         raise errors[0]
     return results[0]
+
+
+def read_pid(path: Path) -> int:
+    """The process id that a command writes to this file as a line, once it is there."""
+    wait_until(lambda: path.exists() and path.read_text().endswith("\n"), f"a process id in {path.name}")
+    return int(path.read_text())
+
+
+class StoppedClock:
+    """Put in place of a module's ``time``: no time passes until a condition holds, then an hour at once.
+
+    Afterwards it stands still again, or runs when ``runs_on`` is set.
+    """
+
+    def __init__(self, condition: Callable[[], object], *, runs_on: bool = False) -> None:
+        self._condition = condition
+        self._runs_on = runs_on
+        self._stopped_at = time.monotonic()
+        self._jumped = False
+
+    def monotonic(self) -> float:
+        self._jumped = self._jumped or bool(self._condition())
+        if not self._jumped:
+            return self._stopped_at
+        return 3600.0 + (time.monotonic() if self._runs_on else self._stopped_at)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)

@@ -184,7 +184,7 @@ def test_faults_of_the_connection(client: httpx2.Client) -> None:
             post(client, provider)
         with pytest.raises(httpx2.RemoteProtocolError):
             post(client, provider)
-    for reply in (hanging(), text("x" * 500, hang_after=100), text("x", delay=5)):
+    for reply in (hanging(), text("x" * 500, hang_after=100), text("x", delay=600)):
         with ScriptedProvider(reply) as provider, pytest.raises(httpx2.ReadTimeout):
             client.post(f"{provider.base_url}/chat/completions", json={}, timeout=0.1)
 

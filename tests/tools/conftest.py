@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -18,6 +17,7 @@ from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import ToolContext
 from hermes.tools.terminal.background import ProcessTable
+from support.waiting import StoppedClock, wait_until
 
 
 @pytest.fixture
@@ -55,17 +55,23 @@ def unprivileged() -> AbstractContextManager[None]:
 
 @pytest.fixture
 def gone() -> Callable[[int], bool]:
-    """``gone(pid)`` waits until a process has ended, at most five seconds. A zombie nobody reaps has ended, too."""
+    """``gone(pid)`` waits until a process has ended. A zombie that its parent has yet to collect has ended, too."""
 
     def wait(pid: int) -> bool:
-        deadline = time.monotonic() + 5
-        while time.monotonic() < deadline:
-            if not _lives(pid):
-                return True
-            time.sleep(0.01)
-        return False
+        wait_until(lambda: not _lives(pid), f"the end of process {pid}")
+        return True
 
     return wait
+
+
+@pytest.fixture
+def time_out_when(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], bool]], None]:
+    """``time_out_when(condition)``: no time passes for the terminal tool until the condition holds, then an hour."""
+
+    def stop_clock(condition: Callable[[], bool]) -> None:
+        monkeypatch.setattr("hermes.tools.terminal.terminal.time", StoppedClock(condition, runs_on=True))
+
+    return stop_clock
 
 
 def _lives(pid: int) -> bool:

@@ -6,14 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
-from support import hermes_command, hermes_environment, is_running, run_hermes, start_hermes, write_config
+from support import hermes_command, hermes_environment, run_hermes, start_hermes, write_config
+from support.waiting import HANG, read_pid, wait_until, wait_until_gone
 
 PNG = bytes.fromhex(
     "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c4890000000d49444154789c6360f8ffff3f0005fe02fe"
@@ -244,17 +243,16 @@ def test_a_closed_pipe_is_not_a_traceback(home: Path, workdir: Path) -> None:
 
 
 def test_a_second_ctrl_c_ends_the_process_and_the_command_it_runs(home: Path, workdir: Path) -> None:
-    stubborn = "trap '' INT TERM; echo $$ > pid; sleep 100"
+    stubborn = "trap 'echo > told' INT TERM; echo $$ > pid; while :; do sleep 100; done"
     with ScriptedProvider([tool_call("terminal", {"command": stubborn})]) as provider:
         write_config(home, provider.base_url)
         process = start_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir)
-        _wait_until(lambda: (workdir / "pid").exists() and (workdir / "pid").read_text().endswith("\n"))
+        command = read_pid(workdir / "pid")
         process.send_signal(signal.SIGINT)
-        time.sleep(0.1)
+        wait_until((workdir / "told").exists, "the first Ctrl-C to reach the command")
         process.send_signal(signal.SIGINT)
-        assert process.wait(10) in (130, -signal.SIGINT)
-    command = int((workdir / "pid").read_text())
-    _wait_until(lambda: not is_running(command))
+        assert process.wait(HANG) in (130, -signal.SIGINT)
+    wait_until_gone(command)
 
 
 def test_a_cut_off_turn_is_finished_before_the_new_message_and_each_answer_is_shown_once(
@@ -325,13 +323,6 @@ def _in_a_shell(line: str, home: Path, workdir: Path) -> subprocess.CompletedPro
         timeout=30,
         check=False,
     )
-
-
-def _wait_until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_a_session_in_use_is_refused_with_the_name_of_who_uses_it(home: Path, workdir: Path) -> None:

@@ -24,6 +24,7 @@ from hermes.log import close_logging
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import SOURCES, hermes_command, hermes_environment, run_hermes, write_config
 from support.git_repository import Repository, write_plugin
+from support.waiting import HANG
 
 Output = pytest.CaptureFixture[str]
 
@@ -375,10 +376,9 @@ class Terminal:
 
     def expect(self, words: str) -> None:
         """Read until the words appear."""
-        deadline = time.monotonic() + 30
+        give_up = time.monotonic() + HANG
         while words not in self.seen:
-            assert time.monotonic() < deadline, self.seen
-            if not self._read():
+            if time.monotonic() > give_up or not self._read():
                 raise AssertionError(f"{words!r} never came: {self.seen}")
 
     def answer(self, line: str) -> None:

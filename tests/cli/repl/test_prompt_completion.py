@@ -132,13 +132,11 @@ def test_links_and_what_is_missing(folder: Path) -> None:
     assert outcomes("@nowhere/", folder) == outcomes("@setup.py/", folder) == outcomes("@\0/", folder) == []
 
 
-def test_a_huge_folder_is_answered_soon(workdir: Path) -> None:
+def test_a_huge_folder_offers_a_bounded_number(workdir: Path) -> None:
     for number in range(1_000):
         (workdir / f"file{number:05}").touch()
-    began = time.monotonic()
     offered = outcomes("@file", workdir)
     assert offered[0].startswith("@file") and len(offered) == 200
-    assert time.monotonic() - began < 2
 
 
 def test_a_long_text_before_the_cursor_costs_nothing(folder: Path) -> None:

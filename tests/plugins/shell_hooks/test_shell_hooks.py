@@ -7,7 +7,6 @@ import logging
 import os
 import sys
 import threading
-import time
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,29 +25,13 @@ from hermes.plugins.shell_hooks.verdict import HookCommandFailed, read_verdict
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt, Scope, current_scope
 from support.shell_rig import CALL, SAVING, ShellRig
+from support.waiting import StoppedClock, finish, read_pid, wait_until_gone
 
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Generator[ShellRig]:
     with ShellRig(tmp_path) as made:
         yield made
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    # A process that has ended and that nobody has waited for yet is not alive either.
-    status = Path(f"/proc/{pid}/stat")
-    return not status.exists() or status.read_text().rpartition(")")[2].split()[0] != "Z"
-
-
-def wait_until_gone(pid: int) -> None:
-    deadline = time.monotonic() + 5
-    while is_alive(pid):
-        assert time.monotonic() < deadline, f"process {pid} is still there"
-        time.sleep(0.01)
 
 
 # -- what a command is told -----------------------------------------------------------------------------------------
@@ -276,7 +259,7 @@ def test_commands_run_in_the_order_they_are_written_and_after_python(shell: Shel
 #: A leader and a child that both refuse to end politely; the child's id is written once it is there.
 STUBBORN = """
 trap '' TERM
-(trap '' TERM; echo $$ > leader; sleep 60) &
+(trap '' TERM; echo $$ > leader; sleep 600) &
 echo $! > child.part
 mv child.part child
 wait
@@ -285,20 +268,17 @@ wait
 
 
 def started(shell: ShellRig) -> tuple[int, int]:
-    deadline = time.monotonic() + 5
-    while not (
-        (shell.cwd / "child").exists() and (shell.cwd / "leader").exists() and (shell.cwd / "leader").read_text()
-    ):
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    return int((shell.cwd / "leader").read_text()), int((shell.cwd / "child").read_text())
+    return read_pid(shell.cwd / "leader"), read_pid(shell.cwd / "child")
 
 
-def test_a_late_command_is_ended_with_all_its_children(shell: ShellRig, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_late_command_is_ended_with_all_its_children(
+    shell: ShellRig, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = (shell.cwd / "leader", shell.cwd / "child")
+    late = StoppedClock(lambda: all(file.exists() and file.read_text() for file in files), runs_on=True)
+    monkeypatch.setattr("hermes.plugins.shell_hooks.process.time", late)
     shell.load("pre_tool_call", Configured(command=shell.script(STUBBORN), timeout=0.4))
-    begun = time.monotonic()
-    assert shell.fire("pre_tool_call", **CALL) == []
-    assert time.monotonic() - begun < 5
+    assert finish(lambda: shell.fire("pre_tool_call", **CALL)) == []
     assert "it was stopped after" in caplog.text
     for pid in started(shell):
         wait_until_gone(pid)
@@ -347,10 +327,9 @@ def test_a_command_need_not_read_and_may_say_a_lot(shell: ShellRig) -> None:
 
 
 def test_what_a_command_leaves_behind_does_not_hold_up_the_turn(shell: ShellRig) -> None:
-    shell.load("pre_tool_call", shell.script("sleep 30 & echo $! > child; exit 2"))
-    begun = time.monotonic()
-    [answer] = shell.fire("pre_tool_call", **CALL)
-    assert answer["action"] == "block" and time.monotonic() - begun < 5
+    shell.load("pre_tool_call", shell.script("sleep 600 & echo $! > child; exit 2"))
+    [answer] = finish(lambda: shell.fire("pre_tool_call", **CALL))
+    assert answer["action"] == "block"
     os.kill(int((shell.cwd / "child").read_text()), 9)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, TypedDict, Unpack, cast
@@ -16,6 +17,8 @@ class ReplyOptions(TypedDict, total=False):
 
     #: Wait before the response headers are sent.
     delay: float
+    #: Answer only once this event is set; to hold an answer back while a test looks at what happens meanwhile.
+    hold: threading.Event
     #: Wait before every piece of the body.
     chunk_delay: float
     #: How text and arguments are cut when streamed: a number of pieces, or the pieces themselves.

@@ -186,6 +186,9 @@ class ScriptedProvider:
         options = reply.options
         if delay := options.get("delay"):
             await asyncio.sleep(delay)
+        hold = options.get("hold")
+        while hold is not None and not hold.is_set():
+            await asyncio.sleep(0.002)
         if options.get("drop"):
             return False
         if options.get("hang"):
