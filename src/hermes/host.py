@@ -163,7 +163,7 @@ class Host:
             home=self.home,
             responders=self.responders,
             hooks=self.hooks,
-            rows=Questions(self.store),
+            questions=Questions(self.store),
             redactor=self.redactor,
             opinion=SecondOpinion(self.side, sessions.endpoints, self.redactor),
             allow_everything=self.options.allow_everything,

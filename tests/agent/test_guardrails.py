@@ -4,24 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hermes.agent.guardrails import LoopGuard
-from hermes.agent.tool_call import Outcome
+from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.config import Config
 from hermes.config.sections import AgentConfig, ModelConfig, ToolLoopGuardrailsConfig
-from hermes.contract.events import ToolStatus
 from hermes.host import Host
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call
 from support import HostFactory
 
 
-def _outcome(result: str, status: ToolStatus = "ok") -> Outcome:
-    return Outcome(result, status, {})
-
-
 def test_the_same_call_with_the_same_result_is_told_from_the_third_time_on() -> None:
     guard = LoopGuard(ToolLoopGuardrailsConfig())
-    told = [guard.note("search", {"b": 1, "a": 2}, _outcome("nothing")) for _ in range(2)]
-    third = guard.note("search", {"a": 2, "b": 1}, _outcome("nothing"))
+    told = [guard.note("search", {"b": 1, "a": 2}, "ok", "nothing") for _ in range(2)]
+    third = guard.note("search", {"a": 2, "b": 1}, "ok", "nothing")
     assert told == [None, None]
     assert third is not None and "same result as the last 2 times" in third
 
@@ -29,22 +23,22 @@ def test_the_same_call_with_the_same_result_is_told_from_the_third_time_on() -> 
 def test_another_result_or_other_arguments_start_the_count_anew() -> None:
     guard = LoopGuard(ToolLoopGuardrailsConfig())
     results = ["running", "running", "done", "running", "running"]
-    assert [guard.note("poll", {"id": 1}, _outcome(result)) for result in results] == [None] * 5
-    assert guard.note("poll", {"id": 2}, _outcome("running")) is None
+    assert [guard.note("poll", {"id": 1}, "ok", result) for result in results] == [None] * 5
+    assert guard.note("poll", {"id": 2}, "ok", "running") is None
 
 
 def test_a_tool_that_keeps_failing_is_told_and_a_success_forgives_it() -> None:
     guard = LoopGuard(ToolLoopGuardrailsConfig())
-    notes = [guard.note("terminal", {"command": str(n)}, _outcome(f"no {n}", "error")) for n in range(3)]
+    notes = [guard.note("terminal", {"command": str(n)}, "error", f"no {n}") for n in range(3)]
     assert notes[:2] == [None, None] and notes[2] is not None and "failed 3 times in a row" in notes[2]
-    assert guard.note("terminal", {"command": "true"}, _outcome("fine")) is None
-    assert guard.note("terminal", {"command": "again"}, _outcome("no", "error")) is None
+    assert guard.note("terminal", {"command": "true"}, "ok", "fine") is None
+    assert guard.note("terminal", {"command": "again"}, "error", "no") is None
 
 
 def test_what_was_blocked_or_cancelled_is_not_the_tools_failure() -> None:
     guard = LoopGuard(ToolLoopGuardrailsConfig(warn_failures=1))
-    assert guard.note("terminal", {}, _outcome("no", "blocked")) is None
-    assert guard.note("terminal", {}, _outcome("no", "cancelled")) is None
+    assert guard.note("terminal", {}, "blocked", "no") is None
+    assert guard.note("terminal", {}, "cancelled", "no") is None
 
 
 def test_nothing_is_refused_unless_the_configuration_asks_for_it() -> None:
@@ -52,7 +46,7 @@ def test_nothing_is_refused_unless_the_configuration_asks_for_it() -> None:
     off = LoopGuard(ToolLoopGuardrailsConfig(enabled=False, stop_after=1))
     for guard in (patient, strict, off):
         for _ in range(9):
-            guard.note("read", {"path": "f"}, _outcome("x"))
+            guard.note("read", {"path": "f"}, "ok", "x")
     assert patient.refusal("read", {"path": "f"}) is None
     assert off.refusal("read", {"path": "f"}) is None
     refusal = strict.refusal("read", {"path": "f"})
@@ -62,7 +56,7 @@ def test_nothing_is_refused_unless_the_configuration_asks_for_it() -> None:
 
 def test_odd_characters_in_arguments_do_no_harm() -> None:
     guard = LoopGuard(ToolLoopGuardrailsConfig(stop_after=1))
-    guard.note("read", {"path": "\udcff"}, _outcome("\udcff"))
+    guard.note("read", {"path": "\udcff"}, "ok", "\udcff")
     assert guard.refusal("read", {"path": "\udcff"}) is not None
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.events import Listener
-from hermes.agent.guardrails import LoopGuard
-from hermes.agent.tool_call import Outcome, ToolCall, tool_context, unknown_outcome
+from hermes.agent.tool_call import ToolCall, ToolOutcome, tool_context, unknown_outcome
 from hermes.agent.workers import wait_for
 from hermes.contract.events import ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
@@ -38,7 +38,7 @@ class _Slot:
     key: str
     call: ToolCall
     #: How the call ended, as soon as that is settled.
-    outcome: Outcome | None = None
+    outcome: ToolOutcome | None = None
     message: Message | None = None
     finished: ToolEnded | None = None
 
@@ -104,7 +104,8 @@ class ToolBatch:
             self._finish(slot, outcome)
         else:
             slot.outcome, slot.finished = outcome, slot.call.ended(outcome)
-            self._loop.note(slot.call.request.name, outcome.args, outcome)  # counted; it was told at the time
+            # Only counted: its warning was part of the message then.
+            self._loop.note(slot.call.request.name, outcome.args, outcome.status, outcome.result)
         return True
 
     # -- running ------------------------------------------------------------------------------------------------
@@ -138,7 +139,7 @@ class ToolBatch:
             for slot in ready:
                 self._run_alone(slot)
 
-    def _prepare(self, slot: _Slot) -> Outcome | None:
+    def _prepare(self, slot: _Slot) -> ToolOutcome | None:
         """Pass the gates. A call cancelled before or on the way is closed, so that the conversation stays whole."""
         interrupt = self._scope.interrupt
         if interrupt.cancelled:
@@ -198,7 +199,7 @@ class ToolBatch:
 
     # -- closing ------------------------------------------------------------------------------------------------
 
-    def _close(self, slot: _Slot, outcome: Outcome) -> None:
+    def _close(self, slot: _Slot, outcome: ToolOutcome) -> None:
         """Record the result, tell the observers, make the message. Only the first one to close a call does so."""
         effect = slot.call.tool.effect if slot.call.tool is not None else "pure"
         with self._settling:
@@ -212,13 +213,13 @@ class ToolBatch:
             self._owes_commit = True
         self._finish(slot, outcome)
 
-    def _finish(self, slot: _Slot, outcome: Outcome) -> None:
+    def _finish(self, slot: _Slot, outcome: ToolOutcome) -> None:
         ended = slot.call.ended(outcome)
         content = slot.call.finish(ended)
-        warning = self._loop.note(slot.call.request.name, outcome.args, outcome)
+        warning = self._loop.note(slot.call.request.name, outcome.args, outcome.status, outcome.result)
         self._answer(slot, outcome, ended, f"{content}\n\n{warning}" if warning else content)
 
-    def _answer(self, slot: _Slot, outcome: Outcome, ended: ToolEnded, content: str) -> None:
+    def _answer(self, slot: _Slot, outcome: ToolOutcome, ended: ToolEnded, content: str) -> None:
         """Make the message, once: what comes later comes from a thread that the turn did not wait for."""
         with self._settling:
             if slot.message is not None:
@@ -313,6 +314,6 @@ def _is_quick(slot: _Slot) -> bool:
     return slot.call.tool is not None and slot.call.tool.quick
 
 
-def _outcome_from(body: dict[str, Any]) -> Outcome:
+def _outcome_from(body: dict[str, Any]) -> ToolOutcome:
     fields = ("result", "status", "args", "duration_ms", "error_type", "error_message")
-    return Outcome(**{name: body[name] for name in fields})
+    return ToolOutcome(**{name: body[name] for name in fields})

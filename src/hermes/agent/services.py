@@ -7,17 +7,25 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.dispatch import dispatch_tool
-from hermes.scope import Scope, current_scope
+import msgspec
+
+from hermes.agent.tool_call import ToolCall, ToolOutcome, data_problem, tool_context
+from hermes.models.reply import ToolRequest
+from hermes.scope import Scope, current_scope, new_id
+from hermes.tools.results import encodable, tool_error
 
 if TYPE_CHECKING:
     from hermes.agent.llm.access import PluginModels
     from hermes.agent.runtime import Runtime
     from hermes.config.fresh import FreshConfig
+    from hermes.journal.turns import TurnJournal
     from hermes.local.service import LocalService
     from hermes.plugins.llm.access import ModelAccess
 
 log = logging.getLogger("hermes.host")
+
+#: How deep tools that call tools may go.
+MAX_DEPTH = 4
 
 
 class Services:
@@ -46,7 +54,7 @@ class Services:
         scope = current_scope.get() or Scope(platform=self._platform)
         session = self._runtime.open_sessions.get(scope.session_id)
         cwd, journal = (self._cwd, None) if session is None else (session.cwd, session.journal)
-        return dispatch_tool(self._runtime, scope, cwd, name, args, journal)
+        return _dispatch_tool(self._runtime, scope, cwd, name, args, journal)
 
     def inject_message(self, content: str, role: str) -> bool:
         """Add a message to the running turn of the caller's session; False when there is none."""
@@ -82,3 +90,44 @@ class Services:
         """Close what the plugins used of it."""
         if self._models is not None:
             self._models.close()
+
+
+def _dispatch_tool(
+    runtime: Runtime, outer: Scope, cwd: Path, name: str, args: dict[str, Any], journal: TurnJournal | None = None
+) -> str:
+    """Run a tool with the ids of the caller's scope, and return what the model would see.
+
+    With the ``journal`` of the running turn the call is recorded: a trace shows it, and no replay runs it again.
+    """
+    problem = data_problem(args)
+    if problem is not None:
+        return tool_error(problem)
+    if outer.depth >= MAX_DEPTH:
+        return tool_error(f"tools that call tools may go {MAX_DEPTH} deep; this call would be deeper")
+    call_id = f"{outer.tool_call_id or 'plugin'}/{new_id()[:8]}"
+    scope = outer.nested(call_id)
+    request = ToolRequest(call_id, name, msgspec.json.encode(encodable(args)).decode())
+    call = ToolCall(runtime, request, scope, runtime.tools.get(name), tool_context(runtime, scope, cwd))
+    try:
+        outcome = call.prepare() or _execute(call, journal)
+    except BaseException as error:
+        outcome = call.cancelled(type(error).__name__)
+        _record(call, outcome, journal)
+        call.finish(call.ended(outcome))
+        raise
+    _record(call, outcome, journal)
+    return call.finish(call.ended(outcome))
+
+
+def _execute(call: ToolCall, journal: TurnJournal | None) -> ToolOutcome:
+    if journal is not None and call.unsafe:
+        journal.event("dispatch_claimed", f"dispatch:{call.request.id}", call.claim())
+        journal.commit()
+    return call.execute()
+
+
+def _record(call: ToolCall, outcome: ToolOutcome, journal: TurnJournal | None) -> None:
+    if journal is None:
+        return
+    # It is written by the commit of the running step.
+    journal.event("dispatch_done", f"dispatch:{call.request.id}", call.record(outcome))

@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
 
-from hermes.agent.approvals.assessment import PluginVerdict
-from hermes.agent.approvals.decide import Decision, verdict_of
-from hermes.agent.guardrails import LoopGuard
+from hermes.agent.approvals.assessment import Decision
+from hermes.agent.approvals.decide import plugin_decision
+from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.runtime import Runtime
 from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
 from hermes.errors import Interrupted, TurnSuspended
@@ -30,12 +30,15 @@ from hermes.tools.coerce import check_args, coerce_args, parse_arguments
 from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.results import tool_error, tool_result
 
+if TYPE_CHECKING:
+    from hermes.policy import Finding
+
 #: Longer results reach the model with their middle left out; the journal keeps them whole.
 MAX_RESULT_CHARS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ToolOutcome:
     """What came of a call. ``result`` is the raw JSON text, before any transformation."""
 
     result: str
@@ -79,28 +82,28 @@ class ToolCall:
     announced: bool = False
     #: Counts the calls of the turn; a call outside a turn has none.
     loop: LoopGuard | None = None
-    _verdict: PluginVerdict | None = None
+    _plugin_decision: Decision | Finding | None = None
     #: The recorded answer that the call uses up when it starts.
     _approval_id: str = ""
     #: Why changed arguments may not run; what the middleware makes of that is still no run.
-    _refused: Outcome | None = None
+    _refused: ToolOutcome | None = None
     _ran_with: Args | None = None
 
     # -- prepare ------------------------------------------------------------------------------------------------
 
-    def prepare(self) -> Outcome | None:
+    def prepare(self) -> ToolOutcome | None:
         """Bring the arguments into shape and pass the gates. An outcome means that the call is over already."""
         problem = self._read_arguments() or self._availability()
         self._apply_request_middleware()
-        self._verdict = self._announce()
-        problem = problem or self._refuse_what_is_no_data()
+        self._plugin_decision = self._announce()
+        problem = problem or self._check_data()
         if problem is not None:
             return problem  # there is nothing to block or to approve
-        if self._verdict is None or self._verdict.action != "block":
-            problem = self._check_arguments()  # nobody is asked about a call that cannot run
+        if not isinstance(self._plugin_decision, Decision):
+            problem = self._check_arguments()  # no question about a call that cannot run
         return problem or self._pass_gate(self.args)
 
-    def _read_arguments(self) -> Outcome | None:
+    def _read_arguments(self) -> ToolOutcome | None:
         try:
             self.args = parse_arguments(self.request.arguments)
         except ValueError as error:
@@ -114,12 +117,12 @@ class ToolCall:
         """The arguments before any stage, for decisions about order. ``ValueError`` when they are not JSON."""
         return parse_arguments(self.request.arguments)
 
-    def _availability(self) -> Outcome | None:
+    def _availability(self) -> ToolOutcome | None:
         if self.tool is None:
             return self.failed(f"Unknown tool: {self.request.name}", "unknown_tool")
         if not self.runtime.tools.is_available(self.tool):
             message = f"{self.tool.name} is not available here"
-            return Outcome(tool_error(message), "blocked", self.args, 0, "unavailable", message)
+            return ToolOutcome(tool_error(message), "blocked", self.args, 0, "unavailable", message)
         return None
 
     def _apply_request_middleware(self) -> None:
@@ -129,17 +132,17 @@ class ToolCall:
         outcome = chain.run(self.args, dict[str, Any](self._fields()))
         self.args, self.original_args, self.trace = outcome.payload, outcome.original, outcome.trace
 
-    def _announce(self) -> PluginVerdict | None:
-        """``pre_tool_call``: observers see the call, and the first verdict among their answers counts."""
+    def _announce(self) -> Decision | Finding | None:
+        """``pre_tool_call``: observers see the call, and the first decision among their answers counts."""
         self.announced = True
         emit = self.runtime.hooks.pre_tool_call
         if emit is None:
             return None
         # A callback may rewrite the arguments in place; the original must not change with them.
         self.args, self.trace = dict(self.args), list(self.trace)
-        return verdict_of(emit(self.started()))
+        return plugin_decision(self.request.name, emit(self.started()))
 
-    def _refuse_what_is_no_data(self) -> Outcome | None:
+    def _check_data(self) -> ToolOutcome | None:
         """Plugins may have put objects into the arguments that no record can hold."""
         problem = data_problem(self.args) if self.trace else None
         if problem is None:
@@ -147,33 +150,33 @@ class ToolCall:
         self.args = self.original_args
         return self.failed(problem, "invalid_arguments")
 
-    def _pass_gate(self, args: Args) -> Outcome | None:
+    def _pass_gate(self, args: Args) -> ToolOutcome | None:
         """Hardline commands, the user's rules, plugins, guardrails, approval: an outcome is a refusal."""
         assert self.tool is not None
         approvals = self.runtime.approvals
-        decision = approvals.decide(self.tool, args, self.context, verdict=self._verdict, loop=self.loop)
+        decision = approvals.decide(self.tool, args, self.context, plugin=self._plugin_decision, loop=self.loop)
         self._approval_id = decision.approval_id
         return None if decision.allowed else self._blocked(decision, args)
 
-    def _blocked(self, decision: Decision, args: Args) -> Outcome:
+    def _blocked(self, decision: Decision, args: Args) -> ToolOutcome:
         if self.request.name == "terminal" and decision.error_type not in ("plugin_block", "guardrail_block"):
             result = tool_result(output="", exit_code=-1, error=decision.message, status="blocked")
         else:
             result = tool_error(decision.message)
-        return Outcome(result, "blocked", args, 0, decision.error_type, decision.message)
+        return ToolOutcome(result, "blocked", args, 0, decision.error_type, decision.message)
 
-    def _check_arguments(self) -> Outcome | None:
+    def _check_arguments(self) -> ToolOutcome | None:
         assert self.tool is not None
         problem = check_args(self.args, self.tool.parameters)
         return self.failed(problem, "invalid_arguments") if problem else None
 
-    def failed(self, message: str, error_type: str) -> Outcome:
+    def failed(self, message: str, error_type: str) -> ToolOutcome:
         """The outcome of a call that came to nothing."""
-        return Outcome(tool_error(message), "error", self.args, 0, error_type, message)
+        return ToolOutcome(tool_error(message), "error", self.args, 0, error_type, message)
 
     # -- run ----------------------------------------------------------------------------------------------------
 
-    def execute(self) -> Outcome:
+    def execute(self) -> ToolOutcome:
         """Run the tool inside its execution middleware. Never raises an ``Exception``: a failure is an outcome."""
         token = current_scope.set(self.scope)
         started = time.perf_counter()
@@ -187,7 +190,7 @@ class ToolCall:
             outcome = self.cancelled(error.reason)
         except (Exception, SystemExit) as error:
             message = f"Tool execution failed: {type(error).__name__}: {error}"[:2000]
-            outcome = Outcome(tool_error(message), "error", self._final_args(), 0, type(error).__name__, message)
+            outcome = ToolOutcome(tool_error(message), "error", self._final_args(), 0, type(error).__name__, message)
         finally:
             current_scope.reset(token)
         return _with_duration(outcome, started)
@@ -221,7 +224,7 @@ class ToolCall:
         crash_point()
         return result
 
-    def _pass_gate_late(self, args: Args) -> Outcome | None:
+    def _pass_gate_late(self, args: Args) -> ToolOutcome | None:
         """Judge what middleware made of the arguments. The call is under way, so an answer cannot come later."""
         try:
             return self._pass_gate(args)
@@ -232,12 +235,14 @@ class ToolCall:
     def _final_args(self) -> Args:
         return self.args if self._ran_with is None else self._ran_with
 
-    def cancelled(self, reason: str) -> Outcome:
+    def cancelled(self, reason: str) -> ToolOutcome:
         """The outcome of a call that was cut off. Whether a started one took effect is not known."""
         message = f"The call was cancelled ({reason})"
         unsure = self._ran_with is not None and self.tool is not None and self.tool.effect == "unsafe"
         extra = {"outcome": "unknown"} if unsure else {}
-        return Outcome(tool_error(message, **extra), "cancelled", self._final_args(), 0, "keyboard_interrupt", message)
+        return ToolOutcome(
+            tool_error(message, **extra), "cancelled", self._final_args(), 0, "keyboard_interrupt", message
+        )
 
     # -- on record ----------------------------------------------------------------------------------------------
 
@@ -250,7 +255,7 @@ class ToolCall:
         """The call as the journal has it before it starts."""
         return {"id": self.request.id, "name": self.request.name, "args": self.args}
 
-    def record(self, outcome: Outcome) -> dict[str, Any]:
+    def record(self, outcome: ToolOutcome) -> dict[str, Any]:
         """The call as the journal has it when it is over."""
         return {
             "id": self.request.id,
@@ -286,7 +291,7 @@ class ToolCall:
         """The event of its start."""
         return ToolStarted(**self._fields(), args=self.args, middleware_trace=self.trace)
 
-    def ended(self, outcome: Outcome) -> ToolEnded:
+    def ended(self, outcome: ToolOutcome) -> ToolEnded:
         """The event of its end."""
         return ToolEnded(
             **self._fields(),
@@ -335,13 +340,13 @@ def _output_transformer(hooks: Hooks, scope: Scope) -> Callable[[str, str, int],
     return transform
 
 
-def unknown_outcome(args: Args) -> Outcome:
+def unknown_outcome(args: Args) -> ToolOutcome:
     """The outcome of a call that was claimed by a process which died before recording a result."""
     message = (
         "The process ended while this call was running, so it may or may not have taken effect. "
         "Check before you repeat it."
     )
-    return Outcome(tool_error(message, outcome="unknown"), "error", args, 0, "unknown_outcome", message)
+    return ToolOutcome(tool_error(message, outcome="unknown"), "error", args, 0, "unknown_outcome", message)
 
 
 def _as_text(raw: object) -> str:
@@ -354,18 +359,18 @@ def _as_text(raw: object) -> str:
     return tool_error(f"the tool returned {found}; a JSON string is expected", error_type="tool_result_contract")
 
 
-def _judge(result: str, args: Args) -> Outcome:
+def _judge(result: str, args: Args) -> ToolOutcome:
     """The status of a finished run: an object with a truthy ``error`` is an error, everything else is ok."""
     if not (result.startswith("{") and '"error"' in result):
-        return Outcome(result, "ok", args)
+        return ToolOutcome(result, "ok", args)
     try:
         found = msgspec.json.decode(result, type=_ErrorFields)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return Outcome(result, "ok", args)
+        return ToolOutcome(result, "ok", args)
     if not found.error:
-        return Outcome(result, "ok", args)
+        return ToolOutcome(result, "ok", args)
     status = _STATUS_OF.get(str(found.error_type), "error")
-    return Outcome(result, status, args, 0, str(found.error_type or "tool_error"), str(found.error))
+    return ToolOutcome(result, status, args, 0, str(found.error_type or "tool_error"), str(found.error))
 
 
 _STATUS_OF: dict[str, ToolStatus] = {"tool_timeout": "timeout", "interrupted": "cancelled"}
@@ -387,9 +392,9 @@ def data_problem(args: Args) -> str | None:
     return None
 
 
-def _with_duration(outcome: Outcome, started: float) -> Outcome:
+def _with_duration(outcome: ToolOutcome, started: float) -> ToolOutcome:
     elapsed = int((time.perf_counter() - started) * 1000)
-    return Outcome(outcome.result, outcome.status, outcome.args, elapsed, outcome.error_type, outcome.error_message)
+    return ToolOutcome(outcome.result, outcome.status, outcome.args, elapsed, outcome.error_type, outcome.error_message)
 
 
 def _bounded(text: str) -> str:

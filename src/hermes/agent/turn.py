@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
 
+from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.batch import ToolBatch
 from hermes.agent.context.requests import RequestBuilder
 from hermes.agent.context.transcript import Place
 from hermes.agent.events import Listener, TurnResult, TurnStatus, changed_paths, is_code
-from hermes.agent.guardrails import LoopGuard
 from hermes.agent.model_call import Answered, ModelCall, ToolDefinition
 from hermes.agent.setup import OUT_OF_TURNS, Setup, make_setup, spill
 from hermes.contract.events import (

@@ -1,54 +1,40 @@
-"""Whether a call may run: one decision function, and everything that is asked on the way to it."""
+"""The gate of tool calls: whether a call may run, with every question that is asked to find out."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hermes.agent.approvals import messages
-from hermes.agent.approvals.assessment import WARY, PluginVerdict, Refusal, assess
-from hermes.agent.approvals.inquiry import Answer, Inquiry, Question
+from hermes.agent.approvals.assessment import ALLOWED, EMBEDDED_MODEL, Decision, assess_call
+from hermes.agent.approvals.loop_guard import LoopGuard
+from hermes.agent.approvals.question import UNSURE, ApprovalQuestion
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.second_opinion import SecondOpinion
-from hermes.agent.approvals.stored_question import UNSURE
-from hermes.agent.approvals.subject import call_digest, judge_call, shown_call
-from hermes.agent.guardrails import LoopGuard
 from hermes.errors import HermesError
-from hermes.hooks.observers import Answer as HookAnswer
+from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import Questions
 from hermes.sanitize import Redactor
 from hermes.tools.registry import Args, Tool, ToolContext
 
+if TYPE_CHECKING:
+    from hermes.policy import Finding
+
 log = logging.getLogger("hermes.approvals")
 
-BlockReason = Refusal | Literal["guardrail_block", "approval_timeout", "headless_denied"]
-
-#: A yes to these is for the one call only: what they find is different every time, or is this very gate.
-_NEVER_KEPT = frozenset({"unreadable", "hidden-text", "partial-input", "own-runtime", "write-hermes-config", WARY})
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """Whether the call may run, and what to tell the model when not."""
-
-    allowed: bool
-    message: str = ""
-    error_type: BlockReason | None = None
-    #: The recorded answer that the call uses up when it starts.
-    approval_id: str = ""
-
-
-ALLOWED = Decision(True)
+#: An approval of these is for the one call only: what they find is different every time, or is this very gate.
+_NEVER_KEPT = frozenset(
+    {"unreadable", "hidden-text", "partial-input", "own-runtime", "write-hermes-config", EMBEDDED_MODEL}
+)
 
 
 class Approvals:
-    """Decides about calls, for all conversations of a host."""
+    """Decides about calls, for all sessions of a host. Thread-safe."""
 
     def __init__(
         self,
@@ -57,7 +43,7 @@ class Approvals:
         home: Path,
         responders: Responders,
         hooks: Hooks,
-        rows: Questions,
+        questions: Questions,
         redactor: Redactor,
         opinion: SecondOpinion | None = None,
         allow_everything: bool = False,
@@ -67,24 +53,24 @@ class Approvals:
         self._home = home
         self._responders = responders
         self._hooks = hooks
-        self._rows = rows
+        self._questions = questions
         self._redactor = redactor
         self._opinion = opinion
         self._allow_everything = allow_everything
         #: Whether a user has to be asked about every command of a session, whatever the settings say.
         self._always_asks = always_asks
-        #: What was said for single conversations, whatever the host as a whole allows.
+        #: The sessions that are trusted more or less than the host as a whole.
         self._trusted: dict[str, bool] = {}
         self._asking: dict[str, threading.Lock] = {}
 
     # -- trust --------------------------------------------------------------------------------------------------
 
     def trust(self, session_id: str, trusted: bool) -> None:
-        """Whether a conversation may do without asking what would need an approval."""
+        """Let a session run without asking what would need approval, or not."""
         self._trusted[session_id] = trusted
 
     def trusts(self, session_id: str) -> bool:
-        """Whether nothing is asked in that conversation. Hardline commands and the user's refusals stay."""
+        """Whether nothing is asked in that session. Hardline commands and the user's refusals stay."""
         return self._trusted.get(session_id, self._allow_everything)
 
     # -- the decision -------------------------------------------------------------------------------------------
@@ -95,79 +81,82 @@ class Approvals:
         args: Args,
         context: ToolContext,
         *,
-        verdict: PluginVerdict | None = None,
+        plugin: Decision | Finding | None = None,
         loop: LoopGuard | None = None,
     ) -> Decision:
-        """Whether the call may run now, with exactly these arguments. What must be asked, is asked here."""
+        """Whether the call may run now, with exactly these arguments. Questions are asked here.
+
+        ``plugin`` is what a plugin decided: a refusal, or a finding that needs approval.
+        """
         scope = context.scope
-        judged = judge_call(tool, args, context, self._home)
-        wary = tool.name == "terminal" and self._always_asks(scope.session_id)
-        found = assess(self.rules, tool.name, judged, verdict, trusted=self.trusts(scope.session_id), wary=wary)
-        if found.outcome == "refuse":
-            return Decision(False, found.message, found.error_type)
-        circling = loop.refusal(tool.name, args) if loop is not None else None
-        if circling is not None:
-            return Decision(False, circling, "guardrail_block")
-        if found.outcome == "run":
-            return ALLOWED
-        subject = shown_call(tool.name, args, judged)
-        digest = call_digest(tool.name, args)
-        question = Question(tool.name, args, scope, context.key, digest, subject, found.findings)
-        with self._turn_to_ask(scope.session_id):
+        always_ask = tool.name == "terminal" and self._always_asks(scope.session_id)
+        trusted = self.trusts(scope.session_id)
+        assessment = assess_call(
+            self.rules, tool, args, context, self._home, plugin, trusted=trusted, always_ask=always_ask
+        )
+        if assessment.decision is not None and not assessment.decision.allowed:
+            return assessment.decision
+        repeated = loop.refusal(tool.name, args) if loop is not None else None
+        if repeated is not None:
+            return Decision(False, repeated, "guardrail_block")
+        if assessment.decision is not None:
+            return assessment.decision
+        question = ApprovalQuestion(tool.name, args, context, assessment.command, assessment.findings)
+        with self._lock_for(scope.session_id):
             scope.interrupt.check()
             return self._resolve(question)
 
     def consume(self, approval_id: str) -> Decision:
-        """Use up the answer that a call relies on, as the call starts."""
-        if self._rows.consume(approval_id):
+        """Use up the approval that a call relies on, as the call starts."""
+        if self._questions.consume(approval_id):
             return ALLOWED
         return Decision(False, messages.revoked(), "approval_denied")
 
     # -- asking -------------------------------------------------------------------------------------------------
 
-    def _turn_to_ask(self, session_id: str) -> threading.Lock:
-        """One question of a conversation at a time: the answer to the first may settle the second."""
+    def _lock_for(self, session_id: str) -> threading.Lock:
+        """One question of a session at a time: the answer to the first may settle the second."""
         return self._asking.setdefault(session_id, threading.Lock())
 
-    def _resolve(self, asked: Question) -> Decision:
-        scope = asked.scope
-        question = asked.without(self._rows.session_rules(scope.session_id))
+    def _resolve(self, question: ApprovalQuestion) -> Decision:
+        session_id = question.scope.session_id
+        question.drop_approved(self._questions.session_rules(session_id))
         if not question.findings:
             return ALLOWED
-        earlier = None
-        if question.key:
-            earlier = self._rows.find(
-                session_id=scope.session_id, turn_id=scope.turn_id, key=question.key, digest=question.digest
-            )
-        if earlier is not None and earlier.state != "pending":
-            # The process that asked has died since; what was said then still counts, once.
-            return self._apply(question, Answer(earlier.answer or "deny", earlier.reason), earlier.id)
-        inquiry = Inquiry(question, self._hooks, self._rows, earlier)
-        by_model = self.rules.mode == "smart" and WARY not in question.rules
-        answer = self._ask_model(question, inquiry) if by_model else None
+        answered = question.open(self._questions)
+        if answered is not None:
+            # The process that asked has died since; its answer still counts, once.
+            return self._apply(question, answered.answer or "deny", answered.reason, answered.id)
+        answer = self._ask_model(question) if self._asks_model(question) else None
         if answer is None:
-            person = self._responders.get(scope.session_id)
-            if person is None:
-                inquiry.withdraw("nobody could be asked")
-                return self._decide_alone(question)
-            answer = inquiry.put(
-                person.surface, lambda: self._ask_person(person, question, inquiry.id), command=question.subject
+            responder = self._responders.get(session_id)
+            if responder is None:
+                question.withdraw("no one could be asked")
+                return self._decide_headless(question)
+            answer = question.ask(
+                self._hooks,
+                responder.surface,
+                lambda approval_id: self._ask_user(responder, question, approval_id),
+                command=question.subject,
             )
-        return self._apply(question, answer, inquiry.approval_id)
+        return self._apply(question, *answer, question.approval_id)
 
-    def _ask_model(self, question: Question, inquiry: Inquiry) -> Answer | None:
+    def _asks_model(self, question: ApprovalQuestion) -> bool:
+        return self.rules.mode == "smart" and self._opinion is not None and EMBEDDED_MODEL not in question.rules
+
+    def _ask_model(self, question: ApprovalQuestion) -> tuple[str, str] | None:
         opinion = self._opinion
-        if opinion is None:
-            return None
+        assert opinion is not None
+        answer = question.ask(
+            self._hooks,
+            "smart",
+            lambda _: (opinion.ask(question.tool, question.subject, question.description, question.scope), ""),
+            command=self._redactor.redact(question.subject),
+            decided_by="aux_llm",
+        )
+        return None if answer[0] == UNSURE else answer
 
-        def ask() -> Answer:
-            return Answer(opinion.ask(question.tool, question.subject, question.description, question.scope))
-
-        command = self._redactor.redact(question.subject)
-        answer = inquiry.put("smart", ask, command=command, decided_by="aux_llm")
-        return None if answer.choice == UNSURE else answer
-
-    def _ask_person(self, person: Responder, question: Question, approval_id: str) -> Answer:
+    def _ask_user(self, responder: Responder, question: ApprovalQuestion, approval_id: str) -> tuple[str, str]:
         can_be_kept = _NEVER_KEPT.isdisjoint(question.rules)
         request = ApprovalRequest(
             id=approval_id,
@@ -182,28 +171,27 @@ class Approvals:
             can_be_kept=can_be_kept,
         )
         try:
-            answer = person.approve(request, question.scope.interrupt)
+            answer = responder.approve(request, question.scope.interrupt)
         except Exception as error:
             # Not to be able to ask must not mean yes.
             log.warning("an approval could not be asked for: %s: %s", type(error).__name__, error)
-            return Answer("deny", "the question could not be asked")
-        kept = answer.choice in ("session", "always")
-        return Answer("once" if kept and not can_be_kept else answer.choice, answer.reason)
+            return "deny", "the question could not be asked"
+        is_kept = answer.choice in ("session", "always")
+        return "once" if is_kept and not can_be_kept else answer.choice, answer.reason
 
-    def _decide_alone(self, question: Question) -> Decision:
-        """There is nobody to ask. A child of an agent with a person must not do what the person was not asked."""
-        if WARY in question.rules:
-            return Decision(False, messages.nobody_to_ask_about_the_embedded_model(), "headless_denied")
-        ancestors = self._rows.ancestors(question.scope.session_id)
-        attended = any(self._responders.get(session_id) is not None for session_id in ancestors)
-        if self.rules.headless == "allow" and not attended:
+    def _decide_headless(self, question: ApprovalQuestion) -> Decision:
+        """No one can be asked. A child of a session with a user must not do what the user was not asked about."""
+        if EMBEDDED_MODEL in question.rules:
+            return Decision(False, messages.headless_embedded_model(), "headless_denied")
+        ancestors = self._questions.ancestors(question.scope.session_id)
+        has_user = any(self._responders.get(session_id) is not None for session_id in ancestors)
+        if self.rules.headless == "allow" and not has_user:
             return ALLOWED
-        message = messages.nobody_to_ask(question.findings, is_child=bool(ancestors))
-        return Decision(False, message, "headless_denied")
+        return Decision(False, messages.headless(question.findings, is_child=bool(ancestors)), "headless_denied")
 
-    def _apply(self, question: Question, answer: Answer, approval_id: str) -> Decision:
-        """What an answer means. This is the one way out for everything that was asked."""
-        match answer.choice:
+    def _apply(self, question: ApprovalQuestion, choice: str, reason: str, approval_id: str) -> Decision:
+        """The decision that follows from an answer: the one exit for everything that was asked."""
+        match choice:
             case "once" | "smart_approve":
                 return Decision(True, approval_id=approval_id)
             case "session":
@@ -216,10 +204,10 @@ class Approvals:
             case "smart_deny":
                 return Decision(False, messages.denied_by_model(question.findings), "approval_denied")
             case _:
-                return Decision(False, messages.denied(answer.reason), "approval_denied")
+                return Decision(False, messages.denied(reason), "approval_denied")
 
     def _keep(self, rules: Sequence[str]) -> None:
-        """Approve rules for good. A file that cannot be changed leaves them approved in this process."""
+        """Approve rules permanently. If the file cannot be written, they stay approved in this process."""
         from hermes.config.edit import edit_list  # brings a YAML library along that keeps comments
 
         self.rules.approve(rules)
@@ -229,8 +217,8 @@ class Approvals:
             log.warning("%s approved for good could not be written down: %s", ", ".join(rules), error)
 
 
-def verdict_of(answers: Sequence[HookAnswer]) -> PluginVerdict | None:
-    """The first answer that is a verdict. A block needs a message; anything else is ignored."""
+def plugin_decision(tool: str, answers: Sequence[Answer]) -> Decision | Finding | None:
+    """The first answer to ``pre_tool_call`` that decides: ``block`` with a message refuses, ``approve`` asks."""
     for answer in answers:
         if not isinstance(answer.value, dict):
             continue
@@ -239,7 +227,10 @@ def verdict_of(answers: Sequence[HookAnswer]) -> PluginVerdict | None:
             text if isinstance(text := value.get(name), str) else "" for name in ("message", "rule_key")
         )
         if value.get("action") == "block" and message:
-            return PluginVerdict("block", answer.plugin, message)
+            return Decision(False, message, "plugin_block")
         if value.get("action") == "approve":
-            return PluginVerdict("approve", answer.plugin, message, rule_key)
+            from hermes.policy import Finding
+
+            why = message or f"the plugin {answer.plugin} wants it approved"
+            return Finding(f"plugin_rule:{rule_key or tool}", why, "")
     return None

@@ -1,4 +1,4 @@
-"""What the model is told about a call that may not run: what was found, and what it can do now."""
+"""The texts for the model about calls that may not run: the reason, and what it can do now."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_WAY_ROUND = "Do not try to reach the same in another way"
 
 
 def why(findings: Sequence[Finding]) -> str:
-    """The reasons of a question in one line."""
+    """Why approval is needed, in one line."""
     return "; ".join(dict.fromkeys(finding.description for finding in findings))
 
 
@@ -21,7 +21,7 @@ def _named(findings: Sequence[Finding]) -> str:
 
 
 def hardline(findings: Sequence[Finding]) -> str:
-    """The command is one that never runs."""
+    """A hardline command."""
     parts = ", ".join(dict.fromkeys(finding.part for finding in findings))
     return (
         f"This is never run, whoever asks for it ({_named(findings)}; in: {parts}). No setting and no approval "
@@ -43,13 +43,13 @@ def denied_tool(tool: str) -> str:
 
 
 def denied(reason: str) -> str:
-    """A person said no."""
+    """The user denied it."""
     said = f", saying: {reason}" if reason else ""
     return f"The user denied this call{said}. Do not repeat it, and do not work around it; ask what they want instead."
 
 
 def denied_by_model(findings: Sequence[Finding]) -> str:
-    """The model that was asked for a second opinion said no."""
+    """The auxiliary model denied it."""
     return (
         f"A review of this call denied it ({_named(findings)}). {_NO_WAY_ROUND}; "
         f"find a safer step, or tell the user what you need and why."
@@ -57,7 +57,7 @@ def denied_by_model(findings: Sequence[Finding]) -> str:
 
 
 def timed_out(seconds: float) -> str:
-    """Nobody answered."""
+    """There was no answer in time."""
     return (
         f"Nobody answered within {seconds:g} s whether this call may run, so it was not run. This is no fault of the "
         f"system or of the call: the person is away. Do not repeat it now and do not work around it; go on with what "
@@ -66,20 +66,20 @@ def timed_out(seconds: float) -> str:
 
 
 def revoked() -> str:
-    """The approval was taken back before the call started."""
+    """The approval was revoked before the call started."""
     return "The approval for this call was taken back before it started, so it was not run. Ask the user about it."
 
 
-def nobody_to_ask_about_the_embedded_model() -> str:
-    """Nobody is there, and no setting stands in for a person here."""
+def headless_embedded_model() -> str:
+    """A command of the embedded model in a headless run."""
     return (
         "Commands of the embedded model run only when a person says yes, and nobody can be asked in this run. "
         "No setting changes that; another model has no such rule."
     )
 
 
-def nobody_to_ask(findings: Sequence[Finding], *, is_child: bool) -> str:
-    """The call needs a person, and there is none."""
+def headless(findings: Sequence[Finding], *, is_child: bool) -> str:
+    """The call needs approval in a headless run."""
     needs = f"This call needs a person's approval ({_named(findings)})."
     if is_child:
         return (

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from hermes.agent.approvals.question import StoredQuestion, call_digest
 from hermes.agent.approvals.responder import Responders
-from hermes.agent.approvals.stored_question import StoredQuestion
-from hermes.agent.approvals.subject import call_digest
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.scope import new_id
 from hermes.tools.registry import Args, ToolContext

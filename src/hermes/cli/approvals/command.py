@@ -8,9 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from hermes.agent.approvals.assessment import Assessment, assess
+from hermes.agent.approvals.assessment import Assessment, assess_command
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.agent.approvals.subject import Judged, judge_line
 from hermes.cli.approvals.text import explained_lines, list_lines
 from hermes.cli.terminal import plain, print_json
 from hermes.config import Config, config_path, edit_list, hermes_home, load_config
@@ -100,22 +99,21 @@ def _record(row: QuestionRow) -> dict[str, Any]:
 def _explain(args: argparse.Namespace, home: Path, _store: Store) -> int:
     config = load_config(home).config
     cwd = str((args.cwd or Path.cwd()).expanduser().absolute())
-    judged = judge_line(args.command, cwd, home)
-    assessment = assess(ApprovalRules(config), "terminal", judged)
+    assessment = assess_command(ApprovalRules(config), args.command, cwd, home)
     if args.json:
-        print_json(_explanation(args.command, cwd, judged, assessment, config))
+        print_json(_explanation(args.command, cwd, assessment, config))
         return 0
-    for line in explained_lines(judged, assessment, config.approvals.mode):
+    for line in explained_lines(assessment, config.approvals.mode):
         print(line)
     return 0
 
 
-def _explanation(command: str, cwd: str, judged: Judged, assessment: Assessment, config: Config) -> dict[str, Any]:
+def _explanation(command: str, cwd: str, assessment: Assessment, config: Config) -> dict[str, Any]:
     return {
         "command": command,
         "cwd": cwd,
-        "decision": judged.decision,
-        "findings": [asdict(finding) for finding in judged.findings],
+        "decision": assessment.verdict,
+        "findings": [asdict(finding) for finding in assessment.found],
         "outcome": assessment.outcome,
         "mode": config.approvals.mode,
         "because": list(assessment.because),

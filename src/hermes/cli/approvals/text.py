@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from hermes.agent.approvals.assessment import Assessment
-from hermes.agent.approvals.subject import Judged
 from hermes.cli.terminal import one_line, plain
 from hermes.journal.questions import QuestionRow
 from hermes.sanitize import redact_text
@@ -48,11 +47,11 @@ def list_lines(
             first = False
 
 
-def explained_lines(judged: Judged, assessment: Assessment, mode: str) -> Iterator[str]:
+def explained_lines(assessment: Assessment, mode: str) -> Iterator[str]:
     """What the rules say about a command, and what the settings make of it."""
-    decision = judged.decision
-    yield f"{decision}: {_DECISIONS[decision]}"
-    for finding in judged.findings:
+    verdict = assessment.verdict
+    yield f"{verdict}: {_DECISIONS[verdict]}"
+    for finding in assessment.found:
         yield f"  {finding.rule}: {plain(finding.description)}"
         yield f"    {one_line(finding.part)}"
     yield f"With your settings it {_in_effect(assessment, mode)}."

@@ -1,22 +1,19 @@
-"""Notices a model that goes round in circles: the same call with the same result, a tool that keeps failing."""
+"""Loop guard: stops a model that repeats a call with the same result, or a tool that keeps failing."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from hermes.config.sections import ToolLoopGuardrailsConfig
+from hermes.contract.events import ToolStatus
 from hermes.tools.registry import Args
-
-if TYPE_CHECKING:
-    from hermes.agent.tool_call import Outcome
 
 
 class LoopGuard:
-    """Counts the calls of one turn. Threads of a batch share it."""
+    """Counts the calls of one turn. Thread-safe: the calls of a batch share it."""
 
     def __init__(self, settings: ToolLoopGuardrailsConfig) -> None:
         self._settings = settings
@@ -46,17 +43,17 @@ class LoopGuard:
             )
         return None
 
-    def note(self, name: str, args: Args, outcome: Outcome) -> str | None:
-        """Count how a call ended; the text is what the model should be told about it, if anything."""
+    def note(self, name: str, args: Args, status: ToolStatus, result: str) -> str | None:
+        """Count how a call ended; returns a warning for the model when it is time for one."""
         settings = self._settings
-        if not settings.enabled or outcome.status in ("blocked", "cancelled"):
+        if not settings.enabled or status in ("blocked", "cancelled"):
             return None
-        failed = outcome.status in ("error", "timeout")
-        call, result = _digest(name, args), hashlib.blake2b(_bytes(outcome.result), digest_size=16).digest()
+        failed = status in ("error", "timeout")
+        call, digest = _digest(name, args), hashlib.blake2b(_bytes(result), digest_size=16).digest()
         with self._lock:
             before, count = self._repeats.get(call, (b"", 0))
-            repeats = count + 1 if before == result else 1
-            self._repeats[call] = (result, repeats)
+            repeats = count + 1 if before == digest else 1
+            self._repeats[call] = (digest, repeats)
             failures = self._failures[name] = self._failures.get(name, 0) + 1 if failed else 0
         if repeats >= settings.warn_identical:
             return (

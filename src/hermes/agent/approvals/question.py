@@ -1,0 +1,211 @@
+"""Questions with a durable answer: stored before they are shown, answered in the journal before the answer counts."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Set
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import UNSET, UnsetType
+from msgspec.structs import asdict
+
+from hermes.agent.approvals.messages import why
+from hermes.contract.events import ApprovalAnswered, ApprovalRequested
+from hermes.errors import Interrupted, JournalError, TurnSuspended
+from hermes.hooks.table import Hooks
+from hermes.journal.questions import QuestionRow, Questions
+from hermes.scope import new_id
+from hermes.tools.registry import Args, ToolContext
+
+if TYPE_CHECKING:
+    from hermes.policy import Finding
+
+#: The answer of a model that has none; the question stays open.
+UNSURE = "smart_unsure"
+
+#: What is shown of a call that is no command.
+_MAX_CALL_CHARS = 2_000
+
+
+class StoredQuestion:
+    """Asks one party after another until there is an answer. ``earlier`` is the row of a run that was cut off."""
+
+    def __init__(self, questions: Questions, row: QuestionRow, earlier: QuestionRow | None = None) -> None:
+        self.id = row.id if earlier is None else earlier.id
+        self._questions = questions
+        self._row = row
+        #: None until it was asked; False when there is no session that the row could belong to.
+        self._is_stored: bool | None = None if earlier is None else True
+
+    @property
+    def stored_id(self) -> str:
+        """The id of the row that holds the answer; empty when there is none."""
+        return self.id if self._is_stored else ""
+
+    def ask(self, surface: str, ask: Callable[[], tuple[str, str]]) -> tuple[str, str]:
+        """Ask there; returns answer and reason. Another party may have answered first: then that answer counts."""
+        if self._is_stored:
+            self._questions.ask_again(self.id, surface)
+        elif self._is_stored is None:
+            self._is_stored = self._questions.ask(replace(self._row, surface=surface))
+        try:
+            return self._store_answer(*ask())
+        except TurnSuspended as suspended:
+            if self._is_stored:
+                self._questions.defer(self.id, suspended.deadline)
+            raise
+        except BaseException as error:
+            with contextlib.suppress(JournalError):
+                self.withdraw(f"cut off: {type(error).__name__}")
+            raise
+
+    def withdraw(self, reason: str) -> None:
+        """Close the question without an answer."""
+        if self._is_stored:
+            self._questions.withdraw(self.id, reason)
+
+    def _store_answer(self, answer: str, reason: str) -> tuple[str, str]:
+        if answer == UNSURE or not self._is_stored:
+            return answer, reason
+        row = self._questions.answer(self.id, answer, reason)
+        return "deny" if row.answer is None else row.answer, row.reason
+
+
+class ApprovalQuestion:
+    """The question whether a call may run, with the approval hooks around each time it is asked."""
+
+    def __init__(
+        self, tool: str, args: Args, context: ToolContext, command: str | None, findings: tuple[Finding, ...]
+    ) -> None:
+        self.tool = tool
+        self.args = args
+        self.scope = context.scope
+        #: The step it belongs to; empty for a call that a plugin makes.
+        self.key = context.key
+        self.digest = call_digest(tool, args)
+        #: The call as it is shown: the command, or the tool with its arguments.
+        self.subject = command if command is not None else _shown_call(tool, args)
+        self.findings = findings
+        self._stored: StoredQuestion | None = None
+
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules that made approval necessary, each once."""
+        return tuple(dict.fromkeys(finding.rule for finding in self.findings))
+
+    @property
+    def description(self) -> str:
+        """Why approval is needed, in one line."""
+        return why(self.findings)
+
+    @property
+    def approval_id(self) -> str:
+        """The id of the row that holds the answer; empty when there is none."""
+        return "" if self._stored is None else self._stored.stored_id
+
+    def drop_approved(self, rules: Set[str]) -> None:
+        """Leave out what needs no approval because these rules are approved already."""
+        self.findings = tuple(finding for finding in self.findings if finding.rule not in rules)
+
+    def open(self, questions: Questions) -> QuestionRow | None:
+        """Prepare to ask. Returns the answered row when an earlier run of the step has an answer that still counts."""
+        scope, earlier = self.scope, None
+        if self.key:
+            step = {"session_id": scope.session_id, "turn_id": scope.turn_id, "key": self.key, "digest": self.digest}
+            earlier = questions.find(**step)
+        if earlier is not None and earlier.state != "pending":
+            return earlier
+        row = QuestionRow(
+            id=new_id("appr_")[:17],
+            session_id=scope.session_id,
+            turn_id=scope.turn_id,
+            key=self.key or scope.tool_call_id,
+            tool=self.tool,
+            digest=self.digest,
+            subject=self.subject,
+            rules=self.rules,
+            description=self.description,
+        )
+        self._stored = StoredQuestion(questions, row, earlier)
+        return None
+
+    def ask(
+        self,
+        hooks: Hooks,
+        surface: str,
+        ask: Callable[[str], tuple[str, str]],
+        *,
+        command: str,
+        decided_by: str | UnsetType = UNSET,
+    ) -> tuple[str, str]:
+        """Ask there, with the id of the question; returns choice and reason.
+
+        ``post_approval_response`` follows on every way out but one: an answer that comes later.
+        """
+        stored = self._stored
+        assert stored is not None, "open the question before it is asked"
+        requested = self._event(surface, command)
+
+        def announce_and_ask() -> tuple[str, str]:
+            if hooks.pre_approval_request is not None:
+                hooks.pre_approval_request(requested)
+            return ask(stored.id)
+
+        choice = "deny"
+        try:
+            choice, reason = stored.ask(surface, announce_and_ask)
+        except TurnSuspended:
+            raise
+        except BaseException:
+            _announce(hooks, requested, choice, decided_by)
+            raise
+        _announce(hooks, requested, choice, decided_by)
+        return choice, reason
+
+    def withdraw(self, reason: str) -> None:
+        """Close the question without an answer."""
+        if self._stored is not None:
+            self._stored.withdraw(reason)
+
+    def _event(self, surface: str, command: str) -> ApprovalRequested:
+        scope = self.scope
+        return ApprovalRequested(
+            command=command,
+            description=self.description,
+            pattern_key=self.rules[0],
+            pattern_keys=list(self.rules),
+            session_key=scope.session_id,
+            surface=surface,
+            session_id=scope.session_id,
+            task_id=scope.task_id,
+            turn_id=scope.turn_id,
+            tool_call_id=scope.tool_call_id,
+        )
+
+
+def _announce(hooks: Hooks, requested: ApprovalRequested, choice: str, decided_by: str | UnsetType) -> None:
+    emit = hooks.post_approval_response
+    if emit is not None:
+        # The answer is stored: cancelling the wait for an async callback does not undo it.
+        with contextlib.suppress(Interrupted):
+            emit(ApprovalAnswered(**asdict(requested), choice=choice, decided_by=decided_by))
+
+
+def _shown_call(tool: str, args: Args) -> str:
+    text = f"{tool} {_encoded(args).decode('utf-8', 'replace')}"
+    return text if len(text) <= _MAX_CALL_CHARS else f"{text[:_MAX_CALL_CHARS]}…"
+
+
+def call_digest(tool: str, args: Args) -> str:
+    """A digest that differs between any two different calls."""
+    return hashlib.sha256(_encoded([tool, args])).hexdigest()
+
+
+def _encoded(value: object) -> bytes:
+    try:
+        return msgspec.json.encode(value, order="deterministic")
+    except UnicodeEncodeError:
+        return repr(value).encode("utf-8", "surrogatepass")
