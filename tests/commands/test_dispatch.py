@@ -15,8 +15,7 @@ from hermes.commands.table import HANDLERS, all_commands, find_command
 from hermes.contract.commands import RESERVED_COMMANDS, SLASH_COMMANDS
 from hermes.host import Host
 from hermes.plugins.manifest import PluginManifest
-from hermes.plugins.records import Command
-from hermes.plugins.registry import LoadedPlugin
+from hermes.plugins.registry import Command, LoadedPlugin
 from hermes.testing import ScriptedProvider
 from support import HostFactory
 from support.surfaces import Prompt

@@ -152,7 +152,7 @@ def test_the_right_base_class_waits_for_its_surface(what: str) -> None:
             getattr(ctx, f"register_{what}")(unnamed)
 
     with PluginHarness(register) as harness:
-        waiting = [(entry.what, entry.name) for entry in harness.plugin.waiting]
+        waiting = [(entry.kind, entry.name) for entry in harness.plugin.waiting]
         assert waiting[0] == (what, "mine")
         assert waiting[1:] == ([] if what == "context_engine" else [(what, "Unnamed")])
         assert harness.plugin.problems == []

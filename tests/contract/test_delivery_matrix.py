@@ -116,8 +116,7 @@ def _command(host: Host, _recorder: EventRecorder) -> None:
     from hermes.commands.dispatch import run_command
     from hermes.commands.surface import OneShotSurface
     from hermes.plugins.manifest import PluginManifest
-    from hermes.plugins.records import Command
-    from hermes.plugins.registry import LoadedPlugin
+    from hermes.plugins.registry import Command, LoadedPlugin
 
     plugin = LoadedPlugin(PluginManifest(key="p", name="p", source="user"))
     plugin.commands["hello"] = Command("hello", lambda raw: f"hello {raw}", "", "", "p")

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from hermes.plugins.compat.names import NAMES, find_module
-from hermes.plugins.context import Parts, PluginContext
-from hermes.plugins.surfaces import Surfaces
+from hermes.plugins.context import PluginContext
+from hermes.plugins.offers import ProviderRegistrations
+from hermes.plugins.services import PluginHost
 from hermes.testing import PluginHarness
 
 from .markdown import code, table
@@ -25,14 +26,14 @@ def members() -> str:
 
 def waiting() -> str:
     """What is recorded until the part of the runtime it belongs to exists."""
-    return table(("member", "offers"), [(code(f"{n}(…)"), _first_line(m)) for n, m in _public(Surfaces)])
+    return table(("member", "offers"), [(code(f"{n}(…)"), _first_line(m)) for n, m in _public(ProviderRegistrations)])
 
 
 def compatibility_names() -> str:
     """Which modules plugin code may import besides ours, and what is in each."""
     with PluginHarness(lambda _ctx: None) as harness:
-        parts = Parts(harness.tools, harness.hooks, harness, harness.plugins, {})
-        modules = {name: find_module(parts, name) for name in NAMES}
+        host = PluginHost(harness.tools, harness.hooks, harness, harness.plugins, {})
+        modules = {name: find_module(host, name) for name in NAMES}
         rows = [(code(name), ", ".join(map(code, vars(module)["__all__"]))) for name, module in modules.items()]
     return table(("module", "names in it"), rows)
 

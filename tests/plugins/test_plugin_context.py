@@ -374,7 +374,7 @@ def test_registrations_for_surfaces_to_come_wait(ctx: PluginContext) -> None:
     for what in offered:
         named = type("Named", (base_of(what) or object,), {"name": "mine"})
         getattr(ctx, f"register_{what}")(named())
-    assert [(entry.what, entry.name) for entry in record_of(ctx).waiting] == [(what, "mine") for what in offered]
+    assert [(entry.kind, entry.name) for entry in record_of(ctx).waiting] == [(what, "mine") for what in offered]
 
 
 def test_a_second_context_engine_is_rejected(ctx: PluginContext) -> None:
@@ -389,11 +389,11 @@ def test_platforms_and_slack_handlers_wait_with_all_they_were_given(ctx: PluginC
     ctx.register_platform("irc", "IRC", dict, bool, required_env=["IRC_SERVER"], emoji="*", pii_safe=True)
     ctx.register_slack_action_handler("button", print)
     platform, handler = record_of(ctx).waiting
-    assert (platform.what, platform.name, platform.value) == ("platform", "irc", dict)
+    assert (platform.kind, platform.name, platform.value) == ("platform", "irc", dict)
     assert platform.options["label"] == "IRC"
     assert platform.options["required_env"] == ["IRC_SERVER"]
     assert (platform.options["emoji"], platform.options["pii_safe"]) == ("*", True)
-    assert (handler.what, handler.name, handler.value) == ("slack_action_handler", "button", print)
+    assert (handler.kind, handler.name, handler.value) == ("slack_action_handler", "button", print)
     with pytest.raises(ValueError, match="needs a function"):
         ctx.register_slack_action_handler("button", "no")  # pyright: ignore[reportArgumentType]
     with pytest.raises(ValueError, match="must be text"):

@@ -345,7 +345,7 @@ def test_everything_that_was_registered_is_on_record(rig: Rig) -> None:
     assert list(plugins.cli_commands) == ["greet"]
     assert list(plugins.skills) == ["named:skill"]
     assert list(plugins.auxiliary_tasks) == ["judge"]
-    assert [(entry.what, entry.name) for entry in record.waiting] == [
+    assert [(entry.kind, entry.name) for entry in record.waiting] == [
         ("platform", "irc"),
         ("memory_provider", "object"),
     ]

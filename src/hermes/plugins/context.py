@@ -1,4 +1,4 @@
-"""``ctx``: what a plugin's ``register`` is given to join the runtime."""
+"""``ctx``, the object that a plugin's ``register`` is given, and loading one plugin as a transaction."""
 
 from __future__ import annotations
 
@@ -6,25 +6,23 @@ import logging
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
-
-from msgspec import Struct
 
 from hermes.contract.events import Event
 from hermes.errors import PluginError
+from hermes.hooks.callback import describe, is_awaitable
 from hermes.hooks.copies import isolate
 from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.sinks import EventSink
 from hermes.hooks.subscriber import OnError
-from hermes.hooks.table import Hooks, Snapshot
+from hermes.hooks.table import Snapshot
 from hermes.plugins.manifest import PluginManifest
-from hermes.plugins.records import AuxiliaryTaskEntry, CliCommand, Command, Skill
-from hermes.plugins.registry import LoadedPlugin, PluginSet
-from hermes.plugins.services import HostServices
-from hermes.plugins.surfaces import Surfaces
+from hermes.plugins.modules import forget_plugin, import_plugin
+from hermes.plugins.offers import ProviderRegistrations
+from hermes.plugins.registry import AuxiliaryTaskEntry, CliCommand, Command, LoadedPlugin, Skill
+from hermes.plugins.services import PluginHost
 from hermes.plugins.tool_handler import availability, check_name, read_schema, runner
-from hermes.tools.registry import Effect, Tool, ToolRegistry
+from hermes.tools.registry import Effect, Tool
 
 if TYPE_CHECKING:
     from hermes.plugins.llm.access import PluginLlm
@@ -46,35 +44,18 @@ class PluginToolOverrideError(PluginError, PermissionError):
     """A plugin wants to replace a tool that the configuration does not let it replace."""
 
 
-class Parts(Struct, frozen=True):
-    """The parts of a host that plugins join."""
-
-    tools: ToolRegistry
-    hooks: Hooks
-    services: HostServices
-    plugins: PluginSet
-    #: Plugins' settings by key, as ``plugins.entries`` has them.
-    entries: Mapping[str, Any]
-    #: Names of slash commands that plugins may not take.
-    reserved_commands: frozenset[str] = frozenset()
-    #: The ``ctx`` of every plugin that was loaded or tried, by key.
-    contexts: dict[str, PluginContext] = {}
-    #: What plugins see under the compatibility names, as far as one of them has looked.
-    compat_modules: dict[str, ModuleType] = {}
-
-
-class PluginContext(Surfaces):
+class PluginContext(ProviderRegistrations):
     """One plugin's access to the host. It stays valid after ``register``, as long as the plugin is loaded."""
 
-    def __init__(self, manifest: PluginManifest, record: LoadedPlugin, parts: Parts) -> None:
+    def __init__(self, manifest: PluginManifest, record: LoadedPlugin, host: PluginHost) -> None:
         self.manifest = manifest
         self._record = record
-        self._parts = parts
+        self._host = host
         self._llm: PluginLlm | None = None
         self._open = True
         #: Whether ``register`` has still to come to its end.
         self.loading = True
-        self._before: Snapshot = parts.hooks.snapshot()
+        self._before: Snapshot = host.hooks.snapshot()
         self._replaced: list[tuple[str, Tool | None]] = []
 
     # -- what the host offers -----------------------------------------------------------------------------------
@@ -85,7 +66,7 @@ class PluginContext(Surfaces):
         if self._llm is None:
             from hermes.plugins.llm.access import PluginLlm  # most plugins never ask a model
 
-            self._llm = PluginLlm(self.manifest.key, self._parts.services.llm)
+            self._llm = PluginLlm(self.manifest.key, self._host.services.llm)
         return self._llm
 
     @property
@@ -93,27 +74,27 @@ class PluginContext(Surfaces):
         """The plugin manager, as plugins for other hosts of the contract reach it."""
         from hermes.plugins.compat.manager import manager_of
 
-        return manager_of(self._parts)
+        return manager_of(self._host)
 
     @property
     def profile_name(self) -> str:
         """The active profile: ``default``, a profile's id, or ``custom``."""
-        return self._parts.services.profile_name
+        return self._host.services.profile_name
 
     @property
     def settings(self) -> dict[str, Any]:
         """The plugin's own settings, a copy of what ``plugins.entries.<key>`` has."""
-        found = self._parts.entries.get(self.manifest.key)
+        found = self._host.entries.get(self.manifest.key)
         return isolate(cast("dict[str, Any]", found)) if isinstance(found, dict) else {}
 
     def dispatch_tool(self, tool_name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Run a tool with everything a call of the model's goes through, and return its result."""
-        return self._parts.services.dispatch_tool(tool_name, args or {}, **kwargs)
+        return self._host.services.dispatch_tool(tool_name, args or {}, **kwargs)
 
     def inject_message(self, content: str, role: str = "user") -> bool:
         """Add a message to the conversation; a role other than ``user`` becomes a prefix. False when none takes it."""
         text = content if role == "user" else f"[{role}] {content}"
-        taken = self._parts.services.inject_message(text, "user")
+        taken = self._host.services.inject_message(text, "user")
         if not taken:
             log.warning("plugin %r: there is no conversation to inject a message into", self.manifest.key)
         return taken
@@ -154,21 +135,21 @@ class PluginContext(Surfaces):
             toolset=toolset,
             description=text,
             parameters=parameters,
-            run=runner(name, key, handler, self._parts.hooks.loop),
+            run=runner(name, key, handler, self._host.hooks.loop),
             effect=effect,
             parallel=parallel,
             available=availability(name, key, check_fn, requires_env),
             emoji=emoji,
             plugin=key,
         )
-        self._replaced.append((name, self._parts.tools.get(name)))
-        self._parts.tools.add(tool, override=True)
+        self._replaced.append((name, self._host.tools.get(name)))
+        self._host.tools.add(tool, override=True)
         if name not in self._record.tools:
             self._record.tools.append(name)
 
     def _may_take(self, name: str, override: bool) -> bool:
         """Whether the plugin may register a tool of that name. Decided by the name, whatever toolset it claims."""
-        existing = self._parts.tools.get(name)
+        existing = self._host.tools.get(name)
         if existing is not None and existing.plugin == self.manifest.key:
             return True
         if override:
@@ -184,7 +165,7 @@ class PluginContext(Surfaces):
 
     def _check_override_grant(self, name: str) -> None:
         key = self.manifest.key
-        settings = self._parts.entries.get(key)
+        settings = self._host.entries.get(key)
         granted = isinstance(settings, dict) and cast("dict[str, Any]", settings).get("allow_tool_override") is True
         if self.manifest.source != "bundled" and not granted:
             raise PluginToolOverrideError(
@@ -206,7 +187,7 @@ class PluginContext(Surfaces):
     ) -> None:
         """Observe an event. The keywords, all optional, are beyond the basic contract: see ``Hooks.subscribe``."""
         self._check_open()
-        known = self._parts.hooks.subscribe(
+        known = self._host.hooks.subscribe(
             hook_name,
             self.manifest.key,
             callback,
@@ -229,7 +210,7 @@ class PluginContext(Surfaces):
     ) -> None:
         """Observe events as objects of ``hermes.contract.events``: ``sink(event)``. See ``Hooks.subscribe_events``."""
         self._check_open()
-        hooks = self._parts.hooks.subscribe_events(
+        hooks = self._host.hooks.subscribe_events(
             self.manifest.key,
             sink,
             events=events,
@@ -248,12 +229,12 @@ class PluginContext(Surfaces):
         deadline. The host flushes and closes the queue when it closes. ``capacity`` sets how many items may wait.
         """
         self._check_open()
-        return self._parts.hooks.queue(self.manifest.key, capacity)
+        return self._host.hooks.queue(self.manifest.key, capacity)
 
     def register_middleware(self, kind: str, callback: Callable[..., Any]) -> None:
         """Rewrite requests or wrap their execution."""
         self._check_open()
-        known = self._parts.hooks.add_middleware(kind, self.manifest.key, callback)
+        known = self._host.hooks.add_middleware(kind, self.manifest.key, callback)
         self._note(self._record.middleware, kind, "middleware kind", known)
 
     def _note(self, names: list[str], name: str, noun: str, known: bool) -> None:
@@ -272,9 +253,9 @@ class PluginContext(Surfaces):
         plain = name.strip().lstrip("/").strip().lower().replace(" ", "-")
         if not plain:
             self._problem(f"a command needs a name; {name!r} has none")
-        elif plain in self._parts.reserved_commands:
+        elif plain in self._host.reserved_commands:
             self._problem(f"command /{plain} is the runtime's own; it was not replaced")
-        elif (other := self._parts.plugins.commands.get(plain)) and other.plugin != self.manifest.key:
+        elif (other := self._host.plugins.commands.get(plain)) and other.plugin != self.manifest.key:
             self._problem(f"command /{plain} is already registered by plugin {other.plugin!r}")
         else:
             self._record.commands[plain] = Command(plain, handler, description, args_hint, self.manifest.key)
@@ -314,7 +295,7 @@ class PluginContext(Surfaces):
             raise ValueError(f"auxiliary task {key!r}: only letters, digits, _ and - are allowed")
         if key in _BUILT_IN_TASKS:
             raise ValueError(f"auxiliary task {key!r} is built in; choose another key")
-        other = self._parts.plugins.auxiliary_tasks.get(key)
+        other = self._host.plugins.auxiliary_tasks.get(key)
         if other is not None and other.plugin != self.manifest.key:
             raise ValueError(f"auxiliary task {key!r} is already registered by plugin {other.plugin!r}")
         settings = {"provider": "auto", "timeout": 60, **(defaults or {})}
@@ -326,11 +307,11 @@ class PluginContext(Surfaces):
     def roll_back(self) -> None:
         """Undo every registration and accept no more."""
         self._open = self.loading = False
-        self._parts.hooks.restore(self._before)
+        self._host.hooks.restore(self._before)
         for name, before in reversed(self._replaced):
-            self._parts.tools.remove(name)
+            self._host.tools.remove(name)
             if before is not None:
-                self._parts.tools.add(before)
+                self._host.tools.add(before)
         self._record.forget()
 
     def commit(self) -> None:
@@ -342,3 +323,61 @@ class PluginContext(Surfaces):
     def _check_open(self) -> None:
         if not self._open:
             raise PluginError(f"plugin {self.manifest.key!r} failed to load; it cannot register anything")
+
+
+def load_one(record: LoadedPlugin, host: PluginHost, register: Callable[[Any], Any] | None = None) -> None:
+    """Import a plugin, unless its ``register`` is at hand, and let it register. When anything fails, nothing stays."""
+    manifest = record.manifest
+    context = host.contexts[manifest.key] = PluginContext(manifest, record, host)
+    try:
+        result = (register or _import_register(manifest, host))(context)
+        if is_awaitable(result):
+            host.hooks.loop.run(result, f"register of plugin {manifest.key!r}")
+    except (Exception, SystemExit) as error:
+        context.roll_back()
+        forget_plugin(manifest)
+        record.status = "failed"
+        record.error = str(error) if isinstance(error, PluginError) else describe(error)
+        log.warning("plugin %r is not loaded: %s", manifest.key, record.error)
+        log.debug("how plugin %r failed", manifest.key, exc_info=error)
+        return
+    except BaseException:
+        context.roll_back()
+        forget_plugin(manifest)
+        raise
+    context.commit()
+    record.status = "loaded"
+    for remark in (*manifest.remarks, *(f"{name} is not set" for name in record.missing_env)):
+        log.warning("plugin %r: %s", manifest.key, remark)
+    log.debug("plugin %r %s is loaded from %s", manifest.key, manifest.version, manifest.source)
+
+
+def _import_register(manifest: PluginManifest, host: PluginHost) -> Callable[[Any], Any]:
+    if manifest.problem:
+        raise PluginError(manifest.problem)
+    register = getattr(import_plugin(manifest, host), "register", None)
+    if register is None and manifest.kind == "model-provider":
+        return _registered_already
+    if not callable(register):
+        raise PluginError("it has no register(ctx) function")
+    return register
+
+
+def _registered_already(_context: PluginContext) -> None:
+    """For model providers that register while they are imported."""
+
+
+def load_object(plugin: object, host: PluginHost) -> str:
+    """Load a plugin that the embedding program gives as an object, a module or a ``register`` function; its key."""
+    register = getattr(plugin, "register", None) or plugin
+    if not callable(register) or isinstance(register, type):
+        raise PluginError(f"{plugin!r} is not a plugin: it has no register(ctx) function")
+    name = str(getattr(plugin, "name", "") or getattr(plugin, "__name__", "") or type(plugin).__name__)
+    known = host.plugins.plugins
+    if name in known:
+        raise PluginError(f"there are two plugins called {name!r}; give one of them another name")
+    version = str(getattr(plugin, "version", "") or getattr(plugin, "__version__", ""))
+    summary = (plugin.__doc__ or "").strip().partition("\n")[0]
+    known[name] = LoadedPlugin(PluginManifest(name, name, version, summary, source="program"))
+    load_one(known[name], host, register)
+    return name

@@ -7,32 +7,20 @@ import logging
 import os
 from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal
 
+from hermes.config.sections import PluginsConfig
 from hermes.errors import PluginError
 from hermes.hooks.table import Hooks
 from hermes.plugins.discovery import discover, discover_automatic, find_plugin, is_set, suggestion
 from hermes.plugins.manifest import PluginManifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
-from hermes.plugins.services import HostServices
+from hermes.plugins.services import HostServices, PluginHost
 from hermes.tools.registry import ToolRegistry
 
 log = logging.getLogger("hermes.plugins")
 
 Decision = Literal["load", "disabled", "not enabled", "waiting"]
-
-
-class PluginsConfig(Protocol):
-    """The ``plugins`` section of the configuration."""
-
-    @property
-    def enabled(self) -> list[str]: ...
-
-    @property
-    def disabled(self) -> list[str]: ...
-
-    @property
-    def entries(self) -> Mapping[str, Any]: ...
 
 
 def load_plugins(
@@ -70,22 +58,22 @@ def load_plugins(
         if not manifests and not objects:
             return plugins
         from hermes.contract.commands import RESERVED_COMMANDS
-        from hermes.plugins.loading import Parts, load_object, load_one  # what runs without plugins stays quick
+        from hermes.plugins.context import load_object, load_one  # what runs without plugins stays quick
 
         reserved = RESERVED_COMMANDS if reserved_commands is None else reserved_commands
-        parts = Parts(tools, hooks, services, plugins, plugins_config.entries, reserved)
+        host = PluginHost(tools, hooks, services, plugins, plugins_config.entries, reserved)
         for key, manifest in manifests.items():
             chosen = key in asked or _is_selected(manifest, selected)
             decision = decide(manifest, enabled, plugins_config.disabled, explicit=chosen)
             record = LoadedPlugin(manifest, missing_env=manifest.missing_env(os.environ))
             plugins.plugins[key] = record
             if decision == "load":
-                load_one(record, parts)
+                load_one(record, host)
             else:
                 record.status = decision
                 record.error = manifest.problem
                 _explain_waiting(record, enabled)
-        asked += [load_object(plugin, parts) for plugin in objects]
+        asked += [load_object(plugin, host) for plugin in objects]
         _check_asked(asked, plugins)
     return plugins
 

@@ -7,14 +7,14 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.errors import PluginError
-from hermes.plugins.compat.importing import plugin_builtins
+from hermes.plugins.compat.names import plugin_builtins
 from hermes.plugins.manifest import PluginManifest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from importlib.machinery import ModuleSpec
 
-    from hermes.plugins.context import Parts
+    from hermes.plugins.services import PluginHost
 
 #: The package all folder plugins live in; it exists only while the program runs.
 PARENT = "hermes_plugins"
@@ -33,11 +33,11 @@ def root_module(manifest: PluginManifest) -> str:
     return _entry_point_parts(manifest.entry_point)[0].partition(".")[0]
 
 
-def import_plugin(manifest: PluginManifest, parts: Parts) -> Any:
+def import_plugin(manifest: PluginManifest, host: PluginHost) -> Any:
     """The module or object that has the plugin's ``register``."""
     if manifest.entry_point:
-        return _import_entry_point(manifest, parts)
-    return _import_folder(manifest, parts)
+        return _import_entry_point(manifest, host)
+    return _import_folder(manifest, host)
 
 
 def forget_plugin(manifest: PluginManifest) -> None:
@@ -48,7 +48,7 @@ def forget_plugin(manifest: PluginManifest) -> None:
         _drop(module_name(manifest.key))
 
 
-def _import_folder(manifest: PluginManifest, parts: Parts) -> ModuleType:
+def _import_folder(manifest: PluginManifest, host: PluginHost) -> ModuleType:
     from importlib import util
 
     assert manifest.path is not None
@@ -61,7 +61,7 @@ def _import_folder(manifest: PluginManifest, parts: Parts) -> ModuleType:
     spec = util.spec_from_file_location(name, start, submodule_search_locations=[str(manifest.path)])
     if spec is None or spec.loader is None:
         raise PluginError(f"{start} cannot be imported")
-    names = _finder.serve(name, parts, own=PARENT)
+    names = _finder.serve(name, host, own=PARENT)
     loader = PluginLoader(spec.loader, names)
     spec.loader = cast("Any", loader)
     module = util.module_from_spec(spec)
@@ -78,16 +78,16 @@ def _ensure_parent() -> None:
         sys.modules[PARENT] = parent
 
 
-def _import_entry_point(manifest: PluginManifest, parts: Parts) -> Any:
+def _import_entry_point(manifest: PluginManifest, host: PluginHost) -> Any:
     from importlib import import_module
 
     module, attributes = _entry_point_parts(manifest.entry_point)
     root = root_module(manifest)
     if root != _OURSELVES:
-        if not _finder.serves(root, parts):
+        if not _finder.serves(root, host):
             # Another host's copy reaches that host's names. What the program itself imported stays as it is.
             _drop(root, only_ours=True)
-        _finder.serve(root, parts, own=root)
+        _finder.serve(root, host, own=root)
     found: Any = import_module(module)
     for attribute in filter(None, attributes.split(".")):
         found = getattr(found, attribute)
@@ -132,19 +132,19 @@ class PluginFinder:
 
     def __init__(self) -> None:
         #: By package: the host that loaded the plugin last, and the builtins its modules get.
-        self.plugins: dict[str, tuple[Parts, dict[str, Any]]] = {}
+        self.plugins: dict[str, tuple[PluginHost, dict[str, Any]]] = {}
 
-    def serves(self, root: str, parts: Parts) -> bool:
+    def serves(self, root: str, host: PluginHost) -> bool:
         """Whether the package's modules are those of this very host."""
         known = self.plugins.get(root)
-        return known is not None and known[0] is parts
+        return known is not None and known[0] is host
 
-    def serve(self, root: str, parts: Parts, *, own: str) -> dict[str, Any]:
+    def serve(self, root: str, host: PluginHost, *, own: str) -> dict[str, Any]:
         """Give the package's modules builtins from now on. Two plugins of one host in one package share them."""
         if self not in sys.meta_path:
             sys.meta_path.insert(0, self)
-        if not self.serves(root, parts):
-            self.plugins[root] = (parts, plugin_builtins(parts, own))
+        if not self.serves(root, host):
+            self.plugins[root] = (host, plugin_builtins(host, own))
         return self.plugins[root][1]
 
     def find_spec(

@@ -1,21 +1,72 @@
-"""The plugins of one host: what became of each, and what they registered."""
+"""Plugin registry: the plugins of one host, the status of each, and what they registered."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, Literal
 
 from msgspec import Struct
 
 from hermes.hooks.table import Hooks
 from hermes.plugins.manifest import PluginManifest
-from hermes.plugins.records import AuxiliaryTaskEntry, CliCommand, Command, Skill, Waiting
 
 log = logging.getLogger("hermes.plugins")
 
 #: ``waiting``: loaded by the part of the runtime that its kind belongs to, when that selects it.
 Status = Literal["loaded", "failed", "disabled", "not enabled", "waiting"]
+
+
+class Command(Struct, frozen=True):
+    """A slash command: ``handler(raw_args)`` returns text, nothing, or a coroutine of either."""
+
+    name: str
+    handler: Callable[[str], Any]
+    description: str
+    args_hint: str
+    plugin: str
+
+
+class CliCommand(Struct, frozen=True):
+    """A subcommand of ``hermes``: ``setup_fn(parser)`` adds its arguments, ``handler_fn(args)`` runs it."""
+
+    name: str
+    help: str
+    setup_fn: Callable[[Any], Any]
+    handler_fn: Callable[[Any], Any] | None
+    description: str
+    plugin: str
+
+
+class Skill(Struct, frozen=True):
+    """A read-only skill, named ``plugin:skill``."""
+
+    name: str
+    path: Path
+    description: str
+    plugin: str
+
+
+class AuxiliaryTaskEntry(Struct, frozen=True):
+    """A side job for a model, configured under ``auxiliary.<key>``."""
+
+    key: str
+    display_name: str
+    description: str
+    defaults: Mapping[str, Any]
+    plugin: str
+
+
+class ProviderOffer(Struct, frozen=True):
+    """A provider, engine or platform that a plugin registered, for the part of the runtime that it belongs to."""
+
+    #: What it was registered as, such as ``platform`` or ``web_search_provider``.
+    kind: str
+    name: str
+    value: Any
+    plugin: str
+    options: dict[str, Any] = {}
 
 
 class LoadedPlugin(Struct):
@@ -24,7 +75,7 @@ class LoadedPlugin(Struct):
     manifest: PluginManifest
     status: Status = "not enabled"
     error: str = ""
-    #: Things that did not work but kept nothing else from working, such as a tool name that was taken.
+    #: Registrations that failed without failing the plugin, such as a tool name that was taken.
     problems: list[str] = []
     #: Environment variables it asks for that are not set.
     missing_env: list[str] = []
@@ -35,9 +86,9 @@ class LoadedPlugin(Struct):
     cli_commands: dict[str, CliCommand] = {}
     skills: dict[str, Skill] = {}
     auxiliary_tasks: dict[str, AuxiliaryTaskEntry] = {}
-    waiting: list[Waiting] = []
-    #: What was waiting until a part of the runtime picked it up.
-    in_use: list[Waiting] = []
+    #: Offers that no part of the runtime uses, and those that one does.
+    waiting: list[ProviderOffer] = []
+    in_use: list[ProviderOffer] = []
 
     def forget(self) -> None:
         """Drop what was registered: a plugin that failed leaves nothing behind."""
@@ -48,7 +99,7 @@ class LoadedPlugin(Struct):
 
 
 class PluginCounters(Struct, frozen=True):
-    """How the callbacks of one plugin have fared, all together."""
+    """Statistics of all callbacks of one plugin."""
 
     calls: int = 0
     failures: int = 0
@@ -57,7 +108,7 @@ class PluginCounters(Struct, frozen=True):
 
 
 class PluginSet:
-    """Every plugin the host looked at, by key. Those it had no reason to look at are not in it."""
+    """Every plugin the host considered, by key. Those it had no reason to consider are not in it."""
 
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
@@ -74,7 +125,7 @@ class PluginSet:
 
     @property
     def loaded(self) -> list[LoadedPlugin]:
-        """Those that run."""
+        """The plugins that are loaded."""
         return [plugin for plugin in self.plugins.values() if plugin.status == "loaded"]
 
     @property
@@ -96,7 +147,7 @@ class PluginSet:
         return {key: task for plugin in self for key, task in plugin.auxiliary_tasks.items()}
 
     def missing(self, wanted: Iterable[str], redact: Callable[[str], str]) -> list[str]:
-        """A guard that is not on duty is worth a line: it may be what keeps a command from running."""
+        """A line for each enabled plugin that is not there: it may be a guard that is meant to block commands."""
         lines = [
             f"plugin {plugin.manifest.key} is enabled and did not load: {redact(plugin.error)}"
             for plugin in self
@@ -105,22 +156,46 @@ class PluginSet:
         known = {name for plugin in self for name in (plugin.manifest.key, plugin.manifest.name)}
         return lines + [f"plugin {name} is enabled and was not found" for name in wanted if name not in known]
 
-    def waiting(self, what: str) -> list[Waiting]:
-        """The registrations of one kind that no part of the runtime has picked up."""
-        return [entry for plugin in self for entry in plugin.waiting if entry.what == what]
+    def waiting(self, kind: str) -> list[ProviderOffer]:
+        """The offers of one kind that no part of the runtime uses."""
+        return [offer for plugin in self for offer in plugin.waiting if offer.kind == kind]
 
-    def take(self, what: str, name: str) -> tuple[str, Any] | None:
-        """Pick up a registration: the key of its plugin and what was registered, or None. It waits no more."""
+    def offers(self, kind: str) -> list[ProviderOffer]:
+        """All offers of one kind by loaded plugins, in use or not."""
+        return [offer for plugin in self.loaded for offer in (*plugin.waiting, *plugin.in_use) if offer.kind == kind]
+
+    def take(self, kind: str, name: str) -> ProviderOffer | None:
+        """The first unused offer with that name, marked as in use from here on."""
         for plugin in self:
-            for entry in plugin.waiting:
-                if (entry.what, entry.name) == (what, name):
-                    plugin.waiting.remove(entry)
-                    plugin.in_use.append(entry)
-                    return plugin.manifest.key, entry.value
+            for offer in plugin.waiting:
+                if (offer.kind, offer.name) == (kind, name):
+                    plugin.waiting.remove(offer)
+                    plugin.in_use.append(offer)
+                    return offer
         return None
 
+    def choose(self, kind: str, name: str) -> ProviderOffer | str:
+        """The offer with that name, or from the plugin with that name; the only one when the name is empty.
+
+        It is marked as in use. A text says why there is none, naming those there are.
+        """
+        found = self.offers(kind)
+        if not name:
+            matches = found
+        else:
+            matches = [offer for offer in found if offer.name == name]
+            matches = matches or [offer for offer in found if name in (offer.plugin, offer.plugin.rpartition("/")[2])]
+        if len(matches) == 1:
+            self.take(kind, matches[0].name)
+            return matches[0]
+        names = ", ".join(sorted(f"{offer.name} (plugin {offer.plugin})" for offer in matches or found))
+        if matches:
+            return f"several plugins offer one: {names}; choose one by name"
+        wanted = f"no plugin that is loaded offers {name!r}" if name else "no plugin that is loaded offers one"
+        return f"{wanted}; there are {names}" if names else f"{wanted}; see 'hermes plugins list'"
+
     def counters(self) -> dict[str, PluginCounters]:
-        """How the callbacks of each plugin have fared."""
+        """Statistics of the callbacks of each plugin."""
         totals = {key: PluginCounters() for key in self.plugins}
         for one in self._hooks.stats():
             sum_ = totals.get(one.plugin, PluginCounters())

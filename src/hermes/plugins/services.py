@@ -1,15 +1,23 @@
-"""What plugins may ask of the host that runs them; the host implements it."""
+"""The host as plugins see it: the services they may ask for, and the registries they join."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import Struct
+
 if TYPE_CHECKING:
+    from hermes.hooks.table import Hooks
+    from hermes.plugins.context import PluginContext
     from hermes.plugins.llm.access import ModelAccess
+    from hermes.plugins.registry import PluginSet
+    from hermes.tools.registry import ToolRegistry
 
 
 class HostServices(Protocol):
-    """The part of a host that ``ctx`` reaches up to."""
+    """The services of a host that ``ctx`` passes on."""
 
     @property
     def profile_name(self) -> str:
@@ -27,3 +35,20 @@ class HostServices(Protocol):
     def llm(self, plugin_id: str) -> ModelAccess:
         """The model access of one plugin, subject to what the config grants it."""
         ...
+
+
+class PluginHost(Struct, frozen=True):
+    """One host for its plugins: what they register with, its services, and what was made for them."""
+
+    tools: ToolRegistry
+    hooks: Hooks
+    services: HostServices
+    plugins: PluginSet
+    #: Plugins' settings by key, from ``plugins.entries``.
+    entries: Mapping[str, Any]
+    #: Names of slash commands that plugins may not take.
+    reserved_commands: frozenset[str] = frozenset()
+    #: The ``ctx`` of every plugin that was loaded or tried, by key.
+    contexts: dict[str, PluginContext] = {}
+    #: The compatibility modules that plugins have imported, by name.
+    compat_modules: dict[str, ModuleType] = {}

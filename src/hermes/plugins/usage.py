@@ -48,7 +48,7 @@ def plugin_usage(
             failed = plugin.status == "failed"
             counters[key, REGISTER_SITE] = PluginCalls(key, REGISTER_SITE, 1, int(failed), 0.0, redact(plugin.error))
             offers = [TOOL_SITE + tool for tool in plugin.tools]
-            offers += [f"{WAITING_SITE}{one.what} {one.name}" for one in plugin.waiting]
+            offers += [f"{WAITING_SITE}{one.kind} {one.name}" for one in plugin.waiting]
             for site in offers:
                 counters[key, site] = PluginCalls(key, site)
     for one in stats:

@@ -11,10 +11,11 @@ from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Answer, Emitter
 from hermes.hooks.request_chain import RequestChain, RequestOutcome
 from hermes.hooks.table import Hooks
+from hermes.plugins.context import load_one
 from hermes.plugins.llm.access import ModelAccess
-from hermes.plugins.loading import Parts, load_one
 from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
+from hermes.plugins.services import PluginHost
 from hermes.scope import Scope, current_scope
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
@@ -54,8 +55,8 @@ class PluginHarness:
         manifest = PluginManifest("plugin", "plugin") if callable(plugin) else _manifest_of(Path(plugin))
         record = LoadedPlugin(manifest)
         self.plugins.plugins[manifest.key] = record
-        parts = Parts(self.tools, self.hooks, self, self.plugins, {manifest.key: settings})
-        load_one(record, parts, plugin if callable(plugin) else None)
+        host = PluginHost(self.tools, self.hooks, self, self.plugins, {manifest.key: settings})
+        load_one(record, host, plugin if callable(plugin) else None)
         if record.status == "failed":
             self.close()
             raise PluginError(f"plugin {manifest.key!r} cannot be loaded: {record.error}")

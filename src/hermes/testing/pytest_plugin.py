@@ -71,14 +71,14 @@ def hermes_names(
     Gives the ``PluginHarness`` whose hooks, tools and plugins those modules work on.
     """
     from hermes.plugins.compat.names import NAMES, PACKAGES, find_module
-    from hermes.plugins.context import Parts
+    from hermes.plugins.services import PluginHost
 
     def register_nothing(_ctx: Any) -> None: ...
 
     harness = hermes_plugin(register_nothing)
-    parts = Parts(harness.tools, harness.hooks, harness, harness.plugins, {})
+    host = PluginHost(harness.tools, harness.hooks, harness, harness.plugins, {})
     for name in (*sorted(PACKAGES), *NAMES):
-        module = find_module(parts, name)
+        module = find_module(host, name)
         if module is not None:
             monkeypatch.setitem(sys.modules, name, module)
     yield harness

@@ -14,6 +14,7 @@ import pytest
 from hermes.agent.memory import provider as memory_provider
 from hermes.config.sections import MemoryConfig, PluginsConfig
 from hermes.host import Host
+from hermes.plugins.registry import ProviderOffer
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, tool_answers, write_plugin
@@ -309,7 +310,7 @@ def slow_host(home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
         slow = Slow()
         host = configured_host(home, workdir, provider, memory=MemoryConfig(provider=""))
         host.runtime.memory._provided = memory_provider.ProvidedMemory(  # pyright: ignore[reportPrivateUsage]
-            memory_provider.Offer("diary", "diary", slow), home, host.workers
+            ProviderOffer("memory_provider", "diary", slow, "diary"), home, host.workers
         )
         return host, slow
 
@@ -346,7 +347,7 @@ def test_a_provider_that_never_returns_does_not_hold_up_the_end(
     with ScriptedProvider(text("ok")) as provider:
         host, slow = slow_host(provider, 30.0)
         slow.prefetch = lambda query, *, session_id="": ""
-        slow.sync_turn = lambda user_content, assistant_content: slow.go_on.wait(60)
+        slow.sync_turn = lambda user_content, assistant_content: print(slow.go_on.wait(60))
         with host:
             session = host.new_session()
             assert [session.run(word).answer for word in ("one", "two")] == ["ok", "ok"]

@@ -332,7 +332,7 @@ def test_a_plain_plugin_pays_for_none_of_it(tmp_path: Path) -> None:
         "print(sorted(m for m in sys.modules if m.startswith('hermes.plugins.compat.')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "['hermes.plugins.compat.importing', 'hermes.plugins.compat.names']"
+    assert done.stdout.strip() == "['hermes.plugins.compat.names']"
 
 
 # -- hostile plugins -------------------------------------------------------------------------------------------------

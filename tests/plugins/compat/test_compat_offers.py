@@ -210,7 +210,7 @@ def test_subclasses_of_every_base_register_and_work(rig: Rig) -> None:
     rig.write("all", OFFERS_ALL, "kind: standalone")
     record = rig.load(enabled=["all"]).plugins["all"]
     assert (record.error, record.problems) == ("", [])
-    offered = {entry.what: entry for entry in record.waiting}
+    offered = {entry.kind: entry for entry in record.waiting}
     assert {entry.name for entry in record.waiting} == {"mine", "vault", "door"}
     image = offered["image_gen_provider"].value
     made = image.generate("a cat", "SQUARE ")

@@ -59,8 +59,8 @@ class Contexts:
         name = self.wanted
         if not name:
             return []
-        taken = plugins.take("context_engine", name)
-        if taken is None:
+        offer = plugins.take("context_engine", name)
+        if offer is None:
             offered = sorted({Compressor.name, *(entry.name for entry in plugins.waiting("context_engine"))})
             notice = (
                 f"context engine {name!r} (context.engine) was not found, {Compressor.name!r} is used; "
@@ -70,8 +70,7 @@ class Contexts:
             return [notice]
         from hermes.agent.context.plugin_engine import PluginEngine  # few hosts have one
 
-        plugin, value = taken
-        self.engine = PluginEngine(value, name, plugin, self._workers)
+        self.engine = PluginEngine(offer.value, name, offer.plugin, self._workers)
         for tool in self.engine.tools(self._messages_of, hooks.loop):
             try:
                 tools.add(tool)

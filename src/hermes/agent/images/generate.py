@@ -14,8 +14,7 @@ from hermes.errors import HermesError, Interrupted
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
-    from hermes.plugins.registry import PluginSet
-    from hermes.plugins.selection import Offer
+    from hermes.plugins.registry import PluginSet, ProviderOffer
 
 #: A larger image is refused, whatever its provider says.
 MAX_IMAGE_BYTES = 25 * 1024 * 1024
@@ -59,7 +58,7 @@ class ImageMaker:
             raise Interrupted(interrupt.reason)
         return task.result()
 
-    def _make(self, offer: Offer, prompt: str, aspect_ratio: str) -> dict[str, Any]:
+    def _make(self, offer: ProviderOffer, prompt: str, aspect_ratio: str) -> dict[str, Any]:
         from hermes.hooks.callback import describe
 
         try:
@@ -74,10 +73,8 @@ class ImageMaker:
             raise HermesError(str(made.get("error") or f"{offer.name} made no image and does not say why"))
         return {**made, "image": str(self._keep(image))}
 
-    def _offer(self) -> Offer | str:
-        from hermes.plugins.selection import choose
-
-        return choose(self._plugins(), "image_gen_provider", self._provider)
+    def _offer(self) -> ProviderOffer | str:
+        return self._plugins().choose("image_gen_provider", self._provider)
 
     def _keep(self, image: str) -> Path:
         """Put what the provider made (a file, an address or the data itself) into the home, for its owner alone."""

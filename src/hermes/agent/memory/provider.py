@@ -16,8 +16,7 @@ from hermes.hooks.callback import accepted_names, describe
 from hermes.hooks.copies import isolate
 from hermes.hooks.queue import BackgroundQueue
 from hermes.hooks.threads import AsyncLoop
-from hermes.plugins.registry import PluginSet
-from hermes.plugins.selection import Offer, choose
+from hermes.plugins.registry import PluginSet, ProviderOffer
 from hermes.plugins.tool_handler import check_name, read_schema, runner
 from hermes.scope import Interrupt, Scope
 from hermes.tools.registry import Tool
@@ -35,7 +34,7 @@ CLOSE_SECONDS = 5.0
 
 def provided_memory(name: str, plugins: PluginSet, home: Path, workers: Workers) -> ProvidedMemory | str:
     """The provider with that name, ready for use; or why the built-in notes are all there is."""
-    offer = choose(plugins, "memory_provider", name)
+    offer = plugins.choose("memory_provider", name)
     if isinstance(offer, str):
         return f"memory.provider: {offer}; only the built-in notes are used"
     try:
@@ -58,7 +57,7 @@ class _Recall:
 class ProvidedMemory:
     """One provider serves all conversations of the process; it is told when another one is up."""
 
-    def __init__(self, offer: Offer, home: Path, workers: Workers) -> None:
+    def __init__(self, offer: ProviderOffer, home: Path, workers: Workers) -> None:
         self.name = offer.name
         self.plugin = offer.plugin
         self._provider: Any = offer.value

@@ -77,6 +77,6 @@ def _registered(plugin: LoadedPlugin) -> dict[str, Any]:
         "cli_commands": list(plugin.cli_commands),
         "skills": list(plugin.skills),
         "auxiliary_tasks": list(plugin.auxiliary_tasks),
-        "waiting": [{"what": one.what, "name": one.name} for one in plugin.waiting],
+        "waiting": [{"what": one.kind, "name": one.name} for one in plugin.waiting],
         "problems": plugin.problems,
     }

@@ -10,7 +10,7 @@ from hermes.cli.arguments import Parser
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Config
 from hermes.errors import ConfigError, HermesError, PluginError
-from hermes.plugins.records import CliCommand
+from hermes.plugins.registry import CliCommand
 
 log = logging.getLogger("hermes.plugins")
 

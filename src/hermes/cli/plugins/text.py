@@ -75,7 +75,7 @@ def loaded_lines(plugin: LoadedPlugin) -> Iterator[str]:
         "hermes commands": [f"hermes {name}" for name in plugin.cli_commands],
         "skills": list(plugin.skills),
         "side jobs": list(plugin.auxiliary_tasks),
-        "waiting (no part of the runtime uses it yet)": [f"{one.what} {one.name}" for one in plugin.waiting],
+        "waiting (no part of the runtime uses it yet)": [f"{one.kind} {one.name}" for one in plugin.waiting],
     }
     yield "Registered when loaded:"
     for label, names in groups.items():

@@ -1,27 +1,369 @@
-"""Which class a plugin subclasses for what it offers."""
+"""Base classes that plugins subclass for what they offer: default methods, and a list of those that have none.
+
+Image providers are in use; nothing calls the others yet. They are here so that published plugins import and register.
+Context engines and memory providers, which are in use too, are in ``engines``.
+"""
 
 from __future__ import annotations
 
-from importlib import import_module
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-#: By the last part of the ``ctx.register_…`` method. Memories and schedulers are taken as they come.
-_BASES = {
-    "browser_provider": "providers:BrowserProvider",
-    "context_engine": "engines:ContextEngine",
-    "dashboard_auth_provider": "dashboard_auth:DashboardAuthProvider",
-    "image_gen_provider": "media:ImageGenProvider",
-    "secret_source": "secret_sources:SecretSource",
-    "transcription_provider": "providers:TranscriptionProvider",
-    "tts_provider": "providers:TTSProvider",
-    "video_gen_provider": "media:VideoGenProvider",
-    "web_search_provider": "providers:WebSearchProvider",
+from hermes.plugins.compat.engines import ContextEngine
+
+if TYPE_CHECKING:
+    from hermes.plugins.compat.names import Names
+    from hermes.plugins.services import PluginHost
+
+IMAGE_RATIOS = ("landscape", "square", "portrait")
+VIDEO_RATIOS = ("16:9", "9:16", "1:1", "4:3", "3:4", "3:2", "2:3")
+VIDEO_RESOLUTIONS = ("480p", "540p", "720p", "1080p")
+_AUDIO_FORMATS = frozenset({"mp3", "wav", "ogg", "opus", "flac"})
+_AUDIO_DEFAULT = "mp3"
+_SECRET_API_VERSION = 1
+_FETCH_SECONDS = 120.0
+
+
+class Provider:
+    """What all providers have in common. Subclasses give a ``name`` and override what they can do better."""
+
+    name: str = ""
+
+    @property
+    def display_name(self) -> str:
+        """The name as people see it."""
+        return self.name.title()
+
+    def is_available(self) -> bool:
+        """Whether it can work here, found out without a network call."""
+        return True
+
+    def list_models(self) -> list[dict[str, Any]]:
+        """The models to choose from, each with at least an ``id``."""
+        return []
+
+    def default_model(self) -> str | None:
+        """The first of them."""
+        return _first_id(self.list_models())
+
+    def get_setup_schema(self) -> dict[str, Any]:
+        """What a person is shown and asked when setting it up."""
+        return {"name": self.display_name, "badge": "", "tag": "", "env_vars": []}
+
+
+_Class = TypeVar("_Class", bound=type)
+
+
+def _abstract(*methods: str) -> Callable[[_Class], _Class]:
+    """Class decorator: these methods raise ``NotImplementedError`` until a subclass overrides them."""
+
+    def add(kind: _Class) -> _Class:
+        for method in methods:
+            setattr(kind, method, _unimplemented(method))
+        return kind
+
+    return add
+
+
+def _unimplemented(method: str) -> Callable[..., Any]:
+    def raise_error(self: Any, *_args: Any, **_options: Any) -> Any:
+        raise NotImplementedError(f"{self.name} does not implement {method}")
+
+    return raise_error
+
+
+@_abstract("generate")
+class ImageGenProvider(Provider):
+    """Makes images."""
+
+    def capabilities(self) -> dict[str, Any]:
+        return {"modalities": ["text"], "max_reference_images": 0}
+
+
+@_abstract("generate")
+class VideoGenProvider(Provider):
+    """Makes videos."""
+
+    def capabilities(self) -> dict[str, Any]:
+        return {
+            "modalities": ["text"],
+            "aspect_ratios": list(VIDEO_RATIOS),
+            "resolutions": list(VIDEO_RESOLUTIONS),
+            "max_duration": 10,
+            "min_duration": 1,
+            "supports_audio": False,
+            "supports_negative_prompt": False,
+            "max_reference_images": 0,
+        }
+
+
+@_abstract("search", "extract")
+class WebSearchProvider(Provider):
+    """Searches the web, reads pages, or both."""
+
+    def supports_search(self) -> bool:
+        return True
+
+    def supports_extract(self) -> bool:
+        return False
+
+
+@_abstract("create_session", "close_session")
+class BrowserProvider(Provider):
+    """Starts and ends browsers that run on another machine."""
+
+    @property
+    def display_name(self) -> str:
+        return self.name
+
+    def emergency_cleanup(self, session_id: str) -> None:
+        pass
+
+    def is_configured(self) -> bool:
+        return self.is_available()
+
+    def provider_name(self) -> str:
+        return self.display_name
+
+
+@_abstract("synthesize", "stream")
+class TTSProvider(Provider):
+    """Turns text into speech."""
+
+    voice_compatible: bool = False
+
+    def list_voices(self) -> list[dict[str, Any]]:
+        return []
+
+    def default_voice(self) -> str | None:
+        return _first_id(self.list_voices())
+
+
+@_abstract("transcribe")
+class TranscriptionProvider(Provider):
+    """Turns speech into text."""
+
+
+@_abstract(
+    *("start_login", "complete_login", "verify_session", "refresh_session", "complete_password_login", "verify_token")
+)
+class DashboardAuthProvider:
+    """Signs people in to a dashboard."""
+
+    name: str = ""
+    display_name: str = ""
+    supports_password: bool = False
+    supports_token: bool = False
+    supports_session: bool = True
+
+    def revoke_session(self, *, refresh_token: str) -> None:
+        pass
+
+
+@_abstract("fetch")
+class SecretSource:
+    """Finds secrets in a vault, by the names they have in the environment. Configured under ``secrets.<name>``."""
+
+    api_version: int = _SECRET_API_VERSION
+    name: str = ""
+    label: str = ""
+    #: ``mapped`` when each variable is bound to a secret by hand, ``bulk`` when a whole folder is taken.
+    shape: str = "mapped"
+    scheme: str | None = None
+
+    def is_enabled(self, cfg: Any) -> bool:
+        return bool(_setting(cfg, "enabled"))
+
+    def override_existing(self, cfg: Any) -> bool:
+        return bool(_setting(cfg, "override_existing"))
+
+    def protected_env_vars(self, cfg: Any) -> frozenset[str]:
+        return frozenset()
+
+    def fetch_timeout_seconds(self, cfg: Any) -> float:
+        given = _setting(cfg, "timeout_seconds")
+        is_number = isinstance(given, int | float) and not isinstance(given, bool)
+        return float(given) if is_number and given > 0 else _FETCH_SECONDS
+
+    def config_schema(self) -> dict[str, Any]:
+        return {}
+
+    def remediation(self, kind: ErrorKind | None, cfg: Any) -> str:
+        return ""
+
+
+def _setting(cfg: Any, name: str) -> Any:
+    return cast("dict[str, Any]", cfg).get(name) if isinstance(cfg, dict) else None
+
+
+def _first_id(entries: list[dict[str, Any]]) -> str | None:
+    return entries[0].get("id") if entries else None
+
+
+#: By the last part of the ``ctx.register_…`` method. Memory providers and schedulers need no base class.
+_BASES: dict[str, type] = {
+    "browser_provider": BrowserProvider,
+    "context_engine": ContextEngine,
+    "dashboard_auth_provider": DashboardAuthProvider,
+    "image_gen_provider": ImageGenProvider,
+    "secret_source": SecretSource,
+    "transcription_provider": TranscriptionProvider,
+    "tts_provider": TTSProvider,
+    "video_gen_provider": VideoGenProvider,
+    "web_search_provider": WebSearchProvider,
 }
 
 
-def base_of(what: str) -> type | None:
-    """The class an offer must be an instance of; ``None`` when any object will do."""
-    place = _BASES.get(what)
-    if place is None:
-        return None
-    file, _, name = place.partition(":")
-    return getattr(import_module(f"hermes.plugins.compat.{file}"), name)
+def base_of(kind: str) -> type | None:
+    """The class that a registered object must be an instance of; ``None`` when any object is accepted."""
+    return _BASES.get(kind)
+
+
+# -- dashboard sign-in: results and errors ---------------------------------------------------------------------------
+
+
+class ProviderError(Exception):
+    """The identity provider cannot be reached."""
+
+
+class InvalidCodeError(Exception):
+    """The code or state that came back from the identity provider is not valid."""
+
+
+class InvalidCredentialsError(Exception):
+    """The user name or the password is wrong."""
+
+
+class RefreshExpiredError(Exception):
+    """The session cannot be renewed any more."""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A person who has signed in. ``expires_at`` is in seconds since the epoch."""
+
+    user_id: str
+    email: str
+    display_name: str
+    org_id: str
+    provider: str
+    expires_at: int
+    access_token: str = field(repr=False)
+    refresh_token: str = field(repr=False)
+
+
+@dataclass(frozen=True)
+class TokenPrincipal:
+    """A program that has shown a token."""
+
+    principal: str
+    provider: str
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoginStart:
+    """Where the browser goes to sign in, and the cookies it takes along."""
+
+    redirect_url: str
+    cookie_payload: dict[str, str] = field(repr=False)
+
+
+# -- secret sources: results -----------------------------------------------------------------------------------------
+
+
+class ErrorKind(StrEnum):
+    """Why a fetch failed."""
+
+    NOT_CONFIGURED = "not_configured"
+    BINARY_MISSING = "binary_missing"
+    AUTH_FAILED = "auth_failed"
+    AUTH_EXPIRED = "auth_expired"
+    REF_INVALID = "ref_invalid"
+    NETWORK = "network"
+    EMPTY_VALUE = "empty_value"
+    TIMEOUT = "timeout"
+    INTERNAL = "internal"
+
+
+@dataclass
+class FetchResult:
+    """What a source found, or why it found nothing."""
+
+    secrets: dict[str, str] = field(default_factory=dict[str, str], repr=False)
+    applied: list[str] = field(default_factory=list[str])
+    skipped: list[str] = field(default_factory=list[str])
+    warnings: list[str] = field(default_factory=list[str])
+    error: str | None = None
+    error_kind: ErrorKind | None = None
+    binary_path: Path | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing went wrong."""
+        return self.error is None
+
+
+# -- the modules -----------------------------------------------------------------------------------------------------
+
+
+def browser(_host: PluginHost) -> Names:
+    """``agent.browser_provider``."""
+    return {"BrowserProvider": BrowserProvider}
+
+
+def transcription(_host: PluginHost) -> Names:
+    """``agent.transcription_provider``."""
+    return {"TranscriptionProvider": TranscriptionProvider}
+
+
+def web_search(_host: PluginHost) -> Names:
+    """``agent.web_search_provider``."""
+
+    def get_provider_env(name: str) -> str:
+        return os.environ.get(name, "").strip()
+
+    return {"WebSearchProvider": WebSearchProvider, "get_provider_env": get_provider_env}
+
+
+def speech(_host: PluginHost) -> Names:
+    """``agent.tts_provider``."""
+
+    def resolve_output_format(value: object) -> str:
+        wanted = value.strip().lower() if isinstance(value, str) else ""
+        return wanted if wanted in _AUDIO_FORMATS else _AUDIO_DEFAULT
+
+    return {
+        "DEFAULT_OUTPUT_FORMAT": _AUDIO_DEFAULT,
+        "VALID_OUTPUT_FORMATS": _AUDIO_FORMATS,
+        "TTSProvider": TTSProvider,
+        "resolve_output_format": resolve_output_format,
+    }
+
+
+def secret_sources(_host: PluginHost) -> Names:
+    """``agent.secret_sources.base``."""
+
+    def is_valid_env_name(name: str) -> bool:
+        return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
+
+    return {
+        "DEFAULT_FETCH_TIMEOUT_SECONDS": _FETCH_SECONDS,
+        "SECRET_SOURCE_API_VERSION": _SECRET_API_VERSION,
+        "ErrorKind": ErrorKind,
+        "FetchResult": FetchResult,
+        "SecretSource": SecretSource,
+        "is_valid_env_name": is_valid_env_name,
+    }
+
+
+def dashboard_auth(_host: PluginHost) -> Names:
+    """``hermes_cli.dashboard_auth``."""
+    errors = (InvalidCodeError, InvalidCredentialsError, ProviderError, RefreshExpiredError)
+    kinds = (DashboardAuthProvider, LoginStart, Session, TokenPrincipal, *errors)
+    return {kind.__name__: kind for kind in kinds}

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hermes.tools.results import tool_error
 
 if TYPE_CHECKING:
-    from hermes.plugins.compat.host import Names
-    from hermes.plugins.context import Parts
+    from hermes.plugins.compat.names import Names
+    from hermes.plugins.services import PluginHost
 
 Messages = list[dict[str, Any]]
 
@@ -153,25 +153,24 @@ class MemoryProvider:
         return []
 
 
-def context_engine(_parts: Parts) -> Names:
+def context_engine(_host: PluginHost) -> Names:
     """``agent.context_engine``."""
     return {"ContextEngine": ContextEngine}
 
 
-def memory_provider(_parts: Parts) -> Names:
+def memory_provider(_host: PluginHost) -> Names:
     """``agent.memory_provider``."""
     return {"MemoryProvider": MemoryProvider}
 
 
-def memory_plugins(parts: Parts) -> Names:
+def memory_plugins(host: PluginHost) -> Names:
     """``plugins.memory``: the memories that plugins of this host offer."""
-    from hermes.plugins.selection import offers
 
     def load_memory_provider(name: str) -> Any:
-        return next((offer.value for offer in offers(parts.plugins, "memory_provider") if offer.name == name), None)
+        return next((offer.value for offer in host.plugins.offers("memory_provider") if offer.name == name), None)
 
     def discover_memory_providers() -> list[tuple[str, str, bool]]:
-        return [(offer.name, "", _is_available(offer.value)) for offer in offers(parts.plugins, "memory_provider")]
+        return [(offer.name, "", _is_available(offer.value)) for offer in host.plugins.offers("memory_provider")]
 
     return {
         "MemoryProvider": MemoryProvider,

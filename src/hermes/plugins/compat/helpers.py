@@ -10,13 +10,13 @@ from urllib.parse import urlsplit
 import msgspec
 
 if TYPE_CHECKING:
-    from hermes.plugins.compat.host import Names
-    from hermes.plugins.context import Parts
+    from hermes.plugins.compat.names import Names
+    from hermes.plugins.services import PluginHost
 
 TRUTHY = frozenset({"1", "true", "yes", "on"})
 
 
-def names(_parts: Parts) -> Names:
+def names(_host: PluginHost) -> Names:
     """Switches, numbers and JSON from the outside, and files written in one piece."""
     return {
         "TRUTHY_STRINGS": TRUTHY,

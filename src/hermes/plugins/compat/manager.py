@@ -13,10 +13,12 @@ from hermes.plugins.compat.names import find_module
 from hermes.plugins.entry_points import GROUP
 
 if TYPE_CHECKING:
-    from hermes.plugins.compat.host import Names
-    from hermes.plugins.context import Parts
+    from hermes.plugins.compat.names import Names
     from hermes.plugins.manifest import PluginManifest
     from hermes.plugins.registry import LoadedPlugin
+    from hermes.plugins.services import PluginHost
+
+Directive = tuple[str | None, str | None]
 
 
 class LoadedPluginView(NamedTuple):
@@ -34,8 +36,8 @@ class LoadedPluginView(NamedTuple):
 class PluginManager:
     """The plugins of one host. Its attributes are made anew at each look: they are for reading."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, host: PluginHost) -> None:
+        self._host = host
         #: The interactive command line, where there is one that takes messages.
         self._cli_ref: Any = None
 
@@ -43,28 +45,28 @@ class PluginManager:
 
     def invoke_hook(self, hook_name: str, **fields: Any) -> list[Any]:
         """Tell every subscriber; what they answered, in the order they registered."""
-        emit = getattr(self._parts.hooks, hook_name) if hook_name in HOOKS else None
+        emit = getattr(self._host.hooks, hook_name) if hook_name in HOOKS else None
         return [] if emit is None else [answer.value for answer in emit.invoke(**fields)]
 
     def has_hook(self, hook_name: str) -> bool:
         """Whether anybody subscribed."""
-        return hook_name in HOOKS and self._parts.hooks.has(hook_name)
+        return hook_name in HOOKS and self._host.hooks.has(hook_name)
 
     def invoke_middleware(self, kind: str, **fields: Any) -> list[Any]:
         """Call every callback with the same fields; what they returned, failures left out."""
         payload = middleware_payload(**fields)
-        answers = (self._call(callback, payload) for callback in _callbacks(self._parts, kind, MIDDLEWARE))
+        answers = (self._call(callback, payload) for callback in _callbacks(self._host, kind, MIDDLEWARE))
         return [answer for answer in answers if answer is not None]
 
     def has_middleware(self, kind: str) -> bool:
         """Whether any callback is registered."""
-        return kind in MIDDLEWARE and self._parts.hooks.has(kind)
+        return kind in MIDDLEWARE and self._host.hooks.has(kind)
 
     def _call(self, callback: Callback, payload: dict[str, Any]) -> Any:
         try:
             value = callback.function(**callback.arguments(payload))
             if is_awaitable(value):
-                value = self._parts.hooks.loop.run(value, f"plugin {callback.plugin!r} in {callback.site}")
+                value = self._host.hooks.loop.run(value, f"plugin {callback.plugin!r} in {callback.site}")
         except Exception as error:
             callback.failed(error, "its answer is left out")
             return None
@@ -77,15 +79,15 @@ class PluginManager:
 
     @property
     def _plugins(self) -> dict[str, LoadedPluginView]:
-        return {record.manifest.key: _view(record) for record in self._parts.plugins}
+        return {record.manifest.key: _view(record) for record in self._host.plugins}
 
     @property
     def _hooks(self) -> dict[str, list[Callable[..., Any]]]:
-        return _functions(self._parts, HOOKS)
+        return _functions(self._host, HOOKS)
 
     @property
     def _middleware(self) -> dict[str, list[Callable[..., Any]]]:
-        return _functions(self._parts, MIDDLEWARE)
+        return _functions(self._host, MIDDLEWARE)
 
     @property
     def _plugin_commands(self) -> dict[str, dict[str, Any]]:
@@ -96,7 +98,7 @@ class PluginManager:
                 "args_hint": command.args_hint,
                 "plugin": command.plugin,
             }
-            for command in self._parts.plugins.commands.values()
+            for command in self._host.plugins.commands.values()
         }
 
     @property
@@ -110,12 +112,12 @@ class PluginManager:
                 "handler_fn": command.handler_fn,
                 "plugin": command.plugin,
             }
-            for command in self._parts.plugins.cli_commands.values()
+            for command in self._host.plugins.cli_commands.values()
         }
 
     @property
     def _plugin_tool_names(self) -> set[str]:
-        return {name for name, tool in self._parts.tools.all().items() if tool.plugin}
+        return {name for name, tool in self._host.tools.all().items() if tool.plugin}
 
     @property
     def _aux_tasks(self) -> dict[str, dict[str, Any]]:
@@ -127,7 +129,7 @@ class PluginManager:
                 "defaults": dict(task.defaults),
                 "plugin": task.plugin,
             }
-            for task in self._parts.plugins.auxiliary_tasks.values()
+            for task in self._host.plugins.auxiliary_tasks.values()
         }
 
     def list_plugins(self) -> list[dict[str, Any]]:
@@ -146,38 +148,37 @@ class PluginManager:
                 "commands": len(record.commands),
                 "error": record.error or None,
             }
-            for key, record in sorted(self._parts.plugins.plugins.items())
+            for key, record in sorted(self._host.plugins.plugins.items())
         ]
 
     def toolsets(self) -> list[tuple[str, str, str]]:
         """The toolsets that plugins' tools name: key, label, description."""
         first: dict[str, str] = {}
-        for tool in self._parts.tools.all().values():
+        for tool in self._host.tools.all().values():
             if tool.plugin:
                 first.setdefault(tool.toolset, tool.plugin)
         found: list[tuple[str, str, str]] = []
         for toolset, key in sorted(first.items()):
-            record = self._parts.plugins.get(key)
+            record = self._host.plugins.get(key)
             label = toolset.replace("_", " ").replace("-", " ").title()
             found.append((toolset, label, record.manifest.description if record else ""))
         return found
 
 
-def manager_of(parts: Parts) -> PluginManager:
+def manager_of(host: PluginHost) -> PluginManager:
     """The host's one manager."""
-    return vars(find_module(parts, "hermes_cli.plugins"))["get_plugin_manager"]()
+    return vars(find_module(host, "hermes_cli.plugins"))["get_plugin_manager"]()
 
 
-def names(parts: Parts) -> Names:
+def names(host: PluginHost) -> Names:
     """The manager, its classes, and its methods as functions."""
-    from hermes.plugins.compat.directives import directive_functions
     from hermes.plugins.context import PluginContext, PluginToolOverrideError
     from hermes.plugins.manifest import PluginManifest
 
-    manager = PluginManager(parts)
+    manager = PluginManager(host)
 
     def get_plugin_command_handler(name: str) -> Callable[[str], Any] | None:
-        command = parts.plugins.commands.get(name)
+        command = host.plugins.commands.get(name)
         return None if command is None else command.handler
 
     def get_plugin_auxiliary_tasks() -> list[dict[str, Any]]:
@@ -204,7 +205,7 @@ def names(parts: Parts) -> Names:
         "has_middleware": manager.has_middleware,
         "invoke_hook": manager.invoke_hook,
         "invoke_middleware": manager.invoke_middleware,
-        **directive_functions(manager.invoke_hook),
+        **_directive_functions(manager.invoke_hook),
     }
 
 
@@ -220,13 +221,73 @@ def _view(record: LoadedPlugin) -> LoadedPluginView:
     )
 
 
-def _functions(parts: Parts, sites: dict[str, Any]) -> dict[str, list[Callable[..., Any]]]:
-    found = {site: [callback.function for callback in _callbacks(parts, site, sites)] for site in sites}
+def _functions(host: PluginHost, sites: dict[str, Any]) -> dict[str, list[Callable[..., Any]]]:
+    found = {site: [callback.function for callback in _callbacks(host, site, sites)] for site in sites}
     return {site: functions for site, functions in found.items() if functions}
 
 
-def _callbacks(parts: Parts, site: str, sites: dict[str, Any]) -> tuple[Callback, ...]:
-    holder: Any = getattr(parts.hooks, site) if site in sites else None
+def _callbacks(host: PluginHost, site: str, sites: dict[str, Any]) -> tuple[Callback, ...]:
+    holder: Any = getattr(host.hooks, site) if site in sites else None
     if holder is None:
         return ()
     return cast("tuple[Callback, ...]", holder.subscribers if site in HOOKS else holder.callbacks)
+
+
+# -- what pre_tool_call callbacks answer about a call, without running it ---------------------------------------------
+
+
+def _directive_functions(invoke_hook: Callable[..., list[Any]]) -> Names:
+    """The three questions a plugin may ask, answered by the callbacks that ``invoke_hook`` reaches."""
+
+    def get_pre_tool_call_directive(
+        tool_name: str,
+        args: dict[str, Any] | None,
+        task_id: str = "",
+        session_id: str = "",
+        tool_call_id: str = "",
+        turn_id: str = "",
+        api_request_id: str = "",
+        middleware_trace: list[dict[str, Any]] | None = None,
+    ) -> Directive:
+        answers = invoke_hook(
+            "pre_tool_call",
+            tool_name=tool_name,
+            args=args if isinstance(args, dict) else {},
+            task_id=task_id,
+            session_id=session_id,
+            tool_call_id=tool_call_id,
+            turn_id=turn_id,
+            api_request_id=api_request_id,
+            middleware_trace=list(middleware_trace or ()),
+        )
+        return _first_directive(answers)
+
+    def get_pre_tool_call_block_message(tool_name: str, args: dict[str, Any] | None, *ids: Any, **more: Any) -> Any:
+        action, message = get_pre_tool_call_directive(tool_name, args, *ids, **more)
+        return message if action == "block" else None
+
+    def resolve_pre_tool_block(tool_name: str, args: dict[str, Any] | None, *ids: Any, **more: Any) -> str | None:
+        action, message = get_pre_tool_call_directive(tool_name, args, *ids, **more)
+        if action != "approve":
+            return message
+        # Nobody can be asked from here, and not to ask must not mean yes. dispatch_tool asks.
+        return f"{tool_name} needs approval ({message or 'a plugin asks for it'}) and nobody can be asked here"
+
+    return {
+        "get_pre_tool_call_block_message": get_pre_tool_call_block_message,
+        "get_pre_tool_call_directive": get_pre_tool_call_directive,
+        "resolve_pre_tool_block": resolve_pre_tool_block,
+    }
+
+
+def _first_directive(answers: list[Any]) -> Directive:
+    """The first answer that is a directive: ``block`` with a message, or ``approve``."""
+    for answer in answers:
+        if not isinstance(answer, dict):
+            continue
+        fields = cast("dict[str, Any]", answer)
+        action, message = fields.get("action"), fields.get("message")
+        told = message if isinstance(message, str) and message else None
+        if action == "approve" or (action == "block" and told):
+            return action, told
+    return None, None

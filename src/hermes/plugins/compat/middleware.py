@@ -12,8 +12,8 @@ from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
 if TYPE_CHECKING:
     from hermes.hooks.execution_chain import ExecutionChain
     from hermes.hooks.request_chain import RequestChain
-    from hermes.plugins.compat.host import Names
-    from hermes.plugins.context import Parts
+    from hermes.plugins.compat.names import Names
+    from hermes.plugins.services import PluginHost
 
 Payload = dict[str, Any]
 
@@ -28,9 +28,9 @@ class RequestMiddlewareResult:
     trace: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-def names(parts: Parts) -> Names:
+def names(host: PluginHost) -> Names:
     """Constants, and the four ways to run middleware."""
-    hooks = parts.hooks
+    hooks = host.hooks
 
     def apply_llm_request_middleware(request: Payload, **context: Any) -> RequestMiddlewareResult:
         return _rewrite(hooks.llm_request, request, context)

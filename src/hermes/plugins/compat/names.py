@@ -1,36 +1,45 @@
-"""Which module names plugins may import, and the modules of one host behind them."""
+"""Compatibility modules: the module names that published plugins import, made for one host, and their ``import``.
+
+Plugin modules get ``__builtins__`` of their own, whose ``__import__`` finds these names. None enters ``sys.modules``.
+"""
 
 from __future__ import annotations
 
+import builtins
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from pathlib import Path
 from threading import RLock
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hermes.plugins.context import Parts
+    from hermes.config.sections import Config
+    from hermes.plugins.services import PluginHost
 
-#: Each name with what fills it: ``module:function`` in this package, called with the host's parts.
+Names = dict[str, Any]
+
+#: Each name with what fills it: ``module:function`` in this package, called with the host.
 NAMES = {
-    "agent.browser_provider": "providers:browser",
+    "agent.browser_provider": "bases:browser",
     "agent.context_engine": "engines:context_engine",
     "agent.image_gen_provider": "media:image",
     "agent.memory_provider": "engines:memory_provider",
-    "agent.plugin_llm": "plugin_llm:names",
-    "agent.secret_sources.base": "secret_sources:names",
-    "agent.transcription_provider": "providers:transcription",
-    "agent.tts_provider": "providers:speech",
+    "agent.plugin_llm": "models:plugin_llm",
+    "agent.secret_sources.base": "bases:secret_sources",
+    "agent.transcription_provider": "bases:transcription",
+    "agent.tts_provider": "bases:speech",
     "agent.video_gen_provider": "media:video",
-    "agent.web_search_provider": "providers:web_search",
+    "agent.web_search_provider": "bases:web_search",
     "hermes_cli.config": "settings:names",
-    "hermes_cli.dashboard_auth": "dashboard_auth:names",
-    "hermes_cli.dashboard_auth.base": "dashboard_auth:names",
+    "hermes_cli.dashboard_auth": "bases:dashboard_auth",
+    "hermes_cli.dashboard_auth.base": "bases:dashboard_auth",
     "hermes_cli.middleware": "middleware:names",
     "hermes_cli.plugins": "manager:names",
-    "hermes_constants": "constants:names",
+    "hermes_constants": "settings:constants",
     "plugins.memory": "engines:memory_plugins",
-    "providers": "model_providers:names",
-    "providers.base": "model_providers:base",
+    "providers": "models:providers",
+    "providers.base": "models:providers_base",
     "tools.registry": "tool_registry:names",
     "utils": "helpers:names",
 }
@@ -50,49 +59,119 @@ _building = RLock()
 class CompatModule(ModuleType):
     """A module that is in no ``sys.modules``; its submodules are made when they are first looked at."""
 
-    def __init__(self, name: str, parts: Parts) -> None:
+    def __init__(self, name: str, host: PluginHost) -> None:
         super().__init__(name)
-        self._parts = parts
+        self._host = host
         if name in PACKAGES:
             self.__path__ = []
 
     def __getattr__(self, name: str) -> Any:
         # Plugins use `import agent` and then `agent.plugin_llm`, which elsewhere some other module has imported.
         if not name.startswith("__"):
-            child = find_module(self._parts, f"{self.__name__}.{name}")
+            child = find_module(self._host, f"{self.__name__}.{name}")
             if child is not None:
                 return child
             if self.__name__ in _COMMON:
-                installed = _installed(self.__name__)
+                installed = _installed_module(self.__name__)
                 if hasattr(installed, name):
                     return getattr(installed, name)
         raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
 
 
-def find_module(parts: Parts, name: str) -> ModuleType | None:
+def find_module(host: PluginHost, name: str) -> ModuleType | None:
     """The host's module of that name, or ``None`` when the name is not in the table."""
-    found = parts.compat_modules.get(name)
+    found = host.compat_modules.get(name)
     if found is not None or (name not in NAMES and name not in PACKAGES):
         return found
     with _building:
-        found = parts.compat_modules.get(name)
+        found = host.compat_modules.get(name)
         if found is None:
-            found = parts.compat_modules[name] = _build(parts, name)
+            found = host.compat_modules[name] = _build(host, name)
     return found
 
 
-def _build(parts: Parts, name: str) -> ModuleType:
-    module = CompatModule(name, parts)
+def _build(host: PluginHost, name: str) -> ModuleType:
+    module = CompatModule(name, host)
     source = NAMES.get(name)
     if source is not None:
         file, _, function = source.partition(":")
-        content: dict[str, Any] = getattr(import_module(f"hermes.plugins.compat.{file}"), function)(parts)
+        content: dict[str, Any] = getattr(import_module(f"hermes.plugins.compat.{file}"), function)(host)
         vars(module).update(content, __all__=sorted(key for key in content if not key.startswith("_")))
     return module
 
 
-def _installed(name: str) -> ModuleType | None:
+def _installed_module(name: str) -> ModuleType | None:
     try:
         return import_module(name)
     except ImportError:
         return None
+
+
+# -- the import statement of plugin modules --------------------------------------------------------------------------
+
+
+def plugin_builtins(host: PluginHost, own: str) -> dict[str, Any]:
+    """A copy of the builtins for one plugin; whatever it does to it stays with it.
+
+    ``own`` is the top-level package the plugin lives in: a plugin that is itself called ``tools``, say, keeps
+    importing itself under that name.
+    """
+    return {**vars(builtins), "__import__": _import_for(host, own)}
+
+
+def _import_for(host: PluginHost, own: str) -> Callable[..., ModuleType]:
+    def plugin_import(
+        name: str,
+        globals: Mapping[str, object] | None = None,  # noqa: A002  (the names callers may use)
+        locals: Mapping[str, object] | None = None,  # noqa: A002
+        fromlist: Sequence[str] | None = (),
+        level: int = 0,
+    ) -> ModuleType:
+        root = name.partition(".")[0]
+        if level or root not in ROOTS or root == own:
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        found = find_module(host, name)
+        if found is None:
+            return _import_installed(name, globals, locals, fromlist)
+        # Like the real one: `import a.b` binds `a`, `from a.b import c` needs `a.b`.
+        return found if fromlist else find_module(host, root) or found
+
+    return plugin_import
+
+
+def _import_installed(
+    name: str,
+    globals: Mapping[str, object] | None,  # noqa: A002
+    locals: Mapping[str, object] | None,  # noqa: A002
+    fromlist: Sequence[str] | None,
+) -> ModuleType:
+    """A module the table does not have, from a package that is really installed under that name."""
+    root = name.partition(".")[0]
+    try:
+        return builtins.__import__(name, globals, locals, fromlist or (), 0)
+    except ModuleNotFoundError as error:
+        if error.name != root:
+            raise
+        offered = ", ".join(known for known in NAMES if known.partition(".")[0] == root)
+        raise ModuleNotFoundError(f"No module named {name!r}; this host offers {offered}", name=name) from None
+
+
+# -- the host that loaded a plugin -----------------------------------------------------------------------------------
+
+
+def home_of(host: PluginHost) -> Path:
+    """The host's home; the process's own for a host that keeps none, such as one made for a test."""
+    home: object = getattr(host.services, "home", None)
+    if isinstance(home, Path):
+        return home
+    from hermes.config.home import hermes_home
+
+    return hermes_home()
+
+
+def config_of(host: PluginHost) -> Config | None:
+    """The configuration the host was built from, when it has one."""
+    from hermes.config.sections import Config
+
+    config: object = getattr(host.services, "config", None)
+    return config if isinstance(config, Config) else None

@@ -1,84 +1,115 @@
-"""``hermes_cli.config``: the configuration to read, without its secrets."""
+"""``hermes_cli.config``: the configuration, read-only and without secrets. ``hermes_constants``: paths of the home."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgspec
 
 from hermes.errors import ConfigError, PluginError
-from hermes.plugins.compat.host import Names, config_of, home_of
+from hermes.models.profiles import PROFILES
+from hermes.plugins.compat.names import Names, config_of, home_of
 from hermes.sanitize import Redactor, is_secret_key
 
 if TYPE_CHECKING:
-    from hermes.plugins.context import Parts
+    from hermes.plugins.services import PluginHost
 
 #: Maps whose values may be secrets under any name.
 _HEADERS = ("extra_headers", "headers")
 
 
-def names(parts: Parts) -> Names:
+def names(host: PluginHost) -> Names:
     """Functions that read; those that write refuse, because a person changes the configuration."""
 
     def load_config() -> dict[str, Any]:
-        return _settings(parts)
+        return _settings(host)
 
     def get_config_value(key: str, default: Any = None) -> Any:
-        return _lookup(_settings(parts), *key.split("."), default=default)
+        return _lookup(_settings(host), *key.split("."), default=default)
 
     def get_env_value(key: str) -> str | None:
-        return os.environ.get(key) or _env_file(parts).get(key)
+        return os.environ.get(key) or _env_file(host).get(key)
 
     return {
         "cfg_get": _lookup,
-        "get_config_path": lambda: home_of(parts) / "config.yaml",
+        "get_config_path": lambda: home_of(host) / "config.yaml",
         "get_config_value": get_config_value,
-        "get_env_path": lambda: home_of(parts) / ".env",
+        "get_env_path": lambda: home_of(host) / ".env",
         "get_env_value": get_env_value,
-        "get_hermes_home": lambda: home_of(parts),
+        "get_hermes_home": lambda: home_of(host),
         "load_config": load_config,
         "load_config_readonly": load_config,
-        "read_raw_config": lambda: _without_secrets(_written(parts), _redactor(parts)),
+        "read_raw_config": lambda: _without_secrets(_written(host), _redactor(host)),
         "save_config": _refuse,
         "save_env_value": _refuse,
         "set_config_value": _refuse,
     }
 
 
-def _settings(parts: Parts) -> dict[str, Any]:
+def constants(host: PluginHost) -> Names:
+    """``hermes_constants``: the home and the paths in it."""
+
+    def get_hermes_home() -> Path:
+        return home_of(host)
+
+    def display_hermes_home() -> str:
+        home = home_of(host)
+        try:
+            return f"~/{home.relative_to(Path.home())}"
+        except (ValueError, RuntimeError):
+            return str(home)
+
+    def get_hermes_dir(new_subpath: str, old_name: str) -> Path:
+        old = home_of(host) / old_name
+        return old if old.is_dir() and any(old.iterdir()) else home_of(host) / new_subpath
+
+    return {
+        "OPENROUTER_BASE_URL": PROFILES["openrouter"].base_url,
+        "display_hermes_home": display_hermes_home,
+        "get_config_path": lambda: home_of(host) / "config.yaml",
+        "get_default_hermes_root": get_hermes_home,
+        "get_env_path": lambda: home_of(host) / ".env",
+        "get_hermes_dir": get_hermes_dir,
+        "get_hermes_home": get_hermes_home,
+        "get_skills_dir": lambda: home_of(host) / "skills",
+    }
+
+
+def _settings(host: PluginHost) -> dict[str, Any]:
     """Every setting in effect, and what the file has beyond those; a new dict each time, so changes go nowhere."""
-    written = _written(parts)
-    config = config_of(parts)
+    written = _written(host)
+    config = config_of(host)
     if config is None:
         from hermes.config import load_config
 
-        config = load_config(home_of(parts)).config
+        config = load_config(home_of(host)).config
     known: dict[str, Any] = msgspec.to_builtins(config)
-    return _without_secrets({**written, **known}, _redactor(parts))
+    return _without_secrets({**written, **known}, _redactor(host))
 
 
-def _written(parts: Parts) -> dict[str, Any]:
+def _written(host: PluginHost) -> dict[str, Any]:
     """The file as it is written: ``${NAME}`` stays a reference. Nothing when it cannot be read."""
     from hermes.config import load_config
 
     try:
-        return load_config(home_of(parts)).raw
+        return load_config(home_of(host)).raw
     except ConfigError:
         return {}
 
 
-def _env_file(parts: Parts) -> dict[str, str]:
+def _env_file(host: PluginHost) -> dict[str, str]:
     from hermes.config import load_env_file
 
     try:
-        return load_env_file(home_of(parts))
+        return load_env_file(home_of(host))
     except ConfigError:
         return {}
 
 
-def _redactor(parts: Parts) -> Redactor:
-    known: object = getattr(parts.services, "redactor", None)
+def _redactor(host: PluginHost) -> Redactor:
+    known: object = getattr(host.services, "redactor", None)
     return known if isinstance(known, Redactor) else Redactor()
 
 

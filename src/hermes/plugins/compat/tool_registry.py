@@ -16,8 +16,9 @@ from hermes.tools.results import tool_result as fields_result
 from hermes.tools.toolsets import toolsets
 
 if TYPE_CHECKING:
-    from hermes.plugins.compat.host import Names
-    from hermes.plugins.context import Parts, PluginContext
+    from hermes.plugins.compat.names import Names
+    from hermes.plugins.context import PluginContext
+    from hermes.plugins.services import PluginHost
     from hermes.tools.registry import Tool
 
 log = logging.getLogger("hermes.plugins")
@@ -40,8 +41,8 @@ class ToolEntry(NamedTuple):
 class Registry:
     """The tools of one host."""
 
-    def __init__(self, parts: Parts) -> None:
-        self._parts = parts
+    def __init__(self, host: PluginHost) -> None:
+        self._host = host
 
     # -- change -------------------------------------------------------------------------------------------------
 
@@ -61,7 +62,7 @@ class Registry:
         override: bool = False,
     ) -> None:
         """``ctx.register_tool`` of the plugin that defined the handler, under the same rules."""
-        owner = _owner(self._parts, handler)
+        owner = _owner(self._host, handler)
         if owner is None:
             raise PluginError(
                 f"registry.register({name!r}): which plugin the tool belongs to cannot be told; use ctx.register_tool"
@@ -72,14 +73,14 @@ class Registry:
 
     def deregister(self, name: str) -> None:
         """Take a plugin's tool out. The runtime's own stay."""
-        tool = self._parts.tools.get(name)
+        tool = self._host.tools.get(name)
         if tool is None:
             return
-        record = self._parts.plugins.get(tool.plugin)
+        record = self._host.plugins.get(tool.plugin)
         if record is None:
             log.warning("a plugin wanted to remove tool %r, which is the runtime's own; it stays", name)
             return
-        self._parts.tools.remove(name)
+        self._host.tools.remove(name)
         if name in record.tools:
             record.tools.remove(name)
 
@@ -87,62 +88,62 @@ class Registry:
 
     def dispatch(self, name: str, args: dict[str, Any] | None = None, **kwargs: Any) -> str:
         """Run a tool with everything a call of the model's goes through, and return its result."""
-        if self._parts.tools.get(name) is None:
+        if self._host.tools.get(name) is None:
             return tool_error(f"Unknown tool: {name}")
-        return self._parts.services.dispatch_tool(name, args or {}, **kwargs)
+        return self._host.services.dispatch_tool(name, args or {}, **kwargs)
 
     # -- look ---------------------------------------------------------------------------------------------------
 
     @property
     def _tools(self) -> Mapping[str, ToolEntry]:
-        return {name: self._entry(tool) for name, tool in self._parts.tools.all().items()}
+        return {name: self._entry(tool) for name, tool in self._host.tools.all().items()}
 
     def get_entry(self, name: str) -> ToolEntry | None:
         """One tool, or ``None``."""
-        tool = self._parts.tools.get(name)
+        tool = self._host.tools.get(name)
         return None if tool is None else self._entry(tool)
 
     def get_schema(self, name: str) -> dict[str, Any] | None:
         """A tool's name, description and parameters."""
-        tool = self._parts.tools.get(name)
+        tool = self._host.tools.get(name)
         return None if tool is None else isolate(tool.definition()["function"])
 
     def get_definitions(self, tool_names: Iterable[str], quiet: bool = False) -> list[dict[str, Any]]:
         """Those of the tools that can work here, as a model is told about them."""
-        tools = (self._parts.tools.get(name) for name in sorted(tool_names))
-        usable = (tool for tool in tools if tool is not None and self._parts.tools.is_available(tool))
+        tools = (self._host.tools.get(name) for name in sorted(tool_names))
+        usable = (tool for tool in tools if tool is not None and self._host.tools.is_available(tool))
         return [isolate(tool.definition()) for tool in usable]
 
     def get_all_tool_names(self) -> list[str]:
         """Every tool, sorted."""
-        return sorted(self._parts.tools.all())
+        return sorted(self._host.tools.all())
 
     def get_toolset_for_tool(self, name: str) -> str | None:
         """The toolset a tool belongs to."""
-        tool = self._parts.tools.get(name)
+        tool = self._host.tools.get(name)
         return None if tool is None else tool.toolset
 
     def get_emoji(self, name: str, default: str = "⚡") -> str:
         """A tool's picture."""
-        tool = self._parts.tools.get(name)
+        tool = self._host.tools.get(name)
         return default if tool is None else tool.emoji or default
 
     def get_tool_to_toolset_map(self) -> dict[str, str]:
         """Every tool with its toolset."""
-        return {name: tool.toolset for name, tool in self._parts.tools.all().items()}
+        return {name: tool.toolset for name, tool in self._host.tools.all().items()}
 
     def get_registered_toolset_names(self) -> list[str]:
         """Every toolset that some tool names, sorted."""
-        return sorted({tool.toolset for tool in self._parts.tools.all().values()})
+        return sorted({tool.toolset for tool in self._host.tools.all().values()})
 
     def get_tool_names_for_toolset(self, toolset: str) -> list[str]:
         """The tools of a toolset, sorted."""
-        return sorted(toolsets(self._parts.tools).get(toolset, ()))
+        return sorted(toolsets(self._host.tools).get(toolset, ()))
 
     def is_toolset_available(self, toolset: str) -> bool:
         """Whether some tool of it can work here."""
-        tools = (self._parts.tools.get(name) for name in self.get_tool_names_for_toolset(toolset))
-        return any(tool is not None and self._parts.tools.is_available(tool) for tool in tools)
+        tools = (self._host.tools.get(name) for name in self.get_tool_names_for_toolset(toolset))
+        return any(tool is not None and self._host.tools.is_available(tool) for tool in tools)
 
     def _entry(self, tool: Tool) -> ToolEntry:
         schema = isolate(tool.definition()["function"])
@@ -152,12 +153,12 @@ class Registry:
         )
 
 
-def names(parts: Parts) -> Names:
+def names(host: PluginHost) -> Names:
     """The registry and the two ways to write a result."""
     return {
         "ToolEntry": ToolEntry,
         "ToolRegistry": Registry,
-        "registry": Registry(parts),
+        "registry": Registry(host),
         "tool_error": tool_error,
         "tool_result": tool_result,
     }
@@ -170,16 +171,16 @@ def tool_result(data: Any = None, **fields: Any) -> str:
     return msgspec.json.encode(encodable(data)).decode()
 
 
-def _owner(parts: Parts, handler: Any) -> PluginContext | None:
+def _owner(host: PluginHost, handler: Any) -> PluginContext | None:
     """The plugin whose module defined the handler; for one that does not tell, the plugin that is being loaded."""
     from hermes.plugins.modules import root_module
 
     while isinstance(handler, partial):
         handler = handler.func
     module = getattr(handler, "__module__", None) or ""
-    loading = [context for context in parts.contexts.values() if context.loading]
+    loading = [context for context in host.contexts.values() if context.loading]
     inside = [
-        context for context in parts.contexts.values() if f"{module}.".startswith(f"{root_module(context.manifest)}.")
+        context for context in host.contexts.values() if f"{module}.".startswith(f"{root_module(context.manifest)}.")
     ]
     # Two plugins may share a package; then it is the one that is being loaded.
     candidates = [context for context in inside if context.loading] or inside or loading

@@ -16,9 +16,10 @@ from hermes.hooks.callback import Callback
 from hermes.hooks.queue import Overflow
 from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Hooks
-from hermes.plugins.loading import Parts, load_one
+from hermes.plugins.context import load_one
 from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
+from hermes.plugins.services import PluginHost
 from hermes.testing.conformance.rules import SourceLine
 from hermes.testing.harness import PluginHarness
 
@@ -102,8 +103,8 @@ class ConformanceHost(PluginHarness):
         manifest = PluginManifest("plugin", "plugin") if callable(plugin) else manifest_of(Path(plugin))
         record = LoadedPlugin(manifest)
         self.plugins.plugins[manifest.key] = record
-        parts = Parts(self.tools, self.hooks, self, self.plugins, {manifest.key: settings})
-        load_one(record, parts, plugin if callable(plugin) else None)
+        host = PluginHost(self.tools, self.hooks, self, self.plugins, {manifest.key: settings})
+        load_one(record, host, plugin if callable(plugin) else None)
         return record
 
     def registered(self) -> list[str]:

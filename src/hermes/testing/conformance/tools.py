@@ -8,7 +8,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.hooks.callback import describe
-from hermes.plugins.records import CliCommand, Command
+from hermes.plugins.registry import CliCommand, Command
 from hermes.testing.conformance.guarded_calls import CallGuard, PluginFunction, severity_in, turn
 from hermes.testing.conformance.host import ConformanceHost, plugin_function, raised_at, source_line_of
 from hermes.testing.conformance.payloads import HUGE_TEXT, ODD_TEXT, SampleSession

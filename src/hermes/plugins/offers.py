@@ -1,4 +1,4 @@
-"""Registrations for parts of the runtime that are yet to come: each is kept and listed as waiting."""
+"""Registrations of providers, engines and platforms, kept until the part of the runtime they belong to uses them."""
 
 from __future__ import annotations
 
@@ -7,31 +7,39 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hermes.errors import PluginError
-from hermes.plugins.records import Waiting
-from hermes.plugins.registry import LoadedPlugin
+from hermes.plugins.registry import LoadedPlugin, ProviderOffer
 
 log = logging.getLogger("hermes.plugins")
 
 
-class Surfaces:
+def _registration(kind: str, doc: str) -> Callable[[ProviderRegistrations, Any], None]:
+    """A ``register_<kind>(provider)`` method."""
+
+    def register(self: ProviderRegistrations, provider: Any) -> None:
+        self._offer(kind, provider)  # pyright: ignore[reportPrivateUsage]
+
+    register.__name__ = register.__qualname__ = f"register_{kind}"
+    register.__doc__ = doc
+    return register
+
+
+class ProviderRegistrations:
     """The part of ``ctx`` that offers providers, engines and platforms. None of these methods fails a plugin.
 
-    What is offered must be an instance of the base class that plugins subclass for it; anything else is a problem
-    on record, with a warning, and ignored.
+    What is offered must be an instance of the base class that plugins subclass for it; anything else is ignored, with
+    a warning and a recorded problem.
     """
 
     _record: LoadedPlugin
 
-    def register_memory_provider(self, provider: Any) -> None:
-        """Offer a memory, selected by ``memory.provider``."""
-        self._wait("memory_provider", provider)
+    register_memory_provider = _registration("memory_provider", "Offer a memory, selected by ``memory.provider``.")
 
     def register_context_engine(self, engine: Any) -> None:
         """Offer a context engine, selected by ``context.engine``. One per plugin."""
-        if any(entry.what == "context_engine" for entry in self._record.waiting):
+        if any(offer.kind == "context_engine" for offer in self._record.waiting):
             self._problem("a second context engine was registered; the first one stays")
             return
-        self._wait("context_engine", engine)
+        self._offer("context_engine", engine)
 
     def register_model_provider(self, profile: Any) -> None:
         """Offer a model provider, selected by its name wherever the configuration names a provider."""
@@ -42,43 +50,32 @@ class Surfaces:
         except PluginError as error:
             self._problem(f"{error}; it is ignored")
             return
-        self._record.waiting.append(Waiting("model_provider", name, made))
+        self._add("model_provider", name, made)
 
-    def register_cron_scheduler(self, scheduler: Any) -> None:
-        """Offer a scheduler for timed runs."""
-        self._wait("cron_scheduler", scheduler)
-
-    def register_image_gen_provider(self, provider: Any) -> None:
-        """Offer image generation, selected by ``image_gen.provider``."""
-        self._wait("image_gen_provider", provider)
-
-    def register_video_gen_provider(self, provider: Any) -> None:
-        """Offer video generation, selected by ``video_gen.provider``."""
-        self._wait("video_gen_provider", provider)
-
-    def register_web_search_provider(self, provider: Any) -> None:
-        """Offer web search, selected by ``web.search_backend``."""
-        self._wait("web_search_provider", provider)
-
-    def register_browser_provider(self, provider: Any) -> None:
-        """Offer a browser, selected by ``browser.cloud_provider``."""
-        self._wait("browser_provider", provider)
-
-    def register_tts_provider(self, provider: Any) -> None:
-        """Offer speech, selected by ``tts.provider``."""
-        self._wait("tts_provider", provider)
-
-    def register_transcription_provider(self, provider: Any) -> None:
-        """Offer transcription, selected by ``stt.provider``."""
-        self._wait("transcription_provider", provider)
+    register_cron_scheduler = _registration("cron_scheduler", "Offer a scheduler for timed runs.")
+    register_image_gen_provider = _registration(
+        "image_gen_provider", "Offer image generation, selected by ``image_gen.provider``."
+    )
+    register_video_gen_provider = _registration(
+        "video_gen_provider", "Offer video generation, selected by ``video_gen.provider``."
+    )
+    register_web_search_provider = _registration(
+        "web_search_provider", "Offer web search, selected by ``web.search_backend``."
+    )
+    register_browser_provider = _registration(
+        "browser_provider", "Offer a browser, selected by ``browser.cloud_provider``."
+    )
+    register_tts_provider = _registration("tts_provider", "Offer speech, selected by ``tts.provider``.")
+    register_transcription_provider = _registration(
+        "transcription_provider", "Offer transcription, selected by ``stt.provider``."
+    )
+    register_dashboard_auth_provider = _registration(
+        "dashboard_auth_provider", "Offer a way to sign in to the dashboard."
+    )
 
     def register_secret_source(self, source: Any) -> None:
         """Offer a source of secrets, configured under ``secrets.<name>``."""
-        self._wait("secret_source", source)
-
-    def register_dashboard_auth_provider(self, provider: Any) -> None:
-        """Offer a way to sign in to the dashboard."""
-        self._wait("dashboard_auth_provider", provider)
+        self._offer("secret_source", source)
 
     def register_platform(
         self,
@@ -100,7 +97,7 @@ class Surfaces:
             "install_hint": install_hint,
             **entry_kwargs,
         }
-        self._record.waiting.append(Waiting("platform", name, adapter_factory, options))
+        self._add("platform", name, adapter_factory, options)
 
     def register_slack_action_handler(self, action_id: str, callback: Callable[..., Any]) -> None:
         """Handle a button or menu of the Slack platform."""
@@ -109,17 +106,20 @@ class Surfaces:
         if not callable(callback):
             found = type(callback).__name__
             raise ValueError(f"register_slack_action_handler({action_id!r}) needs a function, got {found}")
-        self._record.waiting.append(Waiting("slack_action_handler", action_id, callback))
+        self._add("slack_action_handler", action_id, callback)
 
-    def _wait(self, what: str, value: Any) -> None:
+    def _offer(self, kind: str, value: Any) -> None:
         from hermes.plugins.compat.bases import base_of  # only plugins that offer something need the classes
 
-        base = base_of(what)
+        base = base_of(kind)
         if base is not None and not issubclass(type(value), base):
             found = type(value).__name__
-            self._problem(f"register_{what} needs an instance of a {base.__name__}, got {found}; it is ignored")
+            self._problem(f"register_{kind} needs an instance of a {base.__name__}, got {found}; it is ignored")
             return
-        self._record.waiting.append(Waiting(what, _name_of(value), value))
+        self._add(kind, _name_of(value), value)
+
+    def _add(self, kind: str, name: str, value: Any, options: dict[str, Any] | None = None) -> None:
+        self._record.waiting.append(ProviderOffer(kind, name, value, self._record.manifest.key, options or {}))
 
     def _problem(self, text: str) -> None:
         self._record.problems.append(text)
