@@ -77,7 +77,7 @@ def test_a_policy_that_fails_closed_blocks_the_call(hooked_host: HookedHost, wor
     with ScriptedProvider([tool_call("terminal", {"command": "touch harm"}), text("Then not.")]) as provider:
         result = hooked_host(provider, {"pre_tool_call": [guard]}).new_session().run("go")
     [call] = result.tool_calls
-    assert call.status == "blocked" and "shell:1" in str(call.error) and not (workdir / "harm").exists()
+    assert call.status == "blocked" and "shell:1" in str(call.error_message) and not (workdir / "harm").exists()
 
 
 def test_context_reaches_the_model_and_the_answer_can_be_changed(hooked_host: HookedHost, tmp_path: Path) -> None:
