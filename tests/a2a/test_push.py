@@ -137,15 +137,14 @@ def test_a_secret_that_is_not_set_is_noticed_at_once() -> None:
         PushQueue(InMemoryPushNotificationConfigStore(), A2APushConfig(secret_env="PUSH_SECRET"), {})
 
 
-def test_a_slow_webhook_holds_up_nobody() -> None:
+def test_reporting_an_event_does_not_wait_for_a_slow_webhook() -> None:
     async def main() -> None:
         async with queue(hook.url) as push:
-            before = time.monotonic()
             for number in range(50):
                 await push.send_notification("t", status(WORKING if number % 2 else SUBMITTED))
-            assert time.monotonic() - before < 0.1
             await asyncio.to_thread(hook.wait, 1)
-            assert push.counts.sent == 0
+            # All events are reported, and the webhook has not answered the first one.
+            assert (len(hook.bodies), push.counts.sent, push.counts.failed) == (1, 0, 0)
             assert hook.hold is not None
             hook.hold.set()
         assert push.counts.sent == 50
@@ -292,16 +291,16 @@ def test_the_address_that_was_screened_is_the_one_that_is_called(monkeypatch: py
         assert hook.headers[0]["host"].startswith("hooks.invalid:")
 
 
-def test_the_end_of_the_server_does_not_wait_for_the_dead() -> None:
-    async def main() -> float:
+def test_closing_does_not_wait_for_a_webhook_that_never_answers() -> None:
+    async def main() -> None:
         async with queue(hook.url, timeout=60) as push:
             await push.send_notification("t", status(WORKING))
             await push.send_notification("t", status(COMPLETED))
             await asyncio.to_thread(hook.wait, 1)
-            before = time.monotonic()
             await push.aclose()
-        assert (push.counts.sent, push.counts.failed, push.counts.dropped) == (0, 1, 1)
-        return time.monotonic() - before
+            # The webhook still holds its answer: the close came first.
+            assert hook.hold is not None and not hook.hold.is_set()
+            assert (push.counts.sent, push.counts.failed, push.counts.dropped) == (0, 1, 1)
 
     with webhook(hold=threading.Event()) as hook:
-        assert asyncio.run(main()) < 4
+        asyncio.run(main())

@@ -97,12 +97,14 @@ def test_who_never_comes_to_the_end_is_hung_up_on(
     monkeypatch.setattr(slow_loris, "SECONDS_FOR_BODY", 0.2)
     with ScriptedProvider("fine") as provider, served(home, workdir, provider) as agent:
         where = urlsplit(agent.url)
-        with socket.create_connection((where.hostname, where.port), timeout=5) as slow:
+        with socket.create_connection((where.hostname, where.port), timeout=20) as slow:
             slow.sendall(sent)
             try:
                 assert slow.recv(1) == b""
             except ConnectionResetError:
                 pass
+        monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 60.0)  # not for this caller
+        monkeypatch.setattr(slow_loris, "SECONDS_FOR_BODY", 60.0)
         answer = agent.rpc("SendMessage", wire_message("hello"))
         assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
@@ -110,9 +112,9 @@ def test_who_never_comes_to_the_end_is_hung_up_on(
 def test_an_answer_may_take_longer_than_its_question(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 0.05)
-    monkeypatch.setattr(slow_loris, "SECONDS_FOR_BODY", 0.05)
-    with ScriptedProvider(text("late", delay=0.3)) as provider, served(home, workdir, provider) as agent:
+    monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 1.0)
+    monkeypatch.setattr(slow_loris, "SECONDS_FOR_BODY", 1.0)
+    with ScriptedProvider(text("late", delay=1.2)) as provider, served(home, workdir, provider) as agent:
         answer = agent.rpc("SendMessage", wire_message("hello"))
         assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 

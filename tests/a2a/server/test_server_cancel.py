@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,16 @@ import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest
 from a2a.utils.errors import TaskNotCancelableError
 
+from hermes.a2a.server import task as task_module
 from hermes.testing import ScriptedProvider, by_step, hanging, text, tool_call
 from support import is_running
 from support.a2a_rig import SilentModel, calling, kinds, said, served, state_name, stream, wait_until
+
+
+@pytest.fixture(autouse=True)
+def no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cancel is answered because the turn has ended, or has not begun: not because a time limit has passed."""
+    monkeypatch.setattr(task_module, "_CANCEL_SECONDS", 3_600.0)
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
@@ -26,9 +32,7 @@ def test_a_cancelled_command_is_gone_with_its_children(home: Path, workdir: Path
             running = asyncio.create_task(stream(client, said("sleep")))
             await asyncio.to_thread(wait_until, lambda: all(path.exists() and path.read_text() for path in pids))
             [task] = (await client.list_tasks(ListTasksRequest())).tasks
-            started = time.monotonic()
             cancelled = await client.cancel_task(CancelTaskRequest(id=task.id))
-            assert time.monotonic() - started < 1.5
             assert state_name(cancelled.status.state) == "canceled"
             await asyncio.to_thread(wait_until, lambda: not any(is_running(int(path.read_text())) for path in pids))
             assert kinds(await running)[-1] == "canceled"
@@ -56,9 +60,7 @@ def test_child_agents_end_with_the_task(home: Path, workdir: Path) -> None:
             running = asyncio.create_task(stream(client, said("go")))
             await asyncio.to_thread(wait_until, lambda: pid.exists() and pid.read_text(), 15)
             [task] = (await client.list_tasks(ListTasksRequest())).tasks
-            started = time.monotonic()
             cancelled = await client.cancel_task(CancelTaskRequest(id=task.id))
-            assert time.monotonic() - started < 1.5
             assert state_name(cancelled.status.state) == "canceled"
             await asyncio.to_thread(wait_until, lambda: not is_running(int(pid.read_text())))
             assert kinds(await running)[-1] == "canceled"
@@ -72,10 +74,10 @@ def test_a_cancelled_model_call_is_hung_up(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with calling(agent) as client:
             running = asyncio.create_task(stream(client, said("think")))
-            assert await asyncio.to_thread(model.asked.wait, 5)
+            assert await asyncio.to_thread(model.asked.wait, 20)
             [task] = (await client.list_tasks(ListTasksRequest())).tasks
             await client.cancel_task(CancelTaskRequest(id=task.id))
-            assert await asyncio.to_thread(model.hung_up.wait, 1)
+            assert await asyncio.to_thread(model.hung_up.wait, 20)
             assert kinds(await running)[-1] == "canceled"
 
     with SilentModel() as model, served(home, workdir, model) as agent:
@@ -106,9 +108,7 @@ def test_a_task_that_waits_its_turn_is_cancelled_at_once(home: Path, workdir: Pa
             while len(tasks := (await client.list_tasks(ListTasksRequest())).tasks) < 2:
                 await asyncio.sleep(0.01)
             [waiting] = [task for task in tasks if state_name(task.status.state) == "submitted"]
-            started = time.monotonic()
             await client.cancel_task(CancelTaskRequest(id=waiting.id))
-            assert time.monotonic() - started < 0.5
             assert kinds(await second) == ["task", "canceled"]
             [working] = [task for task in tasks if task.id != waiting.id]
             assert state_name((await client.get_task(GetTaskRequest(id=working.id))).status.state) == "working"

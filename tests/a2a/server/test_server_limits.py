@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 import httpx
 import msgspec
 import pytest
-from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, SubscribeToTaskRequest
+from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, StreamResponse, SubscribeToTaskRequest
 
 from hermes.a2a.server.access.rate_limits import RateLimiter
 from hermes.config import A2AConfig
-from hermes.testing import ScriptedProvider, hanging, text
+from hermes.testing import ScriptedProvider, by_step, hanging, text, tool_calls
 from support.a2a_rig import (
     UNUSED_TLS,
     VERSION,
@@ -107,20 +107,21 @@ def test_a_stream_that_broke_off_is_taken_up_again(home: Path, workdir: Path) ->
             async for event in first:
                 if event.HasField("artifact_update"):
                     break
-            await first.aclose()  # the caller is gone; the turn is not
-            events = [event async for event in client.subscribe(SubscribeToTaskRequest(id=task.id))]
+            await first.aclose()  # the caller is gone; the turn waits for the file
+            events: list[StreamResponse] = []
+            async for event in client.subscribe(SubscribeToTaskRequest(id=task.id)):
+                events.append(event)
+                (workdir / "go").touch()
             assert kinds(events)[0] == "task" and kinds(events)[-1] == "completed"
             seen = artifact_text(events[0].task) + "".join(
                 part.text for event in events[1:] for part in event.artifact_update.artifact.parts
             )
-            assert seen == answer
-            assert artifact_text(await client.get_task(GetTaskRequest(id=task.id))) == answer
+            assert seen == "one two three four"
+            assert artifact_text(await client.get_task(GetTaskRequest(id=task.id))) == "one two three four"
 
-    answer = "one two three four five six seven eight"
-    with (
-        ScriptedProvider(text(answer, chunks=8, chunk_delay=0.05)) as provider,
-        served(home, workdir, provider) as agent,
-    ):
+    wait = tool_calls([("terminal", {"command": "until [ -e go ]; do sleep 0.01; done"})], content="one two ")
+    script = by_step(wait, text("three four", chunks=2))
+    with ScriptedProvider(script) as provider, served(home, workdir, provider) as agent:
         asyncio.run(call())
 
 
