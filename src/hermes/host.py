@@ -16,8 +16,8 @@ from hermes.agent.approvals.second_opinion import SecondOpinion
 from hermes.agent.context.engines import Contexts
 from hermes.agent.images.describe import Vision
 from hermes.agent.images.generate import ImageMaker
+from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
-from hermes.agent.llm.source import ModelSource
 from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.runtime import OpenSessions, Runtime
@@ -35,9 +35,6 @@ from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.local.endpoint import NOTICE, is_embedded
-from hermes.local.service import LocalService
-from hermes.models.credentials.home_keys import HomeKeys
-from hermes.models.driver import Driver
 from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
@@ -109,14 +106,14 @@ class Host:
         self.responders = Responders()
         self.open_sessions = OpenSessions(lambda: self._conversation_models().endpoints)
         self._open_journal()
-        self._reach_models()
+        self.models = Models(home, config, self._env, self.redactor, self.hooks)
+        self.side = SideModel(self.models, self.store)
         self.runtime = self._build_runtime()
         self.services = Services(
             self.runtime,
             cwd=self.cwd,
             platform=self.options.platform,
             fresh_config=FreshConfig(home, config, self._env, follow=self.options.use_enabled_plugins),
-            local=self.local,
         )
         try:
             self.plugins = self._load_plugins()
@@ -129,7 +126,7 @@ class Host:
             raise
         #: What the person should know before work begins, one line each.
         self.notices = [*self._plugins_that_did_not_load(), *memory_notices, *engine_notices, *shell_notices]
-        self.notices += self.keys.notices
+        self.notices += self.models.keys.notices
 
     def _open_journal(self) -> None:
         self.store = Store(self.home / "state.db")
@@ -138,22 +135,6 @@ class Host:
         self.search = SearchIndex(self.store, self.home / "search.db")
         self.guard = FileGuard(self.home)
         self.guard.protect(*self.store.files(), *self.search.files())
-
-    def _reach_models(self) -> None:
-        config = self.config
-        self.driver = Driver()
-        self.keys = HomeKeys(self.home, config, self.driver, self.redactor)
-        self.local = LocalService(self.driver, self.home, config.local, self._env)
-        self.models = ModelSource(
-            config,
-            self._env,
-            hooks=self.hooks,
-            transport=self.local,
-            redactor=self.redactor,
-            keys=self.keys,
-            local=self.local,
-        )
-        self.side = SideModel(self.models, self.store)
 
     def _build_runtime(self) -> Runtime:
         config, limits, sessions = self.config, ToolLimits.of(self.config), self.open_sessions
@@ -262,7 +243,7 @@ class Host:
 
     def _models(self) -> ModelRuntime:
         models = self._conversation_models()
-        if self.models.is_standing_in and is_embedded(models.endpoints[0]) and NOTICE not in self.notices:
+        if self.models.uses_embedded_default and is_embedded(models.endpoints[0]) and NOTICE not in self.notices:
             self.notices.append(NOTICE)
             log.warning("%s", NOTICE)
         return models
@@ -326,9 +307,7 @@ class Host:
         self.services.close()
         self.workers.close()
         self.runtime.processes.close()
-        self.keys.close()
-        self.local.close()
-        self.driver.close()
+        self.models.close()
         self.store.close()
         self.runner.close()
 

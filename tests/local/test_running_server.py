@@ -205,7 +205,7 @@ def test_loading_can_be_interrupted(make_service: ServiceFactory, tmp_path: Path
 def test_nothing_is_installed(home: Path, make_service: ServiceFactory) -> None:
     (site_folder(home) / WEIGHTS_FILE).unlink()
     service = make_service()
-    assert not service.can_stand_in()
+    assert not service.is_usable()
     with pytest.raises(ConfigError, match="not installed; run: hermes local install"):
         service.settled([ENDPOINT])
 

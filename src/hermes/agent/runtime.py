@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hermes.agent.context.engines import Contexts
     from hermes.agent.images.describe import Vision
     from hermes.agent.images.generate import ImageMaker
-    from hermes.agent.llm.source import ModelSource
+    from hermes.agent.llm.models import Models
     from hermes.agent.memory.memory import Memory
     from hermes.agent.session import Session
     from hermes.agent.workers import Workers
@@ -44,7 +44,7 @@ class Runtime:
     hooks: Hooks
     workers: Workers
     redactor: Redactor
-    models: ModelSource
+    models: Models
     tools: ToolRegistry
     limits: ToolLimits
     processes: ProcessTable

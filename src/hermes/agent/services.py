@@ -15,11 +15,10 @@ from hermes.scope import Scope, current_scope, new_id
 from hermes.tools.results import encodable, tool_error
 
 if TYPE_CHECKING:
-    from hermes.agent.llm.access import PluginModels
+    from hermes.agent.llm.plugin_calls import PluginModels
     from hermes.agent.runtime import Runtime
     from hermes.config.fresh import FreshConfig
     from hermes.journal.turns import TurnJournal
-    from hermes.local.service import LocalService
     from hermes.plugins.llm.access import ModelAccess
 
 log = logging.getLogger("hermes.host")
@@ -31,16 +30,13 @@ MAX_DEPTH = 4
 class Services:
     """The services of one host to its plugins. Thread-safe."""
 
-    def __init__(
-        self, runtime: Runtime, *, cwd: Path, platform: str, fresh_config: FreshConfig, local: LocalService
-    ) -> None:
+    def __init__(self, runtime: Runtime, *, cwd: Path, platform: str, fresh_config: FreshConfig) -> None:
         #: What the modules with upstream's names read.
         self.home, self.config, self.redactor = runtime.home, runtime.config, runtime.redactor
         self._runtime = runtime
         self._cwd = cwd
         self._platform = platform
         self._fresh_config = fresh_config
-        self._local = local
         self._models: PluginModels | None = None
         self._models_lock = threading.Lock()
 
@@ -74,14 +70,13 @@ class Services:
     def llm(self, plugin_id: str) -> ModelAccess:
         """The model access of one plugin."""
         if self._models is None:
-            from hermes.agent.llm.access import PluginModels  # most runs have no plugin that asks
+            from hermes.agent.llm.plugin_calls import PluginModels  # most runs have no plugin that asks
 
             runtime = self._runtime
             with self._models_lock:
                 self._models = self._models or PluginModels(
                     *(runtime.models, runtime.store, runtime.workers),
                     config=self._fresh_config,
-                    local=self._local,
                     endpoints_of=runtime.open_sessions.endpoints,
                 )
         return self._models.access(plugin_id)

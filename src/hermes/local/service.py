@@ -1,4 +1,4 @@
-"""The local model as a host uses it: its endpoints, its wire, and a transport that starts the server when needed."""
+"""The local model service: its endpoints, its wire, and a transport that starts the server when needed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 
 class LocalService:
-    """A transport for all endpoints that knows where the local model is; other requests go straight to the sender.
+    """The local model: its endpoints, its wire, and a transport that starts its server when needed.
 
     Hooks, records and errors see the local endpoint without its port and its key, which change with every start.
     """
 
-    def __init__(self, sender: Transport, home: Path, settings: LocalConfig, env: Mapping[str, str]) -> None:
-        self._sender = sender
+    def __init__(self, transport: Transport, home: Path, settings: LocalConfig, env: Mapping[str, str]) -> None:
+        self._transport = transport
         self._home = home
         self._settings = settings
         self._env = env
@@ -37,8 +37,8 @@ class LocalService:
 
     # -- endpoints ----------------------------------------------------------------------------------------------
 
-    def can_stand_in(self) -> bool:
-        """Whether it may answer when no model is set up, and could."""
+    def is_usable(self) -> bool:
+        """Whether it is enabled and installed, so that it can answer when no model is set up."""
         if not self._settings.enabled:
             return False
         try:
@@ -48,11 +48,11 @@ class LocalService:
         return True
 
     def settled(self, endpoints: Sequence[Endpoint]) -> list[Endpoint]:
-        """The endpoints, local ones with what is known of the model. ``ConfigError`` when such a one cannot run."""
+        """The endpoints, local ones with the facts of the model. ``ConfigError`` when a local one cannot run."""
         return [settled(one, self._find_model()) if is_local(one) else one for one in endpoints]
 
     def wire_for(self, endpoint: Endpoint) -> Wire | None:
-        """The way in which the embedded model is asked; ``None`` for endpoints that are asked like others."""
+        """The wire of the embedded model; ``None`` for every other endpoint."""
         if not is_embedded(endpoint):
             return None
         from hermes.local.prompt.wire import EmbeddedWire
@@ -70,22 +70,21 @@ class LocalService:
         interrupt: Interrupt,
         on_delta: Callable[[Delta], None] | None = None,
     ) -> Record:
-        """One request and its whole answer, as the sender gives it."""
-        if is_local(endpoint):
-            endpoint = self.reached(endpoint, interrupt)
-        return self._sender.send(endpoint, wire, kwargs, interrupt=interrupt, on_delta=on_delta)
+        """One request to the local server and its whole answer."""
+        reached = self.reached(endpoint, interrupt)
+        return self._transport.send(reached, wire, kwargs, interrupt=interrupt, on_delta=on_delta)
 
     def reached(self, endpoint: Endpoint, interrupt: Interrupt) -> Endpoint:
-        """A local endpoint with the address and the key of the server, which is started if it does not run."""
+        """A local endpoint with the address and the key of its server, which is started if it does not run."""
         with self._lock:
             server = self._server = self._server or self._find_server()
         state = server.reach(interrupt)
-        # The server drops idle connections without a word; on loopback a new one costs nothing.
+        # The server drops idle connections silently; on loopback a new one costs nothing.
         headers = {**endpoint.extra_headers, "connection": "close"}
         return replace(endpoint, base_url=state.base_url, api_key=state.key, extra_headers=headers)
 
     def close(self) -> None:
-        """Give up the server. It goes with its last user."""
+        """Stop using the server. It ends with its last user."""
         with self._lock:
             if self._server is not None:
                 self._server.close()

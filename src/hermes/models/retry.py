@@ -7,6 +7,7 @@ thread.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable, Generator, Sequence
 from typing import Protocol, TypeVar
 from urllib.parse import urlsplit
@@ -37,18 +38,6 @@ class KeyRing(Protocol):
 
     def explain(self, endpoint: Endpoint) -> str:
         """Why ``take`` returned ``None``, and what to do, in one line."""
-        ...
-
-
-class StoredKeys(KeyRing, Protocol):
-    """A key ring that can be asked for its credentials by provider and name."""
-
-    def has(self, provider: str) -> bool:
-        """Whether anything is stored for a provider."""
-        ...
-
-    def require(self, provider: str, name: str) -> None:
-        """Raises ``CredentialError`` when no credential of that name is stored for a provider."""
         ...
 
 
@@ -235,6 +224,22 @@ class _RetryLoop:
         assert self.keys is not None  # without a ring the endpoint's own key is always there
         reason = "rate_limit" if self.keys.comes_back(endpoint) else "auth"
         return ProviderError(self.keys.explain(endpoint), reason=reason)
+
+
+def before_deadline(deadline: float, policy: Attempts) -> Attempts:
+    """The policy cut off at a deadline (monotonic): what would start later raises the last error instead."""
+    try:
+        action = next(policy)
+        while True:
+            starts = time.monotonic() + (action.seconds if isinstance(action, Sleep) else 0)
+            if action.after is not None and starts >= deadline:
+                raise action.after
+            outcome = yield action
+            action = next(policy) if isinstance(action, Sleep) else policy.send(outcome)
+    except StopIteration:
+        return
+    finally:
+        policy.close()
 
 
 def retry(policy: Attempts, interrupt: Interrupt, attempt: Callable[[Send], T | Failure]) -> T:

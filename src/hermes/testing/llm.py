@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.agent.llm.question import CallOptions, chat_messages
+from hermes.agent.llm.plugin_options import CallOptions, chat_messages
 from hermes.contract.llm import (
     PluginLlmCompleteResult,
     PluginLlmStructuredResult,

@@ -14,7 +14,7 @@ from hermes.scope import Interrupt, Scope
 from hermes.testing import ScriptedProvider, failure, hanging, text
 from support.configured import write_plugin
 from support.llm_rig import PING, llm_host, recorded, working_in
-from support.waiting import HANG
+from support.waiting import HANG, wait_until
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 
@@ -96,6 +96,7 @@ def test_cancelling_the_task_ends_the_request(home: Path, workdir: Path) -> None
                 await task
 
         asyncio.run(ask())
+        wait_until(lambda: recorded(host))  # the task did not wait for the thread
         assert [row["status"] for row in recorded(host)] == ["interrupted"]
 
 

@@ -77,5 +77,5 @@ def test_endpoints_are_told_what_the_model_is_like(make_service: ServiceFactory,
 
 
 def test_it_stands_in_only_where_it_may(make_service: ServiceFactory) -> None:
-    assert make_service().can_stand_in()
-    assert not make_service(LocalConfig(enabled=False)).can_stand_in()
+    assert make_service().is_usable()
+    assert not make_service(LocalConfig(enabled=False)).is_usable()

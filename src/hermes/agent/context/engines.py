@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from hermes.agent.context.compressor import Compressor
 from hermes.agent.context.window import DEFAULT_LENGTH, Window
+from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
-from hermes.agent.llm.source import ModelSource
 from hermes.agent.workers import Workers
 from hermes.config.sections import Config
 from hermes.errors import PluginError
@@ -37,7 +37,7 @@ class Contexts:
     def __init__(
         self,
         config: Config,
-        models: ModelSource,
+        models: Models,
         side: SideModel,
         workers: Workers,
         messages_of: Callable[[str], list[Message]],

@@ -6,8 +6,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, cast
 
+from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
-from hermes.agent.llm.source import ModelSource
 from hermes.errors import HermesError, ProviderError
 from hermes.journal.bodies import message_text, unpack
 from hermes.journal.store import Store
@@ -36,7 +36,7 @@ def show(messages: list[Message], stand_ins: dict[str, str]) -> list[Message]:
 class Vision:
     """Finds out whether the model of a conversation sees, and what to tell it when it does not."""
 
-    def __init__(self, source: ModelSource, side: SideModel, store: Store) -> None:
+    def __init__(self, source: Models, side: SideModel, store: Store) -> None:
         self._source = source
         self._side = side
         self._store = store

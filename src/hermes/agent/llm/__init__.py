@@ -1,1 +1,1 @@
-"""Models as the agent reaches them beside the conversation: which ones there are, side jobs, and ctx.llm."""
+"""The models of a home, side jobs, and ``ctx.llm`` on the host's side."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hermes.agent.attempt import Attempt
-from hermes.agent.llm.source import ModelSource
+from hermes.agent.llm.models import Models
 from hermes.errors import ProviderError
 from hermes.journal.steps import SIDE_KEY, record_model_call
 from hermes.journal.store import Store
@@ -26,8 +26,8 @@ class SideModel:
     Each attempt is recorded with its usage, in the session it is made for.
     """
 
-    def __init__(self, source: ModelSource, store: Store) -> None:
-        self._source = source
+    def __init__(self, models: Models, store: Store) -> None:
+        self._models = models
         self._store = store
 
     def ask(
@@ -47,7 +47,7 @@ class SideModel:
 
         Raises ``ProviderError`` when every attempt failed and ``Interrupted`` when the scope is cancelled.
         """
-        settings = self._source.task(task)
+        settings = self._models.task(task)
         asked = ModelRequest(
             messages,
             max_tokens=max_tokens or settings.max_tokens,
@@ -57,25 +57,25 @@ class SideModel:
 
         def attempt(send: Send) -> Reply | Failure:
             try:
-                return _SideAttempt(self._source, self._store, task, send.endpoint, asked, scope).run()
+                return _SideAttempt(self._models, self._store, task, send.endpoint, asked, scope).run()
             except ProviderError as error:
                 return Failure(error)
 
-        endpoints = self._source.side_job(task, main)
+        endpoints = self._models.side_job(task, main)
         if not fall_back:
             endpoints = endpoints[:1]
-        retries = self._source.config.auxiliary.transient_retries
-        return retry(self._source.attempts(endpoints, retries), scope.interrupt, attempt)
+        retries = self._models.config.auxiliary.transient_retries
+        return retry(self._models.attempts(endpoints, retries), scope.interrupt, attempt)
 
 
 class _SideAttempt(Attempt):
     """An attempt that is recorded with the session it is made for."""
 
     def __init__(
-        self, source: ModelSource, store: Store, task: str, endpoint: Endpoint, asked: ModelRequest, scope: Scope
+        self, models: Models, store: Store, task: str, endpoint: Endpoint, asked: ModelRequest, scope: Scope
     ) -> None:
-        super().__init__(source, endpoint, asked, scope.interrupt, timeout=source.task_timeout(task))
-        self._redactor = source.redactor
+        super().__init__(models, endpoint, asked, scope.interrupt, timeout=models.task_timeout(task))
+        self._redactor = models.redactor
         self._store = store
         self._scope = scope
         self._task = task

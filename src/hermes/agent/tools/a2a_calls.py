@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-from hermes.agent.llm.source import ModelSource
+from hermes.agent.llm.models import Models
 from hermes.errors import Interrupted
 from hermes.peers.addresses import find_peer
 from hermes.peers.failures import PeerError, missing_sdk
@@ -32,7 +32,7 @@ _MOST_SKILLS = 50
 Fields = dict[str, Any]
 
 
-def run_discover(args: Args, context: ToolContext, models: ModelSource) -> str:
+def run_discover(args: Args, context: ToolContext, models: Models) -> str:
     """What an agent can do, or which agents there are."""
     if not str(args.get("agent") or "").strip():
         agents = models.config.a2a.agents
@@ -44,7 +44,7 @@ def run_discover(args: Args, context: ToolContext, models: ModelSource) -> str:
     return _call(args, context, models, work)
 
 
-def run_send(args: Args, context: ToolContext, models: ModelSource) -> str:
+def run_send(args: Args, context: ToolContext, models: Models) -> str:
     """Send a message and wait for the answer."""
     message = str(args["message"])
     if not message.strip():
@@ -62,7 +62,7 @@ def run_send(args: Args, context: ToolContext, models: ModelSource) -> str:
     return _call(args, context, models, work)
 
 
-def run_answer(args: Args, context: ToolContext, models: ModelSource) -> str:
+def run_answer(args: Args, context: ToolContext, models: Models) -> str:
     """Answer what a task waits for."""
 
     async def work(client: PeerClient) -> Fields:
@@ -71,7 +71,7 @@ def run_answer(args: Args, context: ToolContext, models: ModelSource) -> str:
     return _call(args, context, models, work)
 
 
-def run_cancel(args: Args, context: ToolContext, models: ModelSource) -> str:
+def run_cancel(args: Args, context: ToolContext, models: Models) -> str:
     """Stop a task."""
 
     async def work(client: PeerClient) -> Fields:
@@ -80,9 +80,7 @@ def run_cancel(args: Args, context: ToolContext, models: ModelSource) -> str:
     return _call(args, context, models, work)
 
 
-def _call(
-    args: Args, context: ToolContext, models: ModelSource, work: Callable[[PeerClient], Awaitable[Fields]]
-) -> str:
+def _call(args: Args, context: ToolContext, models: Models, work: Callable[[PeerClient], Awaitable[Fields]]) -> str:
     """The result of the work with a connection to the agent that the arguments name."""
     config = models.config
     try:

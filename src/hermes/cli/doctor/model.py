@@ -187,7 +187,7 @@ def check_embedded(desk: Desk, role: str) -> CheckResult:
         version = parts.runtime.version if parts.runtime else "none"
         return warning(role, f"{RUNTIME} {version} is not a supported version", command=_INSTALL)
     what = f"{weights.path} and {RUNTIME} {parts.runtime.version} are installed"
-    if desk.models.is_standing_in and weights.is_embedded:
+    if desk.models.uses_embedded_default and weights.is_embedded:
         return warning(role, f"{what}; it is a toy, used while no other model is set up", command="hermes model")
     return ok(role, what)
 

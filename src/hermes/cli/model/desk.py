@@ -10,7 +10,7 @@ from typing import Self
 
 import msgspec
 
-from hermes.agent.llm.source import ModelSource
+from hermes.agent.llm.models import Models
 from hermes.cli.model.listed import ListedModels
 from hermes.cli.model.origin import Origins
 from hermes.cli.model.server_list import list_models
@@ -19,11 +19,7 @@ from hermes.cli.terminal import plain
 from hermes.config import Config, apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import ModelConfig
 from hermes.errors import ConfigError, ProviderError
-from hermes.hooks.table import Hooks
 from hermes.local.endpoint import LOCAL, is_local
-from hermes.local.service import LocalService
-from hermes.models.credentials.home_keys import HomeKeys
-from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.profiles import CUSTOM, Profile
 from hermes.models.routing import endpoint_for, name_of
@@ -56,31 +52,20 @@ class Desk:
         self.origins = origins
         self._loads_plugins = loads_plugins
         self.redactor = redactor or Redactor(secrets)
-        self.driver = Driver()
-        self.keys = HomeKeys(self.home, self.config, self.driver, self.redactor)
-        self.local = LocalService(self.driver, self.home, self.config.local, origins.env)
-        #: Chooses like the host of a conversation. What stands in for a model that fails is looked at by itself.
-        self.models = ModelSource(
-            msgspec.structs.replace(self.config, fallback_providers=[]),
-            origins.env,
-            hooks=Hooks(),
-            transport=self.local,
-            redactor=self.redactor,
-            keys=self.keys,
-            local=self.local,
-        )
+        #: Selects like the host of a conversation, without the fallbacks, which are checked by themselves.
+        alone = msgspec.structs.replace(self.config, fallback_providers=[])
+        self.models = Models(self.home, alone, origins.env, self.redactor)
+        self.driver, self.keys, self.local = self.models.driver, self.models.keys, self.models.local
         self._listed = ListedModels(self.home)
 
     def __enter__(self) -> Self:
         self.learn(self.config.model.provider)
-        if self.config.plugins.enabled and (not self.models.is_set_up() or self.models.is_standing_in):
+        if self.config.plugins.enabled and (not self.models.is_set_up() or self.models.uses_embedded_default):
             self._ask_plugins("")  # one of them may bring a provider whose key is there
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.keys.close()
-        self.local.close()
-        self.driver.close()
+        self.models.close()
 
     @property
     def config(self) -> Config:

@@ -9,14 +9,14 @@ from dataclasses import replace
 
 import msgspec
 
+from hermes.agent.attempt import Attempt
 from hermes.cli.model.desk import PATIENCE, Desk, open_desk
 from hermes.cli.model.names import provider_and_model
 from hermes.cli.model.problems import Problem, explain, place, told
 from hermes.cli.terminal import one_line
-from hermes.contract.response import Record
 from hermes.errors import ConfigError, HermesError, ProviderError
 from hermes.models.endpoint import Endpoint, Timeouts
-from hermes.models.reply import normalise
+from hermes.models.reply import Reply
 from hermes.models.retry import Failure, Send, attempts, retry
 from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
@@ -82,7 +82,7 @@ def _outcome(desk: Desk, words: list[str]) -> Outcome:
         outcome.problem, outcome.detail, outcome.fix = problem.kind, desk.redactor.redact(problem.detail), problem.fix
         return outcome
     outcome.ok, outcome.latency_ms = True, round((time.monotonic() - started) * 1000)
-    outcome.answered_as = normalise(answer).model or endpoint.model
+    outcome.answered_as = answer.model or endpoint.model
     return outcome
 
 
@@ -97,17 +97,15 @@ def _endpoint(desk: Desk, words: list[str]) -> Endpoint:
     return desk.endpoint(provider, model)
 
 
-def _ask(desk: Desk, endpoint: Endpoint, used: list[Endpoint]) -> Record:
-    """The answer, with any of the provider's keys; ``used`` takes note of those that were tried."""
+def _ask(desk: Desk, endpoint: Endpoint, used: list[Endpoint]) -> Reply:
+    """The answer, with any of the provider's keys; each endpoint that is tried is added to ``used``."""
     interrupt = Interrupt()
+    question = ModelRequest([{"role": "user", "content": "Hello."}], max_tokens=_FEW_TOKENS)
 
-    def attempt(send: Send) -> Record | Failure:
+    def attempt(send: Send) -> Reply | Failure:
         used.append(send.endpoint)
-        wire = desk.models.wire_for(send.endpoint)
-        question = [{"role": "user", "content": "Hello."}]
         try:
-            kwargs = wire.kwargs(send.endpoint, ModelRequest(question, max_tokens=_FEW_TOKENS))
-            return desk.local.send(send.endpoint, wire, kwargs, interrupt=interrupt)
+            return Attempt(desk.models, send.endpoint, question, interrupt).run()
         except ProviderError as error:
             return Failure(error)
 

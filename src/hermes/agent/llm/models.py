@@ -1,10 +1,11 @@
-"""Which models a host talks to: for a conversation, for its children, and for side jobs."""
+"""``Models``: the models of a home for conversations, child agents and side jobs. It can be opened without a host."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 
@@ -12,12 +13,14 @@ from hermes.agent.model_call import ModelRuntime
 from hermes.config.sections import AuxiliaryTaskConfig, Config, ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, NotConfigured
 from hermes.hooks.table import Hooks
-from hermes.local.endpoint import LOCAL
+from hermes.local.endpoint import LOCAL, is_local
 from hermes.local.service import LocalService
+from hermes.models.credentials.home_keys import HomeKeys
+from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint
 from hermes.models.health import Health
 from hermes.models.profiles import CUSTOM, PROFILES, Profile
-from hermes.models.retry import Attempts, StoredKeys, attempts
+from hermes.models.retry import Attempts, attempts
 from hermes.models.routing import another_model, endpoint_for, endpoints_for, name_of
 from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import Transport, Wire
@@ -27,35 +30,33 @@ from hermes.sanitize import Redactor, is_secret_key
 log = logging.getLogger("hermes.model")
 
 
-class ModelSource:
-    """Turns the configuration into endpoints, and keeps their keys secret."""
+class Models:
+    """Turns the configuration into endpoints, with their keys, wires and transports. Close it when done."""
 
     def __init__(
-        self,
-        config: Config,
-        env: Mapping[str, str],
-        *,
-        hooks: Hooks,
-        transport: Transport,
-        redactor: Redactor,
-        keys: StoredKeys | None = None,
-        local: LocalService | None = None,
+        self, home: Path, config: Config, env: Mapping[str, str], redactor: Redactor, hooks: Hooks | None = None
     ) -> None:
         self.config = config
-        self.transport = transport
         self.redactor = redactor
-        self.keys = keys
-        self._local = local
+        self.driver = Driver()
+        self.keys = HomeKeys(home, config, self.driver, redactor)
+        self.local = LocalService(self.driver, home, config.local, env)
         #: Whether the embedded model answers because no model is set up.
-        self.is_standing_in = False
-        #: Which endpoints failed lately, for all conversations of the process.
+        self.uses_embedded_default = False
+        #: The circuit breaker of endpoints, for all conversations of the process.
         self.health = Health()
         #: The providers that are known by name; plugins may add some.
         self.profiles: dict[str, Profile] = dict(PROFILES)
-        #: What plugins want for their own side jobs.
+        #: Settings that plugins suggest for their own side jobs.
         self._task_defaults: dict[str, AuxiliaryTaskConfig] = {}
         self._env = env
-        self._hooks = hooks
+        self._hooks = hooks or Hooks()
+
+    def close(self) -> None:
+        """Write the state of the keys, stop using the local model server, close idle connections."""
+        self.keys.close()
+        self.local.close()
+        self.driver.close()
 
     def names_for_plugins(self, provider: str = "") -> list[str]:
         """The providers that the configuration names, or one run asks for, and that only a plugin can know."""
@@ -119,7 +120,7 @@ class ModelSource:
         except NotConfigured:
             return False
         except HermesError:
-            return True  # whoever uses it learns what is wrong with it
+            return True  # the error shows when it is used
         return True
 
     def chosen(
@@ -128,7 +129,7 @@ class ModelSource:
         """Where work goes that names its own provider, model or stored credential, by the ``profile`` it has.
 
         What it leaves open is as in the conversation that is held at ``main``, or as configured. A credential is that
-        of one provider, so nobody stands in for an endpoint that has one: it is used, or nothing is. Raises
+        of one provider, so an endpoint that has one gets no fallbacks. Raises
         ``ConfigError`` for a provider or a profile that does not exist.
         """
         named = name_of(self.config, provider, self.profiles)
@@ -187,16 +188,13 @@ class ModelSource:
 
     def wire_for(self, endpoint: Endpoint) -> Wire:
         """The request format of an endpoint."""
-        own = self._local.wire_for(endpoint) if self._local is not None else None
-        return own or wire_for(endpoint)
+        return self.local.wire_for(endpoint) or wire_for(endpoint)
 
     def transport_for(self, endpoint: Endpoint) -> Transport:
         """What sends requests to an endpoint."""
-        return self.transport
+        return self.local if is_local(endpoint) else self.driver
 
     def _with_credential(self, endpoint: Endpoint, name: str) -> Endpoint:
-        if self.keys is None:
-            raise ConfigError(f"no credential {name!r} can be used for {endpoint.provider}: none are stored here")
         try:
             self.keys.require(endpoint.provider, name)
         except CredentialError as error:
@@ -204,22 +202,20 @@ class ModelSource:
         return replace(endpoint, api_key="", credential=name)
 
     def _chain(self, provider: str, model: str) -> list[Endpoint]:
-        has_key = None if self.keys is None else self.keys.has
         try:
             return endpoints_for(
-                self.config, self._env, provider=provider, model=model, profiles=self.profiles, has_key=has_key
+                self.config, self._env, provider=provider, model=model, profiles=self.profiles, has_key=self.keys.has
             )
         except NotConfigured:
             if provider or model or self.config.fallback_providers:
                 raise
-            if self._local is None or not self._local.can_stand_in():
+            if not self.local.is_usable():
                 raise
-        self.is_standing_in = True
+        self.uses_embedded_default = True
         return [endpoint_for(self.config, self._env, LOCAL, "", ModelConfig(), self.profiles)]
 
     def _guarded(self, endpoints: list[Endpoint]) -> list[Endpoint]:
-        if self._local is not None:
-            endpoints = self._local.settled(endpoints)
+        endpoints = self.local.settled(endpoints)
         for endpoint in endpoints:
             self.redactor.add_secret(endpoint.api_key)
             for name, value in endpoint.extra_headers.items():

@@ -1,4 +1,4 @@
-"""What plugins spend on models: put on record behind the calls, and held against their budgets before them."""
+"""The ledger of plugin model calls: records them in the background and enforces budgets before they start."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _Row = tuple[str, str, ModelCallRow]
 
 
 class PluginLedger:
-    """The accounts of all plugins of a process.
+    """The recorded calls and budgets of all plugins of a process. Thread-safe.
 
     Rows are written by one thread at a time, as many at once as have come together, so that neither a caller nor an
     event loop waits for the disk. What a process leaves behind when it is killed may lack the last of them.
@@ -44,7 +44,7 @@ class PluginLedger:
     # -- the record ---------------------------------------------------------------------------------------------
 
     def record(self, session_id: str, turn_id: str, row: ModelCallRow) -> None:
-        """Put an attempt on record, soon."""
+        """Queue an attempt to be recorded."""
         with self._queue_lock:
             self._waiting.append((session_id, turn_id, row))
             if self._is_writing:
@@ -53,7 +53,7 @@ class PluginLedger:
         self._workers.submit(self._write)
 
     def flush(self) -> None:
-        """Have everything on record that came before."""
+        """Write everything that is queued."""
         with self._disk_lock:
             with self._queue_lock:
                 rows, self._waiting = self._waiting, []
@@ -61,11 +61,11 @@ class PluginLedger:
                 record_plugin_calls(self._store, rows)
 
     def close(self) -> None:
-        """Write what is left. Calls that outlive the host leave no more on record."""
+        """Write everything that is queued. Calls that outlive the host are not recorded."""
         try:
             self.flush()
         except JournalError as error:
-            log.warning("what plugins asked models is not on record: %s", error)
+            log.warning("the model calls of plugins were not recorded: %s", error)
         self._is_closed = True
 
     def _write(self) -> None:
@@ -74,7 +74,7 @@ class PluginLedger:
             try:
                 self.flush()
             except JournalError as error:
-                log.warning("what plugins asked models is not on record: %s", error)
+                log.warning("the model calls of plugins were not recorded: %s", error)
             with self._queue_lock:
                 if not self._waiting:
                     self._is_writing = False
@@ -83,7 +83,7 @@ class PluginLedger:
     # -- budgets ------------------------------------------------------------------------------------------------
 
     def open(self, plugin: str, session_id: str, budget: Budget) -> None:
-        """Let a call begin, or raise ``PluginLlmBudgetError`` because the budget is spent, or nobody keeps it any more.
+        """Let a call begin. Raises ``PluginLlmBudgetError`` when the budget is spent, ``HermesError`` after ``close``.
 
         Tokens and dollars are known only after a call: one that begins below its limit may end above it.
         """
@@ -101,7 +101,7 @@ class PluginLedger:
     def _check_calls(self, account: tuple[str, str], most: int | None) -> None:
         if most is None:
             return
-        # Nobody else runs the session, so that what is on record has to be read once only.
+        # No other process runs the session, so the recorded calls are read once.
         if account not in self._calls_made:
             self._calls_made[account] = calls_in_session(self._store, *account)
         made = self._calls_made[account]
@@ -119,5 +119,5 @@ class PluginLedger:
             raise _spent(plugin, "max_cost_usd_per_day", f"${dollars:.4f} of ${most_dollars:.4f} are spent today")
 
 
-def _spent(plugin: str, setting: str, told: str) -> PluginLlmBudgetError:
-    return PluginLlmBudgetError(f"plugin {plugin!r} may ask no model now: {told} ({key_of(plugin, setting)})")
+def _spent(plugin: str, setting: str, reason: str) -> PluginLlmBudgetError:
+    return PluginLlmBudgetError(f"plugin {plugin!r} may ask no model now: {reason} ({key_of(plugin, setting)})")

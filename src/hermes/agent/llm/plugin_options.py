@@ -1,10 +1,16 @@
-"""What a plugin asks a model, checked: the options of the call, its messages, and how long it may take."""
+"""Options and routing of a plugin's model call: validated arguments, messages, and the endpoints to ask."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
+
+from hermes.agent.llm.models import Models
+from hermes.config.sections import AgentProfileConfig
+from hermes.errors import ConfigError, HermesError
+from hermes.models.endpoint import Endpoint
+from hermes.models.vision import able_to_read, sees_images
 
 Message = dict[str, Any]
 
@@ -49,7 +55,7 @@ class CallOptions:
 
 
 @dataclass(slots=True)
-class Question:
+class ModelQuestion:
     """Messages for a model, and the format that its answer should have."""
 
     messages: list[Message]
@@ -116,3 +122,82 @@ def _count(name: str, value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= _LARGEST:
         raise ValueError(f"{name} must be a whole number from 1 to {_LARGEST:,}, got {value!r}")
     return value
+
+
+#: Settings of all questions, and of those with images.
+TASK, VISION_TASK = "plugin_llm", "vision"
+DEFAULT_AGENT = "default"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRoute:
+    """Where a question goes, and whose account is used."""
+
+    endpoints: Sequence[Endpoint]
+    #: The side job whose settings hold: ``auxiliary.<task>``.
+    task: str
+    agent_id: str
+    #: The stored credential; empty when it is the user's own choice.
+    profile: str
+
+
+class ModelRoutes:
+    """Finds the way for questions that the configuration allows."""
+
+    def __init__(self, models: Models, endpoints_of: Callable[[str], Sequence[Endpoint]]) -> None:
+        """``endpoints_of`` returns the endpoints of a session; for an empty id, those of the next session."""
+        self._models = models
+        self._endpoints_of = endpoints_of
+
+    def find(self, options: CallOptions, question: ModelQuestion, session_id: str) -> ModelRoute:
+        """The way for a question.
+
+        Raises ``ValueError`` when it names a provider, an agent or a profile that does not exist, and ``HermesError``
+        when no model is set up, or none that sees the images.
+        """
+        main = self._endpoints_of(session_id)
+        agent = self._agent(options.agent_id)
+        # What an agent has belongs to its provider; another one has other names and other credentials.
+        own = agent if options.provider in ("", agent.provider) else AgentProfileConfig()
+        provider, model = options.provider or own.provider, options.model or own.model
+        profile = options.profile or own.profile
+        if provider or model or profile:
+            endpoints = self._chosen(provider, model, profile, main)
+        else:
+            endpoints = self._models.side_job(TASK, main)
+        if question.has_images:
+            endpoints = self._seeing(endpoints, question, profile)
+        task = VISION_TASK if question.has_images else TASK
+        return ModelRoute(endpoints, task, options.agent_id or DEFAULT_AGENT, profile)
+
+    def _agent(self, agent_id: str) -> AgentProfileConfig:
+        agents = self._models.config.agents
+        if agent_id in ("", DEFAULT_AGENT) and agent_id not in agents:
+            return AgentProfileConfig()
+        if agent_id not in agents:
+            known = ", ".join(sorted(agents)) or "none"
+            raise ValueError(
+                f"there is no agent {agent_id!r}; agents.{agent_id} in config.yaml adds it (known: {known})"
+            )
+        return agents[agent_id]
+
+    def _chosen(self, provider: str, model: str, profile: str, main: Sequence[Endpoint]) -> list[Endpoint]:
+        try:
+            return self._models.chosen(provider=provider, model=model, profile=profile, main=main)
+        except ConfigError as error:
+            reason = self._models.redactor.redact(str(error))
+        raise ValueError(reason)
+
+    def _seeing(self, endpoints: Sequence[Endpoint], question: ModelQuestion, profile: str) -> Sequence[Endpoint]:
+        """The endpoints that can see the images. A model about which nothing is known gets them."""
+        first = endpoints[0]
+        if sees_images(first) is False:
+            routed = endpoints if profile else self._models.side_job(VISION_TASK, endpoints)
+            if routed is endpoints:
+                alone = f", and with profile {profile!r} no other model is asked" if profile else ""
+                raise HermesError(
+                    f"{first.model} cannot see images{alone}. Name a model that can with 'hermes config set "
+                    f"auxiliary.vision.model NAME', or set model.supports_vision: true if this one does"
+                )
+            endpoints = routed
+        return able_to_read(endpoints, question.messages)

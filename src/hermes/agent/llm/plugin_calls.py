@@ -1,0 +1,331 @@
+"""``ctx.llm`` on the host's side: every plugin's model calls, with their permissions, budgets, records and log."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hermes.agent.attempt import Attempt
+from hermes.agent.llm.models import Models
+from hermes.agent.llm.plugin_ledger import PluginLedger
+from hermes.agent.llm.plugin_options import CallOptions, ModelQuestion, ModelRoute, ModelRoutes, chat_messages
+from hermes.agent.workers import Workers
+from hermes.config.fresh import FreshConfig
+from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError, PluginLlmUsage
+from hermes.errors import HermesError, ProviderError, did_you_mean
+from hermes.journal.steps import PLUGIN_KEY
+from hermes.journal.store import Store
+from hermes.models.endpoint import Endpoint
+from hermes.models.reply import Reply
+from hermes.models.retry import Attempts, Failure, Send, before_deadline, retry
+from hermes.models.wires.wire import ModelRequest
+from hermes.plugins.llm.structured import StructuredQuestion
+from hermes.plugins.llm.trust import SETTINGS, budget_of, key_of, refusal, unknown_settings
+from hermes.sanitize import REDACTED
+from hermes.scope import Interrupt, Scope, current_scope, new_id
+
+if TYPE_CHECKING:
+    from hermes.models.endpoint import Endpoint
+
+log = logging.getLogger("agent.plugin_llm")
+
+#: Names of the response format in the error of a server that does not know it.
+_FORMAT_NAMES = ("response_format", "json_schema", "json_object", "text.format")
+#: A shorter key is a placeholder such as "none", and may be a word of the answer.
+_MIN_KEY_LENGTH = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CallParts:
+    """What calls need of the host."""
+
+    models: Models
+    config: FreshConfig
+    routes: ModelRoutes
+    ledger: PluginLedger
+    #: Stands for the session of calls that are made outside of one.
+    run_id: str
+    #: Unknown settings that a warning was logged for.
+    warned_of: set[str] = field(default_factory=set[str])
+
+
+class PluginCall:
+    """One model call of a plugin. When the block ends, its outcome is logged in one line."""
+
+    def __init__(self, parts: CallParts, plugin: str, method: str, options: Mapping[str, Any]) -> None:
+        self._parts = parts
+        self.models = parts.models
+        self._plugin = plugin
+        self._method = method
+        self._given = options
+        self._scope = current_scope.get()
+        self._id = new_id()[:12]
+        self._options = CallOptions()
+        self._requests = 0
+        #: Whether JSON is asked for by the prompt alone.
+        self._by_prompt = False
+        self._last: Endpoint | None = None
+        self._facts: dict[str, object] = {}
+
+    # -- before -------------------------------------------------------------------------------------------------
+
+    def ask(self, question: ModelQuestion) -> None:
+        """Find out whether and where the question may be asked. Nothing is sent."""
+        options = self._options = CallOptions.read(self._given)
+        entries = self._parts.config.current().plugins.entries
+        refused = refusal(self._plugin, entries, **options.choices)
+        if refused is not None:
+            raise PluginLlmTrustError(refused)
+        budget = budget_of(self._plugin, entries)
+        self._warn_of_unknown(entries)
+        self._question = question
+        self._route: ModelRoute = self._parts.routes.find(
+            options, question, self._scope.session_id if self._scope else ""
+        )
+        self._parts.ledger.open(self._plugin, self._session_id, budget)
+
+    def _warn_of_unknown(self, entries: object) -> None:
+        """Say once that a setting does nothing: a limit with a typing error is no limit."""
+        for name in unknown_settings(self._plugin, entries):
+            key = key_of(self._plugin, name)
+            if key not in self._parts.warned_of:
+                self._parts.warned_of.add(key)
+                log.warning("%s does nothing: there is no such setting%s", key, did_you_mean(str(name), SETTINGS))
+
+    @property
+    def _session_id(self) -> str:
+        return (self._scope.session_id if self._scope else "") or self._parts.run_id
+
+    # -- during -------------------------------------------------------------------------------------------------
+
+    def answer(self, interrupt: Interrupt | None = None) -> Reply:
+        """Ask, in this thread."""
+        interrupt = interrupt or (self._scope.interrupt if self._scope else Interrupt())
+
+        def ask(send: Send) -> Reply | Failure:
+            try:
+                return self._attempt(send, interrupt).run()
+            except ProviderError as error:
+                failure = Failure(error)
+            return ask(send) if self._format_was_refused(failure.error) else failure
+
+        try:
+            return retry(self._attempts(), interrupt, ask)
+        except HermesError as error:
+            failure = self._without_secrets(error)
+        # Not in the block above, where the original would become its context.
+        raise failure
+
+    async def answer_async(self) -> Reply:
+        """Ask, for a caller on an event loop: on a worker thread, which a cancelled task interrupts."""
+        from hermes.http.threads import run_in_thread
+
+        return await run_in_thread(self.answer, self._scope.interrupt if self._scope else None)
+
+    def _attempts(self) -> Attempts:
+        route, models = self._route, self.models
+        self._deadline = time.monotonic() + (self._options.timeout or models.task_timeout(route.task))
+        retries = models.config.auxiliary.transient_retries
+        return before_deadline(self._deadline, models.attempts(route.endpoints, retries))
+
+    def _attempt(self, send: Send, interrupt: Interrupt) -> PluginAttempt:
+        endpoint, question, options = send.endpoint, self._question, self._options
+        self._last = endpoint
+        settings = self.models.task(self._route.task)
+        # The messages ask for JSON too. One wire has no place for a schema that may leave properties open.
+        by_prompt = self._by_prompt or endpoint.api_mode == "anthropic_messages"
+        asked = ModelRequest(
+            question.messages,
+            max_tokens=options.max_tokens or settings.max_tokens,
+            temperature=options.temperature,
+            reasoning_effort=settings.reasoning_effort,
+            response_format=None if by_prompt else question.response_format,
+        )
+        self._requests += 1
+        timeout = max(self._deadline - time.monotonic(), 0.001)
+        return PluginAttempt(self, endpoint, asked, interrupt, timeout=timeout, number=self._requests)
+
+    def _format_was_refused(self, error: ProviderError) -> bool:
+        """Whether a server refused the response format: then the request is repeated once without it."""
+        if self._by_prompt or self._question.response_format is None:
+            return False
+        text = str(error).lower()
+        self._by_prompt = error.reason == "bad_request" and any(name in text for name in _FORMAT_NAMES)
+        return self._by_prompt
+
+    def _without_secrets(self, error: HermesError) -> HermesError:
+        """The same failure without anything that leads to a key: no cause, no context, redacted text."""
+        text = self.models.redactor.redact(str(error))
+        if isinstance(error, ProviderError):
+            return ProviderError(
+                text, reason=error.reason, status_code=error.status_code, retry_after=error.retry_after
+            )
+        return type(error)(text)
+
+    def record(self, attempt: PluginAttempt, error: BaseException | None) -> None:
+        """Record an attempt in the ledger."""
+        scope = self._scope or Scope()
+        request_id = f"{scope.turn_id or self._session_id}:plugin:{self._id}:{attempt.number}"
+        key, redactor = PLUGIN_KEY + self._plugin, self.models.redactor
+        row = attempt.row(request_id, key, redactor, error, self._options.purpose)
+        self._parts.ledger.record(self._session_id, scope.turn_id, row)
+
+    # -- after --------------------------------------------------------------------------------------------------
+
+    def result(self, reply: Reply) -> dict[str, Any]:
+        """The fields of a result."""
+        endpoint, options = self._last, self._options
+        assert endpoint is not None
+        usage = _usage(reply)
+        self._facts = {"model": reply.model or endpoint.model, "tokens": usage.total_tokens}
+        return {
+            "text": reply.content,
+            "provider": endpoint.provider,
+            "model": reply.model or endpoint.model,
+            "agent_id": self._route.agent_id,
+            "usage": usage,
+            "audit": {"plugin_id": self._plugin, "purpose": options.purpose, "profile": self._route.profile},
+        }
+
+    def structured_result(self, reply: Reply, wanted: StructuredQuestion) -> PluginLlmStructuredResult:
+        """The result as data. ``ValueError`` when it does not fit the schema."""
+        fields = self.result(reply)
+        fields["audit"]["schema_name"] = self._given.get("schema_name") or ""
+        parsed, content_type = wanted.read(reply.content)
+        self._facts = {"model": fields["model"], "content_type": content_type, "tokens": fields["usage"].total_tokens}
+        return PluginLlmStructuredResult(**fields, parsed=parsed, content_type=content_type)
+
+    def __enter__(self) -> PluginCall:
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if not log.isEnabledFor(logging.INFO):
+            return
+        last, options = self._last, self._options
+        facts: dict[str, object] = {
+            "plugin": self._plugin,
+            "provider": last.provider if last else options.provider,
+            "model": last.model if last else options.model,
+            "purpose": options.purpose,
+            **self._facts,
+        }
+        if error is not None:
+            facts |= {"error": type(error).__name__}
+        line = " ".join(f"{name}={_shown(value)}" for name, value in facts.items())
+        reason = f": {self.models.redactor.redact(str(error))}" if error is not None else ""
+        log.info("plugin_llm.%s %s%s", self._method, line, reason)
+
+
+class PluginAttempt(Attempt):
+    """An attempt that is recorded in the ledger, and whose reply does not hold the key it was asked with."""
+
+    def __init__(
+        self,
+        call: PluginCall,
+        endpoint: Endpoint,
+        asked: ModelRequest,
+        interrupt: Interrupt,
+        *,
+        timeout: float,
+        number: int,
+    ) -> None:
+        super().__init__(call.models, endpoint, asked, interrupt, timeout=timeout)
+        self.number = number
+        self._call = call
+
+    def close(self, error: BaseException | None) -> None:
+        """Remove the key from the reply and record the attempt."""
+        reply, key = self.reply, self.endpoint.api_key
+        if reply is not None and len(key) >= _MIN_KEY_LENGTH:  # there are servers that echo what they got
+            reply.content = reply.content.replace(key, REDACTED)
+            reply.model = reply.model.replace(key, REDACTED)
+        self._call.record(self, error)
+
+
+def _usage(reply: Reply) -> PluginLlmUsage:
+    usage = reply.usage
+    if usage is None:
+        return PluginLlmUsage()
+    return PluginLlmUsage(
+        input_tokens=usage.prompt_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        cost_usd=usage.cost_usd,
+    )
+
+
+def _shown(value: object) -> str:
+    """A value that cannot be taken for another one: quoted where it has blanks."""
+    text = str(value)
+    if not text:
+        return "-"
+    return repr(text) if any(character.isspace() or character in "'\"=" for character in text) else text
+
+
+class PluginModels:
+    """Gives plugins access to models, for one host. All calls of a process share the connections and the accounts."""
+
+    def __init__(
+        self,
+        models: Models,
+        store: Store,
+        workers: Workers,
+        *,
+        config: FreshConfig,
+        endpoints_of: Callable[[str], Sequence[Endpoint]],
+    ) -> None:
+        self.ledger = PluginLedger(store, workers)
+        routes = ModelRoutes(models, endpoints_of)
+        self._parts = CallParts(models, config, routes, self.ledger, new_id("run_"))
+
+    def access(self, plugin: str) -> PluginModelAccess:
+        """What one plugin calls."""
+        return PluginModelAccess(self._parts, plugin)
+
+    def close(self) -> None:
+        """Record the calls that are not recorded yet."""
+        self.ledger.close()
+
+
+class PluginModelAccess:
+    """The four methods of ``ctx.llm``, for one plugin. The synchronous ones wait in their caller's thread alone."""
+
+    __slots__ = ("_parts", "_plugin")
+
+    def __init__(self, parts: CallParts, plugin: str) -> None:
+        self._parts = parts
+        self._plugin = plugin
+
+    def __repr__(self) -> str:
+        return f"PluginModelAccess(plugin={self._plugin!r})"
+
+    def complete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> PluginLlmCompleteResult:
+        """Answer a conversation in text."""
+        with PluginCall(self._parts, self._plugin, "complete", options) as call:
+            call.ask(ModelQuestion(chat_messages(messages)))
+            return PluginLlmCompleteResult(**call.result(call.answer()))
+
+    async def acomplete(self, messages: Sequence[Mapping[str, Any]], **options: Any) -> PluginLlmCompleteResult:
+        """``complete`` for a running event loop."""
+        with PluginCall(self._parts, self._plugin, "complete", options) as call:
+            call.ask(ModelQuestion(chat_messages(messages)))
+            return PluginLlmCompleteResult(**call.result(await call.answer_async()))
+
+    def complete_structured(self, **options: Any) -> PluginLlmStructuredResult:
+        """Answer instructions and inputs with data."""
+        with PluginCall(self._parts, self._plugin, "complete_structured", options) as call:
+            wanted = StructuredQuestion.from_options(options)
+            call.ask(ModelQuestion(wanted.messages, wanted.response_format))
+            return call.structured_result(call.answer(), wanted)
+
+    async def acomplete_structured(self, **options: Any) -> PluginLlmStructuredResult:
+        """``complete_structured`` for a running event loop."""
+        with PluginCall(self._parts, self._plugin, "complete_structured", options) as call:
+            wanted = StructuredQuestion.from_options(options)
+            call.ask(ModelQuestion(wanted.messages, wanted.response_format))
+            return call.structured_result(await call.answer_async(), wanted)
