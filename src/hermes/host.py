@@ -13,7 +13,7 @@ from hermes.agent.approvals.decide import Approvals
 from hermes.agent.approvals.responder import Responders
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.second_opinion import SecondOpinion
-from hermes.agent.context.engines import Contexts
+from hermes.agent.context.window import Contexts
 from hermes.agent.images.describe import Vision
 from hermes.agent.images.generate import ImageMaker
 from hermes.agent.llm.models import Models
@@ -23,7 +23,7 @@ from hermes.agent.model_call import ModelRuntime
 from hermes.agent.runtime import OpenSessions, Runtime
 from hermes.agent.services import Services
 from hermes.agent.session import Session
-from hermes.agent.tools import agent_tools
+from hermes.agent.tools.catalogue import agent_tools
 from hermes.agent.workers import Workers
 from hermes.config.fresh import FreshConfig
 from hermes.config.sections import Config

@@ -12,7 +12,7 @@ from hermes.local.endpoint import is_embedded
 if TYPE_CHECKING:
     from hermes.agent.approvals.decide import Approvals
     from hermes.agent.approvals.responder import Responders
-    from hermes.agent.context.engines import Contexts
+    from hermes.agent.context.window import Contexts
     from hermes.agent.images.describe import Vision
     from hermes.agent.images.generate import ImageMaker
     from hermes.agent.llm.models import Models

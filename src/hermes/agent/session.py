@@ -8,8 +8,9 @@ from collections import deque
 from collections.abc import Generator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hermes.agent.context.requests import CompressionReport, compress_now
 from hermes.agent.context.transcript import Transcript
 from hermes.agent.context.window import BeforeCompress
 from hermes.agent.events import Listener, TurnResult, ignore_events
@@ -26,9 +27,6 @@ from hermes.models.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
 from hermes.tools.registry import Tool
-
-if TYPE_CHECKING:
-    from hermes.agent.context.compress_now import CompressionReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,8 +158,6 @@ class Session:
 
         Raises ``HermesError`` when there is nothing to gain. The journal keeps every message.
         """
-        from hermes.agent.context.compress_now import compress_now  # only when somebody asks for it
-
         with self._one_at_a_time():
             self.transcript.earlier, report = compress_now(self, instructions, interrupt or Interrupt())
             return report

@@ -7,7 +7,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.agent.children.tasks import MAX_CHILDREN, Household
+from hermes.agent.children.assignments import MAX_CHILDREN, AssignmentReader
 from hermes.config.sections import DelegationConfig
 from hermes.errors import HermesError
 from hermes.tools.registry import Args, Tool, ToolContext, ToolRegistry
@@ -46,9 +46,9 @@ _settings = st.builds(DelegationConfig, max_spawn_depth=st.integers(0, 3), orche
 def test_any_call_gives_tasks_within_the_rules_or_a_reason(
     args: dict[str, Any], settings: DelegationConfig, level: int, offered: int
 ) -> None:
-    household = Household(settings, ToolRegistry(TOOLS), TOOLS[:offered], level)
+    reader = AssignmentReader(settings, ToolRegistry(TOOLS), TOOLS[:offered], level)
     try:
-        assignments = household.assignments(args)
+        assignments = reader.assignments(args)
     except HermesError as error:
         assert str(error)
         return

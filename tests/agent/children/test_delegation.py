@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.agent.children.tasks import MAX_CHILDREN
+from hermes.agent.children.assignments import MAX_CHILDREN
 from hermes.cli.chat.output import event_document
 from hermes.contract.events import ChildEnded, ChildStarted, ReasoningDelta, TextDelta, TurnEvent
 from hermes.host import Host

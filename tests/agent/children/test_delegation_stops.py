@@ -168,7 +168,7 @@ def test_a_child_that_cannot_be_stopped_is_left_behind_and_said_to_be(
     assert seen.is_set()
     assert outcome.answer == "done"
     assert child["status"] == "timeout"
-    assert child["error"] == "timed out after 0.2 s; it did not stop when told to and was left behind"
+    assert child["error"] == "timed out after 0.2 s; it did not stop in time and was abandoned"
     assert [payload["child_status"] for payload in stops] == ["timeout"]
 
 

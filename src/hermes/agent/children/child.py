@@ -1,4 +1,4 @@
-"""One child agent: a conversation of its own, on a thread of its own, for one task of its parent's."""
+"""One child agent: a session of its own, on a worker thread, for one assignment of its parent."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import hashlib
 import time
 from collections.abc import Callable
 
-from hermes.agent.children.tasks import Assignment
+from hermes.agent.children.assignments import Assignment
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.session import ParentCall, Session
 from hermes.errors import Interrupted
 from hermes.journal.sessions import Sessions
 from hermes.scope import Interrupt, Scope
 
-#: One conversation takes one task, so that any fixed word will do.
+#: A child session has one turn, so that any fixed idempotency key will do.
 _REQUEST_KEY = "delegated"
 
-#: How the reason of a child begins that took too long: a record of it can be told from one that was interrupted.
+#: The beginning of the reason of a child that took too long, to tell it from one that was interrupted.
 TIMED_OUT = "timed out"
 
 _RULES = """\
@@ -31,7 +31,7 @@ _ORCHESTRATOR_RULE = (
 
 
 class Child:
-    """A child agent, from the moment it is asked for. Its ids follow from the call, so that asking again finds it."""
+    """A child agent. Its ids are derived from the call, so that a resumed call finds it again."""
 
     def __init__(self, parent: Session, scope: Scope, key: str, assignment: Assignment) -> None:
         place = f"{scope.turn_id}/{key or scope.tool_call_id}/{assignment.index}"
@@ -40,23 +40,23 @@ class Child:
         self.subagent_id = f"sa-{assignment.index}-{digest[:8]}"
         self.assignment = assignment
         self.interrupt = Interrupt()
-        #: What kept the child from recording how it ended, if anything did.
+        #: The error that kept the child from recording how it ended.
         self.failure: BaseException | None = None
-        #: When it must be over, and whether it was told to stop; then it has until then to do so.
-        self.until = float("inf")
+        #: When it must have ended; once it was told to stop, the end of its grace period.
+        self.deadline = float("inf")
         self.stopping = False
         self._parent = parent
         self._scope = scope
         self._session: Session | None = None
-        self._forget_parent: Callable[[], None] = lambda: None
+        self._unfollow_parent: Callable[[], None] = lambda: None
 
     def state(self) -> str | None:
-        """How its turn stands in the journal; None when it was never begun."""
+        """The state of its turn in the journal; None when it was never started."""
         turn = Sessions(self._parent.runtime.store).last_turn(self.session_id)
         return None if turn is None else turn["state"]
 
     def build(self, models: ModelRuntime, max_steps: int) -> Session:
-        """Its conversation: the parent's surroundings with a model, tools and a budget of its own."""
+        """Its session: the runtime of the parent, with a model, tools and a budget of its own."""
         parent, assignment = self._parent, self.assignment
         rules = f"{_RULES}\n{_ORCHESTRATOR_RULE}" if assignment.role == "orchestrator" else _RULES
         self._session = Session(
@@ -71,22 +71,22 @@ class Child:
         )
         return self._session
 
-    def start(self, seconds: float, when_over: Callable[[Child], None]) -> None:
-        """Set to work. From now on, what stops the parent stops the child."""
+    def start(self, seconds: float, when_ended: Callable[[Child], None]) -> None:
+        """Start it. From now on, what stops the parent stops the child."""
         if seconds:
-            self.until = time.monotonic() + seconds
-        self._forget_parent = self._scope.interrupt.add_callback(self._follow)
-        self._parent.runtime.workers.submit(lambda: self._work(when_over))
+            self.deadline = time.monotonic() + seconds
+        self._unfollow_parent = self._scope.interrupt.add_callback(self._follow)
+        self._parent.runtime.workers.submit(lambda: self._work(when_ended))
 
     def stop(self, reason: str, grace: float) -> None:
-        """Tell it to stop, and until when it may take to do so."""
+        """Tell it to stop within ``grace`` seconds."""
         self.interrupt.cancel(reason)
         self.stopping = True
-        self.until = time.monotonic() + grace
+        self.deadline = time.monotonic() + grace
 
-    def leave(self) -> None:
-        """It is over, or given up on."""
-        self._forget_parent()
+    def close(self) -> None:
+        """It ended, or is abandoned."""
+        self._unfollow_parent()
         if self._session is not None:
             with contextlib.suppress(Interrupted):
                 self._session.close()
@@ -97,14 +97,14 @@ class Child:
         if asked.insisted:
             self.interrupt.insist()
 
-    def _work(self, when_over: Callable[[Child], None]) -> None:
+    def _work(self, when_ended: Callable[[Child], None]) -> None:
         assert self._session is not None
         try:
             if self.state() is None:
                 self._session.run(self.assignment.message, interrupt=self.interrupt, request_key=_REQUEST_KEY)
-            else:  # a process that died left it at work
+            else:  # a process that died left it running
                 self._session.finish_open_turn(interrupt=self.interrupt)
         except (Exception, Interrupted, SystemExit) as error:
             self.failure = error
         finally:
-            when_over(self)
+            when_ended(self)

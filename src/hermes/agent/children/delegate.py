@@ -1,4 +1,4 @@
-"""The children of one ``delegate_task`` call: a few at a time, each to its end, and a report on every one."""
+"""Delegation: the children of one ``delegate_task`` call, a few at a time, with a report on each."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import asdict
 
+from hermes.agent.children.assignments import AssignmentReader
 from hermes.agent.children.child import TIMED_OUT, Child
-from hermes.agent.children.report import Report, report_on
-from hermes.agent.children.tasks import Household
+from hermes.agent.children.report import ChildReport, report_on
 from hermes.agent.tool_call import MAX_RESULT_CHARS
 from hermes.agent.workers import GRACE_SECONDS, POLL_SECONDS
 from hermes.contract.events import ChildEnded, ChildStarted
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime
     from hermes.agent.session import Session
 
-#: What a child has beyond the grace of its own tool calls, for each level below it and for itself.
+#: Added to the grace period of its tool calls, for each level below a child and for itself.
 _MARGIN_SECONDS = 0.5
 
-#: What the call failed of, when all its children ended the same way.
+#: The error type of the call when all its children ended the same way.
 _ERROR_TYPES = {"timeout": "tool_timeout", "interrupted": "interrupted"}
 
 
@@ -38,10 +38,10 @@ def delegate(args: Args, context: ToolContext, runtime: Runtime) -> str:
     if parent is None:
         return tool_error("delegate_task works in a conversation only, and this call belongs to none")
     settings = runtime.config.delegation
-    household = Household(settings, runtime.tools, parent.offered, parent.level)
+    reader = AssignmentReader(settings, runtime.tools, parent.offered, parent.level)
     started = time.monotonic()
     try:
-        assignments = household.assignments(args)
+        assignments = reader.assignments(args)
         children = [Child(parent, context.scope, context.key, assignment) for assignment in assignments]
         reports = Delegation(runtime, parent, context, children).run()
     except HermesError as error:
@@ -53,8 +53,8 @@ def delegate(args: Args, context: ToolContext, runtime: Runtime) -> str:
     return tool_result(**_failure(reports), results=results, total_duration_seconds=elapsed)
 
 
-def _failure(reports: Sequence[Report]) -> dict[str, str]:
-    """The call failed when no child completed; what each has to say is there all the same."""
+def _failure(reports: Sequence[ChildReport]) -> dict[str, str]:
+    """The call failed when no child completed; their reports are in the result all the same."""
     statuses = {report.status for report in reports}
     if "completed" in statuses:
         return {}
@@ -76,21 +76,21 @@ class Delegation:
         self._children = children
         self._waiting = deque(children)
         self._running: dict[str, Child] = {}
-        self._reports: dict[int, Report] = {}
-        #: Children that are over, in that order.
-        self._over: queue.SimpleQueue[Child] = queue.SimpleQueue()
+        self._reports: dict[int, ChildReport] = {}
+        #: Children that have ended, in that order.
+        self._ended: queue.SimpleQueue[Child] = queue.SimpleQueue()
         levels_below = max(settings.max_spawn_depth - parent.level, 1)
         self._grace = GRACE_SECONDS + _MARGIN_SECONDS * levels_below
 
-    def run(self) -> list[Report]:
+    def run(self) -> list[ChildReport]:
         """The reports in the order of the tasks."""
         try:
             while self._waiting or self._running:
                 self._start_some()
-                self._take_what_is_over()
-                self._mind_the_clock()
+                self._collect_finished()
+                self._enforce_deadlines()
         finally:
-            for child in list(self._running.values()):  # something failed here: nobody else will look after them
+            for child in list(self._running.values()):  # something failed here: nothing else closes them
                 child.stop("the delegating call ended", 0)
                 self._close(child)
         return [self._reports[child.assignment.index] for child in self._children]
@@ -106,13 +106,13 @@ class Delegation:
             elif child.state() in (None, "running"):
                 self._start(child)
             else:
-                self._report(child)  # it was over before the process that asked for it died: nothing happens again
+                self._report(child)  # it ended before the process that started it died: nothing runs again
 
     def _start(self, child: Child) -> None:
         session = child.build(self._models, self._settings.max_iterations)
         self._runtime.open_sessions.add(session)
         self._running[child.session_id] = child
-        # Nobody can be asked for a child: it does without, or, where the parent need not ask either, may do all.
+        # A child has no responder: it does without approvals, or is trusted where its parent is.
         approvals = self._runtime.approvals
         approvals.trust(child.session_id, self._settings.subagent_auto_approve or approvals.trusts(self._parent.id))
         started = self._started(child)
@@ -121,30 +121,30 @@ class Delegation:
             with contextlib.suppress(Interrupted):
                 emit(started)
         self._parent.tell(started)
-        child.start(self._settings.child_timeout_seconds, self._over.put)
+        child.start(self._settings.child_timeout_seconds, self._ended.put)
 
     # -- waiting ------------------------------------------------------------------------------------------------
 
-    def _take_what_is_over(self) -> None:
+    def _collect_finished(self) -> None:
         if not self._running:
             return
-        until = min(child.until for child in self._running.values())
-        # Never for long: a signal that comes right before a wait is handled after it.
-        seconds = max(min(until - time.monotonic(), POLL_SECONDS), 0)
+        deadline = min(child.deadline for child in self._running.values())
+        # Short waits: a signal that arrives right before a wait is handled after it.
+        seconds = max(min(deadline - time.monotonic(), POLL_SECONDS), 0)
         with contextlib.suppress(queue.Empty):
-            child = self._over.get(timeout=seconds)
+            child = self._ended.get(timeout=seconds)
             if child.session_id in self._running:
                 self._close(child)
 
-    def _mind_the_clock(self) -> None:
-        """Stop the children whose time is up, and give up on those that were told to stop and did not."""
+    def _enforce_deadlines(self) -> None:
+        """Stop the children that are past their deadline, and abandon those that did not stop in time."""
         interrupt, now = self._scope.interrupt, time.monotonic()
         for child in list(self._running.values()):
             if interrupt.cancelled and not child.stopping:
                 child.stop(interrupt.reason, self._grace)
-            elif now >= child.until and not child.stopping:
+            elif now >= child.deadline and not child.stopping:
                 child.stop(f"{TIMED_OUT} after {self._settings.child_timeout_seconds:g} s", self._grace)
-            elif now >= child.until:
+            elif now >= child.deadline:
                 self._close(child)
 
     # -- closing ------------------------------------------------------------------------------------------------
@@ -152,7 +152,7 @@ class Delegation:
     def _close(self, child: Child) -> None:
         """The one place where a child that was started ends, whichever way it went."""
         del self._running[child.session_id]
-        child.leave()
+        child.close()
         self._runtime.open_sessions.remove(child.session_id)
         report = self._report(child)
         ended = ChildEnded(
@@ -168,7 +168,7 @@ class Delegation:
                 emit(ended)
         self._parent.tell(ended)
 
-    def _report(self, child: Child) -> Report:
+    def _report(self, child: Child) -> ChildReport:
         room = MAX_RESULT_CHARS * 4 // 5 // len(self._children)  # the text around it needs the rest
         runtime, longest = self._runtime, self._settings.max_summary_chars
         report = report_on(child, runtime.store, runtime.redactor, room=room, longest=longest)

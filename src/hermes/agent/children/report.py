@@ -1,4 +1,4 @@
-"""What a parent learns of a child agent, read from the journal, so that asking again gives the same answer."""
+"""The report on a child agent, read from the journal, so that a resumed call gives the same one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TRACE_LINE = 90
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ChildReport:
     """How a child ended, as its entry in the result."""
 
     status: ChildStatus
@@ -41,8 +41,8 @@ class Report:
         return int(self.fields["duration_seconds"] * 1000)
 
 
-def report_on(child: Child, store: Store, redactor: Redactor, *, room: int, longest: int) -> Report:
-    """The report on a child that is over or was given up on. ``room`` is what the whole entry may take, roughly."""
+def report_on(child: Child, store: Store, redactor: Redactor, *, room: int, longest: int) -> ChildReport:
+    """The report on a child that ended or was abandoned. ``room`` is what the whole entry may take, roughly."""
     records: list[Record] = []
     failure = child.failure
     try:
@@ -67,7 +67,7 @@ def report_on(child: Child, store: Store, redactor: Redactor, *, room: int, long
         fields["error"] = redactor.redact(error)
     if child.assignment.note:
         fields["note"] = child.assignment.note
-    return Report(status, fields)
+    return ChildReport(status, fields)
 
 
 def _status(child: Child, turn: Record | None, failure: BaseException | None) -> ChildStatus:
@@ -88,7 +88,7 @@ def _error(child: Child, turn: Record | None, failure: BaseException | None) -> 
     if turn is None:
         return f"not started ({child.interrupt.reason or 'interrupted'})"
     if turn["state"] == "running" and child.stopping:
-        return f"{_reason(child, turn)}; it did not stop when told to and was left behind"
+        return f"{_reason(child, turn)}; it did not stop in time and was abandoned"
     return None if turn["state"] == "completed" else _reason(child, turn)
 
 

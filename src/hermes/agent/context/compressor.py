@@ -11,8 +11,8 @@ from hermes.errors import ProviderError
 from hermes.journal.turns import Message
 
 if TYPE_CHECKING:
-    from hermes.agent.context.plan import Plan
-    from hermes.agent.context.summary import Ask, Wanted
+    from hermes.agent.context.plan import CompactionPlan
+    from hermes.agent.context.summary import Ask, SummaryRequest
 
 log = logging.getLogger("hermes.context")
 
@@ -86,9 +86,8 @@ class Compressor:
         ``task`` is the message that is being answered: where it is not kept, it is quoted. ``ask`` reaches the model
         that writes the summary, which can read ``reader_tokens`` at once. ``halvings``: see ``limits_for``.
         """
-        from hermes.agent.context.plan import limits_for, plan_compaction
-        from hermes.agent.context.summary import Wanted, summary_message
-        from hermes.agent.context.trim import trim
+        from hermes.agent.context.plan import limits_for, plan_compaction, trim
+        from hermes.agent.context.summary import SummaryRequest, summary_message
 
         tokens = estimate(messages)
         # What the request holds beside the messages: the system prompt and the tools.
@@ -98,14 +97,14 @@ class Compressor:
         kept = plan.head
         if plan.middle:
             chunk = (reader_tokens or self.context_length) * 6 // 10 - _REQUEST_TOKENS - 3 * limits.summary_tokens
-            wanted = Wanted(limits.summary_tokens, chunk, focus_topic, notes)
+            wanted = SummaryRequest(limits.summary_tokens, chunk, focus_topic, notes)
             quote = _quote(task, plan)
             kept = [*plan.head, summary_message(self._write(plan.middle, ask, wanted), len(plan.middle), quote)]
         room = max(limits.most_tokens - others - estimate(kept), limits.tail_tokens)
         shorter = [*kept, *trim(plan.tail, room, everything=limits.cut_everything)]
         return shorter if estimate(shorter) < tokens else messages
 
-    def _write(self, middle: list[Message], ask: Ask | None, wanted: Wanted) -> str:
+    def _write(self, middle: list[Message], ask: Ask | None, wanted: SummaryRequest) -> str:
         from hermes.agent.context.summary import plain_summary, write_summary
 
         reason = "no model is at hand for it"
@@ -123,7 +122,7 @@ class Compressor:
         return plain_summary(middle, wanted)
 
 
-def _quote(task: Message | None, plan: Plan) -> str:
+def _quote(task: Message | None, plan: CompactionPlan) -> str:
     """The request in hand, when its own message does not stay."""
     from hermes.journal.bodies import message_text
 

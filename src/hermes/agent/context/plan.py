@@ -1,12 +1,14 @@
-"""Which part of a long conversation is condensed and which stays word for word: pure functions of the messages."""
+"""The plan of a compaction: which messages are summarised, which stay, and which long texts are cut."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 
-from hermes.agent.context.tokens import message_tokens
+import msgspec
+
+from hermes.agent.context.tokens import estimate, message_tokens
 from hermes.config.sections import CompressionConfig
 from hermes.journal.turns import Message
 
@@ -19,9 +21,12 @@ _MIN_SUMMARY_TOKENS = 150
 #: The part of the window that a conversation may fill at most, so that an answer still fits.
 _USABLE = 0.9
 
+#: The longest text that is left alone, tried one after another until all of them together fit.
+_LENGTHS = tuple(64_000 >> halvings for halvings in range(9))
+
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class CompactionLimits:
     """How much may stay, in tokens and messages."""
 
     #: Kept word for word at the end.
@@ -40,7 +45,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompactionPlan:
     """A conversation in three parts. Put together they are the conversation, unchanged."""
 
     head: list[Message]
@@ -48,7 +53,7 @@ class Plan:
     tail: list[Message]
 
 
-def limits_for(settings: CompressionConfig, window: int, tokens: int, halvings: int) -> Limits:
+def limits_for(settings: CompressionConfig, window: int, tokens: int, halvings: int) -> CompactionLimits:
     """The limits for a conversation of that many tokens in a window of that size.
 
     ``halvings`` counts how often the window has turned out smaller than it was thought to be (or that the user wants
@@ -57,7 +62,7 @@ def limits_for(settings: CompressionConfig, window: int, tokens: int, halvings: 
     threshold = settings.threshold * window
     if halvings:
         threshold = min(threshold, tokens) / 2**halvings
-    return Limits(
+    return CompactionLimits(
         tail_tokens=int(settings.target_ratio * threshold),
         kept_tokens=int(threshold / 2),
         most_tokens=int(threshold if halvings else _USABLE * window),
@@ -69,7 +74,7 @@ def limits_for(settings: CompressionConfig, window: int, tokens: int, halvings: 
     )
 
 
-def plan_compaction(messages: list[Message], limits: Limits) -> Plan:
+def plan_compaction(messages: list[Message], limits: CompactionLimits) -> CompactionPlan:
     """Divide a conversation. A call and its results stay together, and an earlier summary is always in the middle."""
     sizes = list(map(message_tokens, messages))
     starts = _group_starts(messages)
@@ -79,11 +84,11 @@ def plan_compaction(messages: list[Message], limits: Limits) -> Plan:
     spare = limits.kept_tokens - sum(sizes[:head_end])
     floor = max(head_end, summaries[-1] + 1 if summaries else 0)
     tail_start = _tail_start(bounds, sizes, limits, spare, floor)
-    plan = Plan(messages[:head_end], messages[head_end:tail_start], messages[tail_start:])
+    plan = CompactionPlan(messages[:head_end], messages[head_end:tail_start], messages[tail_start:])
     gain = sum(
         size for size, message in zip(sizes[head_end:tail_start], plan.middle, strict=True) if not is_summary(message)
     )
-    return plan if gain > limits.least_gain else Plan(messages[:tail_start], [], plan.tail)
+    return plan if gain > limits.least_gain else CompactionPlan(messages[:tail_start], [], plan.tail)
 
 
 def is_summary(message: Message) -> bool:
@@ -112,7 +117,7 @@ def _group_starts(messages: list[Message]) -> list[int]:
     return [at for at, message in enumerate(messages) if message["role"] != "tool" or at == 0]
 
 
-def _head_end(bounds: list[int], sizes: list[int], limits: Limits, first_summary: int) -> int:
+def _head_end(bounds: list[int], sizes: list[int], limits: CompactionLimits, first_summary: int) -> int:
     """The end of the protected start: whole groups, as long as they leave at least half the room to the end."""
     end = tokens = 0
     for start, stop in pairwise(bounds):
@@ -123,7 +128,7 @@ def _head_end(bounds: list[int], sizes: list[int], limits: Limits, first_summary
     return end
 
 
-def _tail_start(bounds: list[int], sizes: list[int], limits: Limits, spare: int, floor: int) -> int:
+def _tail_start(bounds: list[int], sizes: list[int], limits: CompactionLimits, spare: int, floor: int) -> int:
     """The start of the protected end: the last group always, more while they fit."""
     total = bounds[-1]
     start, tokens = total, 0
@@ -136,3 +141,56 @@ def _tail_start(bounds: list[int], sizes: list[int], limits: Limits, spare: int,
             break
         start = begin
     return start
+
+
+# -- long texts -----------------------------------------------------------------------------------------------------
+
+
+def trim(messages: list[Message], tokens: int, *, everything: bool) -> list[Message]:
+    """The messages with their longest texts cut until they fit, or as short as they get.
+
+    Only what tools returned is cut, unless ``everything`` may be: then also what was said, and arguments of calls.
+    """
+    trimmed = messages
+    for length in _LENGTHS:
+        if estimate(trimmed) <= tokens:
+            break
+        trimmed = [_trim_message(message, length, everything) for message in messages]
+    return trimmed
+
+
+def cut(text: str, length: int) -> str:
+    """The text itself, or its beginning and end."""
+    if len(text) <= length:
+        return text
+    head = length * 2 // 3
+    tail = length - head
+    return f"{text[:head]}\n[{len(text) - length} characters left out to make room]\n{text[len(text) - tail :]}"
+
+
+def _trim_message(message: Message, length: int, everything: bool) -> Message:
+    if message["role"] != "tool" and not everything:
+        return message
+    trimmed = {**message, "content": _trim_content(message.get("content"), length)}
+    if message.get("tool_calls"):
+        trimmed["tool_calls"] = [_trim_call(call, length) for call in message["tool_calls"]]
+    return trimmed
+
+
+def _trim_content(content: Any, length: int) -> Any:
+    if isinstance(content, str):
+        return cut(content, length)
+    if isinstance(content, list):
+        parts = cast("list[dict[str, Any]]", content)
+        return [{**part, "text": cut(part["text"], length)} if part.get("text") else part for part in parts]
+    return content
+
+
+def _trim_call(call: dict[str, Any], length: int) -> dict[str, Any]:
+    """A call whose arguments are still the JSON object that servers want."""
+    function: dict[str, Any] = call["function"]
+    if len(function["arguments"]) <= length:
+        return call
+    args: dict[str, Any] = msgspec.json.decode(function["arguments"])
+    shorter = {name: cut(value, length) if isinstance(value, str) else value for name, value in args.items()}
+    return {**call, "function": {**function, "arguments": msgspec.json.encode(shorter).decode()}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -14,10 +15,12 @@ from hermes.agent.events import Listener
 from hermes.agent.images.describe import show
 from hermes.agent.model_call import ToolDefinition
 from hermes.contract.events import ContextCompacted
-from hermes.journal.history.compactions import Compaction
+from hermes.errors import HermesError
+from hermes.journal.history.compactions import Compaction, record_compaction
+from hermes.journal.sessions import Sessions
 from hermes.journal.turns import Message, TurnJournal
 from hermes.models.usage import Usage
-from hermes.scope import Scope
+from hermes.scope import Interrupt, Scope, current_scope
 
 if TYPE_CHECKING:
     from hermes.agent.session import Session
@@ -27,6 +30,16 @@ log = logging.getLogger("hermes.context")
 
 #: How often one step compacts again because the provider finds the request too long.
 MAX_RETRIES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CompressionReport:
+    """The effect of compressing a conversation on request."""
+
+    before_tokens: int
+    after_tokens: int
+    messages_before: int
+    messages_after: int
 
 
 class RequestBuilder:
@@ -114,6 +127,44 @@ class RequestBuilder:
         self._transcript.compact(compaction)
         self._listener(ContextCompacted(*numbers))
         return True
+
+
+def compress_now(session: Session, focus: str, interrupt: Interrupt) -> tuple[list[Message], CompressionReport]:
+    """What the model sees of the conversation from now on, on record, and what that came to.
+
+    Raises ``HermesError`` when it cannot be made shorter, and ``Interrupted`` when that was cancelled.
+    """
+    runtime, sessions = session.runtime, Sessions(session.runtime.store)
+    last = sessions.last_turn(session.id)
+    if last is None:
+        raise HermesError("there is nothing to compress: the conversation has no message yet")
+    if last["state"] == "running":
+        raise HermesError("the last message is not answered yet; continue the conversation before compressing it")
+    turns, before = sessions.turn_count(session.id), sessions.context(session.id)
+    tokens = estimate(before)
+    session.window.use(session.models.endpoints[0])
+    scope = Scope(session_id=session.id, platform=session.platform, interrupt=interrupt)
+    token = current_scope.set(scope)
+    try:
+        after = session.window.compact(
+            before,
+            tokens,
+            scope=scope,
+            endpoints=session.models.endpoints,
+            focus=focus,
+            halvings=1,
+            before_compress=session.before_compress,
+        )
+    finally:
+        current_scope.reset(token)
+    if after is None:
+        raise HermesError(
+            f"there is nothing to compress: a summary would not be shorter than these {len(before)} messages "
+            f"(about {tokens} tokens)"
+        )
+    compaction = Compaction(after, (turns, 0, 0), "asked", tokens, estimate(after))
+    record_compaction(runtime.store, runtime.runner, session.id, compaction)
+    return after, CompressionReport(tokens, compaction.tokens_after, len(before), len(after))
 
 
 def tokens_left(tokens: int, before: list[Message], after: list[Message]) -> int:

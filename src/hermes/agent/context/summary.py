@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from hermes.agent.context.plan import SUMMARY_MARK, is_summary
+from hermes.agent.context.plan import SUMMARY_MARK, cut, is_summary
 from hermes.agent.context.tokens import BYTES_PER_TOKEN, text_tokens
-from hermes.agent.context.trim import cut
 from hermes.errors import ProviderError
 from hermes.journal.bodies import message_text
 from hermes.journal.turns import Message
@@ -54,7 +53,7 @@ _QUOTE_CHARS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class SummaryRequest:
     """What a summary is to be."""
 
     #: Its length, in tokens.
@@ -67,7 +66,7 @@ class Wanted:
     notes: str = ""
 
 
-def write_summary(middle: list[Message], ask: Ask, wanted: Wanted) -> str:
+def write_summary(middle: list[Message], ask: Ask, wanted: SummaryRequest) -> str:
     """The summary a model writes, in as many requests as it takes. Raises ``ProviderError`` when it cannot be had."""
     earlier = "\n\n".join(summary_text(message) for message in middle if is_summary(message))
     fresh = [message for message in middle if not is_summary(message)]
@@ -84,7 +83,7 @@ def write_summary(middle: list[Message], ask: Ask, wanted: Wanted) -> str:
     raise AssertionError("the last halving returns or raises")
 
 
-def plain_summary(middle: list[Message], wanted: Wanted) -> str:
+def plain_summary(middle: list[Message], wanted: SummaryRequest) -> str:
     """A summary that nobody had to write: what was asked, what was done, what was said last."""
     room = wanted.tokens * BYTES_PER_TOKEN
     requests = [message_text(one) for one in middle if one["role"] == "user" and not is_summary(one)]
@@ -136,7 +135,7 @@ def _clip(text: str, length: int) -> str:
     return text if len(text) <= length else text[: length - 1] + "…"
 
 
-def _request(chunk: str, earlier: str, wanted: Wanted) -> list[Message]:
+def _request(chunk: str, earlier: str, wanted: SummaryRequest) -> list[Message]:
     words = wanted.tokens * 3 // 4
     fence = f"transcript-{new_id()[:8]}"  # nothing in the data can close it
     parts = [f"Condense the transcript into at most {words} words."]

@@ -1,4 +1,4 @@
-"""How full the window of a conversation's model is, and how room is made in it."""
+"""The context window of a session: how full it is, and the engine that compacts the conversation."""
 
 from __future__ import annotations
 
@@ -8,29 +8,112 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.agent.context.compressor import Compressor
 from hermes.agent.context.tokens import estimate, tools_tokens
+from hermes.agent.llm.models import Models
+from hermes.agent.llm.side_call import SideModel
 from hermes.agent.model_call import ToolDefinition
-from hermes.config.sections import CompressionConfig
+from hermes.agent.workers import Workers
+from hermes.config.sections import CompressionConfig, Config
+from hermes.errors import PluginError
 from hermes.hooks.callback import describe
+from hermes.hooks.table import Hooks
 from hermes.journal.turns import Message
+from hermes.models.billing import known_model
 from hermes.models.endpoint import Endpoint
 from hermes.models.usage import Usage
+from hermes.plugins.registry import PluginSet
 from hermes.scope import Scope
+from hermes.tools.registry import ToolRegistry
 
 if TYPE_CHECKING:
-    from hermes.agent.context.engines import Contexts
     from hermes.agent.context.plugin_engine import PluginEngine
+    from hermes.agent.context.summary import Ask
 
 log = logging.getLogger("hermes.context")
 
-#: The window of a model nobody has said anything about.
+#: The window of a model whose length is not known.
 DEFAULT_LENGTH = 128_000
 #: A refusal of less than this says more about the request than about the window: an image too many, say.
 _LEAST_LENGTH = 8_000
+#: The auxiliary task that writes summaries, as configured under ``auxiliary``.
+TASK = "compression"
 
 BeforeCompress = Callable[[list[Message]], str]
 
 
-class Window:
+class Contexts:
+    """The context engine of a host, and a window for each of its conversations."""
+
+    def __init__(
+        self,
+        config: Config,
+        models: Models,
+        side: SideModel,
+        workers: Workers,
+        messages_of: Callable[[str], list[Message]],
+    ) -> None:
+        self._config = config
+        self._models = models
+        self._side = side
+        self._workers = workers
+        #: The messages of an open session, for the tools of an engine.
+        self._messages_of = messages_of
+        name = config.context.engine.strip()
+        #: The engine that the configuration asks a plugin for; empty for our own.
+        self.wanted = "" if name == Compressor.name else name
+        #: That engine, once it is found.
+        self.engine: PluginEngine | None = None
+
+    def choose(self, plugins: PluginSet, tools: ToolRegistry, hooks: Hooks) -> list[str]:
+        """Take the engine that the configuration names, with its tools. Returns what the user should know."""
+        name = self.wanted
+        if not name:
+            return []
+        offer = plugins.take("context_engine", name)
+        if offer is None:
+            offered = sorted({Compressor.name, *(entry.name for entry in plugins.waiting("context_engine"))})
+            notice = (
+                f"context engine {name!r} (context.engine) was not found, {Compressor.name!r} is used; "
+                f"there are: {', '.join(offered)}"
+            )
+            log.warning("%s", notice)
+            return [notice]
+        from hermes.agent.context.plugin_engine import PluginEngine  # few hosts have one
+
+        self.engine = PluginEngine(offer.value, name, offer.plugin, self._workers)
+        for tool in self.engine.tools(self._messages_of, hooks.loop):
+            try:
+                tools.add(tool)
+                self.engine.toolsets = [tool.toolset]
+            except PluginError as error:
+                log.warning("context engine %r: %s", name, error)
+        return []
+
+    @property
+    def toolsets(self) -> list[str]:
+        """The toolset that comes with the engine, whichever others are chosen."""
+        return [] if self.engine is None else self.engine.toolsets
+
+    def window(self, session_id: str, platform: str) -> ContextWindow:
+        """The window of one conversation."""
+        return ContextWindow(self, session_id, platform, self._config.compression, self.engine)
+
+    def length_for(self, endpoint: Endpoint) -> int:
+        """How many tokens a model takes: as configured, as the price data has it, or the usual."""
+        if endpoint.context_length:
+            return endpoint.context_length
+        known = known_model(endpoint)
+        return (known.context_window if known is not None else None) or DEFAULT_LENGTH
+
+    def asker(self, scope: Scope, endpoints: Sequence[Endpoint]) -> tuple[Ask, int]:
+        """What reaches the model that writes summaries, and how much that can read at once."""
+
+        def ask(messages: list[Message]) -> str:
+            return self._side.ask(TASK, messages, scope=scope, main=endpoints).content
+
+        return ask, self.length_for(self._models.side_job(TASK, endpoints)[0])
+
+
+class ContextWindow:
     """The window of one conversation: what is in it, and whether and how room is made."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What a model is told about notes, past conversations, plans, questions and images, and where the tools' code is."""
+"""The tools that need a session: their descriptions for the model. Their code is imported at the first call."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 Run = Callable[[Args, ToolContext], str]
 
 
-def catalogue(runtime: Runtime) -> list[Tool]:
-    """These tools, as far as the configuration leaves them on. Their code is imported at the first call."""
+def agent_tools(runtime: Runtime) -> list[Tool]:
+    """These tools, as far as the configuration has them enabled."""
     tools = [
+        _delegate_task(runtime),
         Tool("todo", "todo", _TODO, _TODO_ARGS, _todo(runtime), "idempotent", quick=True, emoji="📋"),
         Tool("clarify", "clarify", _CLARIFY, _CLARIFY_ARGS, _clarify(runtime), "idempotent", emoji="❓"),
         Tool(
@@ -33,7 +34,7 @@ def catalogue(runtime: Runtime) -> list[Tool]:
     if runtime.memory.targets:
         arguments = _memory_args(runtime.memory.targets)
         tools.append(Tool("memory", "memory", _MEMORY, arguments, _memory(runtime), quick=True, emoji="🧠"))
-    return tools
+    return [*tools, *_a2a_tools(runtime)]
 
 
 # Every request carries these texts, so they are kept short.
@@ -148,3 +149,124 @@ def _image_generate(runtime: Runtime) -> Run:
         return run_image_generate(args, context, runtime.images)
 
     return run
+
+
+# -- delegate_task --------------------------------------------------------------------------------------------------
+
+_DELEGATE = (
+    "Hand work to child agents and wait for their reports. A child starts with an empty conversation and knows only "
+    "its goal and context, so give it paths, facts and constraints. Several independent tasks run in parallel. "
+    "Check what a child reports before you rely on it."
+)
+
+
+def _without_description(schema: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in schema.items() if name != "description"}
+
+
+_DELEGATE_FIELDS: dict[str, Any] = {
+    "goal": {"type": "string", "description": "What the child is to achieve"},
+    "context": {"type": "string", "description": "What it must know"},
+    "toolsets": {
+        "type": "array",
+        "items": {"type": "string"},
+        "description": "Of yours, those it may use; default all",
+    },
+    "role": {
+        "type": "string",
+        "enum": ["leaf", "orchestrator"],
+        "description": "An orchestrator may delegate further",
+        "default": "leaf",
+    },
+}
+
+_DELEGATE_ARGS: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        **_DELEGATE_FIELDS,
+        "tasks": {
+            "type": "array",
+            "description": "Several tasks instead of one goal",
+            "items": {
+                "type": "object",
+                "properties": {name: _without_description(schema) for name, schema in _DELEGATE_FIELDS.items()},
+                "required": ["goal"],
+            },
+        },
+    },
+    "required": [],
+}
+
+
+def _delegate_task(runtime: Runtime) -> Tool:
+    def run(args: Args, context: ToolContext) -> str:
+        from hermes.agent.children.delegate import delegate
+
+        return delegate(args, context, runtime)
+
+    return Tool(
+        "delegate_task",
+        "delegation",
+        _DELEGATE,
+        _DELEGATE_ARGS,
+        run,
+        "resumable",
+        available=lambda: runtime.config.delegation.max_spawn_depth > 0,
+        emoji="🔀",
+    )
+
+
+# -- a2a ------------------------------------------------------------------------------------------------------------
+
+_A2A_DISCOVER = "What another agent can do. Without agent: the agents that are known by name."
+_A2A_SEND = (
+    "Send a message to another agent and wait for its answer. It knows nothing of this conversation: tell it all it "
+    "needs. If state is input-required, it asks something: answer with a2a_answer. Check what it says before you "
+    "rely on it."
+)
+_A2A_ANSWER = "Answer what a task of another agent waits for. To an approval the answer is approve or deny."
+_A2A_CANCEL = "Stop a task of another agent."
+
+_A2A_AGENT = text("Name or URL")
+_A2A_TASK = text("From a2a_send")
+
+
+def _a2a_tools(runtime: Runtime) -> list[Tool]:
+    known = ", ".join(sorted(runtime.config.a2a.agents))
+    agent = text(f"Name ({known}) or URL") if known else _A2A_AGENT
+
+    def discover(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.a2a_calls import run_discover
+
+        return run_discover(args, context, runtime.models)
+
+    def send(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.a2a_calls import run_send
+
+        return run_send(args, context, runtime.models)
+
+    def answer(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.a2a_calls import run_answer
+
+        return run_answer(args, context, runtime.models)
+
+    def cancel(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.a2a_calls import run_cancel
+
+        return run_cancel(args, context, runtime.models)
+
+    message = {"message": text(), "context_id": text("Go on with that conversation; from an earlier answer")}
+    return [
+        Tool("a2a_discover", "a2a", _A2A_DISCOVER, fields([], agent=agent), discover, parallel=True, emoji="📇"),
+        Tool("a2a_send", "a2a", _A2A_SEND, fields(["agent", "message"], agent=agent, **message), send, emoji="📨"),
+        Tool(
+            *("a2a_answer", "a2a", _A2A_ANSWER),
+            fields(["agent", "task_id", "answer"], agent=agent, task_id=_A2A_TASK, answer=text()),
+            answer,
+            emoji="💬",
+        ),
+        Tool(
+            *("a2a_cancel", "a2a", _A2A_CANCEL, fields(["agent", "task_id"], agent=agent, task_id=_A2A_TASK), cancel),
+            emoji="🛑",
+        ),
+    ]

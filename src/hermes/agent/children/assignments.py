@@ -1,4 +1,4 @@
-"""What a child agent is asked to do, read from the arguments of a ``delegate_task`` call."""
+"""The assignments of child agents, read from the arguments of a ``delegate_task`` call."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Role = Literal["leaf", "orchestrator"]
 MAX_CHILDREN = 50
 
 DELEGATE = "delegate_task"
-#: What no child has: it speaks to nobody but its parent, and leaves what outlives the task to it.
+#: Tools that no child has: only its parent talks to it, and decides what outlives the task.
 _KEPT_FROM_CHILDREN = frozenset({DELEGATE, "clarify", "memory", "send_message", "execute_code", "cronjob"})
 
 
@@ -40,25 +40,25 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class Household:
-    """What a delegating conversation has to give, and how deep it stands itself."""
+class AssignmentReader:
+    """Reads the assignments of a delegating session, within its own tools and depth."""
 
     settings: DelegationConfig
     registry: ToolRegistry
     offered: Sequence[Tool]
-    #: 0 for a conversation with a person, 1 for its children, and so on.
+    #: 0 for the session of the user, 1 for its children, and so on.
     level: int
 
     def assignments(self, args: Args) -> list[Assignment]:
-        """What a call asks for. Raises HermesError, in words for the model, when it cannot be done as asked."""
+        """The assignments of a call. Raises HermesError, with a text for the model, when it cannot be done as asked."""
         self._check_depth()
-        wishes = _wishes(args)
-        if len(wishes) > MAX_CHILDREN:
+        tasks = _tasks(args)
+        if len(tasks) > MAX_CHILDREN:
             raise HermesError(
-                f"tasks has {len(wishes)} entries; at most {MAX_CHILDREN} are allowed in one call. "
+                f"tasks has {len(tasks)} entries; at most {MAX_CHILDREN} are allowed in one call. "
                 f"Delegate the first {MAX_CHILDREN}, then the rest."
             )
-        return [self._assignment(index, wish) for index, wish in enumerate(wishes)]
+        return [self._assignment(index, task) for index, task in enumerate(tasks)]
 
     def _check_depth(self) -> None:
         deepest = self.settings.max_spawn_depth
@@ -68,13 +68,13 @@ class Household:
                 f"down to level {deepest}. Do the task yourself."
             )
 
-    def _assignment(self, index: int, wish: Args) -> Assignment:
-        goal = str(wish.get("goal") or "").strip()
+    def _assignment(self, index: int, task: Args) -> Assignment:
+        goal = str(task.get("goal") or "").strip()
         if not goal:
             raise HermesError(f"task {index + 1} has no goal: say in goal what the child is to do")
-        role, note = self._role(wish.get("role") or "leaf")
-        tools = self._tools(wish.get("toolsets") or (), role)
-        return Assignment(index, goal, str(wish.get("context") or "").strip(), role, tools, note)
+        role, note = self._role(task.get("role") or "leaf")
+        tools = self._tools(task.get("toolsets") or (), role)
+        return Assignment(index, goal, str(task.get("context") or "").strip(), role, tools, note)
 
     def _role(self, wanted: str) -> tuple[Role, str]:
         if wanted not in ("leaf", "orchestrator"):
@@ -108,8 +108,8 @@ class Household:
         return frozenset[str]().union(*(known[name.strip()] for name in wanted))
 
 
-def _wishes(args: Args) -> list[dict[str, Any]]:
-    """The tasks of a call. What stands beside ``tasks`` holds for those that do not say otherwise."""
+def _tasks(args: Args) -> list[dict[str, Any]]:
+    """The tasks of a call. Arguments beside ``tasks`` are defaults for all of them."""
     tasks: list[dict[str, Any]] | None = args.get("tasks")
     if tasks is None:
         return [args]
