@@ -9,10 +9,9 @@ import msgspec
 
 from hermes.errors import RETRYABLE, FailureReason, ProviderError
 from hermes.local.endpoint import ADDRESS
-from hermes.models.endpoint import Endpoint, Timeouts
-from hermes.models.failure_codes import STATUSES
+from hermes.models.endpoint import Endpoint, Quirks, Timeouts
+from hermes.models.failures import STATUSES
 from hermes.models.profiles import PROFILES
-from hermes.models.quirks import Quirks
 from hermes.models.retry import Failure, Send, attempts
 
 from .markdown import code, table

@@ -15,9 +15,8 @@ from hermes.config.sections import (
     ProviderQuirksConfig,
 )
 from hermes.errors import ConfigError
-from hermes.models.endpoint import ApiMode, Endpoint, Timeouts
+from hermes.models.endpoint import ApiMode, Endpoint, Quirks, Timeouts
 from hermes.models.profiles import Profile
-from hermes.models.quirks import Quirks
 from hermes.models.routing import another_model, endpoint_for, endpoints_for, guess_api_mode
 
 OWN = ModelConfig(

@@ -10,8 +10,8 @@ import pytest
 from hermes.config.sections import AgentConfig, Config, FallbackConfig, ModelConfig, PluginsConfig, ProviderConfig
 from hermes.errors import ConfigError, PluginError
 from hermes.host import Host, HostOptions
+from hermes.models.endpoint import Quirks
 from hermes.models.profiles import Profile
-from hermes.models.quirks import Quirks
 from hermes.plugins.model_provider import ProviderProfile, read_profile
 from hermes.testing import ScriptedProvider, text
 from support.configured import write_plugin

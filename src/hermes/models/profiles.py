@@ -8,8 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hermes.models.endpoint import ApiMode
-from hermes.models.quirks import Quirks
+from hermes.models.endpoint import ApiMode, Quirks
 
 
 class Family(Struct, frozen=True):

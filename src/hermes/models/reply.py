@@ -74,15 +74,15 @@ def normalise(response: object) -> Reply:
     Takes what execution middleware may return: a record, a dictionary, a namespace, an SDK object, or any of
     them after a JSON round trip. Raises ``ProviderError`` with reason ``malformed`` saying what was found.
     """
-    body = to_plain(response)
-    if not isinstance(body, dict):
+    # A record is what every wire returns: it is read as it is, and only its nested parts become plain data.
+    fields = _fields(response if isinstance(response, Record) else to_plain(response))
+    if fields is None:
         raise _malformed(f"expected a chat completion, found {type(response).__name__}")
-    fields = cast("dict[str, Any]", body)
     choice = _first_choice(fields)
-    message = choice.get("message")
-    if not isinstance(message, dict):
+    said = _fields(choice.get("message"))
+    if said is None:
         raise _malformed(f"the first choice has no message (its keys: {_keys(choice)})")
-    message = cast("dict[str, Any]", message)
+    message = {name: to_plain(said.get(name)) for name in _READ}
     calls = tool_requests(message.get("tool_calls"))
     reply = Reply(
         content=text_of(message.get("content")) or text_of(message.get("refusal")),
@@ -90,12 +90,23 @@ def normalise(response: object) -> Reply:
         tool_calls=calls,
         finish_reason=_string(choice.get("finish_reason")) or ("tool_calls" if calls else "stop"),
         model=_string(fields.get("model")),
-        usage=usage_from(fields.get("usage")),
+        usage=usage_from(to_plain(fields.get("usage"))),
         response_id=_string(fields.get("id")),
         provider_state=_state(message.get("carry")),
     )
     refuse_empty(reply)
     return reply
+
+
+#: The fields of a message that a reply is made from.
+_READ = ("content", "refusal", "reasoning", "reasoning_content", "tool_calls", "carry")
+
+
+def _fields(value: object) -> dict[str, Any] | None:
+    """The fields of a dictionary or a record; ``None`` for anything else."""
+    if isinstance(value, Record):
+        return value.__dict__
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else None
 
 
 def to_response(reply: Reply) -> Record:
@@ -185,9 +196,10 @@ def _first_choice(body: dict[str, Any]) -> dict[str, Any]:
     if not choices:
         raise _malformed("the response has an empty list of choices")
     first: Any = cast("list[Any]", choices)[0]
-    if not isinstance(first, dict):
+    found = _fields(first)
+    if found is None:
         raise _malformed(f"the first choice is {type(first).__name__}, expected an object")
-    return cast("dict[str, Any]", first)
+    return found
 
 
 def _free_id(given: str, position: int, taken: set[str]) -> str:

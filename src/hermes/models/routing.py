@@ -10,9 +10,8 @@ import msgspec
 
 from hermes.config.sections import Config, FallbackConfig, ModelConfig, PhaseTimeoutsConfig, ProviderConfig
 from hermes.errors import ConfigError, NotConfigured, did_you_mean
-from hermes.models.endpoint import ApiMode, Endpoint, Timeouts, split_url
+from hermes.models.endpoint import ApiMode, Endpoint, Quirks, Timeouts, split_url
 from hermes.models.profiles import CUSTOM, PROFILES, Profile, canonical
-from hermes.models.quirks import Quirks
 
 NOT_CONFIGURED = (
     "no model is set up: run 'hermes model' to choose one, or 'hermes local install' to get a small one that needs "

@@ -9,9 +9,8 @@ from typing import Any, cast
 import msgspec
 
 from hermes.errors import PluginError
-from hermes.models.endpoint import Endpoint
+from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.profiles import Profile
-from hermes.models.quirks import Quirks
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _MODES = {"": "", "responses": "codex_responses"}

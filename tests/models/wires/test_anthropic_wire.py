@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from hermes.errors import ProviderError
-from hermes.models.endpoint import Endpoint
-from hermes.models.quirks import Quirks
+from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.reply import IncompleteReply, Reply, normalise
 from hermes.models.wires.anthropic.wire import AnthropicMessages, abilities
 from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta, ToolCallDelta

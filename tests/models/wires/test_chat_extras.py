@@ -6,8 +6,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.models.endpoint import Endpoint
-from hermes.models.quirks import Quirks
+from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions, ChatParser
 from hermes.models.wires.wire import ModelRequest

@@ -8,8 +8,7 @@ import msgspec
 import pytest
 
 from hermes.errors import ProviderError
-from hermes.models.endpoint import Endpoint
-from hermes.models.quirks import Quirks
+from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.responses.wire import Responses
 from hermes.models.wires.wire import Delta, ModelRequest, ReasoningDelta, TextDelta, ToolCallDelta

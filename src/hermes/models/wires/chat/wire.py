@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hermes.errors import ProviderError
-from hermes.models.endpoint import Endpoint
+from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.failures import error_from_response
-from hermes.models.quirks import Quirks
 from hermes.models.reply import text_of
 from hermes.models.wires.body_parser import BodyParser
 from hermes.models.wires.chat.extras import give_back
