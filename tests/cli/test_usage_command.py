@@ -15,7 +15,7 @@ from hermes.journal.runner import Runner
 from hermes.journal.steps import ModelCallRow, record_model_call
 from hermes.journal.store import Store
 from hermes.journal.turns import SessionInfo, begin_turn
-from hermes.journal.usage.home import GROUPINGS
+from hermes.journal.usage.spending import GROUPINGS
 from hermes.testing import ScriptedProvider, text
 from support import run_hermes, write_config
 

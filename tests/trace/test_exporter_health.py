@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.journal.store import Store
-from hermes.journal.usage.plugin_calls import PluginCalls, plugin_totals
+from hermes.journal.usage.plugins import PluginCalls, plugin_totals
 from hermes.testing import ScriptedProvider
 from hermes.trace import health
 from hermes.trace.health import ExporterHealth

@@ -11,7 +11,7 @@ from hermes.cli.terminal import cells, one_line, print_json
 from hermes.commands.wording import plural
 from hermes.config import hermes_home
 from hermes.journal.store import Store
-from hermes.journal.usage.home import GROUPINGS, Grouping, Used, total, usage_by
+from hermes.journal.usage.spending import GROUPINGS, Grouping, Used, total, usage_by
 
 _EXAMPLES = """
 examples:

@@ -9,7 +9,7 @@ from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
 from hermes.commands.sessions import title_of
 from hermes.commands.wording import columns, dollars, plural
-from hermes.journal.usage.session import Spending, session_spending
+from hermes.journal.usage.spending import Spending, session_spending
 
 
 def status(conversation: Conversation, arguments: str) -> str:

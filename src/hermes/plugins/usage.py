@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hermes.errors import JournalError
 from hermes.hooks.callback import CallbackStats
 from hermes.journal.store import Store
-from hermes.journal.usage.plugin_calls import (
+from hermes.journal.usage.plugins import (
     REGISTER_SITE,
     TOOL_SITE,
     WAITING_SITE,

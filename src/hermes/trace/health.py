@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 
-from hermes.journal.usage.plugin_calls import EXPORT_SITE, PluginCalls
+from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls
 from hermes.sanitize import redact_text
 
 _MAX_ERROR_CHARS = 300

@@ -15,7 +15,7 @@ from hermes.agent.context.plan import is_summary
 from hermes.config import Config, ContextConfig, PluginsConfig
 from hermes.config.sections import AgentConfig, ModelConfig
 from hermes.host import Host, HostOptions
-from hermes.journal.usage.plugin_calls import WAITING_SITE
+from hermes.journal.usage.plugins import WAITING_SITE
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.testing.scripted.script import RecordedRequest
 

@@ -15,9 +15,8 @@ import pytest
 
 from hermes.contract.llm import PluginLlmBudgetError, PluginLlmTrustError
 from hermes.errors import HermesError
-from hermes.journal.usage.home import usage_by
 from hermes.journal.usage.plugins import PluginSpending, spending_by_plugin
-from hermes.journal.usage.session import session_spending
+from hermes.journal.usage.spending import session_spending, usage_by
 from hermes.models.endpoint import Endpoint
 from hermes.plugins.llm.access import PluginLlm
 from hermes.scope import Scope

@@ -13,7 +13,7 @@ from hermes.cli.doctor.plugins import NEVER_FIRED
 from hermes.contract.hooks import HOOKS
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
-from hermes.journal.usage.plugin_calls import EXPORT_SITE, PluginCalls, recent_counters, record_plugin_counters
+from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls, recent_counters, record_plugin_counters
 from journal.kit import start_turn
 from support.doctor_rig import Examined, examine, write_private_config
 

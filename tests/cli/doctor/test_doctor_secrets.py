@@ -11,7 +11,7 @@ import pytest
 from hermes.cli.doctor.installation import Installation
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
-from hermes.journal.usage.plugin_calls import PluginCalls, record_plugin_counters
+from hermes.journal.usage.plugins import PluginCalls, record_plugin_counters
 from journal.kit import start_turn
 from support import run_hermes
 from support.doctor_rig import answering, examine, write_private_config

@@ -15,7 +15,7 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.steps import ModelCallRow, record_model_call
 from hermes.journal.store import Store
 from hermes.journal.turns import SessionInfo, TurnJournal
-from hermes.journal.usage.session import session_spending
+from hermes.journal.usage.spending import session_spending
 from journal.kit import RunnerFactory, finish_turn, rows, start_turn, user
 
 LONG = "x" * (BLOB_THRESHOLD + 1)

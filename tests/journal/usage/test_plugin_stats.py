@@ -6,7 +6,7 @@ from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.journal.turns import SessionInfo, begin_turn
-from hermes.journal.usage.plugin_calls import PluginCalls, plugin_totals, record_plugin_counters
+from hermes.journal.usage.plugins import PluginCalls, plugin_totals, record_plugin_counters
 
 
 def begin(store: Store, runner: Runner, session_id: str) -> None:

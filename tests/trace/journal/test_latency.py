@@ -14,7 +14,7 @@ from hermes.journal.runner import Runner
 from hermes.journal.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.store import Store
 from hermes.journal.turns import SessionInfo, begin_turn
-from hermes.journal.usage.plugin_calls import PluginCalls, record_plugin_counters
+from hermes.journal.usage.plugins import PluginCalls, record_plugin_counters
 from hermes.trace.journal.latency import figures, percentile
 
 

@@ -17,7 +17,7 @@ from hermes.commands.wording import plural
 from hermes.config import env_path
 from hermes.errors import JournalError
 from hermes.journal.store import Store
-from hermes.journal.usage.plugin_calls import EXPORT_SITE, REGISTER_SITE, PluginCalls, plugin_totals, recent_counters
+from hermes.journal.usage.plugins import EXPORT_SITE, REGISTER_SITE, PluginCalls, plugin_totals, recent_counters
 from hermes.models.profiles import CUSTOM
 from hermes.models.routing import name_of
 from hermes.plugins.check.check import check_plugin

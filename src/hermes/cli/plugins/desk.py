@@ -13,7 +13,7 @@ from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import PluginsConfig
 from hermes.errors import JournalError
 from hermes.journal.store import Store
-from hermes.journal.usage.plugin_calls import PluginTotals, plugin_totals
+from hermes.journal.usage.plugins import PluginTotals, plugin_totals
 from hermes.plugins.discovery import discover, find_plugin
 from hermes.plugins.manifest import PluginManifest
 

@@ -1,4 +1,4 @@
-"""Stretches of past conversations, with the families of sessions they belong to."""
+"""Look-ups in past conversations: passages of messages, families of sessions, the last result of a tool."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ from typing import Any, cast
 
 from hermes.journal.bodies import message_text, unpack
 from hermes.journal.store import Store
+
+#: Newest first; turns that the user took back do not count. The name is looked for in the text before it is decoded.
+_TOOL_CALLS = """
+    SELECT e.body FROM events e
+    JOIN turns t ON t.id = e.turn_id AND NOT t.undone
+    LEFT JOIN blobs b ON e.body = '{"$blob":"' || b.sha256 || '"}'
+    WHERE e.session_id = ? AND e.kind = 'step_done' AND substr(e.key, 1, 5) = 'tool:'
+      AND instr(coalesce(b.data, e.body), ?)
+    ORDER BY e.seq DESC
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +84,19 @@ def family_of(store: Store, session_id: str) -> set[str]:
         SELECT id FROM family
     """
     return store.read(lambda connection: {row[0] for row in connection.execute(query, (root,))})
+
+
+def last_result(store: Store, session_id: str, tool: str) -> str | None:
+    """The result of the last call of a tool that worked; None when there was none."""
+
+    def find(connection: sqlite3.Connection) -> str | None:
+        for (body,) in connection.execute(_TOOL_CALLS, (session_id, f'"name":"{tool}"')):
+            call = unpack(connection, body)
+            if call["name"] == tool and call["status"] == "ok":
+                return call["result"]
+        return None
+
+    return store.read(find)
 
 
 def _message(connection: sqlite3.Connection, message_id: int, role: str, body: str) -> PassageMessage:

@@ -1,12 +1,19 @@
-"""What plugins have used models for: how much each has spent, in all, today, or in one session."""
+"""The use of plugins: how often they were called and failed, and what they spent on models."""
 
 from __future__ import annotations
 
+import sqlite3
 import time
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
+from msgspec import Struct
+
+from hermes.journal.bodies import clean_text
 from hermes.journal.steps import PLUGIN_KEY
-from hermes.journal.store import Store
+
+if TYPE_CHECKING:
+    from hermes.journal.store import Store
 
 _TOKENS = (
     "coalesce(sum(input_tokens), 0) + coalesce(sum(cache_read_tokens), 0) + coalesce(sum(cache_write_tokens), 0) "
@@ -24,7 +31,7 @@ _TODAY = (
     f"WHERE {_OF_PLUGINS} AND key IN (?, '') AND started_at >= ?"
 )
 #: A call may take several attempts; each call has one that is the first.
-_CALLS = (
+_SESSION_CALLS = (
     f"SELECT count(*) FROM all_calls WHERE {_OF_PLUGINS} AND key = ? AND session_id = ? AND api_request_id LIKE '%:1'"
 )
 
@@ -50,7 +57,7 @@ def spending_by_plugin(store: Store) -> dict[str, PluginSpending]:
 def calls_in_session(store: Store, plugin: str, session_id: str) -> int:
     """How often a plugin has asked a model in a session."""
     values = (PLUGIN_KEY + plugin, session_id)
-    return store.read(lambda connection: connection.execute(_CALLS, values).fetchone()[0])
+    return store.read(lambda connection: connection.execute(_SESSION_CALLS, values).fetchone()[0])
 
 
 def spent_today(store: Store, plugin: str) -> tuple[int, float]:
@@ -62,3 +69,139 @@ def spent_today(store: Store, plugin: str) -> tuple[int, float]:
 def _midnight() -> float:
     now = time.localtime()
     return time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
+
+
+# -- calls of callbacks and tools -----------------------------------------------------------------------------------
+
+#: The site that stands for loading a plugin.
+REGISTER_SITE = "register"
+#: How the sites begin that stand for a tool it offers, and for something no part of the runtime uses yet.
+TOOL_SITE, WAITING_SITE = "tool:", "waiting:"
+#: How the sites begin that stand for what it exports: calls are events in, failures those that did not get out.
+EXPORT_SITE = "export:"
+
+_MAX_ERROR_CHARS = 500
+
+
+class PluginCalls(Struct, frozen=True):
+    """The calls of one plugin at one site."""
+
+    plugin: str
+    #: A hook, a middleware kind, ``register``, for what it offers ``tool:NAME`` or ``waiting:WHAT NAME``, or for what
+    #: it sends elsewhere ``export:WHERE``.
+    site: str
+    calls: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    last_error: str = ""
+
+
+class PluginTotals(Struct):
+    """One plugin over all sessions on record."""
+
+    calls: int = 0
+    failures: int = 0
+    seconds: float = 0.0
+    last_error: str = ""
+    sessions: int = 0
+    #: When the last of these sessions ended, in seconds since the epoch.
+    last_used: float = 0.0
+    #: What it joined in that session: hooks, middleware kinds and tools.
+    sites: list[str] = []
+    tools: list[str] = []
+    waiting: list[str] = []
+    #: Why it could not be loaded in that session, empty when it could.
+    load_error: str = ""
+    #: What it sent elsewhere, place by place.
+    exports: list[PluginCalls] = []
+    #: What it asked models, in sessions and outside of them.
+    spending: PluginSpending = PluginSpending()
+
+
+def record_plugin_counters(store: Store, session_id: str, counters: Sequence[PluginCalls]) -> None:
+    """Add what plugins did in a session to its record. A session that is not on record leaves none."""
+    if not counters or not store.path.exists():
+        return
+    now = time.time()
+
+    def row(one: PluginCalls) -> tuple[object, ...]:
+        error = clean_text(one.last_error[:_MAX_ERROR_CHARS])
+        names = (clean_text(one.plugin), clean_text(one.site))
+        return (*names, one.calls, one.failures, one.seconds, error, now, session_id)
+
+    def write(connection: sqlite3.Connection) -> None:
+        # A session that goes on in another process has rows already; loading tells only how it went last.
+        connection.executemany(
+            "INSERT INTO plugin_calls SELECT id, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE id = ? "
+            "ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, failures = failures + excluded.failures, "
+            "seconds = seconds + excluded.seconds, at = excluded.at, "
+            "last_error = CASE WHEN excluded.last_error <> '' OR site = 'register' "
+            "THEN excluded.last_error ELSE last_error END",
+            [row(one) for one in counters],
+        )
+
+    store.write(write)
+
+
+def plugin_totals(store: Store) -> dict[str, PluginTotals]:
+    """How every plugin that was ever loaded has fared, by its key."""
+
+    def read(connection: sqlite3.Connection) -> dict[str, PluginTotals]:
+        totals = {row[0]: PluginTotals(*row[1:]) for row in connection.execute(_TOTALS)}
+        for plugin, site, error in connection.execute(_LATEST):
+            _add_latest(totals[plugin], site, error)
+        # SQLite takes the other columns from the row that has the maximum.
+        for plugin, error, _ in connection.execute(_ERRORS):
+            totals[plugin].last_error = error
+        for row in connection.execute(_EXPORTS):
+            totals[row[0]].exports.append(PluginCalls(*row))
+        return totals
+
+    totals = store.read(read)
+    for plugin, spending in spending_by_plugin(store).items():
+        totals.setdefault(plugin, PluginTotals()).spending = spending
+    return totals
+
+
+def recent_counters(store: Store, since: float) -> list[PluginCalls]:
+    """What plugins did at each site in the sessions that ended after ``since``, in seconds since the epoch."""
+    return store.read(lambda connection: [PluginCalls(*row) for row in connection.execute(_RECENT, {"since": since})])
+
+
+_RECENT = (
+    "SELECT plugin, site, sum(calls), sum(failures), sum(seconds), coalesce((SELECT last_error FROM plugin_calls AS e "
+    "WHERE e.plugin = c.plugin AND e.site = c.site AND e.at > :since AND e.last_error <> '' ORDER BY e.at DESC LIMIT 1)"
+    ", '') FROM plugin_calls AS c WHERE at > :since GROUP BY plugin, site ORDER BY plugin, site"
+)
+_IS_EXPORT = f"substr(site, 1, {len(EXPORT_SITE)}) = '{EXPORT_SITE}'"
+_CALLS = f"CASE WHEN site = '{REGISTER_SITE}' OR {_IS_EXPORT} THEN 0 ELSE"
+_TOTALS = (
+    f"SELECT plugin, sum({_CALLS} calls END), sum({_CALLS} failures END), sum({_CALLS} seconds END), '', "
+    "count(DISTINCT session_id), max(at) FROM plugin_calls GROUP BY plugin"
+)
+_LATEST = (
+    "SELECT plugin, site, last_error FROM plugin_calls AS c "
+    "JOIN (SELECT plugin AS p, max(at) AS latest FROM plugin_calls GROUP BY plugin) ON p = c.plugin AND latest = c.at "
+    "ORDER BY plugin, site"
+)
+_ERRORS = (
+    f"SELECT plugin, last_error, max(at) FROM plugin_calls WHERE last_error <> '' AND site <> '{REGISTER_SITE}' "
+    "GROUP BY plugin"
+)
+
+_EXPORTS = (
+    f"SELECT plugin, site, sum(calls), sum(failures) FROM plugin_calls WHERE {_IS_EXPORT} "
+    "GROUP BY plugin, site ORDER BY plugin, site"
+)
+
+
+def _add_latest(total: PluginTotals, site: str, error: str) -> None:
+    """What a row of the session that ended last says about the plugin."""
+    if site == REGISTER_SITE:
+        total.load_error = error
+    elif site.startswith(TOOL_SITE):
+        total.tools.append(site.removeprefix(TOOL_SITE))
+    elif site.startswith(WAITING_SITE):
+        total.waiting.append(site.removeprefix(WAITING_SITE))
+    elif not site.startswith(EXPORT_SITE):
+        total.sites.append(site)

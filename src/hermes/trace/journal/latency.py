@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.journal.store import Store
-from hermes.journal.usage.plugin_calls import REGISTER_SITE, TOOL_SITE, WAITING_SITE
+from hermes.journal.usage.plugins import REGISTER_SITE, TOOL_SITE, WAITING_SITE
 
 Grouping = Literal["model", "tool", "plugin"]
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hermes.agent.session import Session
 from hermes.cli.repl.show.statusline import StatusFacts
 from hermes.host import Host
-from hermes.journal.usage.session import session_spending
+from hermes.journal.usage.spending import session_spending
 
 
 def session_facts(host: Host, session: Session) -> StatusFacts:
