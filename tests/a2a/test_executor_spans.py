@@ -58,7 +58,7 @@ def test_a_tracer_that_fails_costs_no_reply() -> None:
 
 def test_the_otel_plugin_of_the_same_process_exports_it(home: Path) -> None:
     pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
-    from support.otlp_receiver import OtlpReceiver
+    from hermes.testing import OtlpReceiver
 
     with ScriptedProvider("Hello.") as provider, OtlpReceiver() as receiver:
         write_config(home, provider.base_url, "plugins:\n  enabled: [observability/otel]\n")

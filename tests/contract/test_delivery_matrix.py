@@ -19,9 +19,19 @@ from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.host import Host
 from hermes.scope import Interrupt
-from hermes.testing import EventRecorder, ScriptedProvider, by_step, failure, hanging, text, tool_call, tool_calls
+from hermes.testing import (
+    EventRecorder,
+    ScriptedProvider,
+    ScriptedResponder,
+    by_step,
+    failure,
+    hanging,
+    text,
+    tool_call,
+    tool_calls,
+)
 from support import HostFactory, run_hermes, start_hermes, write_config
-from support.approval_rig import RISKY, ListedPerson, says
+from support.approval_rig import RISKY, says
 from support.delivery import EXPECTED, PENDING, Counts
 from support.surfaces import Prompt
 
@@ -64,7 +74,7 @@ def _want_approval(host: Host, _recorder: EventRecorder) -> None:
 def _answer_with(choice: str) -> Scenario:
     def ask(host: Host, _recorder: EventRecorder) -> None:
         session = host.new_session()
-        host.responders.attach(session.id, ListedPerson(says(choice)))
+        host.responders.attach(session.id, ScriptedResponder(says(choice)))
         session.run("go")
         session.close()
 

@@ -13,8 +13,8 @@ from hermes.http.proxy import parse_proxy, proxy_for
 from hermes.models.endpoint import Timeouts
 from hermes.models.reply import normalise
 from hermes.testing import FaultServer, ScriptedProvider
+from hermes.testing.proxies import connect_proxy, socks_proxy
 from support.drivers import AnyDriver
-from support.proxy_servers import connect_proxy, socks_proxy
 
 Ask = Callable[..., Record]
 LOGIN = "us%65r:p%40ss"

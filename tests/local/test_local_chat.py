@@ -19,8 +19,9 @@ from hermes.local.prompt.grammar import call_text
 from hermes.local.prompt.offers import Offer
 from hermes.local.running import running_states
 from hermes.models.profiles import PROFILES
+from hermes.testing import ScriptedResponder
 from support import run_hermes
-from support.approval_rig import ListedPerson, says
+from support.approval_rig import says
 from support.local_rig import write_gguf
 
 NewHost = Callable[..., Host]
@@ -123,7 +124,7 @@ def test_commands_are_refused_where_nobody_can_be_asked(new_host: NewHost, workd
 def test_a_person_is_asked_each_time(new_host: NewHost, workdir: Path) -> None:
     host = new_host(allow_everything=True)
     session = host.new_session()
-    person = ListedPerson(says("session"), says("deny"))
+    person = ScriptedResponder(says("session"), says("deny"))
     host.responders.attach(session.id, person)
     assert [call.status for call in session.run(RUN).tool_calls] == ["ok"]
     assert (workdir / "ran").exists()

@@ -1,20 +1,17 @@
-"""Somebody who answers from a list, and hosts with settings about approvals."""
+"""Hosts with settings about approvals, and commands that need one."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
+from hermes.agent.approvals.responder import ApprovalAnswer
 from hermes.config import Config
 from hermes.config.sections import AgentConfig, ApprovalsConfig, AuxiliaryTaskConfig, ModelConfig
 from hermes.host import Host, HostOptions
-from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider
-
-Reaction = ApprovalAnswer | BaseException | Callable[[ApprovalRequest, Interrupt], ApprovalAnswer]
 
 #: Harmless when it runs: it leaves a mark and deletes what is not there. The rule it breaks is below.
 RISKY = "touch ran && rm -rf ./no-such-folder"
@@ -26,25 +23,6 @@ NEVER = "touch ran; mkfs.ext4 ./no-such-device"
 def says(choice: Any, reason: str = "") -> ApprovalAnswer:
     """An answer."""
     return ApprovalAnswer(choice, reason)
-
-
-class ListedPerson:
-    """Reacts to each question as the next entry of the list says."""
-
-    def __init__(self, *reactions: Reaction, surface: str = "cli") -> None:
-        self.surface = surface
-        self.requests: list[ApprovalRequest] = []
-        self._reactions = list(reactions)
-
-    def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
-        self.requests.append(request)
-        reaction = self._reactions.pop(0)
-        if isinstance(reaction, BaseException):
-            raise reaction
-        return reaction if isinstance(reaction, ApprovalAnswer) else reaction(request, interrupt)
-
-    def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
-        return None
 
 
 def approval_config(

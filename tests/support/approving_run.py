@@ -13,7 +13,8 @@ from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.config import load_config
 from hermes.host import Host
 from hermes.scope import Interrupt
-from support.approval_rig import ListedPerson, says
+from hermes.testing import ScriptedResponder
+from support.approval_rig import says
 
 
 def main(home: Path, workdir: Path, asked: Path) -> None:
@@ -27,7 +28,7 @@ def main(home: Path, workdir: Path, asked: Path) -> None:
     with Host(home, load_config(home).config, cwd=workdir, env={}) as host:
         known = host.sessions.list()
         session = host.resume_session(known[0].id) if known else host.new_session()
-        host.responders.attach(session.id, ListedPerson(*[approve] * 5))
+        host.responders.attach(session.id, ScriptedResponder(*[approve] * 5))
         result = session.finish_open_turn() if known else session.run("go")
         print(result.answer if result is not None else session.last_result().answer)
 

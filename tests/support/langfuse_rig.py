@@ -14,8 +14,8 @@ from hermes.bundled.observability.langfuse.tracing import LangfuseTracing
 from hermes.config import Config
 from hermes.hooks.table import Hooks
 from hermes.host import Host
+from hermes.testing import OtlpReceiver
 from support.otel_rig import HookContext
-from support.otlp_receiver import OtlpReceiver
 from support.trace_runs import Rig
 
 KEY = "observability/langfuse"

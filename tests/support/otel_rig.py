@@ -16,7 +16,7 @@ from hermes.contract.events import Event
 from hermes.hooks.queue import BackgroundQueue
 from hermes.hooks.table import Hooks
 from hermes.host import Host
-from support.otlp_receiver import OtlpReceiver
+from hermes.testing import OtlpReceiver
 from support.trace_runs import Rig
 
 KEY = "observability/otel"

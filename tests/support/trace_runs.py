@@ -131,21 +131,23 @@ def delegated_children(rig: Rig) -> Run:
 
 
 def approval(rig: Rig) -> Run:
-    from support.approval_rig import RISKY, ListedPerson, says
+    from hermes.testing import ScriptedResponder
+    from support.approval_rig import RISKY, says
 
     host = rig.host([tool_call("terminal", {"command": RISKY}), text("did it")])
     session = host.new_session()
-    host.responders.attach(session.id, ListedPerson(says("once")))
+    host.responders.attach(session.id, ScriptedResponder(says("once")))
     session.run("go")
     return rig.run(host, session.id)
 
 
 def denied(rig: Rig) -> Run:
-    from support.approval_rig import RISKY, ListedPerson, says
+    from hermes.testing import ScriptedResponder
+    from support.approval_rig import RISKY, says
 
     host = rig.host([tool_call("terminal", {"command": RISKY}), text("I may not.")])
     session = host.new_session()
-    host.responders.attach(session.id, ListedPerson(says("deny", "no")))
+    host.responders.attach(session.id, ScriptedResponder(says("deny", "no")))
     session.run("go")
     return rig.run(host, session.id)
 

@@ -1,4 +1,4 @@
-"""The public test kit: a scripted model server, an event recorder and a plugin harness, all on real parts."""
+"""The public test kit: scripted models and users, receivers, recorders and a plugin harness, all on real sockets."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from hermes.testing.harness import PluginHarness
     from hermes.testing.llm import FakeLlm, LlmCall, RecordingLlm
+    from hermes.testing.otlp import OtlpReceiver
+    from hermes.testing.proxies import ProxyServer, connect_proxy, socks_proxy
     from hermes.testing.recorder import EventRecorder, RecordedEvent
+    from hermes.testing.responder import ScriptedResponder
     from hermes.testing.scripted.fault_catalogue import FAULTS, recorded
     from hermes.testing.scripted.faults import Fault, FaultServer, cuts
     from hermes.testing.scripted.replies import (
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     )
     from hermes.testing.scripted.script import RecordedRequest, by_step
     from hermes.testing.scripted.server import ScriptedProvider
+    from hermes.testing.webhook import WebhookReceiver
 
 __all__ = [
     "FAULTS",
@@ -32,14 +36,19 @@ __all__ = [
     "Fault",
     "FaultServer",
     "LlmCall",
+    "OtlpReceiver",
     "PluginHarness",
+    "ProxyServer",
     "RecordedEvent",
     "RecordedRequest",
     "RecordingLlm",
     "ScriptedCall",
     "ScriptedProvider",
     "ScriptedReply",
+    "ScriptedResponder",
+    "WebhookReceiver",
     "by_step",
+    "connect_proxy",
     "cuts",
     "dropped",
     "failure",
@@ -47,6 +56,7 @@ __all__ = [
     "raw",
     "reasoning",
     "recorded",
+    "socks_proxy",
     "text",
     "tool_call",
     "tool_calls",
@@ -54,6 +64,12 @@ __all__ = [
 
 #: Imported on first use: a plugin test that needs the recorder alone pays for no server.
 _HOMES = {
+    "OtlpReceiver": "otlp",
+    "ProxyServer": "proxies",
+    "connect_proxy": "proxies",
+    "socks_proxy": "proxies",
+    "ScriptedResponder": "responder",
+    "WebhookReceiver": "webhook",
     "RecordedEvent": "recorder",
     "EventRecorder": "recorder",
     "FAULTS": "scripted.fault_catalogue",

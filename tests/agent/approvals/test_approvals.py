@@ -14,8 +14,8 @@ from hermes.config import load_config
 from hermes.host import Host
 from hermes.journal.questions import Questions
 from hermes.scope import Interrupt
-from hermes.testing import RecordedRequest, ScriptedProvider, by_step, text, tool_call, tool_calls
-from support.approval_rig import NEVER, RISKY, RULE, ListedPerson, approving_host, says
+from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedResponder, by_step, text, tool_call, tool_calls
+from support.approval_rig import NEVER, RISKY, RULE, approving_host, says
 from support.hook_callbacks import answer, note
 
 Payload = dict[str, Any]
@@ -44,7 +44,7 @@ def results(provider: ScriptedProvider) -> list[Any]:
 
 
 def test_the_person_is_told_what_it_is_about(home: Path, workdir: Path) -> None:
-    person = ListedPerson(says("once"))
+    person = ScriptedResponder(says("once"))
     with ScriptedProvider(calls(RISKY)) as provider, approving_host(home, workdir, provider, timeout=7) as host:
         session = host.new_session()
         host.responders.attach(session.id, person)
@@ -61,7 +61,7 @@ def test_the_person_is_told_what_it_is_about(home: Path, workdir: Path) -> None:
     [("once", 2, True), ("session", 1, True), ("always", 1, True), ("deny", 2, False), ("timeout", 2, False)],
 )
 def test_an_answer_reaches_as_far_as_it_says(home: Path, workdir: Path, choice: str, asked: int, ran: bool) -> None:
-    person = ListedPerson(says(choice), says(choice))
+    person = ScriptedResponder(says(choice), says(choice))
     with ScriptedProvider(calls(RISKY, RISKY)) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
         host.responders.attach(session.id, person)
@@ -74,7 +74,7 @@ def test_an_answer_reaches_as_far_as_it_says(home: Path, workdir: Path, choice: 
 
 
 def test_a_denied_command_keeps_the_shape_of_a_terminal_result(home: Path, workdir: Path) -> None:
-    person = ListedPerson(says("deny", "not on a Friday"))
+    person = ScriptedResponder(says("deny", "not on a Friday"))
     with ScriptedProvider(calls(RISKY)) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
         host.responders.attach(session.id, person)
@@ -86,7 +86,7 @@ def test_a_denied_command_keeps_the_shape_of_a_terminal_result(home: Path, workd
 
 
 def test_silence_is_not_told_as_a_fault(home: Path, workdir: Path) -> None:
-    person = ListedPerson(says("timeout"))
+    person = ScriptedResponder(says("timeout"))
     with ScriptedProvider(calls(RISKY)) as provider, approving_host(home, workdir, provider, timeout=45) as host:
         session = host.new_session()
         host.responders.attach(session.id, person)
@@ -97,7 +97,7 @@ def test_silence_is_not_told_as_a_fault(home: Path, workdir: Path) -> None:
 
 
 def test_a_person_that_cannot_be_reached_means_no(home: Path, workdir: Path) -> None:
-    person = ListedPerson(RuntimeError("the line is dead"))
+    person = ScriptedResponder(RuntimeError("the line is dead"))
     with ScriptedProvider(calls(RISKY)) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
         host.responders.attach(session.id, person)
@@ -109,7 +109,7 @@ def test_a_person_that_cannot_be_reached_means_no(home: Path, workdir: Path) -> 
 def test_always_is_written_into_the_config_with_its_comments(home: Path, workdir: Path) -> None:
     home.mkdir()
     (home / "config.yaml").write_text("# mine\nagent:\n  max_turns: 7  # enough\ncommand_allowlist:\n  - old  # kept\n")
-    person = ListedPerson(says("always"))
+    person = ScriptedResponder(says("always"))
     with ScriptedProvider(calls(RISKY)) as provider:
         with approving_host(home, workdir, provider) as host:
             first = host.new_session()
@@ -121,7 +121,7 @@ def test_always_is_written_into_the_config_with_its_comments(home: Path, workdir
 
 
 def test_always_counts_at_once_and_in_other_sessions(home: Path, workdir: Path) -> None:
-    person = ListedPerson(says("always"))
+    person = ScriptedResponder(says("always"))
     with ScriptedProvider(calls(RISKY) * 2) as provider, approving_host(home, workdir, provider) as host:
         seen = closings(host)
         for _ in range(2):
@@ -134,7 +134,7 @@ def test_always_counts_at_once_and_in_other_sessions(home: Path, workdir: Path) 
 def test_always_that_cannot_be_written_down_still_lets_the_call_run(home: Path, workdir: Path) -> None:
     home.mkdir()
     (home / "config.yaml").write_text("command_allowlist: [unclosed\n")
-    person = ListedPerson(says("always"))
+    person = ScriptedResponder(says("always"))
     with ScriptedProvider(calls(RISKY, RISKY)) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
         host.responders.attach(session.id, person)
@@ -145,7 +145,7 @@ def test_always_that_cannot_be_written_down_still_lets_the_call_run(home: Path, 
 
 
 def test_two_sessions_do_not_share_a_grant(home: Path, workdir: Path) -> None:
-    person = ListedPerson(says("session"), says("deny"))
+    person = ScriptedResponder(says("session"), says("deny"))
     with ScriptedProvider(calls(RISKY) * 2) as provider, approving_host(home, workdir, provider) as host:
         seen = closings(host)
         for _ in range(2):
@@ -159,7 +159,7 @@ def test_a_grant_for_a_session_survives_a_restart_until_it_is_revoked(home: Path
     with ScriptedProvider(calls(RISKY) * 3) as provider:
         with approving_host(home, workdir, provider) as host:
             session = host.new_session()
-            host.responders.attach(session.id, ListedPerson(says("session")))
+            host.responders.attach(session.id, ScriptedResponder(says("session")))
             session.run("go")
         with approving_host(home, workdir, provider) as host:
             seen = closings(host)
@@ -172,7 +172,7 @@ def test_a_grant_for_a_session_survives_a_restart_until_it_is_revoked(home: Path
 
 def test_a_grant_for_one_rule_does_not_cover_another(home: Path, workdir: Path) -> None:
     both = "git push --force; rm -rf ./no-such-folder"
-    person = ListedPerson(says("session"), says("deny"))
+    person = ScriptedResponder(says("session"), says("deny"))
     with ScriptedProvider(calls(RISKY, both)) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
         host.responders.attach(session.id, person)
@@ -256,7 +256,7 @@ def test_a_session_may_be_less_trusted_than_its_host(home: Path, workdir: Path) 
 
 def test_a_rule_for_another_tool_asks_for_that_tool(home: Path, workdir: Path) -> None:
     (workdir / "f").write_text("text")
-    person = ListedPerson(says("session"))
+    person = ScriptedResponder(says("session"))
     script = [tool_call("read_file", {"path": "f"}), tool_call("read_file", {"path": "f"}), text("done")]
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider, tools={"read_*": "ask"}) as host:
         session = host.new_session()
@@ -280,7 +280,7 @@ def test_a_denied_tool_has_a_plain_result(home: Path, workdir: Path) -> None:
 
 
 def test_a_sensitive_file_is_asked_about(home: Path, workdir: Path) -> None:
-    person = ListedPerson(says("deny"))
+    person = ScriptedResponder(says("deny"))
     script = [tool_call("write_file", {"path": ".env", "content": "A=1"}), text("done")]
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
         session = host.new_session()
@@ -292,7 +292,7 @@ def test_a_sensitive_file_is_asked_about(home: Path, workdir: Path) -> None:
 
 
 def test_a_call_that_cannot_run_is_not_asked_about(home: Path, workdir: Path) -> None:
-    person = ListedPerson()
+    person = ScriptedResponder()
     script = [tool_call("read_file", {}), text("done")]
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider, tools={"*": "ask"}) as host:
         session = host.new_session()
@@ -318,7 +318,7 @@ def test_a_call_that_cannot_run_is_not_asked_about(home: Path, workdir: Path) ->
 def test_what_is_typed_into_a_background_shell_is_a_command(
     home: Path, workdir: Path, command: str, action: str, data: str, rules: tuple[str, ...] | None
 ) -> None:
-    person = ListedPerson(says("deny"))
+    person = ScriptedResponder(says("deny"))
     started: list[str] = []
 
     def script(request: RecordedRequest) -> Any:
@@ -341,7 +341,7 @@ def test_what_is_typed_into_a_background_shell_is_a_command(
 
 @pytest.mark.parametrize(("rule_key", "rule"), [("", "plugin_rule:terminal"), ("prod", "plugin_rule:prod")])
 def test_a_plugin_sends_a_call_to_the_person(home: Path, workdir: Path, rule_key: str, rule: str) -> None:
-    person = ListedPerson(says("session"))
+    person = ScriptedResponder(says("session"))
     verdict = {"action": "approve", "message": "touches production", "rule_key": rule_key}
     with ScriptedProvider(calls("touch ran", "touch ran")) as provider, approving_host(home, workdir, provider) as host:
         host.hooks.subscribe("pre_tool_call", "policy", answer(verdict))
@@ -363,7 +363,7 @@ def test_a_plugins_block_comes_after_what_is_never_allowed(home: Path, workdir: 
 
 
 def test_a_tool_that_a_plugin_calls_passes_the_same_gate(home: Path, workdir: Path) -> None:
-    person = ListedPerson(says("deny"))
+    person = ScriptedResponder(says("deny"))
     with ScriptedProvider(calls("true")) as provider, approving_host(home, workdir, provider) as host:
         given: list[str] = []
 
@@ -402,7 +402,7 @@ def test_a_tool_called_outside_any_session_has_nobody_to_ask(home: Path, workdir
 def test_a_child_has_nobody_to_ask(
     home: Path, workdir: Path, settings: Payload, attended: bool, error: str | None
 ) -> None:
-    person = ListedPerson()
+    person = ScriptedResponder()
     script: dict[str, Any] = {
         "go": by_step(tool_call("delegate_task", {"goal": "work"}), text("done")),
         "work": by_step(tool_call("terminal", {"command": RISKY}), text("worked")),
@@ -454,7 +454,7 @@ def test_changed_arguments_are_judged_again(
 
 
 def test_an_approval_is_for_the_exact_arguments(home: Path, workdir: Path) -> None:
-    person = ListedPerson(says("once"), says("deny"))
+    person = ScriptedResponder(says("once"), says("deny"))
     other = RISKY.replace("no-such", "not-such")
     with ScriptedProvider(calls(RISKY)) as provider, approving_host(home, workdir, provider) as host:
         host.hooks.add_middleware("tool_execution", "changer", changing(other))
@@ -491,7 +491,7 @@ def test_questions_of_one_session_come_one_at_a_time(home: Path, workdir: Path) 
     def ask_for_more(args: Payload, next_call: Any, **_: Any) -> Any:
         return next_call({**args, "path": f"{args['path']}/.env"})
 
-    person = ListedPerson(alone, alone)
+    person = ScriptedResponder(alone, alone)
     writes = [("write_file", {"path": name, "content": ""}) for name in ("a", "b")]
     with (
         ScriptedProvider([tool_calls(writes), text("done")]) as provider,

@@ -13,13 +13,13 @@ from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.host import Host
 from hermes.journal.questions import Questions
 from hermes.scope import Interrupt
-from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call
-from support.approval_rig import NEVER, RISKY, RULE, ListedPerson, approving_host, says
+from hermes.testing import EventRecorder, ScriptedProvider, ScriptedResponder, text, tool_call
+from support.approval_rig import NEVER, RISKY, RULE, approving_host, says
 
 QUESTION = ("pre_approval_request", "post_approval_response")
 
 
-def converse(host: Host, person: ListedPerson | None, interrupt: Interrupt | None = None) -> EventRecorder:
+def converse(host: Host, person: ScriptedResponder | None, interrupt: Interrupt | None = None) -> EventRecorder:
     """One turn with everything recorded; whatever happens, no start is left without its end."""
     recorder = EventRecorder().attach(host.hooks)
     session = host.new_session()
@@ -40,7 +40,7 @@ def asked(recorder: EventRecorder) -> list[str]:
 def test_every_answer_closes_its_question(home: Path, workdir: Path, choice: str) -> None:
     script = [tool_call("terminal", {"command": RISKY}, call_id="call_x"), text("done")]
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
-        recorder = converse(host, ListedPerson(says(choice), surface="gateway"))
+        recorder = converse(host, ScriptedResponder(says(choice), surface="gateway"))
     assert asked(recorder) == list(QUESTION)
     [before], [after] = recorder.of("pre_approval_request"), recorder.of("post_approval_response")
     assert after == {**before, "choice": choice}
@@ -88,7 +88,7 @@ def test_the_question_is_on_record_before_it_is_asked_and_the_answer_before_it_i
 
         for hook in (*QUESTION, "post_tool_call"):
             host.hooks.subscribe(hook, "watch", look)
-        converse(host, ListedPerson(approve))
+        converse(host, ScriptedResponder(approve))
     assert states == [("pending", None), ("pending", None), ("granted", "once"), ("consumed", "once")]
 
 
@@ -103,7 +103,7 @@ def cancelled(request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
 def test_an_interrupted_question_is_closed_and_the_turn_ends(home: Path, workdir: Path) -> None:
     script = [tool_call("terminal", {"command": RISKY})]
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
-        recorder = converse(host, ListedPerson(cancelled))
+        recorder = converse(host, ScriptedResponder(cancelled))
         assert asked(recorder) == list(QUESTION)
         assert recorder.of("post_approval_response")[0]["choice"] == "deny"
         assert [call["status"] for call in recorder.of("post_tool_call")] == ["cancelled"]
@@ -117,7 +117,7 @@ def test_whatever_ends_the_question_is_told(home: Path, workdir: Path) -> None:
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
         recorder = EventRecorder().attach(host.hooks)
         session = host.new_session()
-        host.responders.attach(session.id, ListedPerson(KeyboardInterrupt()))
+        host.responders.attach(session.id, ScriptedResponder(KeyboardInterrupt()))
         with pytest.raises(KeyboardInterrupt):
             session.run("go")
     assert asked(recorder) == list(QUESTION)
@@ -129,7 +129,7 @@ def test_what_an_observer_does_to_the_question_does_not_change_it(home: Path, wo
         pattern_keys.clear()
         return "once"
 
-    person = ListedPerson(says("deny"))
+    person = ScriptedResponder(says("deny"))
     script = [tool_call("terminal", {"command": RISKY}), text("done")]
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
         host.hooks.subscribe("pre_approval_request", "tamperer", tamper)
@@ -147,7 +147,7 @@ def test_two_questions_of_one_call_are_two_pairs(home: Path, workdir: Path) -> N
     script = [tool_call("terminal", {"command": RISKY}), text("done")]
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
         host.hooks.add_middleware("tool_execution", "changer", change)
-        recorder = converse(host, ListedPerson(says("once"), says("once")))
+        recorder = converse(host, ScriptedResponder(says("once"), says("once")))
         rows = Questions(host.store).recent(9)
     assert asked(recorder) == list(QUESTION) * 2
     assert [row.state for row in rows] == ["consumed", "granted"]

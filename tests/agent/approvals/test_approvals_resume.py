@@ -17,9 +17,9 @@ import support.approving_run
 from hermes.errors import TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import Questions
-from hermes.testing import EventRecorder, ScriptedProvider, by_step, text, tool_call
+from hermes.testing import EventRecorder, ScriptedProvider, ScriptedResponder, by_step, text, tool_call
 from support import SOURCES, write_config
-from support.approval_rig import RISKY, ListedPerson, approving_host, says
+from support.approval_rig import RISKY, approving_host, says
 from support.hook_callbacks import note
 
 EFFECT = "echo ran >> effects.log && rm -rf ./no-such-folder"
@@ -121,12 +121,12 @@ def test_what_was_answered_before_the_end_counts_after_it(
     with ScriptedProvider(by_step(tool_call("terminal", {"command": RISKY}), text("done"))) as provider:
         with approving_host(home, workdir, provider) as host:
             session = host.new_session()
-            first = ListedPerson(says(choice, "as I said"))
+            first = ScriptedResponder(says(choice, "as I said"))
             host.responders.attach(session.id, first)
             session.run("go")
             take_back(host, state)
         (workdir / "ran").unlink(missing_ok=True)
-        second = ListedPerson(says("deny"))
+        second = ScriptedResponder(says("deny"))
         with approving_host(home, workdir, provider) as host:
             recorder = EventRecorder().attach(host.hooks)
             resumed = host.resume_session(session.id)
@@ -148,12 +148,12 @@ def test_a_grant_of_another_call_is_not_used(home: Path, workdir: Path) -> None:
         approving_host(home, workdir, provider) as host,
     ):
         session = host.new_session()
-        host.responders.attach(session.id, ListedPerson(says("once")))
+        host.responders.attach(session.id, ScriptedResponder(says("once")))
         session.run("go")
         take_back(host, "granted")
         change = "UPDATE events SET body = replace(body, 'no-such', 'not-such')"
         host.store.write(lambda connection: connection.execute(change))
-    person = ListedPerson(says("deny"))
+    person = ScriptedResponder(says("deny"))
     with ScriptedProvider([text("done")]) as provider, approving_host(home, workdir, provider) as host:
         host.responders.attach(session.id, person)
         host.resume_session(session.id).finish_open_turn()
@@ -164,7 +164,7 @@ def test_an_open_question_nobody_can_answer_any_more_is_closed(home: Path, workd
     with ScriptedProvider(by_step(tool_call("terminal", {"command": RISKY}), text("done"))) as provider:
         with approving_host(home, workdir, provider) as host:
             session = host.new_session()
-            host.responders.attach(session.id, ListedPerson(says("deny")))
+            host.responders.attach(session.id, ScriptedResponder(says("deny")))
             session.run("go")
             take_back(host, "pending")
         with approving_host(home, workdir, provider) as host:
@@ -189,7 +189,7 @@ def test_an_approval_taken_back_before_the_start_stops_the_call(home: Path, work
 
         host.hooks.add_middleware("tool_execution", "late", revoke)
         session = host.new_session()
-        host.responders.attach(session.id, ListedPerson(says("once")))
+        host.responders.attach(session.id, ScriptedResponder(says("once")))
         session.run("go")
     [(status, error_type, message)] = seen
     assert (status, error_type) == ("blocked", "approval_denied") and "taken back" in message
@@ -203,7 +203,7 @@ def test_an_answer_that_comes_later(home: Path, workdir: Path, choice: str, ran:
         with approving_host(home, workdir, provider) as host:
             recorder = EventRecorder().attach(host.hooks)
             session = host.new_session()
-            host.responders.attach(session.id, ListedPerson(TurnSuspended()))
+            host.responders.attach(session.id, ScriptedResponder(TurnSuspended()))
             with pytest.raises(TurnSuspended):
                 session.run("go")
             [row] = Questions(host.store).pending()
@@ -228,6 +228,6 @@ def test_an_answer_cannot_come_later_for_a_call_that_is_under_way(home: Path, wo
     ):
         host.hooks.add_middleware("tool_execution", "changer", change)
         session = host.new_session()
-        host.responders.attach(session.id, ListedPerson(TurnSuspended()))
+        host.responders.attach(session.id, ScriptedResponder(TurnSuspended()))
         result = session.run("go")
     assert [call.status for call in result.tool_calls] == ["blocked"] and not (workdir / "ran").exists()

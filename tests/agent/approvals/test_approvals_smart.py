@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from hermes.journal.questions import Questions
-from hermes.testing import EventRecorder, RecordedRequest, ScriptedProvider, failure, text, tool_call
-from support.approval_rig import RISKY, RULE, ListedPerson, approving_host, says
+from hermes.testing import EventRecorder, RecordedRequest, ScriptedProvider, ScriptedResponder, failure, text, tool_call
+from support.approval_rig import RISKY, RULE, approving_host, says
 
 
 def is_review(request: RecordedRequest) -> bool:
@@ -28,7 +28,12 @@ def model(opinion: Any, command: str = RISKY) -> Any:
 
 
 def converse(
-    home: Path, workdir: Path, opinion: Any, person: ListedPerson | None = None, command: str = RISKY, **settings: Any
+    home: Path,
+    workdir: Path,
+    opinion: Any,
+    person: ScriptedResponder | None = None,
+    command: str = RISKY,
+    **settings: Any,
 ) -> tuple[EventRecorder, list[RecordedRequest], list[str | None]]:
     """The events, the requests for an opinion, and the choices on record, newest first."""
     with (
@@ -53,7 +58,7 @@ def closing(recorder: EventRecorder) -> tuple[str, str | None]:
 
 @pytest.mark.parametrize("words", ["APPROVE", "approve", "**Approve**", " APPROVE.\n"])
 def test_a_yes_runs_the_call_without_a_person(home: Path, workdir: Path, words: str) -> None:
-    person = ListedPerson()
+    person = ScriptedResponder()
     recorder, reviews, choices = converse(home, workdir, text(words), person)
     assert closing(recorder) == ("ok", None) and (workdir / "ran").exists()
     assert person.requests == [] and len(reviews) == 1 and choices == ["smart_approve"]
@@ -63,7 +68,7 @@ def test_a_yes_runs_the_call_without_a_person(home: Path, workdir: Path, words: 
 
 
 def test_a_no_is_final(home: Path, workdir: Path) -> None:
-    person = ListedPerson()
+    person = ScriptedResponder()
     recorder, _, choices = converse(home, workdir, text("DENY"), person)
     assert closing(recorder) == ("blocked", "approval_denied") and choices == ["smart_deny"]
     assert person.requests == [] and not (workdir / "ran").exists()
@@ -82,7 +87,7 @@ def test_a_no_is_final(home: Path, workdir: Path) -> None:
     ],
 )
 def test_anything_else_goes_to_the_person(home: Path, workdir: Path, opinion: Any) -> None:
-    person = ListedPerson(says("deny"))
+    person = ScriptedResponder(says("deny"))
     recorder, _, choices = converse(home, workdir, opinion, person)
     assert closing(recorder) == ("blocked", "approval_denied") and choices == ["deny"]
     assert [after["choice"] for after in recorder.of("post_approval_response")] == ["smart_unsure", "deny"]
@@ -122,7 +127,7 @@ def test_the_command_is_data_between_two_random_lines(home: Path, workdir: Path)
 
 def test_what_was_masked_cannot_be_vouched_for(home: Path, workdir: Path) -> None:
     secret = "sk-0123456789abcdefghijklmnop"
-    person = ListedPerson(says("deny"))
+    person = ScriptedResponder(says("deny"))
     recorder, [review], _ = converse(home, workdir, text("APPROVE"), person, f"API_KEY={secret} {RISKY}")
     assert secret not in str(review.messages)
     smart, cli = recorder.of("pre_approval_request")

@@ -20,10 +20,10 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from hermes.bundled.observability.otel.pipeline import OwnPipeline
 from hermes.bundled.observability.otel.settings import read_settings as read_otel_settings
 from hermes.bundled.observability.otel.tracing import Tracing
+from hermes.testing import OtlpReceiver
 from support import trace_runs
 from support.langfuse_rig import LangfuseRig, LangfuseServer
 from support.otel_rig import HookContext
-from support.otlp_receiver import OtlpReceiver
 from support.waiting import finish
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from hermes.hooks.table import Hooks
+from hermes.testing.otlp import ReceivedSpan
 from support import trace_runs
 from support.langfuse_rig import PATH, LangfuseRig
-from support.otlp_receiver import ArrivedSpan
 from support.waiting import HANG
 
 TYPE = "langfuse.observation.type"
@@ -21,11 +21,11 @@ USAGE, COST = "langfuse.observation.usage_details", "langfuse.observation.cost_d
 PARAMETERS = "langfuse.observation.model.parameters"
 
 
-def kinds(spans: list[ArrivedSpan]) -> list[tuple[str, str]]:
+def kinds(spans: list[ReceivedSpan]) -> list[tuple[str, str]]:
     return [(span.attributes[TYPE], span.name) for span in spans]
 
 
-def metadata(span: ArrivedSpan) -> dict[str, Any]:
+def metadata(span: ReceivedSpan) -> dict[str, Any]:
     prefix = "langfuse.observation.metadata."
     return {
         name.removeprefix(prefix): json.loads(value)
@@ -34,7 +34,7 @@ def metadata(span: ArrivedSpan) -> dict[str, Any]:
     }
 
 
-def inside(span: ArrivedSpan, spans: list[ArrivedSpan]) -> list[ArrivedSpan]:
+def inside(span: ReceivedSpan, spans: list[ReceivedSpan]) -> list[ReceivedSpan]:
     return [one for one in spans if one.parent_id == span.span_id]
 
 

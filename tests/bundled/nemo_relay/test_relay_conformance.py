@@ -12,8 +12,18 @@ import pytest
 from hermes.config.sections import DelegationConfig
 from hermes.host import Host
 from hermes.scope import Interrupt
-from hermes.testing import RecordedRequest, ScriptedCall, by_step, failure, hanging, text, tool_call, tool_calls
-from support.approval_rig import ListedPerson, says
+from hermes.testing import (
+    RecordedRequest,
+    ScriptedCall,
+    ScriptedResponder,
+    by_step,
+    failure,
+    hanging,
+    text,
+    tool_call,
+    tool_calls,
+)
+from support.approval_rig import says
 from support.relay_rig import HostMaker, add_tool, agree, events, forbid, marks, problems, scopes, trajectories
 
 SECRET = "sk-proj-" + "Ab3" * 14
@@ -135,7 +145,7 @@ def test_the_same_call_ids_in_two_turns(exporting_host: HostMaker, relay_folder:
 def test_approval(exporting_host: HostMaker, relay_folder: Path) -> None:
     host = exporting_host([tool_call("terminal", {"command": "rm -rf build"}, call_id="call_rm"), text("I may not.")])
     session = host.new_session()
-    host.responders.attach(session.id, ListedPerson(says("deny", "not today")))
+    host.responders.attach(session.id, ScriptedResponder(says("deny", "not today")))
     session.run("Clear it.")
     host.close()
     _assert_whole(relay_folder)

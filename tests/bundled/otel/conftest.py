@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from hermes.testing import OtlpReceiver
 from support.otel_rig import TracedRig
-from support.otlp_receiver import OtlpReceiver
 
 
 @pytest.fixture(autouse=True)

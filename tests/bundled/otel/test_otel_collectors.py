@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from hermes.testing import OtlpReceiver
 from support import trace_runs
 from support.otel_rig import TracedRig
-from support.otlp_receiver import OtlpReceiver
 from support.waiting import finish
 
 

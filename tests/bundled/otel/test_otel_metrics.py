@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from hermes.testing.otlp import ReceivedPoint
 from support import trace_runs
 from support.otel_rig import TracedRig
-from support.otlp_receiver import ArrivedPoint
 
 
-def points(rig: TracedRig, name: str) -> list[ArrivedPoint]:
+def points(rig: TracedRig, name: str) -> list[ReceivedPoint]:
     return [point for point in rig.collect().points if point.name == name]
 
 

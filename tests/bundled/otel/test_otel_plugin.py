@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.testing import ScriptedProvider, text, tool_call
+from hermes.testing import OtlpReceiver, ScriptedProvider, text, tool_call
 from support import hermes_environment, run_hermes, write_config
-from support.otlp_receiver import OtlpReceiver
 
 ENABLED = "plugins:\n  enabled: [observability/otel]\n"
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -11,20 +11,20 @@ from opentelemetry import trace
 
 from hermes.hooks.table import Hooks
 from hermes.testing import text, tool_call
+from hermes.testing.otlp import OtlpReceiver, ReceivedSpan
 from hermes.tools.registry import Tool
 from support import trace_runs
 from support.otel_rig import TracedRig
-from support.otlp_receiver import ArrivedSpan, OtlpReceiver
 
 ERROR = 2
 CLIENT, INTERNAL = 3, 1
 
 
-def tree(spans: list[ArrivedSpan]) -> list[tuple[int, str]]:
+def tree(spans: list[ReceivedSpan]) -> list[tuple[int, str]]:
     """The names of spans with their depth, in the order in which they began."""
     by_id = {span.span_id: span for span in spans}
 
-    def depth(span: ArrivedSpan) -> int:
+    def depth(span: ReceivedSpan) -> int:
         return 1 + depth(by_id[span.parent_id]) if span.parent_id in by_id else 0
 
     return [(depth(span), span.name) for span in spans]

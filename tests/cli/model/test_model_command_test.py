@@ -19,9 +19,9 @@ from hermes.models.credentials.keeping import add_key, add_sign_in
 from hermes.models.credentials.oauth import Tokens
 from hermes.models.endpoint import Timeouts
 from hermes.testing import FaultServer, ScriptedProvider, failure
+from hermes.testing.proxies import connect_proxy
 from support import CERTIFICATE
 from support.model_server import ModelServer, model_server
-from support.proxy_servers import connect_proxy
 
 KEY = "sk-sentinel-0123456789abcdef"
 

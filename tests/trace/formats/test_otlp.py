@@ -14,10 +14,10 @@ import pytest
 from google.protobuf.json_format import Parse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from hermes.testing.otlp import ReceivedSpan, received_spans
 from hermes.trace.formats import openinference, otlp
 from hermes.trace.records import Attempt, ModelStep, SessionRecord, ToolStep, TurnRecord, Usage
 from support import trace_runs
-from support.otlp_receiver import ArrivedSpan, arrived_spans
 from support.trace_runs import Rig, Scenario
 
 ERROR = 2
@@ -29,13 +29,13 @@ def rig(home: Path, workdir: Path) -> Generator[Rig]:
         yield Rig(home, workdir, stack)
 
 
-def read(document: dict[str, Any]) -> list[ArrivedSpan]:
+def read(document: dict[str, Any]) -> list[ReceivedSpan]:
     """The spans of a document, read the way a collector reads it."""
     request = ExportTraceServiceRequest()
     # Ids are hexadecimal digits in OTLP/JSON, where the general mapping of bytes has base64.
     text = json.dumps(_with_base64_ids(document))
     Parse(text, request)
-    return sorted(arrived_spans(request), key=lambda span: span.started)
+    return sorted(received_spans(request), key=lambda span: span.started)
 
 
 def _with_base64_ids(document: dict[str, Any]) -> dict[str, Any]:

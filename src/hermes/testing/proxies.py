@@ -1,4 +1,4 @@
-"""Proxies on loopback, for tests: one that tunnels by CONNECT and one that speaks SOCKS 5."""
+"""Proxy servers on loopback: one that tunnels by HTTP CONNECT and one that speaks SOCKS 5."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Greeter = Callable[[socket.socket, "ProxyServer"], int | None]
 
 @dataclass
 class ProxyServer:
-    """A proxy that sends every visitor to loopback, whatever host was asked for."""
+    """A proxy that connects every client to that port of loopback, whatever host it asked for."""
 
     port: int = 0
-    #: What was asked for: the head of each CONNECT, or ``host:port`` of each SOCKS request.
+    #: The requests: the head of each CONNECT, or ``host:port`` of each SOCKS request.
     asked: list[bytes] = field(default_factory=list[bytes])
-    #: What a CONNECT is answered; another status than 200 ends the visit.
+    #: The answer to a CONNECT; another status than 200 ends the connection.
     status: bytes = b"200 OK"
-    #: The login a SOCKS proxy wants.
+    #: The login that a SOCKS proxy requires.
     login: bytes = b""
 
     @property

@@ -1,4 +1,7 @@
-"""A collector in this process: takes OTLP over HTTP and shows what arrived."""
+"""OTLP receiver: a collector on loopback that takes traces and metrics over HTTP and shows what arrived.
+
+It reads the protobuf messages of OpenTelemetry, which come with the ``otel`` extra.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 
 @dataclass(frozen=True)
-class ArrivedSpan:
+class ReceivedSpan:
     """A span as the collector sees it, in plain values."""
 
     name: str
@@ -33,7 +36,7 @@ class ArrivedSpan:
 
 
 @dataclass(frozen=True)
-class ArrivedPoint:
+class ReceivedPoint:
     """One data point of a metric: a histogram's sum and count, or a counter's sum."""
 
     name: str
@@ -43,14 +46,17 @@ class ArrivedPoint:
 
 
 class OtlpReceiver:
-    """A server on loopback. ``statuses``: how it answers, in order, the last one for ever; 0 is never to answer."""
+    """Takes exports at ``url``. Use it as a context manager.
+
+    ``statuses`` are its answers in order, the last one for all further requests; 0 means not to answer at all.
+    """
 
     def __init__(self, *statuses: int) -> None:
         self._statuses = list(statuses or (200,))
         self._changed = threading.Condition()
         self._closing = threading.Event()
-        self._spans: list[ArrivedSpan] = []
-        self._points: list[ArrivedPoint] = []
+        self._spans: list[ReceivedSpan] = []
+        self._points: list[ReceivedPoint] = []
         #: Path and headers of every request.
         self.requests: list[tuple[str, dict[str, str]]] = []
 
@@ -81,31 +87,35 @@ class OtlpReceiver:
         self._thread.join()
 
     def release(self) -> None:
-        """Let go of those who wait for an answer, and answer from now on."""
+        """End the requests that were not answered, and answer with 200 from now on."""
         with self._changed:
             self._statuses = [200]
         self._closing.set()
 
     @property
-    def spans(self) -> list[ArrivedSpan]:
+    def spans(self) -> list[ReceivedSpan]:
         with self._changed:
             return sorted(self._spans, key=lambda span: span.started)
 
     @property
-    def points(self) -> list[ArrivedPoint]:
+    def points(self) -> list[ReceivedPoint]:
         with self._changed:
             return list(self._points)
 
-    def wait_for_request(self, seconds: float = 10.0) -> None:
+    def wait_for_request(self, timeout: float = 30.0) -> None:
+        """Wait until something was sent; ``TimeoutError`` when nothing is."""
         with self._changed:
-            assert self._changed.wait_for(lambda: bool(self.requests), seconds), "nothing was sent"
+            if not self._changed.wait_for(lambda: bool(self.requests), timeout):
+                raise TimeoutError(f"nothing was sent within {timeout:g} s")
 
-    def wait_for_spans(self, count: int, seconds: float = 10.0) -> list[ArrivedSpan]:
+    def wait_for_spans(self, count: int, timeout: float = 30.0) -> list[ReceivedSpan]:
+        """Wait until so many spans have arrived; ``TimeoutError`` when they do not."""
         with self._changed:
-            assert self._changed.wait_for(lambda: len(self._spans) >= count, seconds), self._spans
+            if not self._changed.wait_for(lambda: len(self._spans) >= count, timeout):
+                raise TimeoutError(f"{len(self._spans)} spans arrived within {timeout:g} s, not {count}")
         return self.spans
 
-    def span(self, name: str) -> ArrivedSpan:
+    def span(self, name: str) -> ReceivedSpan:
         """The only span of that name."""
         (found,) = [span for span in self.spans if span.name == name]
         return found
@@ -121,7 +131,7 @@ class OtlpReceiver:
                 self._decode(handler.path, body)
             self._changed.notify_all()
         if status == 0:
-            self._closing.wait(60)
+            self._closing.wait()
             return
         with suppress(OSError):
             handler.send_response(status)
@@ -132,16 +142,16 @@ class OtlpReceiver:
         if path.endswith("/v1/metrics"):
             self._points += _points(ExportMetricsServiceRequest.FromString(body))
         else:
-            self._spans += arrived_spans(ExportTraceServiceRequest.FromString(body))
+            self._spans += received_spans(ExportTraceServiceRequest.FromString(body))
 
 
-def arrived_spans(request: Any) -> Iterable[ArrivedSpan]:
+def received_spans(request: Any) -> Iterable[ReceivedSpan]:
     """The spans of a decoded export request."""
     for group in request.resource_spans:
         resource = _plain(group.resource.attributes)
         for scope in group.scope_spans:
             for span in scope.spans:
-                yield ArrivedSpan(
+                yield ReceivedSpan(
                     name=span.name,
                     trace_id=span.trace_id.hex(),
                     span_id=span.span_id.hex(),
@@ -157,14 +167,14 @@ def arrived_spans(request: Any) -> Iterable[ArrivedSpan]:
                 )
 
 
-def _points(request: ExportMetricsServiceRequest) -> Iterable[ArrivedPoint]:
+def _points(request: ExportMetricsServiceRequest) -> Iterable[ReceivedPoint]:
     for group in request.resource_metrics:
         for scope in group.scope_metrics:
             for metric in scope.metrics:
                 for point in metric.histogram.data_points:
-                    yield ArrivedPoint(metric.name, _plain(point.attributes), point.sum, point.count)
+                    yield ReceivedPoint(metric.name, _plain(point.attributes), point.sum, point.count)
                 for point in metric.sum.data_points:
-                    yield ArrivedPoint(metric.name, _plain(point.attributes), point.as_int or point.as_double, 1)
+                    yield ReceivedPoint(metric.name, _plain(point.attributes), point.as_int or point.as_double, 1)
 
 
 def _plain(attributes: Iterable[Any]) -> dict[str, Any]:
