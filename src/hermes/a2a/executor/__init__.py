@@ -1,1 +1,1 @@
-"""A Hermes model as an A2A agent inside somebody else's server."""
+"""A Hermes model as an A2A agent, for a server built with the A2A SDK."""

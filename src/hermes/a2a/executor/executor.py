@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -14,30 +15,35 @@ from a2a.server.events import EventQueue
 
 from hermes.a2a.executor.heartbeat import Heartbeat, busy
 from hermes.a2a.executor.openai_client import OpenAIClient
-from hermes.a2a.executor.reasoning import record_reasoning, split_thinking
 from hermes.a2a.executor.sdk import canceled_event, part_text, text_message
 from hermes.contract.response import to_plain
 from hermes.models.reply import text_of
+from hermes.models.wires.chat.thinking import ThinkSplitter
+from hermes.version import __version__
 
 log = logging.getLogger("hermes.a2a")
 
-#: What names a model that reasons when asked to. Hermes 3 does not, and must not be asked.
+#: Names of models that reason on request. Hermes 3 does not, and must not be asked to.
 _HERMES4_PATTERNS = ("hermes-4", "hermes4")
 
 _VALID_RESPONSE_FORMAT_TYPES = frozenset({"json_schema", "json_object", "text"})
 
-#: How long a cancel waits for the request it has ended to be gone.
+#: How long a cancel waits for its request to end.
 _STOP_SECONDS = 1.0
+
+_OPEN = "<think>"
+_CLOSE = "</think>"
+_PREVIEW_CHARS = 512
 
 
 def _reasoning_supported(model: str) -> bool:
-    """Whether the name is that of a Hermes 4 model, at any provider."""
+    """Whether this is a Hermes 4 model, at any provider."""
     name = model.lower()
     return any(pattern in name for pattern in _HERMES4_PATTERNS)
 
 
 def _validate_response_format(rf: object) -> str | None:
-    """What is wrong with a ``response_format``, first thing first; ``None`` when it can be sent."""
+    """The first problem of a ``response_format``; None when it can be sent."""
     if not isinstance(rf, dict):
         return f"must be a dict, got {type(rf).__name__}"
     fields = cast("dict[str, Any]", rf)
@@ -59,7 +65,7 @@ def _validate_response_format(rf: object) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ProviderConfig:
-    """What a model can do, as far as its name tells."""
+    """The capabilities of a model, known by its name."""
 
     model: str
     reasoning_supported: bool = field(init=False)
@@ -74,8 +80,8 @@ class HermesA2AExecutor(AgentExecutor):
     ``system_blocks`` (persona, tools, reasoning policy) are sent as one system message each, and then
     ``system_prompt`` is not used. ``tools`` and ``response_format`` are sent as they are; the calls a model makes
     are the reply, as JSON. The reasoning of a Hermes 4 model is asked for and goes to a span, never into the reply.
-    ``_client`` is any object with ``chat.completions.create``; without it, ``base_url`` and ``api_key`` say whom to
-    ask, else ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY``.
+    ``_client`` is any object with ``chat.completions.create``; without it, ``base_url`` and ``api_key`` are used,
+    else ``OPENAI_BASE_URL`` and ``OPENAI_API_KEY``.
     """
 
     def __init__(
@@ -99,7 +105,7 @@ class HermesA2AExecutor(AgentExecutor):
         self._tools = list(tools or ())
         self._own_client = OpenAIClient(base_url=base_url, api_key=api_key) if _client is None else None
         self._client: Any = self._own_client or _client
-        #: The requests under way, with the id of the task each belongs to.
+        #: The running requests, with the ids of their tasks.
         self._running: dict[asyncio.Future[Any], str] = {}
 
     async def aclose(self) -> None:
@@ -112,14 +118,14 @@ class HermesA2AExecutor(AgentExecutor):
         try:
             reply = await self._reply(context)
         except Exception as error:
-            # Only the class leaves: the text of an error may hold a key or what the provider said.
+            # Only the class leaves: the text of an error may hold a key or data of the provider.
             name = type(error).__name__
             log.error("hermes_executor: API error [model=%s]: %s", self.model, name, exc_info=True)
             reply = f"Agent error: {name}"
         await event_queue.enqueue_event(text_message(reply, context_id=context.context_id))
 
     async def cancel(self, context: RequestContext, event_queue: EventQueue) -> None:
-        """Stop the model request of the task and say that the task is canceled."""
+        """Stop the model request of the task, and report the task as canceled."""
         task = context.current_task
         task_id = (task.id if task else context.task_id) or ""
         context_id = (task.context_id if task else context.context_id) or ""
@@ -146,7 +152,7 @@ class HermesA2AExecutor(AgentExecutor):
         with busy(self._heartbeat, user_input):
             response = await self._ask(user_input, context.task_id or "")
             reply = self._read(response, context)
-        return reply.encode("utf-8", "replace").decode()  # half a surrogate pair cannot be sent
+        return reply.encode("utf-8", "replace").decode()  # a lone surrogate cannot be sent
 
     def _build_messages(self, user_input: str) -> list[dict[str, Any]]:
         blocks = [self.system_prompt] if self._system_blocks is None else self._system_blocks
@@ -163,7 +169,7 @@ class HermesA2AExecutor(AgentExecutor):
             kwargs["response_format"] = self._response_format
         if self._tools:  # some servers refuse an empty list
             kwargs["tools"] = self._tools
-        # A task of its own, so that a cancel ends the request and leaves the SDK's own tasks alone.
+        # As its own asyncio task: a cancel ends the request, not the tasks of the SDK.
         call = asyncio.ensure_future(self._client.chat.completions.create(**kwargs))
         self._running[call] = task_id
         try:
@@ -192,7 +198,7 @@ class HermesA2AExecutor(AgentExecutor):
         return answer or "(no response generated)"
 
     def _log_reasoning(self, context: RequestContext, reasoning: str | None, reasoning_details: object) -> None:
-        """Show the reasoning to operators; a turn does not fail for want of that."""
+        """Record the reasoning for operators; failing to do so does not fail the turn."""
         try:
             record_reasoning(
                 model=self.model,
@@ -221,3 +227,51 @@ def _tool_call(call: object) -> dict[str, Any]:
 def _field(value: object, name: str, default: str) -> Any:
     found = getattr(value, name, None)
     return default if found is None else found
+
+
+# -- reasoning --------------------------------------------------------------------------------------------------------
+
+
+def split_thinking(content: str, *, may_lack_opening: bool) -> tuple[str, str]:
+    """Split a text into reasoning and answer.
+
+    With ``may_lack_opening``, the text before a lone closing tag is reasoning too: some chat templates open the block
+    themselves, so the opening tag is not in the output of the model.
+    """
+    if may_lack_opening:
+        before, closed, _ = content.partition(_CLOSE)
+        if closed and _OPEN not in before:
+            content = _OPEN + content
+    splitter = ThinkSplitter()
+    pieces = splitter.feed(content) + splitter.finish()
+    thoughts = [piece for kind, piece in pieces if kind == "reasoning"]
+    answer = _take_blocks("".join(piece for kind, piece in pieces if kind == "text"), thoughts)
+    return "\n".join(thoughts), answer
+
+
+def _take_blocks(text: str, thoughts: list[str]) -> str:
+    """Move further blocks to the thoughts. A tag that is never closed belongs to the answer."""
+    kept: list[str] = []
+    before, opened, rest = text.partition(_OPEN)
+    while opened and _CLOSE in rest:
+        inside, _, text = rest.partition(_CLOSE)
+        kept.append(before)
+        thoughts.append(inside)
+        before, opened, rest = text.partition(_OPEN)
+    return "".join([*kept, before, opened, rest])
+
+
+def record_reasoning(*, model: str, context_id: str, reasoning: str | None, details: object | None) -> None:
+    """Record a span ``hermes.reasoning`` with the global OpenTelemetry tracer. Raises when it is not installed."""
+    from opentelemetry import trace
+
+    with trace.get_tracer("hermes.a2a", __version__).start_as_current_span("hermes.reasoning") as span:
+        span.set_attribute("workspace.id", os.environ.get("WORKSPACE_ID", "unknown"))
+        # No task is stored in this mode; the context id connects the turns.
+        span.set_attribute("a2a.task_id", context_id)
+        span.set_attribute("hermes.model", model)
+        span.set_attribute("hermes.reasoning_length", len(reasoning or ""))
+        if reasoning:
+            span.set_attribute("hermes.reasoning_preview", reasoning[:_PREVIEW_CHARS])
+        if details is not None:
+            span.set_attribute("hermes.has_reasoning_details", True)

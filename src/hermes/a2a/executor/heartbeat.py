@@ -1,4 +1,4 @@
-"""What the agent is busy with, shown on a heartbeat that a platform reads."""
+"""Heartbeat: shows a platform the number of running tasks and the current one."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _pushes: set[asyncio.Task[None]] = set()
 
 
 class Heartbeat(Protocol):
-    """What is written to.
+    """The object that is kept up to date.
 
-    Three methods are used where there are any: ``push()``, plain or asynchronous, to tell the platform at once,
-    and ``record_success()`` and ``record_error(class_name)`` after each turn.
+    Three optional methods are called: ``push()``, plain or asynchronous, to inform the platform at once, and
+    ``record_success()`` and ``record_error(class_name)`` after each turn.
     """
 
     active_tasks: int
@@ -29,28 +29,28 @@ class Heartbeat(Protocol):
 
 
 def brief(text: str) -> str:
-    """A task in a few words."""
+    """The first words of a task."""
     line = " ".join(text.split())
     return line if len(line) <= _BRIEF_CHARS else line[:_BRIEF_CHARS] + "..."
 
 
 @contextmanager
 def busy(heartbeat: Heartbeat | None, text: str) -> Generator[None]:
-    """Show the task while the block runs, however it ends. A heartbeat that fails disturbs nobody."""
+    """Show the task while the block runs. Failures of the heartbeat are ignored."""
     if heartbeat is None:
         yield
         return
-    _tell(heartbeat, lambda: _begin(heartbeat, text))
+    _update(heartbeat, lambda: _begin(heartbeat, text))
     try:
         yield
     except Exception as error:
         name = type(error).__name__
-        _tell(heartbeat, lambda: _record(heartbeat, "record_error", name))
+        _update(heartbeat, lambda: _record(heartbeat, "record_error", name))
         raise
     else:
-        _tell(heartbeat, lambda: _record(heartbeat, "record_success"))
+        _update(heartbeat, lambda: _record(heartbeat, "record_success"))
     finally:
-        _tell(heartbeat, lambda: _end(heartbeat))
+        _update(heartbeat, lambda: _end(heartbeat))
 
 
 def _begin(heartbeat: Heartbeat, text: str) -> None:
@@ -73,7 +73,7 @@ def _record(heartbeat: Heartbeat, method: str, *arguments: str) -> None:
 
 
 def _push_soon(heartbeat: Heartbeat) -> None:
-    """Push beside the turn, which does not wait for a slow platform."""
+    """Push in the background: the turn does not wait for a slow platform."""
     push = getattr(heartbeat, "push", None)
     if callable(push):
         task = asyncio.get_running_loop().create_task(_push(push))
@@ -92,8 +92,8 @@ async def _push(push: Callable[[], Any]) -> None:
         log.debug("the heartbeat was not pushed", exc_info=True)
 
 
-def _tell(heartbeat: Heartbeat, change: Callable[[], None]) -> None:
+def _update(heartbeat: Heartbeat, change: Callable[[], None]) -> None:
     try:
         change()
     except Exception:
-        log.debug("the heartbeat %s takes no news", type(heartbeat).__name__, exc_info=True)
+        log.debug("the heartbeat %s could not be updated", type(heartbeat).__name__, exc_info=True)

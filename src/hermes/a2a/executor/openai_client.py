@@ -1,4 +1,4 @@
-"""A client with the shape of the OpenAI SDK's (``client.chat.completions.create``) over the runtime's own wire."""
+"""A client with the interface of the OpenAI SDK (``client.chat.completions.create``) on the runtime's HTTP client."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import os
 from dataclasses import replace
 from typing import Any
 
-from hermes.a2a.executor.openai_errors import named
 from hermes.contract.response import Record
-from hermes.errors import ProviderError
+from hermes.errors import FailureReason, ProviderError
 from hermes.http.threads import run_in_thread
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
@@ -16,12 +15,12 @@ from hermes.models.wires.chat.wire import ChatCompletions
 
 DEFAULT_BASE_URL = "https://openrouter.ai/api/v1"
 
-#: The answer comes as one document, so its first byte may take as long as the whole of it.
+#: The answer is one document: its first byte may take as long as all of it.
 _TIMEOUTS = Timeouts(first_byte=600.0)
 
 
 class OpenAIClient:
-    """Asks one server for chat completions. Close it when done.
+    """Requests chat completions from one server. Close it when done.
 
     The address is ``base_url``, else ``OPENAI_BASE_URL``, else OpenRouter's; the key is ``api_key``, else
     ``OPENAI_API_KEY``, else none is sent. Raises ``ConfigError`` for an address or a key that cannot be used.
@@ -44,14 +43,14 @@ class OpenAIClient:
 
 
 class Chat:
-    """What the SDK keeps under ``client.chat``."""
+    """``client.chat`` of the OpenAI SDK."""
 
     def __init__(self, endpoint: Endpoint, driver: Driver) -> None:
         self.completions = Completions(endpoint, driver)
 
 
 class Completions:
-    """What the SDK keeps under ``client.chat.completions``."""
+    """``client.chat.completions`` of the OpenAI SDK."""
 
     def __init__(self, endpoint: Endpoint, driver: Driver) -> None:
         self._endpoint = endpoint
@@ -61,7 +60,7 @@ class Completions:
     async def create(self, *, model: str, messages: list[dict[str, Any]], **kwargs: Any) -> Record:
         """One request and its answer; ``extra_body`` is merged into the body, a ``timeout`` limits the whole.
 
-        Raises an ``APIError``. Nothing is tried twice: whoever asks decides about that.
+        Raises an ``APIError``. There are no retries: those are up to the caller.
         """
         if kwargs.get("stream"):
             raise TypeError("this client does not stream; leave out stream=True")
@@ -72,4 +71,97 @@ class Completions:
                 lambda interrupt: self._driver.send(endpoint, self._wire, request, interrupt=interrupt)
             )
         except ProviderError as error:
-            raise named(error) from error
+            raise api_error(error) from error
+
+
+# -- failures, under the names of the OpenAI SDK ----------------------------------------------------------------------
+
+
+class APIError(ProviderError):
+    """A request failed. The class says how; ``reason``, ``status_code`` and ``retry_after`` say more."""
+
+
+class APIConnectionError(APIError):
+    """No connection, or it broke."""
+
+
+class APITimeoutError(APIConnectionError):
+    """The server took too long."""
+
+
+class APIResponseValidationError(APIError):
+    """The response of the server is not a completion."""
+
+
+class APIStatusError(APIError):
+    """The server refused, with a status that has no class of its own."""
+
+
+class BadRequestError(APIStatusError):
+    """Status 400: the server does not accept the request."""
+
+
+class AuthenticationError(APIStatusError):
+    """Status 401: the key was refused."""
+
+
+class PermissionDeniedError(APIStatusError):
+    """Status 403: the key may not do this."""
+
+
+class NotFoundError(APIStatusError):
+    """Status 404: no such model or address."""
+
+
+class ConflictError(APIStatusError):
+    """Status 409."""
+
+
+class UnprocessableEntityError(APIStatusError):
+    """Status 422."""
+
+
+class RateLimitError(APIStatusError):
+    """Status 429: rate limit, or no credit left."""
+
+
+class InternalServerError(APIStatusError):
+    """Status 500 and above: the server failed or is overloaded."""
+
+
+_BY_STATUS: dict[int, type[APIError]] = {
+    400: BadRequestError,
+    401: AuthenticationError,
+    403: PermissionDeniedError,
+    404: NotFoundError,
+    409: ConflictError,
+    422: UnprocessableEntityError,
+    429: RateLimitError,
+}
+
+#: For failures without a status: of the network, or reported inside an answer.
+_BY_REASON: dict[FailureReason, type[APIError]] = {
+    "rate_limit": RateLimitError,
+    "overloaded": InternalServerError,
+    "server_error": InternalServerError,
+    "timeout": APITimeoutError,
+    "connection": APIConnectionError,
+    "truncated": APIConnectionError,
+    "context_too_long": BadRequestError,
+    "content_policy": BadRequestError,
+    "bad_request": BadRequestError,
+    "auth": AuthenticationError,
+    "billing": RateLimitError,
+    "model_missing": NotFoundError,
+    "malformed": APIResponseValidationError,
+}
+
+
+def api_error(error: ProviderError) -> APIError:
+    """The failure as the class that the OpenAI SDK raises."""
+    status = error.status_code
+    if status is None:
+        kind = _BY_REASON[error.reason]
+    else:
+        kind = _BY_STATUS.get(status) or (InternalServerError if status >= 500 else APIStatusError)
+    return kind(str(error), reason=error.reason, status_code=status, retry_after=error.retry_after)

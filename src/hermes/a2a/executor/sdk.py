@@ -1,4 +1,4 @@
-"""The one place that knows how the majors of the A2A SDK differ (0.3 and 1.x)."""
+"""Compatibility between the major versions of the A2A SDK (0.3 and 1.x)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def text_message(text: str, *, context_id: str | None = None, task_id: str | Non
 
 
 def canceled_event(task_id: str, context_id: str) -> TaskStatusUpdateEvent:
-    """The event that ends a task as canceled. Without its ids the SDKs refuse it, or call the task failed."""
+    """The event that ends a task as canceled. Without its ids the SDK refuses it, or reports the task as failed."""
     types: Any = a2a.types
     state = getattr(types.TaskState, "TASK_STATE_CANCELED", None)
     if state is not None:
@@ -35,7 +35,7 @@ def canceled_event(task_id: str, context_id: str) -> TaskStatusUpdateEvent:
 
 
 def part_text(part: object) -> str:
-    """The text of a part of a message, of either major or as plain data; empty when it is not text."""
+    """The text of a message part, of either version or as plain data; empty when it is not text."""
     if isinstance(part, dict):
         fields = cast("dict[str, Any]", part)
         return _text(fields.get("text")) or (part_text(fields["root"]) if "root" in fields else "")
