@@ -35,7 +35,7 @@ def test_the_answer_is_on_stdout_and_the_rest_on_stderr(capsys: Capture) -> None
         assert call(remote.url, "echo hello there") == 0
     out, err = capsys.readouterr()
     assert out == "hello there \n"
-    assert err.startswith("· thinking\n(--context ") and err.endswith(" goes on with this conversation)\n")
+    assert err.startswith("· thinking\n(continue this conversation with --context ") and err.endswith(")\n")
 
 
 @pytest.mark.parametrize("options", [[], ["--no-stream"]])
@@ -61,7 +61,7 @@ def test_a_question_that_nobody_answers_tells_how_to(capsys: Capture) -> None:
         assert call(remote.url, "ask which one?") == 3
         err = capsys.readouterr().err
         assert "which one?\n" in err
-        command = shlex.split(err.split("Give it with: hermes a2a call ")[1])
+        command = shlex.split(err.split("Send it with: hermes a2a call ")[1])
         assert (command[:2], command[3]) == ([remote.url, "--task"], "your answer")
         assert call(*command[:3], "the red one") == 0
     assert capsys.readouterr().out == "you said the red one \n"
@@ -85,7 +85,7 @@ def test_a_person_at_a_terminal_is_asked() -> None:
         os.close(theirs)
         _read_until(ours, "answer> ")
         os.write(ours, b"the blue one\n")
-        _read_until(ours, "goes on with this conversation)")
+        _read_until(ours, "continue this conversation with ")
         assert calling.stdout is not None and calling.stdout.read() == "you said the blue one \n"
         assert calling.wait(10) == 0
         os.close(ours)  # earlier, and its last line could not be written
@@ -126,7 +126,7 @@ def test_a_command_that_is_shown_can_be_copied_whatever_names_the_agent_gives(ca
     name = "x; touch y"
     with serving_echo() as remote:
         call(remote.url, "echo hi", "--context", name)
-    assert f"(--context {shlex.quote(name)} goes on" in capsys.readouterr().err
+    assert f"(continue this conversation with --context {shlex.quote(name)})" in capsys.readouterr().err
 
 
 def test_a_token_comes_from_the_environment(capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""``hermes a2a call``: a message to another agent, and its answer as it comes."""
+"""``hermes a2a call``: send a message to another agent and show its answer as it streams."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from hermes.peers.client import CallOptions, PeerClient
     from hermes.peers.reply import Reply, Update
 
-#: The agent waits for an answer that nobody here gives.
+#: Exit code: the agent waits for an answer, and there is no terminal to ask at.
 UNANSWERED = 3
 TERMINATED = 143
 
 _EPILOG = """
-The answer goes to stdout, everything else to stderr. An agent that asks something is answered at the terminal; without
-one the exit code is 3, and the same command with --task and the answer goes on. Ctrl-C cancels the remote task.
+The answer goes to stdout, everything else to stderr. When the agent asks something, answer at the terminal; without
+one the exit code is 3, and the same command with --task and the answer continues. Ctrl-C cancels the remote task.
 
 Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 waits for an answer, 130 interrupted, 143 terminated.
 
@@ -40,16 +40,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EPILOG
     add = parser.add_argument
-    add("agent", metavar="URL", help="where the agent is, or its name under a2a.agents in config.yaml")
-    add("message", help="what to tell it; with --task, the answer to its question, such as approve or deny")
-    add("--token-env", default="", metavar="NAME", help="environment variable that holds the token it wants")
-    add("--context", default="", metavar="ID", help="go on with that conversation")
-    add("--task", default="", metavar="ID", help="answer what that task waits for")
+    add("agent", metavar="URL", help="URL of the agent, or its name under a2a.agents in config.yaml")
+    add("message", help="message to send; with --task, the answer to its question, such as approve or deny")
+    add("--token-env", default="", metavar="NAME", help="environment variable that holds its token")
+    add("--context", default="", metavar="ID", help="continue that conversation")
+    add("--task", default="", metavar="ID", help="answer the question of that task")
     answer = parser.add_mutually_exclusive_group()
-    answer.add_argument("--approve", action="store_true", help="let the agent do what it asks approval for meanwhile")
-    answer.add_argument("--deny", action="store_true", help="refuse what the agent asks approval for meanwhile")
+    answer.add_argument("--approve", action="store_true", help="approve everything the agent asks for during the call")
+    answer.add_argument("--deny", action="store_true", help="deny everything the agent asks for during the call")
     add("--json", action="store_true", help="print one JSON document when done")
-    add("--no-stream", action="store_true", help="wait for the whole answer instead of showing it as it comes")
+    add("--no-stream", action="store_true", help="wait for the whole answer instead of streaming it")
     add("--timeout", type=_seconds, metavar="SECONDS", help="how long the agent may be silent (a2a.call_timeout)")
 
 
@@ -59,13 +59,13 @@ def run(args: argparse.Namespace) -> int:
     from hermes.peers.failures import missing_sdk
 
     if not args.message.strip():
-        raise HermesError("the message is empty; say what the agent is to do")
+        raise HermesError("the message is empty; write what the agent should do")
     home = hermes_home()
     apply_env(load_env_file(home))
     settings = load_config(home).config.a2a
     peer = find_peer(settings, os.environ, args.agent)
     token = read_token(os.environ, args.token_env, "--token-env") if args.token_env else peer.token
-    # Whoever types an address means it, wherever it leads.
+    # An address that the user typed may be in a private network.
     peer = Peer(peer.name, peer.url, token, is_trusted=True)
     try:
         from hermes.peers.client import CallOptions
@@ -78,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 class _Call:
-    """One call with everything it leads to: questions and answers until the agent is done."""
+    """One call, with the questions of the agent and their answers, until it is done."""
 
     def __init__(self, args: argparse.Namespace, peer: Peer, options: CallOptions) -> None:
         self._args = args
@@ -125,7 +125,7 @@ class _Call:
         return await client.send(args.message, context_id=args.context, on_update=self._show)
 
     async def _answer_to(self, reply: Reply) -> str:
-        """What to answer; empty when nobody says."""
+        """The answer to a question; empty when there is none."""
         if reply.is_approval and self._choice:
             return self._choice
         if self._args.json or not can_prompt() or reply.state != "input-required":
@@ -147,7 +147,7 @@ class _Call:
             self._is_mid_line = not update.text.endswith("\n")
 
     def _end_line(self) -> None:
-        """What goes to stderr starts on a line of its own where both are seen together."""
+        """End the line on stdout before a line on stderr, where both are shown together."""
         if self._is_mid_line and sys.stdout.isatty():
             print(flush=True)
             self._is_mid_line = False
@@ -166,7 +166,7 @@ class _Call:
             print(self._clean(reply.status), file=sys.stderr)
             answer = "approve (or deny)" if reply.is_approval else "'your answer'"
             print(
-                f"The agent waits for an answer. Give it with: "
+                f"The agent waits for an answer. Send it with: "
                 f"hermes a2a call {self._peer.name} --task {_word(reply.task_id)} {answer}",
                 file=sys.stderr,
             )
@@ -174,12 +174,12 @@ class _Call:
             reason = f": {self._clean(reply.status)}" if reply.status else ""
             print(f"The agent's task is {reply.state}{reason}", file=sys.stderr)
         elif reply.context_id:
-            print(f"(--context {_word(reply.context_id)} goes on with this conversation)", file=sys.stderr)
+            print(f"(continue this conversation with --context {_word(reply.context_id)})", file=sys.stderr)
         return code
 
 
 def _word(name: str) -> str:
-    """What the agent calls something, as one word of a command that may be copied into a shell."""
+    """An id from the agent as one shell word, so that the command can be copied."""
     import shlex
 
     return shlex.quote(one_line(name))
@@ -198,7 +198,7 @@ def _document(reply: Reply, peer: Peer, redactor: Redactor) -> dict[str, Any]:
 
 
 async def _read_line() -> str:
-    """A line from the terminal, which Ctrl-C ends at once; empty at the end of input."""
+    """A line from the terminal; Ctrl-C ends the wait at once; empty at the end of input."""
     import asyncio
 
     loop, descriptor = asyncio.get_running_loop(), sys.stdin.fileno()

@@ -36,9 +36,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1); any other needs tokens")
     add("--port", type=_port, default=0, metavar="N", help="port to listen on (any free one)")
     add("--grpc-port", type=_port, metavar="N", help="serve gRPC too, on this port; 0 is any free one")
-    add("--public-url", default="", metavar="URL", help="how others reach this server, for its card")
-    add("--provider", default="", help="provider to ask, instead of the configured one")
-    add("-m", "--model", default="", help="model to ask, instead of the configured one")
+    add("--public-url", default="", metavar="URL", help="URL of this server for others, on its card")
+    add("--provider", default="", help="provider to use instead of the configured one")
+    add("-m", "--model", default="", help="model to use instead of the configured one")
     add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
     add("-v", "--verbose", action="store_true", help="show the log on stderr")
     serve.set_defaults(action=_serve)
@@ -49,12 +49,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
+    """Run the sub-command."""
     return args.action(args)
 
 
 def _serve(args: argparse.Namespace) -> int:
-    # The SDK's own spans would double those of the turn.
+    # The SDK's own spans would duplicate those of the turn.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
     with _packages():
         from hermes.a2a.server.access.listen_address import ListenAddress, check_listen_address
@@ -70,7 +70,7 @@ def _serve(args: argparse.Namespace) -> int:
     principals = read_principals(loaded.config.a2a, os.environ, redactor)
     check_listen_address(address, principals)
     with _packages():
-        from hermes.a2a.server.process import log_libraries, serve  # large, and not needed to refuse
+        from hermes.a2a.server.process import log_libraries, serve  # large, and not needed to refuse an address
     from hermes.host import Host, HostOptions
 
     log_libraries()
@@ -84,14 +84,14 @@ def _serve(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _packages() -> Generator[None]:
-    """Say which package is missing, and how to get it."""
+    """Report a missing package, and how to install it."""
     try:
         yield
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("hermes"):
             raise
         raise HermesError(
-            f"serving needs the package {error.name}, which is not installed; get it with: "
+            f"serving needs the package {error.name}, which is not installed; install it with: "
             f"pip install 'hermes-agent[a2a]'"
         ) from None
 
