@@ -6,7 +6,7 @@ import ast
 
 import pytest
 
-from hermes.plugins.check.check import check_plugin
+from hermes.plugins.check import check_plugin
 from hermes.plugins.discovery import manifest_files
 from hermes.plugins.loader import decide
 from hermes.plugins.manifest import PluginManifest, read_manifest

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hermes.config.sections import PluginsConfig
 from hermes.hooks.table import Hooks
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
@@ -23,15 +23,6 @@ def giving(value: Any) -> Callable[[dict[str, Any]], Any]:
     return handler
 
 
-@dataclass
-class Config:
-    """The ``plugins`` section."""
-
-    enabled: list[str] = field(default_factory=list[str])
-    disabled: list[str] = field(default_factory=list[str])
-    entries: dict[str, Any] = field(default_factory=dict[str, Any])
-
-
 class Rig:
     """A host's parts without a host: what it takes to load plugins, and what they asked of it."""
 
@@ -41,7 +32,7 @@ class Rig:
         self.bundled = tmp_path / "bundled"
         self.hooks = Hooks()
         self.tools = ToolRegistry(builtin_tools())
-        self.config = Config()
+        self.config = PluginsConfig()
         self.asked: list[Any] = []
 
     def write(

@@ -280,11 +280,11 @@ class PluginContext(ProviderRegistrations):
         self._check_open()
         if not _PLAIN_NAME.fullmatch(name):
             raise ValueError(f"skill name {name!r}: only letters, digits, _ and - are allowed")
-        place = Path(path)
-        if not place.exists():
-            raise FileNotFoundError(f"skill {name!r}: there is nothing at {place}")
+        skill = Path(path)
+        if not skill.exists():
+            raise FileNotFoundError(f"skill {name!r}: there is nothing at {skill}")
         qualified = f"{self.manifest.name}:{name}"
-        self._record.skills[qualified] = Skill(qualified, place, description, self.manifest.key)
+        self._record.skills[qualified] = Skill(qualified, skill, description, self.manifest.key)
 
     def register_auxiliary_task(
         self, key: str, *, display_name: str, description: str, defaults: Mapping[str, Any] | None = None
@@ -326,7 +326,7 @@ class PluginContext(ProviderRegistrations):
 
 
 def load_one(record: LoadedPlugin, host: PluginHost, register: Callable[[Any], Any] | None = None) -> None:
-    """Import a plugin, unless its ``register`` is at hand, and let it register. When anything fails, nothing stays."""
+    """Import a plugin, unless ``register`` is given, and let it register. When anything fails, everything is undone."""
     manifest = record.manifest
     context = host.contexts[manifest.key] = PluginContext(manifest, record, host)
     try:

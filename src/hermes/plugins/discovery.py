@@ -1,4 +1,4 @@
-"""Finds plugins without importing any: the one scanner that the loader and the command line share."""
+"""Plugin discovery: finds plugins without importing any, for the loader and the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TRUTHY = frozenset({"1", "true", "yes", "on"})
 
 
 class ManifestFile(NamedTuple):
-    """Where a manifest lies, and the category folder around its plugin, if any."""
+    """The path of a manifest, and the category folder of its plugin, if any."""
 
     path: Path
     category: str
@@ -35,7 +35,7 @@ def bundled_folder() -> Path:
 
 
 def plugin_folders(home: Path, cwd: Path) -> list[tuple[Source, Path]]:
-    """Where plugins are looked for; on equal keys a later one wins."""
+    """The folders searched for plugins; on equal keys a later one wins."""
     folders: list[tuple[Source, Path]] = [("bundled", bundled_folder()), ("user", home / "plugins")]
     if is_set("HERMES_ENABLE_PROJECT_PLUGINS"):
         folders.append(("project", cwd / ".hermes" / "plugins"))

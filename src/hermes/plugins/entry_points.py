@@ -1,4 +1,4 @@
-"""Plugins that installed packages offer, from an index that is rebuilt only when the installation changes."""
+"""Entry points: plugins of installed packages, from an index that is rebuilt only when the installation changes."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def installed_entry_points(home: Path) -> list[PluginEntryPoint]:
 
 
 def _stamp() -> list[tuple[str, int]]:
-    """The places packages are installed in, with the time each was last changed."""
+    """The folders packages are installed in, with the time each was last changed."""
     stamp: list[tuple[str, int]] = []
     for entry in sys.path:
         folder = entry or os.getcwd()  # noqa: PTH109  (no Path object for each entry of a path that is read at start)
@@ -92,6 +92,6 @@ def _write(file: Path, index: _Index) -> None:
         part.write_bytes(msgspec.json.encode(index))
         part.replace(file)
     except OSError as error:
-        log.debug("the index of entry points cannot be kept: %s", error)
+        log.debug("the index of entry points cannot be stored: %s", error)
         with contextlib.suppress(OSError):
             part.unlink()

@@ -1,4 +1,4 @@
-"""Decides which plugins a host loads."""
+"""Plugin loader: which plugins a host loads, from the configuration, the command line and settings that name one."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ def load_plugins(
     """Load what the configuration enables, what loads by itself, what a setting such as ``memory.provider`` selects by
     name, ``extra``, and the ``objects`` of the program that embeds the host.
 
-    A plugin that fails is recorded and the host goes on, except one asked for in ``extra`` or given as an object: that
-    is an error.
+    A plugin that fails is recorded and the host continues, except one asked for in ``extra`` or given as an object:
+    that is an error.
     """
     plugins = PluginSet(hooks)
     if is_set("HERMES_SAFE_MODE"):
@@ -79,7 +79,7 @@ def load_plugins(
 
 
 def decide(manifest: PluginManifest, enabled: set[str], disabled: Sequence[str], *, explicit: bool = False) -> Decision:
-    """What is to become of a plugin. Being disabled always wins."""
+    """Whether a plugin is loaded. Being disabled always wins."""
     if any(manifest.answers_to(name) for name in disabled):
         return "disabled"
     if explicit:
@@ -100,7 +100,7 @@ def _is_selected(manifest: PluginManifest, names: Sequence[str]) -> bool:
 
 
 def _explain_waiting(record: LoadedPlugin, enabled: set[str]) -> None:
-    """Enabling such a plugin is not what makes it run, so somebody who did is told."""
+    """Warn that enabling such a plugin does not make it run."""
     manifest = record.manifest
     if record.status == "waiting" and any(manifest.answers_to(name) for name in enabled):
         text = f"kind {manifest.kind!r} is loaded by the part of the runtime it belongs to, when that selects it"
@@ -115,7 +115,7 @@ def _report_unknown(enabled: set[str], manifests: Mapping[str, PluginManifest]) 
 
 
 def _check_asked(asked: Sequence[str], plugins: PluginSet) -> None:
-    """Somebody who names a plugin, perhaps one that guards them, must not go on without it."""
+    """A plugin that was asked for by name may be a guard, so the host must not run without it."""
     for key in asked:
         record = plugins.plugins[key]
         if record.status == "disabled":

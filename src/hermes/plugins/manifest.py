@@ -1,4 +1,4 @@
-"""What a plugin says about itself in ``plugin.yaml``, read without importing its code."""
+"""Plugin manifest: ``plugin.yaml``, read without importing the plugin's code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KINDS: tuple[str, ...] = get_args(Kind)
 FILE_NAMES = ("plugin.yaml", "plugin.yml")
 
 _MAX_BYTES = 256 * 1024
-#: How much of ``__init__.py`` is looked at when the manifest does not say what kind of plugin it is.
+#: How much of ``__init__.py`` is read when the manifest does not say what kind of plugin it is.
 _PEEK_BYTES = 8 * 1024
 
 

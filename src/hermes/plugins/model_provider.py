@@ -1,4 +1,4 @@
-"""Model providers that plugins bring along: what they say about themselves, as a profile that routing understands."""
+"""Model providers of plugins: the profile a plugin registers, converted for routing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports a plugin's code under a name of its own, with the compatibility names in its reach."""
+"""Imports a plugin's code under a module name of its own, with the compatibility names available to it."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def _drop(root: str, *, only_ours: bool = False) -> None:
 
 
 class PluginLoader:
-    """Runs a module's code with the plugin's own builtins; in everything else it is the loader it stands for."""
+    """Runs a module's code with the plugin's own builtins; in everything else it is the loader it wraps."""
 
     def __init__(self, loader: Any, names: dict[str, Any]) -> None:
         self._loader = loader

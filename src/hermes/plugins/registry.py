@@ -147,7 +147,7 @@ class PluginSet:
         return {key: task for plugin in self for key, task in plugin.auxiliary_tasks.items()}
 
     def missing(self, wanted: Iterable[str], redact: Callable[[str], str]) -> list[str]:
-        """A line for each enabled plugin that is not there: it may be a guard that is meant to block commands."""
+        """A line for each enabled plugin that is not there: it may be a guard that should block commands."""
         lines = [
             f"plugin {plugin.manifest.key} is enabled and did not load: {redact(plugin.error)}"
             for plugin in self

@@ -1,4 +1,4 @@
-"""Turns a plugin's tool handler into a tool of the runtime."""
+"""Tool handlers of plugins, wrapped as tools of the runtime."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def read_schema(name: str, schema: object, description: str) -> tuple[str, dict[
 
 
 def runner(name: str, plugin: str, handler: Callable[..., Any], loop: AsyncLoop) -> Callable[[Args, ToolContext], str]:
-    """A ``Tool.run`` that calls ``handler(args, **keywords)`` and holds it to returning text."""
+    """A ``Tool.run`` that calls ``handler(args, **keywords)`` and checks that it returns text."""
     names = accepted_names(handler)
     label = f"tool {name!r} of plugin {plugin!r}"
 

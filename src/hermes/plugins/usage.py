@@ -1,4 +1,4 @@
-"""What the plugins of a host did, in the form in which the journal keeps it."""
+"""Usage of plugins: counters of their calls and failures, as rows for the journal."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def record_usage(
     stats: Iterable[CallbackStats],
     redact: Callable[[str], str],
 ) -> None:
-    """Keep what the plugins did with a session. No run fails for want of it."""
+    """Store the counters with a session. A failure to do so is a warning."""
     try:
         record_plugin_counters(store, session_id, plugin_usage(plugins, stats, redact))
     except JournalError as error:
-        log.warning("the counters of the plugins are not kept: %s", error)
+        log.warning("the counters of the plugins are not stored: %s", error)
 
 
 def plugin_usage(

@@ -129,7 +129,7 @@ def test_unknown_commands_are_refused_with_what_there_is(guard: str, capsys: pyt
 
 
 def test_test_runs_the_commands_and_shows_what_comes_of_it(guard: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "nobody has accepted it" in out(capsys, "test", "pre_tool_call", code=1)
+    assert "it was not accepted" in out(capsys, "test", "pre_tool_call", code=1)
     shown = out(capsys, "test", "pre_tool_call", "--accept-hooks")
     first, code, spent, *rest = shown.splitlines()
     assert (first, code) == (f"shell:1  {guard}", "  exit code: 2")
@@ -265,7 +265,7 @@ def test_chat_asks_on_a_terminal(
     assert code == 0
     assert f"for pre_tool_call:\n  {guard}\n  script: {workdir}/guard.sh\nRun it? " in output
     assert (workdir / "harm").exists() is not runs
-    assert ("hook commands that nobody has accepted do not run" in output) is not runs
+    assert ("hook commands that were not accepted do not run" in output) is not runs
     assert ("  accepted  " in out(capsys, "list")) is kept
 
 

@@ -240,7 +240,7 @@ def test_the_registry_can_be_read_and_used(rig: Rig, caplog: pytest.LogCaptureFi
     assert rig.tools.get("x1") is None
     assert rig.tools.get("terminal") is not None
     assert "the runtime's own; it stays" in caplog.text
-    with pytest.raises(Exception, match="which plugin the tool belongs to cannot be told"):
+    with pytest.raises(Exception, match="it is not known which plugin the tool belongs to"):
         registry.register("stray", "t", {}, giving("{}"))
 
 

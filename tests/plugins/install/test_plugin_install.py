@@ -12,8 +12,7 @@ import pytest
 from hermes.errors import PluginError
 from hermes.plugins.discovery import discover
 from hermes.plugins.install.install import Installed, install_plugin, remove_plugin, update_plugin
-from hermes.plugins.install.provenance import FILE_NAME, read_record
-from hermes.plugins.install.source import InstallSource, parse_source
+from hermes.plugins.install.source import FILE_NAME, InstallSource, parse_source, read_record
 from support.git_repository import Repository, write_plugin
 
 

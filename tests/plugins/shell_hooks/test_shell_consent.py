@@ -127,7 +127,7 @@ def test_a_policy_nobody_accepted_blocks_when_its_failures_do(shell: ShellRig) -
     [warning] = shell.load("pre_tool_call", Configured(command=command, on_error="deny"), accept=False)
     assert "the calls they would judge are blocked" in warning
     [answer] = shell.fire("pre_tool_call", **CALL)
-    assert f"nobody has accepted it; look at it, then run: hermes hooks accept '{command}'" in answer["message"]
+    assert f"it was not accepted; review it, then run: hermes hooks accept '{command}'" in answer["message"]
 
 
 def test_accepting_everything_is_for_one_run_and_leaves_no_trace(shell: ShellRig) -> None:

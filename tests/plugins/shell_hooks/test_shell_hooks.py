@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from hermes.config.sections import ShellHookConfig as Configured
 from hermes.contract.hooks import HOOKS
 from hermes.errors import Interrupted
-from hermes.plugins.shell_hooks.payload import hook_input
 from hermes.plugins.shell_hooks.process import MAX_STDOUT, Finished, run_command
-from hermes.plugins.shell_hooks.verdict import HookCommandFailed, read_verdict
+from hermes.plugins.shell_hooks.protocol import HookCommandFailed, hook_input, read_verdict
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt, Scope, current_scope
 from support.shell_rig import CALL, SAVING, ShellRig

@@ -20,7 +20,7 @@ from hermes.journal.store import Store
 from hermes.journal.usage.plugins import EXPORT_SITE, REGISTER_SITE, PluginCalls, plugin_totals, recent_counters
 from hermes.models.profiles import CUSTOM
 from hermes.models.routing import name_of
-from hermes.plugins.check.check import check_plugin
+from hermes.plugins.check import check_plugin
 from hermes.plugins.discovery import discover, is_set, suggestion
 from hermes.plugins.manifest import PluginManifest, read_fields
 
@@ -166,7 +166,7 @@ def _code_findings(manifest: PluginManifest, row: PluginRow) -> Iterator[CheckRe
     for finding in check_plugin(manifest):
         command = f"hermes plugins check {row.key}"
         if finding.severity == "error" and row.status != "failed":
-            yield broken(row.key, f"{finding.place}: {finding.text}", command=command)
+            yield broken(row.key, f"{finding.location}: {finding.text}", command=command)
         elif finding.rule == "hook-name" and finding.severity == "warning":
             yield warning(row.key, finding.text, command=command)
 

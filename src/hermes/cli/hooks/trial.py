@@ -16,7 +16,7 @@ from hermes.errors import HermesError
 from hermes.plugins.shell_hooks.command import HookCommand
 from hermes.plugins.shell_hooks.consent import AllowList
 from hermes.plugins.shell_hooks.load import ShellHook, agreement_to
-from hermes.plugins.shell_hooks.verdict import HookCommandFailed, read_verdict
+from hermes.plugins.shell_hooks.protocol import HookCommandFailed, read_verdict
 from hermes.sanitize import Redactor, redact_text
 
 _LONGEST_SHOWN = 500

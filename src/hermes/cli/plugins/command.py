@@ -143,7 +143,7 @@ def _info(desk: Desk, args: argparse.Namespace) -> int:
 
 def _check(desk: Desk, args: argparse.Namespace) -> int:
     from hermes.cli.plugins.text import finding_lines
-    from hermes.plugins.check.check import check_folder, check_plugin
+    from hermes.plugins.check import check_folder, check_plugin
 
     folder = Path(args.name).expanduser()
     is_path = manifest_in(folder) is not None or ("/" in args.name and folder.is_dir()) or args.name == "."

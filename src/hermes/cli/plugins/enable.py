@@ -10,8 +10,7 @@ from hermes.cli.plugins.desk import Desk, confirmed, is_terminal, warn
 from hermes.cli.plugins.text import finding_lines
 from hermes.config import edit_config, edit_list
 from hermes.errors import PluginError
-from hermes.plugins.check.check import check_plugin
-from hermes.plugins.check.code import asks_for_override
+from hermes.plugins.check import asks_for_override, check_plugin
 from hermes.plugins.loader import decide
 from hermes.plugins.manifest import PluginManifest
 

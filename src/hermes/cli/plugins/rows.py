@@ -13,7 +13,7 @@ from hermes.config.sections import PluginsConfig
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls, PluginTotals
-from hermes.plugins.install.provenance import InstallRecord, read_record
+from hermes.plugins.install.source import InstallRecord, read_record
 from hermes.plugins.loader import decide
 from hermes.plugins.manifest import PluginManifest
 from hermes.sanitize import redact_text

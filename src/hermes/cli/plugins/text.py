@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from hermes.cli.plugins.rows import PluginRow
 from hermes.cli.terminal import one_line
 from hermes.commands.wording import plural
-from hermes.plugins.check.findings import Finding
+from hermes.plugins.check import PluginFinding
 from hermes.plugins.registry import LoadedPlugin
 from hermes.sanitize import redact_text
 
@@ -97,10 +97,10 @@ def complaints(row: PluginRow) -> Iterator[str]:
         yield f"last failure: {_safe(row.last_error, 300)}"
 
 
-def finding_lines(findings: Iterable[Finding]) -> Iterator[str]:
+def finding_lines(findings: Iterable[PluginFinding]) -> Iterator[str]:
     """What a check found, a line each."""
     for finding in findings:
-        place = f"{one_line(finding.place)}: " if finding.place else ""
+        place = f"{one_line(finding.location)}: " if finding.location else ""
         yield f"{place}{finding.severity}: {_safe(finding.text)} [{finding.rule}]"
 
 

@@ -1,4 +1,4 @@
-"""The base classes of context engines and memories."""
+"""Base classes of context engines and memory providers: ``agent.context_engine``, ``agent.memory_provider``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``utils``: small helpers that plugins share."""
+"""``utils``: small helpers that published plugins import."""
 
 from __future__ import annotations
 
@@ -120,18 +120,18 @@ def atomic_write_text(path: str | Path, content: str, *, encoding: str = "utf-8"
 
 
 def atomic_replace(tmp_path: str | Path, target: str | Path) -> str:
-    """Move a file into its place, through a symbolic link if that is what stands there."""
-    place = os.path.realpath(target) if Path(target).is_symlink() else str(target)
-    Path(tmp_path).replace(place)
-    return place
+    """Move a file to its target, through a symbolic link if the target is one."""
+    real = os.path.realpath(target) if Path(target).is_symlink() else str(target)
+    Path(tmp_path).replace(real)
+    return real
 
 
 def _write(path: Path, data: bytes, mode: int | None) -> None:
-    place = Path(os.path.realpath(path))
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if mode is None and place.exists():
-        mode = place.stat().st_mode & 0o7777
-    part = place.with_name(f".{place.name[:100]}.{os.urandom(4).hex()}")
+    target = Path(os.path.realpath(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if mode is None and target.exists():
+        mode = target.stat().st_mode & 0o7777
+    part = target.with_name(f".{target.name[:100]}.{os.urandom(4).hex()}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666 if mode is None else 0o600)
     try:
         with os.fdopen(descriptor, "wb") as file:
@@ -140,7 +140,7 @@ def _write(path: Path, data: bytes, mode: int | None) -> None:
             file.write(data)
             file.flush()
             os.fsync(descriptor)
-        part.replace(place)
+        part.replace(target)
     except BaseException:
         part.unlink(missing_ok=True)
         raise

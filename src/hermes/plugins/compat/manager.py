@@ -1,4 +1,4 @@
-"""``hermes_cli.plugins``: the host's plugins as plugins for other hosts of the contract reach them."""
+"""``hermes_cli.plugins``: the plugin manager, as published plugins use it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class LoadedPluginView(NamedTuple):
 
 
 class PluginManager:
-    """The plugins of one host. Its attributes are made anew at each look: they are for reading."""
+    """The plugins of one host. Its attributes are copies, for reading."""
 
     def __init__(self, host: PluginHost) -> None:
         self._host = host
@@ -44,12 +44,12 @@ class PluginManager:
     # -- run ----------------------------------------------------------------------------------------------------
 
     def invoke_hook(self, hook_name: str, **fields: Any) -> list[Any]:
-        """Tell every subscriber; what they answered, in the order they registered."""
+        """Call every subscriber; their answers, in the order they registered."""
         emit = getattr(self._host.hooks, hook_name) if hook_name in HOOKS else None
         return [] if emit is None else [answer.value for answer in emit.invoke(**fields)]
 
     def has_hook(self, hook_name: str) -> bool:
-        """Whether anybody subscribed."""
+        """Whether there are subscribers."""
         return hook_name in HOOKS and self._host.hooks.has(hook_name)
 
     def invoke_middleware(self, kind: str, **fields: Any) -> list[Any]:
@@ -133,7 +133,7 @@ class PluginManager:
         }
 
     def list_plugins(self) -> list[dict[str, Any]]:
-        """Every plugin the host looked at, sorted by key."""
+        """Every plugin the host considered, sorted by key."""
         return [
             {
                 "name": record.manifest.name,
@@ -270,7 +270,7 @@ def _directive_functions(invoke_hook: Callable[..., list[Any]]) -> Names:
         action, message = get_pre_tool_call_directive(tool_name, args, *ids, **more)
         if action != "approve":
             return message
-        # Nobody can be asked from here, and not to ask must not mean yes. dispatch_tool asks.
+        # No one can be asked from here, and that must not mean yes. dispatch_tool asks.
         return f"{tool_name} needs approval ({message or 'a plugin asks for it'}) and nobody can be asked here"
 
     return {
@@ -287,7 +287,7 @@ def _first_directive(answers: list[Any]) -> Directive:
             continue
         fields = cast("dict[str, Any]", answer)
         action, message = fields.get("action"), fields.get("message")
-        told = message if isinstance(message, str) and message else None
-        if action == "approve" or (action == "block" and told):
-            return action, told
+        reason = message if isinstance(message, str) and message else None
+        if action == "approve" or (action == "block" and reason):
+            return action, reason
     return None, None

@@ -1,4 +1,4 @@
-"""``hermes_cli.middleware``: the contract's words, and the host's middleware around a call of the plugin's own."""
+"""``hermes_cli.middleware``: constants, and functions that run the host's middleware around a plugin's own call."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ _building = RLock()
 
 
 class CompatModule(ModuleType):
-    """A module that is in no ``sys.modules``; its submodules are made when they are first looked at."""
+    """A module that is in no ``sys.modules``; its submodules are made when they are first used."""
 
     def __init__(self, name: str, host: PluginHost) -> None:
         super().__init__(name)

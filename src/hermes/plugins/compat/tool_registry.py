@@ -1,4 +1,4 @@
-"""``tools.registry``: the host's tools as plugins for other hosts of the contract reach them."""
+"""``tools.registry``: the host's tools, as published plugins use them."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Registry:
         owner = _owner(self._host, handler)
         if owner is None:
             raise PluginError(
-                f"registry.register({name!r}): which plugin the tool belongs to cannot be told; use ctx.register_tool"
+                f"registry.register({name!r}): it is not known which plugin the tool belongs to; use ctx.register_tool"
             )
         owner.register_tool(
             name, toolset, schema, handler, check_fn, requires_env, is_async, description, emoji, override
@@ -109,7 +109,7 @@ class Registry:
         return None if tool is None else isolate(tool.definition()["function"])
 
     def get_definitions(self, tool_names: Iterable[str], quiet: bool = False) -> list[dict[str, Any]]:
-        """Those of the tools that can work here, as a model is told about them."""
+        """The definitions, as a model gets them, of those tools that can work here."""
         tools = (self._host.tools.get(name) for name in sorted(tool_names))
         usable = (tool for tool in tools if tool is not None and self._host.tools.is_available(tool))
         return [isolate(tool.definition()) for tool in usable]

@@ -1,4 +1,4 @@
-"""Brings the files of a plugin into an empty folder: from a git repository or from another folder."""
+"""Fetches the files of a plugin into an empty folder, from a git repository or from another folder."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 
 from hermes.errors import PluginError
 from hermes.plugins.discovery import manifest_files, manifest_in
-from hermes.plugins.install.provenance import IGNORED
-from hermes.plugins.install.source import InstallSource
+from hermes.plugins.install.source import IGNORED, InstallSource
 from hermes.plugins.manifest import FILE_NAMES
 
 _GIT_SECONDS = 120
 _SHORT_COMMIT = re.compile(r"[0-9a-fA-F]{4,39}")
-#: Variables that would make git work on another repository than the one in hand.
+#: Variables that would make git work on another repository.
 _REPOSITORY = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR"})
 
 
@@ -43,11 +42,11 @@ def copy_tree(origin: Path, target: Path) -> None:
     import shutil
 
     root = origin.resolve()
-    for place, folders, names in os.walk(origin):
+    for root_name, folders, names in os.walk(origin):
         folders[:] = [name for name in folders if name not in IGNORED]
         for name in (*folders, *names):
             if name not in IGNORED:
-                _refuse_escape(Path(place, name), root)
+                _refuse_escape(Path(root_name, name), root)
     try:
         shutil.copytree(origin, target, symlinks=True, ignore=lambda _place, names: IGNORED.intersection(names))
     except (OSError, shutil.Error) as error:
@@ -95,7 +94,7 @@ def _clone(source: InstallSource, folder: Path, env: Mapping[str, str]) -> str:
 
 
 def run_git(folder: Path, env: Mapping[str, str], *arguments: str) -> str:
-    """What a git command prints; ``PluginError`` with git's own words when it fails."""
+    """What a git command prints; ``PluginError`` with git's message when it fails."""
     import subprocess
 
     clean = {name: value for name, value in env.items() if name not in _REPOSITORY}
@@ -110,6 +109,6 @@ def run_git(folder: Path, env: Mapping[str, str], *arguments: str) -> str:
     except subprocess.TimeoutExpired:
         raise PluginError(f"git {arguments[0]} took longer than {_GIT_SECONDS} s; is the server reachable?") from None
     if done.returncode != 0:
-        words = " ".join(done.stderr.decode("utf-8", "replace").split()) or f"exit code {done.returncode}"
-        raise PluginError(f"git {arguments[0]} failed: {words[:300]}")
+        message = " ".join(done.stderr.decode("utf-8", "replace").split()) or f"exit code {done.returncode}"
+        raise PluginError(f"git {arguments[0]} failed: {message[:300]}")
     return done.stdout.decode("utf-8", "replace").strip()

@@ -1,4 +1,4 @@
-"""Puts plugins into the user's folder, renews them and takes them out; each as a whole or not at all."""
+"""Installs, updates and removes plugins in the user's folder, each atomically: completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from hermes.errors import PluginError
-from hermes.plugins.check.manifest import NAME, check_manifest_version
+from hermes.plugins.check import NAME, check_manifest_version
 from hermes.plugins.discovery import discover, manifest_in
 from hermes.plugins.install.fetch import fetch_files, run_git
-from hermes.plugins.install.provenance import InstallRecord, digests, read_record, tree_digest, write_record
-from hermes.plugins.install.source import InstallSource
+from hermes.plugins.install.source import InstallRecord, InstallSource, digests, read_record, tree_digest, write_record
 from hermes.plugins.manifest import PluginManifest, read_fields, read_manifest
 
 _STAGING = ".staging-"
@@ -24,7 +23,7 @@ _STALE_SECONDS = 3600
 
 
 class Installed(Struct, frozen=True):
-    """A plugin that is in place now."""
+    """An installed plugin."""
 
     manifest: PluginManifest
     revision: str
@@ -149,7 +148,7 @@ def _refuse_clash(manifest: PluginManifest, target: Path, known: Mapping[str, Pl
     if force:
         return
     if other is not None and other.source == "bundled":
-        raise PluginError(f"plugin {manifest.name!r} comes with hermes; --force installs this one in its place")
+        raise PluginError(f"plugin {manifest.name!r} comes with hermes; --force installs this one instead")
     if target.exists() or target.is_symlink():
         raise PluginError(
             f"plugin {manifest.name!r} is installed already; 'hermes plugins update {manifest.name}' renews it, "
@@ -158,7 +157,7 @@ def _refuse_clash(manifest: PluginManifest, target: Path, known: Mapping[str, Pl
 
 
 def _finish(folder: Path, target: Path, record: InstallRecord) -> Installed:
-    """Complete the staged folder and put it in place."""
+    """Complete the staged folder and move it to its target."""
     for example in sorted(folder.glob("*.example")):
         real = example.with_suffix("")
         if example.is_file() and real.name and not real.exists():
@@ -182,7 +181,7 @@ def _refuse_edits(target: Path, record: InstallRecord) -> None:
 
 
 def _carry_over(target: Path, folder: Path, record: InstallRecord | None) -> None:
-    """Bring along the files that are a person's own: those that neither version of the plugin has."""
+    """Keep the user's own files: those that neither version of the plugin has."""
     if record is None or target.is_symlink():
         return
     for name in digests(target):
@@ -200,7 +199,7 @@ def _copy(origin: Path, target: Path) -> None:
     shutil.copy2(origin, target, follow_symlinks=False)
 
 
-# -- in place -------------------------------------------------------------------------------------------------------
+# -- the target folder ------------------------------------------------------------------------------------------------
 
 
 def _own_folder(home: Path, manifest: PluginManifest) -> Path:
@@ -213,7 +212,7 @@ def _own_folder(home: Path, manifest: PluginManifest) -> Path:
 
 
 def _swap(folder: Path, target: Path) -> None:
-    """Put a folder in the place of what is there, which comes back when that fails."""
+    """Replace the target with a folder; the old one comes back when that fails."""
     aside = target.with_name(f"{_STAGING}{secrets.token_hex(4)}")
     had_one = target.exists() or target.is_symlink()
     try:
@@ -226,7 +225,7 @@ def _swap(folder: Path, target: Path) -> None:
                 aside.rename(target)
             raise
     except OSError as error:
-        raise PluginError(f"{target}: cannot be put in place: {error.strerror}") from None
+        raise PluginError(f"{target}: cannot be installed: {error.strerror}") from None
     if had_one:
         with contextlib.suppress(OSError):
             _discard(aside)  # what cannot be removed now goes with the next install
@@ -245,7 +244,7 @@ def _discard(target: Path) -> None:
 
 
 def _pull(target: Path, manifest: PluginManifest, env: Mapping[str, str], ref: str) -> Installed:
-    """Renew a plugin that somebody cloned by hand."""
+    """Update a plugin that was cloned by hand."""
     if not (target / ".git").exists():
         raise PluginError(
             f"plugin {manifest.key!r} was put there by hand, so nothing says where it came from; "

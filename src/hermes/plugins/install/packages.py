@@ -51,7 +51,7 @@ def package_of(home: Path, plugin: str) -> str:
     for point in installed_entry_points(home):
         if point.name == plugin and point.package:
             return point.package
-    raise PluginError(f"it cannot be told which package offers plugin {plugin!r}; use pip")
+    raise PluginError(f"it is not known which package offers plugin {plugin!r}; use pip")
 
 
 def _is_installed(package: str) -> bool:
@@ -90,5 +90,5 @@ def _run_pip(env: Mapping[str, str], command: str, *arguments: str) -> None:
             f"pip is not part of the environment of {sys.executable}; add it with "
             f"'{sys.executable} -m ensurepip', or install the package with the tool that made the environment"
         )
-    told = [line for line in lines if line.lower().startswith("error")] or lines[-1:] or ["no reason given"]
-    raise PluginError(f"pip {command} failed: {' '.join(told)[:300]}")
+    reason = [line for line in lines if line.lower().startswith("error")] or lines[-1:] or ["no reason given"]
+    raise PluginError(f"pip {command} failed: {' '.join(reason)[:300]}")

@@ -1,4 +1,4 @@
-"""Writes a new plugin that works: a manifest, a hook, a page and a test that passes."""
+"""Scaffold of a new plugin: a manifest, a hook, a README and a test that passes."""
 
 from __future__ import annotations
 

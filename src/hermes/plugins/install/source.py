@@ -1,12 +1,15 @@
-"""What a person may name as the source of a plugin: a git repository, a folder, or a package."""
+"""Install sources of plugins (a git repository, a folder, a package), and the record of what was installed."""
 
 from __future__ import annotations
 
+import hashlib
+import os
 import re
 from pathlib import Path, PurePosixPath
 from typing import Literal
 from urllib.parse import urlsplit, urlunsplit
 
+import msgspec
 from msgspec import Struct
 
 from hermes.errors import PluginError
@@ -23,6 +26,10 @@ _OWNER_REPO = re.compile(r"([A-Za-z0-9][\w.-]*)/(?!\.\.?(?:/|$))([\w.][\w.-]*)((
 _BROWSER = re.compile(r"/([^/]+)/([^/]+)/(?:tree|blob)/([^/]+)(?:/(.*))?")
 _PACKAGE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?:\[[A-Za-z0-9._, -]+\])?")
 _HELP = "give a git URL, owner/repo for GitHub, a folder such as ./my_plugin, or the name of a package"
+
+FILE_NAME = ".hermes-install.json"
+#: Files and folders that are never part of a plugin.
+IGNORED = frozenset({".git", ".hg", ".svn", "__pycache__", ".pytest_cache", ".venv", ".DS_Store", FILE_NAME})
 
 
 class InstallSource(Struct, frozen=True):
@@ -132,3 +139,61 @@ def _package(text: str, ref: str) -> InstallSource:
     if not _PACKAGE.fullmatch(name.strip()) or (separator and not version.strip()):
         raise PluginError(f"{text!r} is no source of a plugin; {_HELP}")
     return InstallSource("package", name.strip(), ref=ref or version.strip())
+
+
+# -- the record of what was installed --------------------------------------------------------------------------------
+
+
+class InstallRecord(msgspec.Struct, frozen=True):
+    """Provenance of an installed plugin, stored in its folder."""
+
+    source: InstallSource
+    #: The commit that was fetched; for a folder, a digest of what was copied.
+    revision: str
+    #: In seconds since the epoch.
+    installed_at: float
+    #: The files that came with it and their digests, so that an update knows what a person changed or added.
+    files: dict[str, str] = {}
+
+
+def read_record(folder: Path | None) -> InstallRecord | None:
+    """The record of an installed plugin; none for one that was copied by hand."""
+    if folder is None:
+        return None
+    try:
+        return msgspec.json.decode((folder / FILE_NAME).read_bytes(), type=InstallRecord)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def write_record(folder: Path, record: InstallRecord) -> None:
+    """Write the record into the plugin's folder."""
+    file = folder / FILE_NAME
+    file.write_bytes(msgspec.json.format(msgspec.json.encode(record)))
+    file.chmod(0o600)
+
+
+def digests(folder: Path) -> dict[str, str]:
+    """Every file of a plugin with a digest of its content; a link counts as what it says."""
+    found: dict[str, str] = {}
+    for root, folders, names in os.walk(folder):
+        folders[:] = sorted(name for name in folders if name not in IGNORED)
+        links = [name for name in folders if Path(root, name).is_symlink()]
+        for name in sorted([*names, *links]):
+            path = Path(root, name)
+            if name not in IGNORED:
+                found[path.relative_to(folder).as_posix()] = _digest(path)
+    return found
+
+
+def _digest(path: Path) -> str:
+    try:
+        data = os.fsencode(path.readlink()) if path.is_symlink() else path.read_bytes()
+    except OSError as error:
+        raise PluginError(f"{path}: cannot be read: {error.strerror}") from None
+    return hashlib.sha256(data).hexdigest()
+
+
+def tree_digest(files: dict[str, str]) -> str:
+    """One digest for all files."""
+    return "sha256:" + hashlib.sha256(msgspec.json.encode(sorted(files.items()))).hexdigest()

@@ -1,4 +1,4 @@
-"""``ctx.llm``: a plugin's way to the user's model; the host decides what it may choose and makes the call."""
+"""``ctx.llm``: a plugin's access to the user's model. The host checks what it may choose and makes the call."""
 
 from __future__ import annotations
 

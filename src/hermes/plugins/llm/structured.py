@@ -1,4 +1,4 @@
-"""A structured question to a model: what is sent for instructions and inputs, and what the answer means as data."""
+"""Structured model calls: the request for instructions and inputs, and the answer parsed and checked as data."""
 
 from __future__ import annotations
 
@@ -117,38 +117,38 @@ def _parts(blocks: object) -> list[Message]:
     return [_part(block, f"input[{number}]") for number, block in enumerate(cast("Sequence[Input]", blocks))]
 
 
-def _part(block: Input, place: str) -> Message:
-    fields = _fields(block, place)
+def _part(block: Input, location: str) -> Message:
+    fields = _fields(block, location)
     kind = fields.get("type")
     if kind == "text":
         text = fields.get("text")
         if not isinstance(text, str):
-            raise ValueError(f"{place} is a text block, so its 'text' must be a string, got {type(text).__name__}")
+            raise ValueError(f"{location} is a text block, so its 'text' must be a string, got {type(text).__name__}")
         return _text(text)
     if kind == "image":
-        return {"type": "image_url", "image_url": {"url": _address(fields, place)}}
-    raise ValueError(f"{place} has type {kind!r}; allowed: 'text', 'image'")
+        return {"type": "image_url", "image_url": {"url": _address(fields, location)}}
+    raise ValueError(f"{location} has type {kind!r}; allowed: 'text', 'image'")
 
 
-def _fields(block: object, place: str) -> Mapping[str, Any]:
+def _fields(block: object, location: str) -> Mapping[str, Any]:
     if isinstance(block, Mapping):
         return cast("Mapping[str, Any]", block)
     if isinstance(block, PluginLlmTextInput | PluginLlmImageInput):
         return vars(block)
-    raise ValueError(f"{place} must be a text or image block, got {type(block).__name__}")
+    raise ValueError(f"{location} must be a text or image block, got {type(block).__name__}")
 
 
-def _address(fields: Mapping[str, Any], place: str) -> str:
+def _address(fields: Mapping[str, Any], location: str) -> str:
     """Where an image is; bytes become an address that holds them."""
     url, data = fields.get("url"), fields.get("data")
     if url:
         if not isinstance(url, str):
-            raise ValueError(f"{place} is an image block, so its 'url' must be a string, got {type(url).__name__}")
+            raise ValueError(f"{location} is an image block, so its 'url' must be a string, got {type(url).__name__}")
         return url
     if not data:
-        raise ValueError(f"{place} is an image block without 'data' or 'url'")
+        raise ValueError(f"{location} is an image block without 'data' or 'url'")
     if not isinstance(data, bytes | bytearray):
-        raise ValueError(f"{place} is an image block, so its 'data' must be bytes, got {type(data).__name__}")
+        raise ValueError(f"{location} is an image block, so its 'data' must be bytes, got {type(data).__name__}")
     import base64
 
     kind = fields.get("mime_type") or "image/png"
@@ -199,9 +199,9 @@ def _check(value: object, schema: bytes) -> None:
     except RecursionError:
         raise ValueError("the answer cannot be checked: it, or json_schema, goes too deep") from None
     if problem is not None:
-        told = str(problem.message)
-        told = told if len(told) <= _MAX_PROBLEM_CHARS else told[:_MAX_PROBLEM_CHARS] + "…"
-        raise ValueError(f"the answer does not fit json_schema at {problem.json_path}: {told}")
+        message = str(problem.message)
+        message = message if len(message) <= _MAX_PROBLEM_CHARS else message[:_MAX_PROBLEM_CHARS] + "…"
+        raise ValueError(f"the answer does not fit json_schema at {problem.json_path}: {message}")
 
 
 @lru_cache(maxsize=64)

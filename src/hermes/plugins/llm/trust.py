@@ -1,4 +1,4 @@
-"""What the configuration lets a plugin do with models: which choices are its own, and how much it may spend.
+"""Trust settings of plugins for model access: which choices a plugin may make, and how much it may spend.
 
 Everything is read from ``plugins.entries.<plugin>.llm``. What is missing or of another type than it should be grants
 nothing.
@@ -35,7 +35,7 @@ class Budget(NamedTuple):
         return any(limit is not None for limit in self)
 
 
-#: Every name that may stand under ``llm``.
+#: Every setting allowed under ``llm``.
 SETTINGS = (*(name for pair in OVERRIDES.values() for name in pair if name), *Budget._fields)
 
 
@@ -50,7 +50,7 @@ def refusal(
 ) -> str | None:
     """Why a call may not choose what it chooses, naming the setting to change; ``None`` when it may.
 
-    ``entries`` is ``plugins.entries``, whatever somebody wrote there. A choice that is empty is none.
+    ``entries`` is ``plugins.entries``, unchecked. A choice that is empty is none.
     """
     chosen = {"provider": provider, "model": model, "agent_id": agent_id, "profile": profile}
     settings = _settings(plugin, entries)
@@ -69,7 +69,7 @@ def budget_of(plugin: str, entries: object) -> Budget:
 
 
 def unknown_settings(plugin: str, entries: object) -> list[str]:
-    """What is written among a plugin's settings for models and means nothing."""
+    """Unknown settings among a plugin's settings for models."""
     return [name for name in _settings(plugin, entries) if name not in SETTINGS]
 
 

@@ -1,4 +1,4 @@
-"""One command that the ``hooks`` section of the configuration runs for a hook, checked and ready to be asked about."""
+"""Hook commands: entries of the ``hooks`` section of the configuration, parsed and checked."""
 
 from __future__ import annotations
 
@@ -7,41 +7,25 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
+from hermes.config.sections import ShellHookConfig
 from hermes.contract.hooks import HOOKS
 from hermes.errors import ConfigError
 from hermes.hooks.subscriber import OnError
 
-#: Programs that run the script named behind them, so that the script is what somebody agrees to.
+#: Programs that run the script named after them: consent is then given to the script.
 _INTERPRETER = re.compile(r"env|(?:ba|da|z|k|fi)?sh|(?:python|pypy|node|ruby|perl|php|lua)[\d.]*|bun|deno")
-
-
-class ConfiguredHook(Protocol):
-    """An entry of ``hooks.<event>`` in the configuration."""
-
-    @property
-    def command(self) -> str: ...
-
-    @property
-    def matcher(self) -> str: ...
-
-    @property
-    def timeout(self) -> float: ...
-
-    @property
-    def on_error(self) -> OnError: ...
 
 
 @dataclass(frozen=True, slots=True)
 class HookCommand:
-    """A command line, the hook it runs for, and on which terms."""
+    """A command line, the hook it runs for, and its options."""
 
     #: What warnings, verdicts and counters call it: ``shell:1`` is the first in the configuration.
     name: str
     event: str
     command: str
-    words: tuple[str, ...]
+    argv: tuple[str, ...]
     matcher: re.Pattern[str] | None = None
     timeout: float = 60
     on_error: OnError = "allow"
@@ -52,7 +36,7 @@ class HookCommand:
 
     def script(self, cwd: Path) -> Path | None:
         """The file that holds what the command does; None for a program found on PATH, or when there is no file."""
-        for position, word in enumerate(self.words):
+        for position, word in enumerate(self.argv):
             if word.startswith("-") or _INTERPRETER.fullmatch(word.rpartition("/")[2]):
                 continue
             if position == 0 and "/" not in word:
@@ -63,11 +47,11 @@ class HookCommand:
 
 
 def read_hook_commands(
-    events: Mapping[str, Sequence[ConfiguredHook]], config_file: Path
+    events: Mapping[str, Sequence[ShellHookConfig]], config_file: Path
 ) -> tuple[list[HookCommand], list[str]]:
     """The commands in the order they are written, and what is odd about them.
 
-    What makes a command unusable is told in one ``ConfigError``, all of it at once.
+    Everything that makes a command unusable is in one ``ConfigError``.
     """
     commands: list[HookCommand] = []
     warnings: list[str] = []
@@ -80,19 +64,19 @@ def read_hook_commands(
             continue
         for index, entry in enumerate(entries):
             number += 1
-            place = f"hooks.{event}[{index}]"
+            key = f"hooks.{event}[{index}]"
             try:
                 commands.append(_read(f"shell:{number}", event, entry))
             except ValueError as error:
-                problems.append(f"{place}.{error}")
+                problems.append(f"{key}.{error}")
             if entry.matcher and not _has_tool(event):
-                warnings.append(f"{place}.matcher is ignored: {event} is not about a tool")
+                warnings.append(f"{key}.matcher is ignored: {event} is not about a tool")
     if problems:
         raise ConfigError("\n  ".join([f"{config_file}: hook commands that cannot be used:", *problems]))
     return commands, warnings
 
 
-def _read(name: str, event: str, entry: ConfiguredHook) -> HookCommand:
+def _read(name: str, event: str, entry: ShellHookConfig) -> HookCommand:
     """The entry as a command. ``ValueError`` names the key, what was found and what is allowed."""
     if entry.on_error == "deny" and event != "pre_tool_call":
         raise ValueError("on_error: found deny; allowed: allow, because only pre_tool_call can refuse a call")
@@ -100,7 +84,7 @@ def _read(name: str, event: str, entry: ConfiguredHook) -> HookCommand:
         name=name,
         event=event,
         command=entry.command,
-        words=_split(entry.command),
+        argv=_split(entry.command),
         matcher=_pattern(entry.matcher) if entry.matcher and _has_tool(event) else None,
         timeout=entry.timeout,
         on_error=entry.on_error,
@@ -108,16 +92,16 @@ def _read(name: str, event: str, entry: ConfiguredHook) -> HookCommand:
 
 
 def _split(command: str) -> tuple[str, ...]:
-    """The command line as words, quotes taken off and ``~/`` filled in. No shell sees it."""
+    """The command line split into arguments, without quotes and with ``~/`` expanded. No shell sees it."""
     if "\0" in command:
         raise ValueError("command: found a NUL character; allowed: a command line without one")
     try:
-        words = shlex.split(command)
+        argv = shlex.split(command)
     except ValueError as error:
         raise ValueError(f"command: found {command!r}; allowed: a command line with paired quotes ({error})") from None
-    if not words or not words[0]:
+    if not argv or not argv[0]:
         raise ValueError(f"command: found {command!r}; allowed: a program and its arguments")
-    return tuple(str(Path(word).expanduser()) if word.startswith("~/") else word for word in words)
+    return tuple(str(Path(word).expanduser()) if word.startswith("~/") else word for word in argv)
 
 
 def _pattern(text: str) -> re.Pattern[str]:

@@ -1,4 +1,4 @@
-"""Which hook commands somebody agreed to run: asked once, kept in a file, and asked again when a script changes."""
+"""Consent to hook commands: asked once, stored in a file, and asked again when a script changes (TOCTOU guard)."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from hermes.plugins.shell_hooks.command import HookCommand
 
 FILE_NAME = "shell-hooks-allowlist.json"
 
-#: ``changed``: the script behind the command is not the one that was accepted.
+#: ``changed``: the script of the command is not the one that was accepted.
 Consent = Literal["accepted", "changed", "not accepted"]
 ConsentAnswer = Literal["always", "once", "no"]
 
 
 class Approval(msgspec.Struct, kw_only=True):
-    """Somebody's agreement that a command may run for a hook."""
+    """The user's agreement that a command may run for a hook."""
 
     event: str
     command: str
     #: When the command was accepted for the first time, and when as it is now.
     first_approved_at: str
     approved_at: str
-    #: The script behind the command and what it held; empty when the command is a program on PATH.
+    #: The script of the command and its digest; empty when the command is a program on PATH.
     script: str = ""
     sha256: str = ""
 
@@ -40,7 +40,7 @@ class _Document(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class ConsentQuestion:
-    """What somebody is asked to agree to: a command as it is now."""
+    """What the user is asked to accept: a command as it is now."""
 
     command: HookCommand
     script: Path | None
@@ -50,13 +50,13 @@ class ConsentQuestion:
 
     @property
     def consent(self) -> Consent:
-        """What is on record about it."""
+        """The stored consent."""
         if self.before is None:
             return "not accepted"
         return "accepted" if self.before.sha256 == self.sha256 else "changed"
 
 
-#: Asks somebody; None when nobody can be asked.
+#: Asks the user; None when there is no one to ask.
 AskConsent = Callable[[ConsentQuestion], ConsentAnswer | None]
 
 
@@ -69,13 +69,13 @@ class AllowList:
         self._approvals = self._read()
 
     def question(self, command: HookCommand, cwd: Path) -> ConsentQuestion:
-        """The command as it is now, and what is on record about it."""
+        """The command as it is now, and the stored consent to it."""
         script = command.script(cwd)
         before = self._approvals.get((command.event, command.command))
         return ConsentQuestion(command, script, sha256_of(script), before)
 
     def accept(self, *questions: ConsentQuestion) -> None:
-        """Keep the agreement to these commands as they were when the question was put."""
+        """Store the agreement to these commands as they were when the question was asked."""
         import time
 
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -95,7 +95,7 @@ class AllowList:
             self._write()
 
     def revoke(self, command: str | None = None) -> list[Approval]:
-        """Take back the agreements to a command, for all hooks, or all there are; those that were taken back."""
+        """Revoke the agreements to a command, for all hooks, or all there are; returns the revoked ones."""
         with locked(self._home):
             self._approvals = self._read()
             gone = [one for one in self._approvals.values() if command is None or one.command == command]

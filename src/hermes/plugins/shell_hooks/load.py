@@ -1,4 +1,4 @@
-"""Makes the commands in the ``hooks`` section of the configuration subscribers of their hooks."""
+"""Shell hooks: subscribes the commands of the configuration to their hooks, if they were accepted."""
 
 from __future__ import annotations
 
@@ -9,28 +9,34 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hermes.config.home import config_path
+from hermes.config.sections import ShellHookConfig
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads import CANCELLED_GRACE
 from hermes.plugins.discovery import is_set
-from hermes.plugins.shell_hooks.command import ConfiguredHook, HookCommand, read_hook_commands
+from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList, AskConsent, how_to_accept, sha256_of
-from hermes.plugins.shell_hooks.payload import EVENT_VARIABLE, hook_environment, hook_input
 from hermes.plugins.shell_hooks.process import Finished, run_command
-from hermes.plugins.shell_hooks.verdict import HookCommandFailed, read_verdict
+from hermes.plugins.shell_hooks.protocol import (
+    EVENT_VARIABLE,
+    HookCommandFailed,
+    hook_environment,
+    hook_input,
+    read_verdict,
+)
 from hermes.sanitize import Redactor
 from hermes.scope import current_scope
 
 log = logging.getLogger("hermes.plugins")
 
-#: A script as it was when it was last looked at: its path, and what changes whenever somebody writes to it.
-_Look = tuple[Path, int, int, int]
+#: A script when it was last checked: its path, and what changes with every write to it.
+_FileStamp = tuple[Path, int, int, int]
 
 
 class Agreement(NamedTuple):
     """Whether a command may run, and with which content of its script."""
 
     given: bool
-    #: What the script held when somebody agreed to it; None when it may hold anything.
+    #: Digest of the script when it was accepted; None when it may hold anything.
     sha256: str | None = None
 
 
@@ -51,7 +57,7 @@ class ShellHook:
         self._home = home
         self._cwd_of = cwd_of
         self._redactor = redactor
-        self._seen: _Look | None = None
+        self._seen: _FileStamp | None = None
 
     def answer(self, **payload: Any) -> Any:
         """The callback: run the command for this event and return what it answers."""
@@ -66,12 +72,12 @@ class ShellHook:
         scope = current_scope.get()
         interrupt, timeout = scope.interrupt if scope else None, self.command.timeout
         if interrupt is not None and interrupt.cancelled:
-            # One of the events that close a cancelled turn: it is still told, but must not keep the turn from ending.
+            # One of the events that close a cancelled turn: it is delivered, but must not keep the turn from ending.
             interrupt, timeout = None, min(timeout, CANCELLED_GRACE)
         event = self.command.event
         try:
             return run_command(
-                self.command.words,
+                self.command.argv,
                 stdin=hook_input(event, payload, cwd, self._redactor),
                 cwd=str(cwd),
                 env=hook_environment(event, payload, self._home),
@@ -79,27 +85,27 @@ class ShellHook:
                 interrupt=interrupt,
             )
         except (OSError, ValueError) as error:
-            raise HookCommandFailed(f"it cannot be started: {_why(error, self.command.words[0])}") from None
+            raise HookCommandFailed(f"it cannot be started: {_why(error, self.command.argv[0])}") from None
 
     def _check_agreement(self, cwd: Path) -> None:
-        """Somebody agreed to what the script held then; what was written into it since is another command."""
+        """Refuse a script that changed after it was accepted."""
         agreement, command = self._agreement, self.command.command
         if not agreement.given:
-            raise HookCommandFailed(f"nobody has accepted it; look at it, then run: {how_to_accept(command)}")
+            raise HookCommandFailed(f"it was not accepted; review it, then run: {how_to_accept(command)}")
         if agreement.sha256 is None:
             return
         script = self.command.script(cwd)
-        look = _look_at(script)
-        if look is not None and look == self._seen:
+        stamp = _stamp_of(script)
+        if stamp is not None and stamp == self._seen:
             return
         if sha256_of(script) != agreement.sha256:
-            name = script or self.command.words[0]
-            raise HookCommandFailed(f"{name} is not what was accepted; look at it, then run: {how_to_accept(command)}")
-        self._seen = look
+            name = script or self.command.argv[0]
+            raise HookCommandFailed(f"{name} is not what was accepted; review it, then run: {how_to_accept(command)}")
+        self._seen = stamp
 
 
 def load_shell_hooks(
-    events: Mapping[str, Sequence[ConfiguredHook]],
+    events: Mapping[str, Sequence[ShellHookConfig]],
     *,
     home: Path,
     hooks: Hooks,
@@ -109,15 +115,15 @@ def load_shell_hooks(
     accept: bool = False,
     ask: AskConsent | None = None,
 ) -> list[str]:
-    """Subscribe every configured command that somebody agreed to; what the person should know, one line each.
+    """Subscribe every configured command that was accepted. Returns notices for the user, one line each.
 
-    ``accept`` agrees to all of them for this run. A command nobody agreed to does not run; if its failures are to
-    deny, neither do the calls that it would have judged.
+    ``accept`` accepts all of them for this run. A command that was not accepted does not run; with
+    ``on_error: deny``, neither do the calls that it would have judged.
     """
     if is_set("HERMES_SAFE_MODE"):
         return []
     if os.environ.get(EVENT_VARIABLE):
-        return _told(["a hook command started this process, so no hook commands run in it (they could not end)"])
+        return _logged(["a hook command started this process, so no hook commands run in it (they could not end)"])
     commands, warnings = read_hook_commands(events, config_path(home))
     allow_list = None if accept else AllowList(home)
     refused: list[HookCommand] = []
@@ -129,14 +135,14 @@ def load_shell_hooks(
             hook = ShellHook(command, agreement, home=home, cwd_of=cwd_of, redactor=redactor)
             hooks.subscribe(command.event, command.name, hook.answer, on_error=command.on_error)
     if refused:
-        warnings.append(_how_to_go_on(refused))
-    return _told([redactor.redact(warning) for warning in warnings])
+        warnings.append(_not_accepted_notice(refused))
+    return _logged([redactor.redact(warning) for warning in warnings])
 
 
 def agreement_to(
     command: HookCommand, allow_list: AllowList | None, cwd: Path, ask: AskConsent | None = None
 ) -> Agreement:
-    """What is on record about a command or, failing that, what somebody says now. Without a list, all may run."""
+    """The stored agreement to a command, or the answer given now. Without a list, all may run."""
     if allow_list is None:
         return Agreement(True)
     question = allow_list.question(command, cwd)
@@ -148,24 +154,24 @@ def agreement_to(
     return Agreement(answer in ("always", "once"), question.sha256)
 
 
-def _told(warnings: list[str]) -> list[str]:
+def _logged(warnings: list[str]) -> list[str]:
     for warning in warnings:
         log.warning("%s", warning)
     return warnings
 
 
-def _how_to_go_on(refused: Sequence[HookCommand]) -> str:
+def _not_accepted_notice(refused: Sequence[HookCommand]) -> str:
     named = "; ".join(f"{command.event}: {command.command}" for command in refused)
     closed = any(command.on_error == "deny" for command in refused)
     consequence = ", and the calls they would judge are blocked" if closed else ""
     return (
-        f"hook commands that nobody has accepted do not run{consequence} ({named}). "
+        f"hook commands that were not accepted do not run{consequence} ({named}). "
         "Look at them with 'hermes hooks list', accept them with 'hermes hooks accept --all', "
         "or for one run with --accept-hooks"
     )
 
 
-def _look_at(script: Path | None) -> _Look | None:
+def _stamp_of(script: Path | None) -> _FileStamp | None:
     if script is None:
         return None
     try:

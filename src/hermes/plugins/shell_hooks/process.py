@@ -1,4 +1,4 @@
-"""Runs one hook command: its input written, its output read within bounds, its whole group ended when it is late."""
+"""Runs one hook command with a deadline: bounded output, and its whole process group ended when it is late."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.scope import Interrupt
 if TYPE_CHECKING:
     import subprocess
 
-#: Most bytes of a command's output that are kept. The rest is read and dropped, so that nobody waits for a full pipe.
+#: Most bytes of a command's output that are kept. The rest is read and dropped, so that a full pipe blocks no one.
 MAX_STDOUT = 1_000_000
 MAX_STDERR = 20_000
 
@@ -28,7 +28,7 @@ _LOOK_OFTEN = 0.025
 _QUIET = 0.05
 #: ... and in all not longer than this.
 _DRAIN = 0.25
-#: How long a command may take to end by itself when it is told to.
+#: How long a command may take to end after SIGTERM.
 _GRACE = 0.5
 
 
@@ -46,7 +46,7 @@ class Finished:
 
 
 def run_command(
-    words: Sequence[str],
+    argv: Sequence[str],
     *,
     stdin: bytes,
     cwd: str,
@@ -58,7 +58,7 @@ def run_command(
     from subprocess import PIPE, Popen
 
     started = time.monotonic()
-    process = Popen(words, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd, env=env, bufsize=0, start_new_session=True)
+    process = Popen(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd, env=env, bufsize=0, start_new_session=True)
     with contextlib.closing(_Exchange(process, stdin)) as exchange:
         try:
             with _ended_by(interrupt, process):
@@ -121,7 +121,7 @@ class _Exchange:
         self._poller.register(self._input.fileno(), select.POLLOUT)
 
     def run(self, deadline: float, interrupt: Interrupt | None) -> bool:
-        """Go on until the process exits: True. False at the deadline or on an interrupt."""
+        """Serve its pipes until the process exits: True. False at the deadline or on an interrupt."""
         longest = _LOOK_EVERY if self._exit_fd >= 0 else _LOOK_OFTEN
         while self._process.poll() is None:
             remaining = deadline - time.monotonic()
@@ -171,7 +171,7 @@ class _Exchange:
         except BlockingIOError:
             return
         except OSError:
-            self._unsent = self._unsent[:0]  # a command need not read what it is told
+            self._unsent = self._unsent[:0]  # a command need not read its input
         if not self._unsent:
             self._close_input()
 
@@ -183,7 +183,7 @@ class _Exchange:
 
 @contextlib.contextmanager
 def _ended_by(interrupt: Interrupt | None, process: subprocess.Popen[bytes]) -> Generator[None]:
-    """Tell the process to end as soon as the work is cancelled; whoever waits for it does the rest."""
+    """Signal the process to end as soon as the turn is cancelled; the waiting thread does the rest."""
     if interrupt is None:
         yield
         return
@@ -199,7 +199,7 @@ def _ended_by(interrupt: Interrupt | None, process: subprocess.Popen[bytes]) -> 
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End the whole group: politely, then, for whoever is left, for good."""
+    """End the whole process group: SIGTERM, then SIGKILL for what still runs."""
     import signal
     from subprocess import TimeoutExpired
 
@@ -216,7 +216,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _signal(process: subprocess.Popen[bytes], number: int) -> bool:
-    """Send a signal to the whole group. False when nobody is left in it."""
+    """Send a signal to the whole group. False when it is empty."""
     try:
         os.killpg(process.pid, number)
     except ProcessLookupError:

@@ -6,9 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.plugins.check.check import check_folder, check_plugin
-from hermes.plugins.check.code import asks_for_override
-from hermes.plugins.check.findings import Finding
+from hermes.plugins.check import PluginFinding, asks_for_override, check_folder, check_plugin
 from hermes.plugins.install.scaffold import write_scaffold
 from hermes.plugins.manifest import PluginManifest
 from support.git_repository import MANIFEST, write_plugin
@@ -16,7 +14,7 @@ from support.git_repository import MANIFEST, write_plugin
 GOOD = MANIFEST.format(name="p")
 
 
-def findings(tmp_path: Path, manifest: str = GOOD, code: str = "def register(ctx): pass\n") -> list[Finding]:
+def findings(tmp_path: Path, manifest: str = GOOD, code: str = "def register(ctx): pass\n") -> list[PluginFinding]:
     return check_folder(write_plugin(tmp_path / "p", manifest, code))
 
 
@@ -111,7 +109,7 @@ def test_every_file_is_read_but_tests_are_not(tmp_path: Path) -> None:
     for name in ("inner", "tests", ".venv"):
         (folder / name).mkdir()
         (folder / name / "module.py").write_text("def f(ctx):\n    ctx.register_hook('nope', f)\n")
-    assert [one.place for one in check_folder(folder)] == [f"{folder}/inner/module.py:2"]
+    assert [one.location for one in check_folder(folder)] == [f"{folder}/inner/module.py:2"]
 
 
 def test_a_folder_that_is_no_plugin(tmp_path: Path) -> None:

@@ -1,1 +1,0 @@
-"""Judges a plugin without running it."""
