@@ -51,7 +51,7 @@ def hooks_that_fire() -> frozenset[str]:
     package = Path(hermes.__file__).parent
     sources = [file for file in package.rglob("*.py") if file.relative_to(package).parts[0] not in _MACHINERY]
     text = "\n".join(file.read_text() for file in sources)
-    return frozenset(name for name in HOOKS if re.search(rf"\bhooks\.{name}\b", text))
+    return frozenset(name for name in HOOKS if re.search(rf"\b_?hooks\.{name}\b", text))
 
 
 def _fires(name: str) -> str:

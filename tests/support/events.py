@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from hermes.contract.events import ChildEnded, ChildStarted, Event, ToolEnded, ToolStarted, ToolStatus, event_from
+from hermes.contract.events import (
+    HOOK_EVENTS,
+    ChildEnded,
+    ChildStarted,
+    Event,
+    ToolEnded,
+    ToolStarted,
+    ToolStatus,
+    event_from,
+)
 
 E = TypeVar("E", bound=Event)
 
@@ -13,6 +22,11 @@ def some(kind: type[E], **fields: Any) -> E:
     """An event of that type; the fields that are not given are empty."""
     assert fields.keys() <= set(kind.__struct_fields__)
     return event_from(kind, fields)
+
+
+def of_hook(hook: str, payload: dict[str, Any]) -> Event:
+    """The event that a hook's keywords come from."""
+    return event_from(HOOK_EVENTS[hook], payload)
 
 
 def tool_started(call_id: str, name: str, args: dict[str, Any]) -> ToolStarted:

@@ -18,7 +18,7 @@ from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, failure, hanging, reasoning, text, tool_call
 from hermes.testing import tool_calls as calls
 from hermes.tools.registry import Tool, ToolContext
-from hermes.trace.collector import Collector
+from hermes.trace.collector import UNUSED_FIELDS, Collector
 from hermes.trace.journal.session import session_record
 from hermes.trace.records import SessionRecord
 from support.llm_rig import recorded, working_in
@@ -58,8 +58,7 @@ class Rig:
 
     def host_for(self, config: Config, **options: Any) -> Host:
         host = self.stack.enter_context(Host(self.home, config, HostOptions(**options), cwd=self.workdir, env={}))
-        for name, handler in self.collector.handlers().items():
-            assert host.hooks.subscribe(name, "trace", handler)
+        host.hooks.subscribe_events("trace", self.collector.take, leave_out=UNUSED_FIELDS)
         return host
 
     def run(self, host: Host, session_id: str) -> Run:

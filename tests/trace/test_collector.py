@@ -17,6 +17,7 @@ from hermes.trace.formats.atif import document
 from hermes.trace.formats.atof import lines
 from hermes.trace.verify.atif import check_atif
 from hermes.trace.verify.atof import check_atof
+from support.events import of_hook
 from support.trace_runs import Rig
 
 Payload = dict[str, Any]
@@ -46,9 +47,9 @@ def test_sessions_at_the_same_time_stay_apart(rig: Rig) -> None:
 
 def test_a_session_is_forgotten_with_its_children(rig: Rig) -> None:
     collector = Collector()
-    collector.handle("pre_llm_call", {"session_id": "p", "turn_id": "t", "user_message": "go"})
+    collector.take(of_hook("pre_llm_call", {"session_id": "p", "turn_id": "t", "user_message": "go"}))
     for parent, child in (("p", "c"), ("c", "g")):
-        collector.handle("subagent_start", {"parent_session_id": parent, "child_session_id": child})
+        collector.take(of_hook("subagent_start", {"parent_session_id": parent, "child_session_id": child}))
     assert collector.roots() == ["p"] and collector.root_of("g") == "p"
     record = collector.session("p")
     assert record is not None and record.children[0].children[0].id == "g"
@@ -62,8 +63,10 @@ def test_only_what_is_new_in_a_request_is_kept() -> None:
         messages: list[Payload] = [{"role": "system", "content": "s"}, {"role": "user", "content": "go"}]
         for number in range(steps):
             ids = {"session_id": "s", "turn_id": "t", "api_request_id": f"r{number}"}
-            collector.handle("pre_api_request", {**ids, "user_message": "go", "conversation_history": list(messages)})
-            collector.handle("post_api_request", {**ids, "assistant_message": {"content": "x"}})
+            collector.take(
+                of_hook("pre_api_request", {**ids, "user_message": "go", "conversation_history": list(messages)})
+            )
+            collector.take(of_hook("post_api_request", {**ids, "assistant_message": {"content": "x"}}))
             messages += {"role": "assistant", "content": "x"}, {"role": "user", "content": "y" * 1000}
         return len(msgspec.json.encode(collector.session("s")))
 
@@ -73,19 +76,21 @@ def test_only_what_is_new_in_a_request_is_kept() -> None:
 def test_a_turn_can_be_looked_at_while_it_runs() -> None:
     collector = Collector()
     ids = {"session_id": "s", "turn_id": "t"}
-    collector.handle("pre_llm_call", {**ids, "user_message": "go", "model": "m", "platform": "cli"})
-    collector.handle("pre_api_request", {**ids, "api_request_id": "r", "provider": "p", "model": "m"})
+    collector.take(of_hook("pre_llm_call", {**ids, "user_message": "go", "model": "m", "platform": "cli"}))
+    collector.take(of_hook("pre_api_request", {**ids, "api_request_id": "r", "provider": "p", "model": "m"}))
     call = {"id": "c", "type": "function", "function": {"name": "terminal", "arguments": "not json"}}
     answer = {"content": None, "tool_calls": [call]}
-    collector.handle("post_api_request", {**ids, "api_request_id": "r", "provider": "p", "assistant_message": answer})
-    collector.handle("pre_tool_call", {**ids, "tool_call_id": "c", "tool_name": "terminal"})
+    collector.take(
+        of_hook("post_api_request", {**ids, "api_request_id": "r", "provider": "p", "assistant_message": answer})
+    )
+    collector.take(of_hook("pre_tool_call", {**ids, "tool_call_id": "c", "tool_name": "terminal"}))
     record = collector.session("s")
     assert record is not None and record.status == "running"
     [step] = record.turns[0].steps
     assert step.tool_calls[0].arguments == {"_raw": "not json"} and step.tools[0].status == "running"
     assert check_atif(document(record)) == [] and check_atof(lines(record)) == []
-    collector.handle("on_session_end", {**ids, "interrupted": True, "reason": "stop"})
-    collector.handle("post_tool_call", {**ids, "tool_call_id": "c", "tool_name": "terminal", "result": "late"})
+    collector.take(of_hook("on_session_end", {**ids, "interrupted": True, "reason": "stop"}))
+    collector.take(of_hook("post_tool_call", {**ids, "tool_call_id": "c", "tool_name": "terminal", "result": "late"}))
     record = collector.session("s")
     assert record is not None and record.turns[0].steps[0].tools[0].status == "cancelled"
     assert record.turns[0].error == "stop" and record.status == "interrupted"
@@ -120,9 +125,9 @@ def test_a_turn_that_another_process_began_has_its_steps() -> None:
         {"role": "tool", "tool_call_id": "c", "content": "{}"},
     ]
     ids = {"session_id": "s", "turn_id": "t", "api_request_id": "r"}
-    collector.handle("pre_api_request", {**ids, "user_message": "go", "conversation_history": history})
-    collector.handle("post_api_request", {**ids, "assistant_message": {"content": "done"}})
-    collector.handle("on_session_end", {**ids, "completed": True})
+    collector.take(of_hook("pre_api_request", {**ids, "user_message": "go", "conversation_history": history}))
+    collector.take(of_hook("post_api_request", {**ids, "assistant_message": {"content": "done"}}))
+    collector.take(of_hook("on_session_end", {**ids, "completed": True}))
     record = collector.session("s")
     assert record is not None
     earlier, turn = record.turns
@@ -139,9 +144,9 @@ def test_cost_and_whole_tools_are_taken_where_they_are_told() -> None:
     collector = Collector()
     ids = {"session_id": "s", "turn_id": "t", "api_request_id": "r"}
     tools = [{"type": "function", "function": {"name": "f"}}]
-    collector.handle("pre_api_request", {**ids, "tools": tools})
+    collector.take(of_hook("pre_api_request", {**ids, "tools": tools}))
     told = {"usage": {"input_tokens": 3, "output_tokens": 2}, "cost_usd": 0.25, "assistant_message": {}}
-    collector.handle("post_api_request", {**ids, **told})
+    collector.take(of_hook("post_api_request", {**ids, **told}))
     record = collector.session("s")
     assert record is not None and record.tools == tuple(tools)
     assert record.usage().cost_usd == 0.25 and record.usage().prompt_tokens == 3
@@ -151,7 +156,7 @@ def test_a_message_with_an_image_is_kept_without_its_bytes() -> None:
     collector = Collector()
     address = "data:image/png;base64," + "A" * 5_000
     content = [{"type": "text", "text": "look"}, {"type": "image_url", "image_url": {"url": address}}]
-    collector.handle("pre_llm_call", {"session_id": "s", "turn_id": "t", "user_message": content})
+    collector.take(of_hook("pre_llm_call", {"session_id": "s", "turn_id": "t", "user_message": content}))
     record = collector.session("s")
     assert record is not None
     shown = msgspec.json.encode(record.turns[0].user_message).decode()
@@ -187,7 +192,7 @@ def test_events_in_any_order_make_a_whole_document(told: list[tuple[str, Payload
     fixed = {"tool_name": "terminal", "user_message": "go", "assistant_message": {"tool_calls": calls}}
     for hook, payload in told:
         more = {"parent_session_id": payload["session_id"], "parent_turn_id": payload["turn_id"]}
-        collector.handle(hook, {**fixed, **payload, **more})
+        collector.take(of_hook(hook, {**fixed, **payload, **more}))
     for root in collector.roots():
         record = collector.session(root)
         assert record is not None

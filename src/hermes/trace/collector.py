@@ -1,80 +1,269 @@
-"""Makes the records of runs while they happen, from what the observer hooks tell."""
+"""Record sink: makes the records of sessions while they run, from tracked events."""
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from hermes.contract.hooks import HOOKS
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from hermes.contract.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    AttemptAnswered,
+    AttemptFailed,
+    AttemptStarted,
+    ChildEnded,
+    Event,
+    SessionFinalized,
+    SessionStarted,
+    ToolEnded,
+    TurnAnswered,
+    TurnEnded,
+    TurnStarted,
+)
+from hermes.contract.response import to_plain
 from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
-from hermes.trace.records import SessionRecord
-from hermes.trace.tool_events import ToolEvents
-from hermes.trace.turn_events import TurnEvents
-from hermes.trace.watched import Watched
+from hermes.trace.conversation import LastRequest, context_of
+from hermes.trace.draft import SessionDraft, ToolDraft, TurnDraft
+from hermes.trace.history import tool_request, turns_from
+from hermes.trace.records import ApprovalRecord, RunStatus, SessionRecord, Usage
+from hermes.trace.tracker import OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
 
-Handler = Callable[..., None]
+#: Fields that no record is made from.
+UNUSED_FIELDS = frozenset({"request", "request_messages", "response", "middleware_trace", "child_summary"})
+
+_CHILD_STATUS: dict[str, RunStatus] = {"completed": "completed", "interrupted": "interrupted", "timeout": "interrupted"}
 
 
-class Collector:
-    """Collects the sessions of a host, each on its own. May be told of events from any thread.
+class Collector(TraceSink):
+    """Collects the sessions of a host. Thread-safe.
 
-    A plugin subscribes ``handlers()``, or passes on what it gets itself to ``handle``. ``session`` gives the record of
-    a session as it stands, its children in it; ``forget`` drops it once nobody needs it any more. What is kept grows
-    with what is new in a run, never with the length of its requests.
+    A plugin registers ``take`` as an event sink. ``session`` gives the record of a session as it is now, its children
+    in it; ``forget`` drops it. What is kept grows with what is new in a run, never with the length of its requests.
 
     Nothing is exported from here without being redacted first; ``redactor`` may know more secrets than shapes do.
     """
 
     def __init__(self, redactor: Redactor | None = None, clock: Callable[[], float] = time.time) -> None:
-        self._watched = Watched(Cleaner(redactor) if redactor is not None else Cleaner(), clock)
-        parts = (TurnEvents(self._watched), ToolEvents(self._watched))
-        self._handlers: dict[str, Handler] = {
-            hook: getattr(part, hook) for part in parts for hook in HOOKS if hasattr(part, hook)
-        }
+        self._clean = Cleaner(redactor) if redactor is not None else Cleaner()
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._tracker = Tracker(self, clock=clock)
+        self._sessions: dict[str, SessionDraft] = {}
+        self._requests: dict[str, LastRequest] = {}
 
-    # -- telling it ---------------------------------------------------------------------------------------------
-
-    def handlers(self) -> dict[str, Handler]:
-        """The callback for each hook, to be registered under its name. Each names the fields it needs."""
-        return dict(self._handlers)
-
-    def handle(self, hook_name: str, payload: Mapping[str, Any]) -> None:
-        """Take in one event. Hooks that say nothing about a run are ignored."""
-        handler = self._handlers.get(hook_name)
-        if handler is not None:
-            handler(**{name: payload[name] for name in _fields(handler) if name in payload})
+    def take(self, event: Event, at: float | None = None) -> None:
+        """Take in an event, of ``at`` or of now."""
+        with self._lock:
+            self._tracker.take(event, at)
 
     # -- asking it ----------------------------------------------------------------------------------------------
 
     def session(self, session_id: str) -> SessionRecord | None:
-        """The record of a session as it stands, or None when nothing was heard of it."""
-        with self._watched.lock:
-            draft = self._watched.sessions.get(session_id)
+        """The record of a session as it is now, or None when nothing was heard of it."""
+        with self._lock:
+            draft = self._sessions.get(session_id)
             return None if draft is None else draft.freeze()
 
     def root_of(self, session_id: str) -> str:
         """The session that a user talks to, of which this one is a descendant, or it itself."""
-        sessions = self._watched.sessions
-        with self._watched.lock:
+        sessions = self._sessions
+        with self._lock:
             while (draft := sessions.get(session_id)) is not None and draft.parent_id in sessions:
                 session_id = draft.parent_id
             return session_id
 
     def roots(self) -> list[str]:
-        """The sessions that nobody delegated to, oldest first."""
-        sessions = self._watched.sessions
-        with self._watched.lock:
-            return [one.id for one in sessions.values() if one.parent_id not in sessions]
+        """The sessions that are no one's children, oldest first."""
+        with self._lock:
+            return [one.id for one in self._sessions.values() if one.parent_id not in self._sessions]
 
     def forget(self, session_id: str) -> None:
         """Drop a session with its descendants."""
-        with self._watched.lock:
-            self._watched.forget(session_id)
+        with self._lock:
+            draft = self._sessions.pop(session_id, None)
+            self._requests.pop(session_id, None)
+            for child in draft.children if draft is not None else ():
+                self.forget(child.id)
 
+    # -- sessions and turns -------------------------------------------------------------------------------------
 
-def _fields(handler: Handler) -> tuple[str, ...]:
-    """The keyword arguments that a handler names."""
-    code = handler.__code__
-    return code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    def session_started(self, event: SessionStarted, at: float) -> None:
+        session = self._session(event.session_id, at)
+        session.model, session.platform = event.model, event.platform
+
+    def session_ended(self, event: SessionFinalized, at: float, *, is_child: bool) -> None:
+        if (session := self._sessions.get(event.session_id)) is not None:
+            session.ended_at = at
+
+    def turn_started(self, turn: OpenTurn, event: TurnStarted | None, at: float) -> None:
+        if event is None:
+            return  # it continues here, and begins with its first request
+        is_known = event.session_id in self._sessions
+        session = self._session(event.session_id, at)
+        if not is_known:
+            earlier = turns_from(event.conversation_history, session.started_at, self._clean)
+            session.turns += [one.freeze() for one in earlier]
+        session.model, session.platform = session.model or event.model, session.platform or event.platform
+        self._begin_turn(session, event, at)
+
+    def turn_answered(self, turn: OpenTurn, event: TurnAnswered) -> None:
+        if (draft := self._turn(event.session_id, event.turn_id)) is not None:
+            draft.answer = self._clean.text(event.assistant_response)
+
+    def turn_ended(self, turn: OpenTurn, event: TurnEnded | None, at: float, why: str = "") -> None:
+        draft = self._turn(turn.session_id, turn.id)
+        if draft is None:
+            return
+        is_interrupted = event is None or event.interrupted
+        draft.error = self._clean.text(event.reason if event is not None else why)
+        completed = event is not None and event.completed
+        draft.close("completed" if completed else "interrupted" if is_interrupted else "failed", at)
+        self._sessions[turn.session_id].end_turn()
+
+    def _session(self, session_id: str, at: float) -> SessionDraft:
+        """The draft of a session, a new one when nothing was heard of it before."""
+        if session_id not in self._sessions:
+            self._sessions[session_id] = SessionDraft(session_id, at)
+        return self._sessions[session_id]
+
+    def _turn(self, session_id: str, turn_id: str) -> TurnDraft | None:
+        """The open turn, when it is that one: a call may end after its turn, and is then too late."""
+        session = self._sessions.get(session_id)
+        turn = session.turn if session is not None else None
+        return turn if turn is not None and turn.id == turn_id else None
+
+    def _begin_turn(self, session: SessionDraft, event: TurnStarted | AttemptStarted, at: float) -> TurnDraft:
+        if session.turn is not None:  # its end was never heard of
+            session.turn.close("interrupted", at)
+            session.end_turn()
+        session.ended_at = None
+        session.turn = TurnDraft(event.turn_id, event.task_id, self._clean.value(event.user_message), at)
+        return session.turn
+
+    # -- attempts -----------------------------------------------------------------------------------------------
+
+    def attempt_started(self, attempt: OpenAttempt, at: float) -> None:
+        event = attempt.event
+        messages = event.conversation_history
+        session = self._session(event.session_id, attempt.turn.started_at)
+        session.platform, session.provider = session.platform or event.platform, session.provider or event.provider
+        session.model = session.model or event.model
+        turn = self._turn(event.session_id, event.turn_id)
+        if turn is None:
+            turn = self._begin_turn(session, event, attempt.turn.started_at)
+            self._take_over(session, turn, messages)
+        if not session.system_prompt and messages and messages[0].get("role") == "system":
+            session.system_prompt = self._clean.text(str(messages[0].get("content") or ""))
+        if not session.tools:
+            session.tools = tuple(map(self._clean.value, event.tools))
+        self._add_messages(session, turn, event)
+        turn.step().add_attempt(event.api_request_id, event.provider, event.model, at)
+
+    def _take_over(self, session: SessionDraft, turn: TurnDraft, messages: list[dict[str, Any]]) -> None:
+        """A turn that another process left unfinished continues here: what came before is in its first request."""
+        turns = turns_from([one for one in messages if one.get("role") != "system"], turn.started_at, self._clean)
+        if not turns:
+            return
+        if not session.turns:
+            session.turns += [earlier.freeze() for earlier in turns[:-1]]
+        last = turns[-1]
+        turn.steps, turn.tools_by_call = last.steps, last.tools_by_call
+        self._requests.setdefault(session.id, LastRequest()).advance(messages, is_new_turn=True)
+
+    def _add_messages(self, session: SessionDraft, turn: TurnDraft, event: AttemptStarted) -> None:
+        """Keep what this request has that the one before it had not."""
+        known = self._requests.setdefault(session.id, LastRequest())
+        new, compaction = known.advance(event.conversation_history, is_new_turn=not turn.steps)
+        step = turn.step()
+        step.messages += [self._clean.value(message) for message in new]
+        if compaction is not None:
+            turn.marks.append(compaction.mark(self._clock(), self._clean))
+        if len(turn.steps) == 1 and not turn.context:
+            turn.context = self._clean.text(context_of(event.conversation_history, event.user_message))
+
+    def attempt_answered(self, attempt: OpenAttempt | None, event: AttemptAnswered, at: float) -> None:
+        session = self._sessions.get(event.session_id)
+        turn = session.turn if session is not None else None
+        if turn is None:
+            return
+        message: dict[str, Any] = {} if event.assistant_message is UNSET else to_plain(event.assistant_message) or {}
+        step, model = turn.step(), event.response_model or event.model
+        step.add_attempt(event.api_request_id, event.provider, model, event.started_at, at, "ok")
+        step.text, step.reasoning = (self._clean.text(message.get(name) or "") for name in ("content", "reasoning"))
+        step.finish_reason, step.model = event.finish_reason, model
+        step.usage = Usage.from_counts(event.usage, event.cost_usd) or step.usage
+        calls = message.get("tool_calls") or ()
+        turn.add_requests(step, tuple(tool_request(call, self._clean) for call in calls))
+
+    def attempt_failed(self, attempt: OpenAttempt | None, event: AttemptFailed, at: float) -> None:
+        session = self._sessions.get(event.session_id)
+        turn = session.turn if session is not None else None
+        if turn is not None:
+            text = self._clean.text(f"{event.error.get('type', 'error')}: {event.error.get('message', '')}")
+            status = "interrupted" if event.reason == "interrupted" else "error"
+            ids = (event.api_request_id, event.provider, event.model)
+            turn.step().add_attempt(*ids, event.started_at, at, status, text)
+
+    # -- tool calls and approvals -------------------------------------------------------------------------------
+
+    def tool_started(self, tool: OpenTool, at: float) -> None:
+        # The arguments may still change; those that count come with the end.
+        event = tool.event
+        turn = self._turn(event.session_id, event.turn_id)
+        if turn is not None:
+            draft = ToolDraft(event.tool_call_id, event.tool_name, {}, at)
+            turn.tools_of(event.tool_call_id).running[event.tool_call_id] = draft
+
+    def tool_ended(self, tool: OpenTool, event: ToolEnded | None, at: float, why: str = "") -> None:
+        turn = self._turn(event.session_id, event.turn_id) if event is not None else None
+        if event is None or turn is None:
+            return
+        tools = turn.tools_of(event.tool_call_id)
+        draft = tools.running.pop(event.tool_call_id, None)
+        if draft is None:  # it began before its turn was known here
+            draft = ToolDraft(event.tool_call_id, event.tool_name, {}, tool.started_at)
+        draft.args, draft.result = self._clean.value(event.args), self._clean.text(event.result)
+        draft.status, draft.ended_at = event.status, at
+        draft.error_type, draft.error_message = event.error_type or "", self._clean.text(event.error_message or "")
+        tools.ended.append(draft)
+
+    def approval(
+        self, subject: OpenTool | OpenTurn | None, event: ApprovalRequested | ApprovalAnswered, at: float
+    ) -> None:
+        turn = self._turn(event.session_id, event.turn_id)
+        tool = turn.tools_of(event.tool_call_id).running.get(event.tool_call_id) if turn is not None else None
+        if tool is None:
+            return
+        if isinstance(event, ApprovalRequested):
+            rules = tuple(dict.fromkeys([event.pattern_key, *event.pattern_keys]))
+            command = self._clean.text(event.command)
+            asked = ApprovalRecord(event.tool_call_id, command, event.description, rules, event.surface, at)
+            tool.approvals.append(asked)
+            return
+        for index, one in enumerate(tool.approvals):
+            if not one.choice and one.rules[:1] == (event.pattern_key,):
+                tool.approvals[index] = replace(one, answered_at=at, choice=event.choice)
+
+    # -- child agents -------------------------------------------------------------------------------------------
+
+    def child_started(self, child: OpenChild, at: float) -> None:
+        event = child.event
+        parent, draft = self._session(event.parent_session_id, at), self._session(event.child_session_id, at)
+        if not any(one is draft for one in parent.children):
+            parent.children.append(draft)
+        draft.parent_id, draft.parent_turn_id = parent.id, event.parent_turn_id
+        draft.parent_tool_call_id, draft.subagent_id = event.tool_call_id, event.child_subagent_id
+        draft.role, draft.goal = event.child_role, self._clean.text(event.child_goal)
+        draft.platform = draft.platform or parent.platform
+
+    def child_ended(self, parent: OpenTool | OpenTurn | None, event: ChildEnded, at: float) -> None:
+        draft = self._sessions.get(event.child_session_id)
+        if draft is not None:
+            draft.status = _CHILD_STATUS.get(event.child_status, "failed")
+            draft.ended_at = draft.ended_at or at

@@ -13,7 +13,7 @@ SUMMARY_MARK = "[Summary of the conversation so far"
 
 
 @dataclass(frozen=True, slots=True)
-class Shortening:
+class Compaction:
     """A conversation that was made shorter between two requests."""
 
     messages_before: int
@@ -25,7 +25,7 @@ class Shortening:
         return Mark("compacted", at, {**data, "summary": clean.text(self.summary)})
 
 
-class Conversation:
+class LastRequest:
     """Remembers how long the last request was and how it ended, which is enough to know what comes after that."""
 
     __slots__ = ("_last", "_length")
@@ -34,7 +34,7 @@ class Conversation:
         self._length = 0
         self._last: Message = {}
 
-    def advance(self, messages: list[Message], *, is_new_turn: bool) -> tuple[list[Message], Shortening | None]:
+    def advance(self, messages: list[Message], *, is_new_turn: bool) -> tuple[list[Message], Compaction | None]:
         """The messages of the next request that are new, beside replies and tool results, and whether older ones went.
 
         The first request of a turn has nothing new but the user's message, which is known from elsewhere.
@@ -49,8 +49,8 @@ class Conversation:
         return [], self._shortened(before, messages)
 
     @staticmethod
-    def _shortened(before: int, messages: list[Message]) -> Shortening:
-        return Shortening(before, len(messages), summary_in(messages))
+    def _shortened(before: int, messages: list[Message]) -> Compaction:
+        return Compaction(before, len(messages), summary_in(messages))
 
 
 def summary_in(messages: list[Message]) -> str:

@@ -1,4 +1,4 @@
-"""Records in the making: what is known of a run so far, to be frozen at any moment."""
+"""Drafts of records: what is known of a run so far, to be frozen at any moment."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from hermes.trace.records import (
 
 @dataclass(slots=True)
 class ToolDraft:
-    """A tool call on its way."""
+    """An open tool call."""
 
     tool_call_id: str
     name: str
@@ -54,8 +54,8 @@ class ToolDraft:
 
 
 @dataclass(slots=True)
-class ToolShelf:
-    """Tool calls that belong together: those under way by id, and those that ended, in that order."""
+class ToolDrafts:
+    """Tool calls that belong together: those that run by id, and those that ended, in that order."""
 
     running: dict[str, ToolDraft] = field(default_factory=dict[str, ToolDraft])
     ended: list[ToolDraft] = field(default_factory=list[ToolDraft])
@@ -64,7 +64,7 @@ class ToolShelf:
         return tuple(tool.freeze() for tool in (*self.ended, *self.running.values()))
 
     def close(self, at: float) -> None:
-        """Nothing more will be heard of what is still under way."""
+        """Nothing more will be heard of what still runs."""
         for tool in self.running.values():
             tool.status, tool.ended_at = "cancelled", at
             self.ended.append(tool)
@@ -73,7 +73,7 @@ class ToolShelf:
 
 @dataclass(slots=True)
 class StepDraft:
-    """A model step on its way. It has at least one attempt."""
+    """An open model step. It has at least one attempt."""
 
     number: int
     attempts: list[Attempt] = field(default_factory=list[Attempt])
@@ -84,7 +84,7 @@ class StepDraft:
     usage: Usage | None = None
     finish_reason: str = ""
     model: str = ""
-    tools: ToolShelf = field(default_factory=ToolShelf)
+    tools: ToolDrafts = field(default_factory=ToolDrafts)
 
     @property
     def is_answered(self) -> bool:
@@ -132,7 +132,7 @@ class StepDraft:
 
 @dataclass(slots=True)
 class TurnDraft:
-    """A turn on its way."""
+    """An open turn."""
 
     id: str
     task_id: str
@@ -144,28 +144,28 @@ class TurnDraft:
     error: str = ""
     context: str = ""
     steps: list[StepDraft] = field(default_factory=list[StepDraft])
-    other_tools: ToolShelf = field(default_factory=ToolShelf)
+    other_tools: ToolDrafts = field(default_factory=ToolDrafts)
     side_calls: list[SideCall] = field(default_factory=list[SideCall])
     marks: list[Mark] = field(default_factory=list[Mark])
     undone: bool = False
     copied: bool = False
-    #: The shelf where each tool call belongs that a reply has asked for.
-    shelves: dict[str, ToolShelf] = field(default_factory=dict[str, ToolShelf])
+    #: Where each tool call belongs that a reply has asked for.
+    tools_by_call: dict[str, ToolDrafts] = field(default_factory=dict[str, ToolDrafts])
 
     def step(self) -> StepDraft:
-        """The step in hand: the last one until it is answered, then another."""
+        """The current step: the last one until it is answered, then another."""
         if not self.steps or self.steps[-1].is_answered:
             self.steps.append(StepDraft(len(self.steps) + 1))
         return self.steps[-1]
 
-    def ask_for(self, step: StepDraft, calls: tuple[ToolRequest, ...]) -> None:
+    def add_requests(self, step: StepDraft, calls: tuple[ToolRequest, ...]) -> None:
         """The reply of a step asks for these calls."""
         step.tool_calls = calls
         for call in calls:
-            self.shelves[call.id] = step.tools
+            self.tools_by_call[call.id] = step.tools
 
-    def shelf(self, tool_call_id: str) -> ToolShelf:
-        return self.shelves.get(tool_call_id, self.other_tools)
+    def tools_of(self, tool_call_id: str) -> ToolDrafts:
+        return self.tools_by_call.get(tool_call_id, self.other_tools)
 
     def close(self, status: RunStatus, at: float) -> None:
         """The turn is over, and so is everything in it."""
@@ -199,7 +199,7 @@ class TurnDraft:
 
 @dataclass(slots=True)
 class SessionDraft:
-    """A session on its way: its turns that are over, as records, and the one in hand."""
+    """An open session: its turns that are over, as records, and the current one."""
 
     id: str
     started_at: float
@@ -225,7 +225,7 @@ class SessionDraft:
     side_calls: list[SideCall] = field(default_factory=list[SideCall])
 
     def end_turn(self) -> None:
-        """Freeze the turn in hand, once and for all."""
+        """Freeze the current turn for good."""
         if self.turn is not None:
             self.turns.append(self.turn.freeze())
             self.turn = None

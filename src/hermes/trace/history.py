@@ -35,7 +35,7 @@ def _add_reply(turn: TurnDraft, message: Message, name: str, at: float, clean: C
     step = turn.step()
     step.add_attempt(name, "", "", at, at, "ok")
     step.text = clean.text(str(message.get("content") or ""))
-    turn.ask_for(step, tuple(tool_request(call, clean) for call in message.get("tool_calls") or ()))
+    turn.add_requests(step, tuple(tool_request(call, clean) for call in message.get("tool_calls") or ()))
     turn.answer = "" if step.tool_calls else step.text
 
 

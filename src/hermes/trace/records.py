@@ -32,8 +32,8 @@ class Usage(Struct, frozen=True):
     cost_usd: float | None = None
 
     @classmethod
-    def told(cls, counts: Mapping[str, int] | None, cost_usd: float | None = None) -> Usage | None:
-        """The counts as ``post_api_request`` tells them; None when there are none."""
+    def from_counts(cls, counts: Mapping[str, int] | None, cost_usd: float | None = None) -> Usage | None:
+        """The counts as ``post_api_request`` has them; None when there are none."""
         if counts is None:
             return None
         return cls(*(counts.get(name, 0) for name in cls.__struct_fields__[:5]), cost_usd=cost_usd)

@@ -252,7 +252,7 @@ class Tracker:
         turn, attempt = self.turn(event.session_id, event.turn_id), self._attempts.pop(event.api_request_id, None)
         if turn is not None:
             turn.failure = ""
-            turn.usage = turn.usage + (Usage.told(event.usage, event.cost_usd) or Usage())
+            turn.usage = turn.usage + (Usage.from_counts(event.usage, event.cost_usd) or Usage())
         for sink in self._sinks:
             sink.attempt_answered(attempt, event, event.ended_at or at)
 

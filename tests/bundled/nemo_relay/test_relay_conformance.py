@@ -362,6 +362,6 @@ def test_sessions_left_open_are_ended_by_the_exit(exporting_host: HostMaker, rel
     emit = host.hooks.on_session_end
     assert emit is not None
     callback: Any = emit.subscribers[0].function
-    callback.owner.close()
+    callback.sink.__self__.close()
     assert problems(relay_folder) == []
     assert session_id in trajectories(relay_folder)

@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes.trace.clean import Cleaner
 from hermes.trace.conversation import summary_in
-from hermes.trace.draft import StepDraft, ToolDraft, ToolShelf, TurnDraft
+from hermes.trace.draft import StepDraft, ToolDraft, ToolDrafts, TurnDraft
 from hermes.trace.records import ApprovalRecord, Attempt, Mark, SideCall, ToolRequest, TurnRecord, Usage
 
 Row = dict[str, Any]
@@ -118,19 +118,19 @@ class _Assembly:
         calls = reply["tool_calls"]
         step.tool_calls = tuple(ToolRequest(one["id"], one["name"], clean.arguments(one["arguments"])) for one in calls)
 
-    def _add_tool(self, event: Row, shelf: ToolShelf) -> None:
+    def _add_tool(self, event: Row, tools: ToolDrafts) -> None:
         key, body, at = event["key"], event["body"], event["at"]
         if event["kind"].endswith("_claimed"):
             args = self._clean.value(body["args"])
-            tool = self._tools[key] = shelf.running[key] = ToolDraft(body["id"], body["name"], args, at)
+            tool = self._tools[key] = tools.running[key] = ToolDraft(body["id"], body["name"], args, at)
             return
-        tool = shelf.running.pop(key, None)
+        tool = tools.running.pop(key, None)
         if tool is None:
             tool = self._tools[key] = ToolDraft(body["id"], body["name"], {}, at - body["duration_ms"] / 1000)
         tool.args, tool.result = self._clean.value(body["args"]), self._clean.text(body["result"])
         tool.status, tool.ended_at, tool.error_type = body["status"], at, body["error_type"] or ""
         tool.error_message = self._clean.text(body["error_message"] or "")
-        shelf.ended.append(tool)
+        tools.ended.append(tool)
 
     # -- the rest -----------------------------------------------------------------------------------------------
 

@@ -121,7 +121,7 @@ class ConventionSpans:
         return self._described("asked", messages=self._clean.value(messages)) if self._content else {}
 
     def answer(self, event: AttemptAnswered) -> Attributes:
-        usage = Usage.told(event.usage, event.cost_usd)
+        usage = Usage.from_counts(event.usage, event.cost_usd)
         known = self._described("answer", model=event.response_model, finish_reason=event.finish_reason, usage=usage)
         if self._content:
             message: dict[str, Any] = to_plain(event.assistant_message) if event.assistant_message is not UNSET else {}

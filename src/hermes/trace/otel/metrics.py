@@ -36,7 +36,7 @@ class MetricsSink(TraceSink):
         if event.response_model:
             about["gen_ai.response.model"] = event.response_model
         self._requests.record(event.api_duration, about)
-        usage = Usage.told(event.usage)
+        usage = Usage.from_counts(event.usage)
         if usage is not None:
             self._tokens.record(usage.prompt_tokens, {**about, "gen_ai.token.type": "input"})
             self._tokens.record(usage.output_tokens, {**about, "gen_ai.token.type": "output"})

@@ -189,7 +189,7 @@ def _root(item: OpenItem) -> OpenItem:
 
 def usage_details(usage: dict[str, int]) -> dict[str, int]:
     """Tokens by kind, none of them counted twice: the server adds up the kinds by whether they are input or output."""
-    spent = Usage.told(usage) or Usage()
+    spent = Usage.from_counts(usage) or Usage()
     reasoning = min(spent.reasoning_tokens, spent.output_tokens)
     details = {
         "input_cached_tokens": spent.cache_read_tokens,

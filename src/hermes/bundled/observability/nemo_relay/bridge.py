@@ -1,42 +1,57 @@
-"""The plugin at work: brings hooks, middleware, the runtime and the files together, and ends all of it in order."""
+"""Exporter of one host: brings events, middleware, the runtime and the files together, and ends all of it in order."""
 
 from __future__ import annotations
 
 import atexit
-import inspect
 import logging
 import os
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hermes.contract.hooks import HOOKS
+from hermes.contract.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    AttemptAnswered,
+    AttemptFailed,
+    AttemptStarted,
+    ChildEnded,
+    ChildStarted,
+    Event,
+    SessionFinalized,
+    SessionReset,
+    SessionStarted,
+    ToolEnded,
+    ToolStarted,
+    TurnAnswered,
+    TurnEnded,
+    TurnStarted,
+)
 from hermes.trace.clean import Cleaner, knowing
 
 from .exporters import PATIENCE_SECONDS, Exporters
 from .loop import RelayLoop
 from .middleware import ManagedCalls
-from .observer import Fields, Observer
 from .relay import Relay
 from .sessions import Clock
 from .settings import Settings
+from .sink import RelaySink
 from .trajectories import Trajectories
-from .worker import Worker
 
 log = logging.getLogger("hermes.plugins.nemo_relay")
 
-#: Fields that would be made or copied in vain: what is in them is known from others, and a whole conversation is long.
-_LEFT_OUT = {
-    "pre_llm_call": ("conversation_history",),
-    "post_llm_call": ("conversation_history", "user_message"),
-    "pre_api_request": ("request", "middleware_trace"),
-    "post_api_request": ("request", "response", "middleware_trace"),
-    "api_request_error": ("request", "middleware_trace"),
-    "pre_tool_call": ("middleware_trace",),
-    "post_tool_call": ("middleware_trace",),
-}
+#: How many events may wait.
+CAPACITY = 10_000
+#: Fields that nothing is made from: a whole conversation is long, and is not copied in vain.
+_UNUSED = frozenset({"request", "response", "middleware_trace"})
+#: Events that a session may be heard of for the first time by, and those that follow upon others.
+_BEGINNING = (SessionStarted, TurnStarted, AttemptStarted, ToolStarted, ChildStarted)
+_FOLLOWING = (
+    *(TurnEnded, SessionFinalized, SessionReset, TurnAnswered, AttemptAnswered),
+    *(AttemptFailed, ToolEnded, ApprovalRequested, ApprovalAnswered, ChildEnded),
+)
 
 
 class Bridge:
@@ -49,9 +64,9 @@ class Bridge:
         self._exporters = Exporters(relay, settings, cwd, self._loop, plugin)
         redactor = knowing(os.environ)
         self._clean = Cleaner(redactor)
-        self._observer = Observer(relay, self._exporters, self._clock, self._clean)
+        self._sink = RelaySink(relay, self._exporters, self._clock, self._clean)
         self._trajectories = Trajectories(plugin, self._clock.event_seconds, redactor)
-        self._worker = Worker()
+        self._queue: Any = None
         self._lock = threading.Lock()
         #: Sessions that have begun and not ended: as long as there are any, everything stays open.
         self._live: set[str] = set()
@@ -61,52 +76,60 @@ class Bridge:
         """Subscribe to what is needed, and to nothing else."""
         exporters = self._exporters
         self._collects = exporters.atif is not None
-        unused = [] if self._collects else ["conversation_history"]
-        unused += [] if exporters.takes_events else ["request_messages"]
         if not (exporters.takes_events or self._collects):
             return
-        for hook in sorted(BEGINNING | FOLLOWING):
-            ctx.register_hook(hook, _Callback(hook, self, unused))
+        unused = set(_UNUSED)
+        unused |= set() if self._collects else {"conversation_history"}
+        unused |= set() if exporters.takes_events else {"request_messages"}
+        self._queue = ctx.background_queue(CAPACITY)
+        # The conversation comes with each request; there is no need for two more copies of it.
+        turns = (TurnStarted, TurnAnswered)
+        ctx.register_event_sink(self.take, events=turns, leave_out={*unused, "conversation_history"})
+        others = [kind for kind in (*_BEGINNING, *_FOLLOWING) if kind not in turns]
+        ctx.register_event_sink(self.take, events=others, leave_out=unused)
         if exporters.managed_mode:
             # The middleware has to find the span that a hook announced right before.
             self._is_inline = True
-            calls = ManagedCalls(self._relay, exporters, self._observer, self._loop, self._clean)
+            calls = ManagedCalls(self._relay, exporters, self._sink, self._loop, self._clean)
             ctx.register_middleware("llm_execution", calls.run_llm)
             ctx.register_middleware("tool_execution", calls.run_tool)
         this: Callable[[], Bridge | None] = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _disable(this))
 
-    # -- hooks --------------------------------------------------------------------------------------------------
+    # -- events -------------------------------------------------------------------------------------------------
 
-    def observe(self, hook: str, fields: Fields) -> None:
-        """Take in an event. It is exported behind the turn, unless calls are managed."""
-        session_id: str = fields.get("session_id") or ""
+    def take(self, event: Event) -> None:
+        """Take in an event. It is exported on the background queue, unless calls are managed."""
+        session_id: str = getattr(event, "session_id", "")
         if self._is_dead or not session_id:
             return
         at = self._clock.take()
         if self._is_inline:
-            self._export(hook, session_id, fields, at)
+            self._export(event, session_id, at)
         else:
-            self._worker.put(lambda: self._export(hook, session_id, fields, at))
-        if hook == "on_session_end":
-            self._worker.put(lambda: self._save(session_id))
-        elif hook == "on_session_finalize":
+            self._put(lambda: self._export(event, session_id, at))
+        if isinstance(event, TurnEnded):
+            self._put(lambda: self._save(session_id))
+        elif isinstance(event, SessionFinalized):
             self._finalize(session_id)
 
-    def _export(self, hook: str, session_id: str, fields: Fields, at: int) -> None:
-        """Tell the collector and the runtime of an event, as of the moment when it happened."""
-        if not self._is_live(hook, session_id):
+    def _put(self, work: Callable[[], None]) -> None:
+        self._queue.put(work, overflow="block")
+
+    def _export(self, event: Event, session_id: str, at: int) -> None:
+        """Give an event to the collector and the runtime, as of the moment when it happened."""
+        if not self._is_live(event, session_id):
             return
         with self._clock.as_of(at):
             if self._collects:
-                self._trajectories.collector.handle(hook, fields)
+                self._trajectories.collector.take(event)
             if self._exporters.takes_events:
-                getattr(self._observer, hook)(fields)
+                self._sink.take(event)
 
-    def _is_live(self, hook: str, session_id: str) -> bool:
-        """Whether the event is of a session that is under way. Late ends of one that is over say nothing more."""
+    def _is_live(self, event: Event, session_id: str) -> bool:
+        """Whether the event is of a session that is open. Late ends of one that is over are ignored."""
         with self._lock:
-            if hook in FOLLOWING and session_id not in self._live:
+            if isinstance(event, _FOLLOWING) and session_id not in self._live:
                 return False
             self._live.add(session_id)
             if not self._is_open:
@@ -123,11 +146,9 @@ class Bridge:
             self._trajectories.snapshot(session_id, files)
 
     def _finalize(self, session_id: str) -> None:
-        self._worker.put(lambda: self._forget(session_id))
+        self._put(lambda: self._forget(session_id))
         if self._is_root(session_id):
-            self._worker.wait(PATIENCE_SECONDS)
-        if not self._live:
-            self._worker.finish(PATIENCE_SECONDS)
+            self._queue.flush(PATIENCE_SECONDS)
 
     def _forget(self, session_id: str) -> None:
         """A session is over: its trajectory is written a last time."""
@@ -160,10 +181,10 @@ class Bridge:
         """The process ends with sessions open: what there is of them is kept, within seconds. Never raises."""
         self._is_dead = True
         try:
-            self._worker.finish(PATIENCE_SECONDS)
+            self._queue.flush(PATIENCE_SECONDS)
             for session_id in self._trajectories.collector.roots():
                 self._write(session_id)
-            self._observer.close_all()
+            self._sink.close_all()
             with self._lock:
                 self._stop()
         except Exception as error:
@@ -174,38 +195,11 @@ class Bridge:
         self._is_dead = True
         atexit.unregister(self.close)
         self._lock = threading.Lock()
-        self._observer.forget()
-        self._worker.forget()
+        self._sink.forget()
         self._loop.forget()
-
-
-class _Callback:
-    """The callback of one hook, which takes its fields but for those that would be copied in vain."""
-
-    def __init__(self, hook: str, owner: Bridge, unused: Sequence[str]) -> None:
-        self.owner = owner
-        self._hook = hook
-        left_out = {*_LEFT_OUT.get(hook, ()), *unused}
-        names = [field.name for field in HOOKS[hook].fields if field.name not in left_out]
-        self.__signature__ = inspect.Signature(
-            [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
-        )
-
-    def __call__(self, **fields: Any) -> None:
-        self.owner.observe(self._hook, fields)
 
 
 def _disable(this: Callable[[], Bridge | None]) -> None:
     bridge = this()
     if bridge is not None:
         bridge.disable()
-
-
-#: Hooks that a session may be heard of for the first time by, and those that follow upon others.
-BEGINNING = frozenset({"on_session_start", "pre_llm_call", "pre_api_request", "pre_tool_call", "subagent_start"})
-FOLLOWING = frozenset(
-    {
-        *("on_session_end", "on_session_finalize", "on_session_reset", "post_llm_call", "post_api_request"),
-        *("api_request_error", "post_tool_call", "pre_approval_request", "post_approval_response", "subagent_stop"),
-    }
-)

@@ -8,24 +8,25 @@ from typing import Any
 
 from hermes.contract.response import to_plain
 from hermes.trace.clean import Cleaner
+from hermes.trace.tracker import OpenAttempt, OpenTool
 
 from .exporters import Exporters
 from .loop import RelayLoop
 from .managed import HandBack
-from .observer import Fields, Observer, about_of
 from .relay import Relay
-from .sessions import Key, SessionScope
+from .sessions import RelaySpan, SessionScope
+from .sink import Fields, RelaySink, about_of
 
 log = logging.getLogger("hermes.plugins.nemo_relay")
 
 
 class ManagedCalls:
-    """The callbacks of both kinds. A call whose span nobody began is run as if they were not there."""
+    """The callbacks of both kinds. A call whose start was not seen is run as if they were not there."""
 
-    def __init__(self, relay: Relay, exporters: Exporters, observer: Observer, loop: RelayLoop, clean: Cleaner) -> None:
+    def __init__(self, relay: Relay, exporters: Exporters, sink: RelaySink, loop: RelayLoop, clean: Cleaner) -> None:
         self._relay = relay
         self._exporters = exporters
-        self._observer = observer
+        self._sink = sink
         self._loop = loop
         self._clean = clean
         if not relay.knows_call_ids:
@@ -36,7 +37,7 @@ class ManagedCalls:
             )
 
     def run_llm(self, *, request: dict[str, Any], next_call: Callable[[Any], Any], **fields: Any) -> Any:
-        key: Key = ("llm", fields["turn_id"], fields["api_request_id"])
+        attempt = self._sink.tracker.attempt(fields["api_request_id"])
         shown = self._clean.value(to_plain(request))
 
         def begin(session: SessionScope, call: Any, about: Fields, mode: str) -> Any:
@@ -50,10 +51,10 @@ class ManagedCalls:
                 model_name=fields["model"],
             )
 
-        return self._run_managed(key, fields, begin, shown, request, next_call)
+        return self._run_managed(attempt, fields, begin, shown, request, next_call)
 
     def run_tool(self, *, args: dict[str, Any], next_call: Callable[[Any], Any], **fields: Any) -> Any:
-        key: Key = ("tool", fields["turn_id"], fields["tool_call_id"])
+        tool = self._sink.tracker.tool(fields["session_id"], fields["turn_id"], fields["tool_call_id"])
         shown = self._clean.value(args)
 
         def begin(session: SessionScope, call: Any, about: Fields, mode: str) -> Any:
@@ -67,18 +68,24 @@ class ManagedCalls:
                 data={"mode": mode},
             )
 
-        return self._run_managed(key, fields, begin, shown, args, next_call)
+        return self._run_managed(tool, fields, begin, shown, args, next_call)
 
     def _run_managed(
-        self, key: Key, fields: Fields, begin: Any, shown: Any, payload: Any, next_call: Callable[[Any], Any]
+        self,
+        item: OpenAttempt | OpenTool | None,
+        fields: Fields,
+        begin: Any,
+        shown: Any,
+        payload: Any,
+        next_call: Callable[[Any], Any],
     ) -> Any:
         """Run a call through the runtime, whose span then stands for it; else it is run as it would be anyway."""
-        session = self._observer.find(fields["session_id"])
-        span = session.find(key) if session is not None else None
+        session = self._sink.find(fields["session_id"])
+        span: RelaySpan | None = item.span if item is not None else None
         mode = self._exporters.managed_mode
         if session is None or span is None or not mode:
             return next_call(payload)
-        about = {**about_of(fields), "mode": mode}
+        about = {**about_of(fields, fields["session_id"]), "mode": mode}
         call = HandBack(
             self._loop, session.context(), shown, payload, lambda result: self._clean.value(to_plain(result))
         )

@@ -1,4 +1,4 @@
-"""Sessions as scopes of the runtime: each with a stack of its own, and the spans that are open in it."""
+"""Sessions as scopes of the runtime, each with a stack of its own, and the clock of its events."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MOMENTS = 10
 
 Kind = Literal["llm", "tool"]
-#: A span by what it is, in which turn, and the id that its start and its end share.
-Key = tuple[Kind, str, str]
 
 
 class Clock:
@@ -47,7 +45,7 @@ class Clock:
 
     @contextmanager
     def as_of(self, at: int) -> Generator[None]:
-        """In this thread it is that moment."""
+        """In this thread the time is that moment."""
         self._event.at = at
         try:
             yield
@@ -64,13 +62,13 @@ class Clock:
         return _EPOCH + timedelta(microseconds=at)
 
     def event_seconds(self) -> float:
-        """The moment in hand, in seconds since the epoch."""
+        """The time of the current event, in seconds since the epoch."""
         at: int | None = getattr(self._event, "at", None)
         return time.time() if at is None else at / 1_000_000
 
 
 @dataclass(slots=True)
-class Span:
+class RelaySpan:
     """A model or tool call that has begun and not ended."""
 
     kind: Kind
@@ -109,8 +107,6 @@ class SessionScope:
         self._relay = relay
         self._clock = clock
         self._context = contextvars.Context()
-        self._spans: dict[Key, list[Span]] = {}
-        self._lock = threading.Lock()
         #: The last request, its messages and the rest of it, to tell what is new in the next one.
         self.messages: list[Any] = []
         self.request: dict[str, Any] = {}
@@ -131,30 +127,7 @@ class SessionScope:
         """A copy of the session's context, for a task on an event loop."""
         return self._context.copy()
 
-    # -- spans --------------------------------------------------------------------------------------------------
-
-    def put(self, key: Key, span: Span) -> None:
-        with self._lock:
-            self._spans.setdefault(key, []).append(span)
-
-    def find(self, key: Key) -> Span | None:
-        """The span that began first of those with that key."""
-        with self._lock:
-            spans = self._spans.get(key)
-            return spans[0] if spans else None
-
-    def take(self, key: Key) -> Span | None:
-        """The same, to be ended: nobody else gets it."""
-        with self._lock:
-            spans = self._spans.get(key)
-            if not spans:
-                return None
-            span = spans.pop(0)
-            if not spans:
-                del self._spans[key]
-            return span
-
-    def end(self, span: Span, result: Any, about: dict[str, Any]) -> None:
+    def end(self, span: RelaySpan, result: Any, about: dict[str, Any]) -> None:
         """End a span, unless the runtime has done so."""
         if span.is_managed:
             return
@@ -162,10 +135,5 @@ class SessionScope:
         self.run(end, span.open(), result, metadata=about, timestamp=self._clock.now())
 
     def close(self, about: dict[str, Any]) -> None:
-        """End what is still open, then the scope."""
-        with self._lock:
-            left = [span for spans in self._spans.values() for span in spans]
-            self._spans.clear()
-        for span in reversed(left):
-            self.end(span, None, {**about, "status": "cancelled"})
+        """End the scope."""
         self.run(self._relay.pop, self.handle, about, output={"session_id": self.id}, timestamp=self._clock.now())
