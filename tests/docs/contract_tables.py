@@ -9,6 +9,7 @@ from pathlib import Path
 import hermes
 from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
+from hermes.hooks.sinks import SINK_HOOKS
 
 from .markdown import alternatives, code, table
 
@@ -29,6 +30,12 @@ def pairs() -> str:
     """Which start is closed by which end."""
     rows = [(code(pair.start), alternatives(pair.ends), ", ".join(map(code, pair.key))) for pair in PAIRS]
     return table(("start", "closed by exactly one", "both carry"), rows)
+
+
+def events() -> str:
+    """Which hook each event comes from."""
+    rows = [(code(kind.__name__), code(hook)) for kind, hook in SINK_HOOKS.items()]
+    return table(("event", "hook"), rows)
 
 
 def middleware_overview() -> str:

@@ -36,6 +36,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "settings not in effect": config_tables.settings_not_in_effect,
     "hooks": contract_tables.hooks_overview,
     "pairs": contract_tables.pairs,
+    "events": contract_tables.events,
     "paths": contract_pages.paths,
     "middleware": contract_tables.middleware_overview,
     **{f"hook {name}": partial(contract_pages.hook_text, name) for name in HOOKS},
