@@ -134,6 +134,19 @@ def test_variables_of_the_home_are_used_and_stay_out_of_the_process(
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 
+def test_a_key_for_another_provider_does_not_go_to_the_configured_address(home: Path, workdir: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("model:\n  base_url: http://127.0.0.1:9/v1\n  default: scripted\n")
+    with Agent(provider="openai", model="gpt-test", api_key="key-of-openai", cwd=workdir) as agent:
+        model = agent._host.config.model  # pyright: ignore[reportPrivateUsage]
+        assert (model.provider, model.base_url, model.api_key) == ("openai", "", "key-of-openai")
+    with ScriptedProvider([text("Yes.")]) as provider:
+        (home / "config.yaml").write_text(f"model:\n  base_url: {provider.base_url}\n  default: scripted\n")
+        with Agent(api_key="another-key", cwd=workdir) as agent:
+            agent.run("Hello?")
+    assert provider.requests[0].headers["authorization"] == "Bearer another-key"
+
+
 def test_a_failed_turn_is_a_result(workdir: Path) -> None:
     with agent_with([failure(401, "no such key")], workdir) as (agent, _):
         result = agent.run("Hello?")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.api.coroutines import caller_loop
@@ -28,6 +28,19 @@ if TYPE_CHECKING:
 
 #: What a user says: text, or content parts as in the chat completions format.
 UserMessage = str | list[dict[str, Any]]
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of a turn."""
+
+    #: A type or a JSON schema that the answer must fit; the value is ``result.output``.
+    output: Any
+    #: Image files to send along.
+    images: Sequence[str | Path]
+    #: An idempotency key: the same key again returns the recorded answer and runs nothing.
+    request_key: str
+    #: Cancels the turn, from any thread.
+    interrupt: Interrupt
 
 
 class Agent:
@@ -60,14 +73,14 @@ class Agent:
     ) -> None:
         place = hermes_home() if home is None else Path(home).expanduser()
         environment = {**load_env_file(place), **os.environ}
-        endpoint = {"provider": provider or "custom", "base_url": base_url, "api_key": api_key} if base_url else {}
+        endpoint = _endpoint_settings(provider, base_url, api_key)
         overlay = {"model": endpoint, "agent": {"system_prompt": system_prompt} if system_prompt else {}}
         secrets = [value for name, value in environment.items() if is_secret_key(name)]
         self._host = Host(
             place,
             _configuration(place, config, overlay, environment),
             HostOptions(
-                provider="" if base_url else provider,
+                provider="" if endpoint else provider,
                 model=model,
                 toolsets=toolsets,
                 max_turns=max_turns,
@@ -95,7 +108,7 @@ class Agent:
             host.responders.attach(session.id, self._responder)
         return AgentSession(host, session)
 
-    def run(self, message: UserMessage, **options: Any) -> TurnResult:
+    def run(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
         """Answer one message in a conversation of its own. The options are those of ``AgentSession.run``."""
         session = self.session()
         try:
@@ -103,11 +116,11 @@ class Agent:
         finally:
             session.close()
 
-    def stream(self, message: UserMessage, **options: Any) -> TurnStream:
+    def stream(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnStream:
         """The same as an iterator of events."""
         return self.session().stream(message, **options)
 
-    async def arun(self, message: UserMessage, **options: Any) -> TurnResult:
+    async def arun(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
         """``run`` for asyncio."""
         session = self.session()
         try:
@@ -115,7 +128,7 @@ class Agent:
         finally:
             session.close()
 
-    def astream(self, message: UserMessage, **options: Any) -> AsyncTurnStream:
+    def astream(self, message: UserMessage, **options: Unpack[RunOptions]) -> AsyncTurnStream:
         """``stream`` for asyncio; to be called where an event loop runs."""
         return self.session().astream(message, **options)
 
@@ -159,61 +172,32 @@ class AgentSession:
         self,
         message: UserMessage,
         *,
-        output: Any = None,
-        images: Sequence[str | Path] = (),
-        request_key: str | None = None,
-        interrupt: Interrupt | None = None,
-        on_event: Callable[[TurnEvent], None] | None = None,
+        on_event: Callable[[TurnEvent], None] = ignore_events,
+        **options: Unpack[RunOptions],
     ) -> TurnResult:
         """Answer a message. A turn that fails or is interrupted is a result too: see ``status`` and ``error``.
 
-        ``output``: a type or a JSON schema that the answer must fit; the value is ``result.output``. ``OutputError``
-        when the model does not give one. ``request_key`` is an idempotency key: the same key again returns the recorded
-        answer and runs nothing. ``on_event`` is called in the thread of the turn.
+        ``OutputError`` when an ``output`` was asked for and the model does not give one. ``on_event`` is called in the
+        thread of the turn.
         """
-        run = self._runner(message, output, images, request_key)
-        return run(on_event or ignore_events, self._next_interrupt(interrupt))
+        run, interrupt = self._prepare(message, options)
+        return run(on_event, interrupt)
 
-    def stream(
-        self,
-        message: UserMessage,
-        *,
-        output: Any = None,
-        images: Sequence[str | Path] = (),
-        request_key: str | None = None,
-        interrupt: Interrupt | None = None,
-    ) -> TurnStream:
+    def stream(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnStream:
         """Answer a message on a thread of its own; iterate over its events, then read ``result``."""
-        run = self._runner(message, output, images, request_key)
-        return TurnStream(run, self._host.workers, self._next_interrupt(interrupt))
+        run, interrupt = self._prepare(message, options)
+        return TurnStream(run, self._host.workers, interrupt)
 
-    async def arun(
-        self,
-        message: UserMessage,
-        *,
-        output: Any = None,
-        images: Sequence[str | Path] = (),
-        request_key: str | None = None,
-        interrupt: Interrupt | None = None,
-    ) -> TurnResult:
+    async def arun(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
         """``run`` for asyncio. Cancelling the task interrupts the turn, which still ends in order."""
-        stream = self.astream(message, output=output, images=images, request_key=request_key, interrupt=interrupt)
-        return await stream.result()
+        return await self.astream(message, **options).result()
 
-    def astream(
-        self,
-        message: UserMessage,
-        *,
-        output: Any = None,
-        images: Sequence[str | Path] = (),
-        request_key: str | None = None,
-        interrupt: Interrupt | None = None,
-    ) -> AsyncTurnStream:
+    def astream(self, message: UserMessage, **options: Unpack[RunOptions]) -> AsyncTurnStream:
         """``stream`` for asyncio; to be called where an event loop runs."""
-        run = self._runner(message, output, images, request_key)
+        run, interrupt = self._prepare(message, options)
         token = caller_loop.set(asyncio.get_running_loop())
         try:
-            return AsyncTurnStream(run, self._host.workers, self._next_interrupt(interrupt))
+            return AsyncTurnStream(run, self._host.workers, interrupt)
         finally:
             caller_loop.reset(token)
 
@@ -239,18 +223,18 @@ class AgentSession:
         self._interrupt = given or Interrupt()
         return self._interrupt
 
-    def _runner(
-        self, message: UserMessage, output: Any, images: Sequence[str | Path], request_key: str | None
-    ) -> RunTurn:
-        content = _with_images(message, images)
+    def _prepare(self, message: UserMessage, options: RunOptions) -> tuple[RunTurn, Interrupt]:
+        """What runs the turn, and its interrupt. Options that cannot be used raise here, in the caller's thread."""
+        content = _with_images(message, options.get("images", ()))
+        output, key = options.get("output"), options.get("request_key")
         wanted = None if output is None else OutputFormat(output)
 
         def run(listener: Listener, interrupt: Interrupt) -> TurnResult:
             if wanted is None:
-                return self._session.run(content, listener=listener, interrupt=interrupt, request_key=request_key)
-            return self._run_structured(content, wanted, listener, interrupt, request_key)
+                return self._session.run(content, listener=listener, interrupt=interrupt, request_key=key)
+            return self._run_structured(content, wanted, listener, interrupt, key)
 
-        return run
+        return run, self._next_interrupt(options.get("interrupt"))
 
     def _run_structured(
         self, content: UserMessage, wanted: OutputFormat, listener: Listener, interrupt: Interrupt, key: str | None
@@ -272,6 +256,16 @@ class AgentSession:
             except ValueError as error:
                 problem = str(error)
         raise OutputError(f"the answer does not have the wanted format after {MAX_CORRECTIONS} corrections: {problem}")
+
+
+def _endpoint_settings(provider: str, base_url: str, api_key: str) -> dict[str, str]:
+    """The ``model`` section for an address or a key. A key alone is for the endpoint that is configured."""
+    if not (provider or base_url):
+        return {"api_key": api_key} if api_key else {}
+    if not (base_url or api_key):
+        return {}
+    # An address that the home's file has for another provider must not receive the key.
+    return {"provider": provider or "custom", "base_url": base_url, "api_key": api_key}
 
 
 def _configuration(
