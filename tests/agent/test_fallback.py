@@ -14,8 +14,7 @@ from hermes.config.sections import AgentConfig, Config, FallbackConfig, ModelCon
 from hermes.contract.events import AttemptFailed, EndpointSkipped, ModelSwitched, TurnEvent
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key
+from hermes.models.credentials.store import AuthFile, add_key
 from hermes.models.health import Health
 from hermes.testing import EventRecorder, ScriptedProvider, failure, text
 from support import run_hermes

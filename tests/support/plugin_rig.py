@@ -68,6 +68,10 @@ class Rig:
     def profile_name(self) -> str:
         return "work"
 
+    @property
+    def http(self) -> Any:
+        raise AssertionError("no plugin here sends requests")
+
     def dispatch_tool(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:
         self.asked.append((name, args, kwargs))
         return "dispatched"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime
     from hermes.config.fresh import FreshConfig
     from hermes.journal.turns import TurnJournal
+    from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import ModelAccess
 
 log = logging.getLogger("hermes.host")
@@ -44,6 +45,13 @@ class Services:
     def profile_name(self) -> str:
         """The active profile: ``default``, or ``custom`` for another home."""
         return "default" if self.home == Path("~/.hermes").expanduser() else "custom"
+
+    @property
+    def http(self) -> PluginHttp:
+        """HTTP requests over the host's client."""
+        from hermes.plugins.http import PluginHttp  # most runs have no plugin that sends any
+
+        return PluginHttp(self._runtime.models.driver.http, allow_private=self.config.security.allow_private_urls)
 
     def dispatch_tool(self, name: str, args: dict[str, Any], **_kwargs: Any) -> str:
         """Run a tool in the session of the caller, through the same pipeline as the model's own calls."""

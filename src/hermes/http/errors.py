@@ -29,7 +29,7 @@ class TimedOut(HttpError):
     """A phase of the request exceeded its time limit."""
 
     def __init__(self, phase: Phase, seconds: float) -> None:
-        super().__init__(f"{phase}: {seconds} s")
+        super().__init__(f"no answer within {seconds:g} s (timeout: {phase})")
         self.phase: Phase = phase
         self.seconds = seconds
 

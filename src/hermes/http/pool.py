@@ -110,7 +110,10 @@ class ConnectionPool:
     def check(self, server: Address, guard: Guard, exchange: Exchange) -> None:
         """Raise ``AddressRefused`` when the guard refuses an address of the server. Nothing is connected."""
         route = route_to(server)
-        _resolve(route, guard, exchange)
+        try:
+            _resolve(route, guard, exchange)
+        except OSError as error:
+            raise route.unreachable(error) from error
 
     def take(self, key: str) -> Connection | None:
         """An idle connection that is still good, if there is one."""

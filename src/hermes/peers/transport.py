@@ -113,7 +113,7 @@ def _as_httpx(error: HttpError) -> Exception:
         return PeerError(f"the answer is longer than {MAX_RESPONSE_BYTES:,} bytes")
     if isinstance(error, TimedOut):
         kind = httpx.ConnectTimeout if error.phase == "connect" else httpx.ReadTimeout
-        return kind(f"timeout: {error}")
+        return kind(str(error))
     if isinstance(error, ConnectError):
         return httpx.ConnectError(str(error))
     kind = httpx.RemoteProtocolError if isinstance(error, NotHttp | BadBody) else httpx.ReadError

@@ -25,6 +25,7 @@ from hermes.plugins.tool_handler import availability, check_name, read_schema, r
 from hermes.tools.registry import Effect, Tool
 
 if TYPE_CHECKING:
+    from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import PluginLlm
 
 log = logging.getLogger("hermes.plugins")
@@ -68,6 +69,11 @@ class PluginContext(ProviderRegistrations):
 
             self._llm = PluginLlm(self.manifest.key, self._host.services.llm)
         return self._llm
+
+    @property
+    def http(self) -> PluginHttp:
+        """HTTP requests over the host's connections: `get` and `request`, with the SSRF guard on by default."""
+        return self._parts.services.http
 
     @property
     def _manager(self) -> Any:

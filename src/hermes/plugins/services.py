@@ -11,6 +11,7 @@ from msgspec import Struct
 if TYPE_CHECKING:
     from hermes.hooks.table import Hooks
     from hermes.plugins.context import PluginContext
+    from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import ModelAccess
     from hermes.plugins.registry import PluginSet
     from hermes.tools.registry import ToolRegistry
@@ -22,6 +23,11 @@ class HostServices(Protocol):
     @property
     def profile_name(self) -> str:
         """The active profile: ``default``, a profile's id, or ``custom``."""
+        ...
+
+    @property
+    def http(self) -> PluginHttp:
+        """HTTP requests over the host's client."""
         ...
 
     def dispatch_tool(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 from hermes.config.sections import Config, ModelConfig, ProviderConfig
 from hermes.host import Host
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key
+from hermes.models.credentials.store import AuthFile, add_key
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_call
 
 KEYS = {f"sk-of-the-pool-{number}" for number in range(3)}

@@ -11,8 +11,7 @@ from hermes.config import Config
 from hermes.config.sections import FallbackConfig, ModelConfig, ProviderConfig
 from hermes.errors import ConfigError
 from hermes.host import Host
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key
+from hermes.models.credentials.store import AuthFile, add_key
 from hermes.models.endpoint import Endpoint
 from hermes.models.retry import Send, retry
 from hermes.scope import Interrupt

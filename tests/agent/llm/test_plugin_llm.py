@@ -11,8 +11,7 @@ import pytest
 
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError
 from hermes.errors import HermesError, ProviderError
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key
+from hermes.models.credentials.store import AuthFile, add_key
 from hermes.scope import Scope
 from hermes.testing import EventRecorder, ScriptedProvider, failure, hanging, text
 from support.llm_rig import KEY, PING, granted, llm_host, recorded, working_in

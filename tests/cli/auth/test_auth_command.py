@@ -12,10 +12,9 @@ import pytest
 
 from hermes.cli.main import main
 from hermes.errors import ProviderError
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key, add_sign_in
 from hermes.models.credentials.oauth import Tokens
 from hermes.models.credentials.pool import CredentialPool
+from hermes.models.credentials.store import AuthFile, add_key, add_sign_in
 from hermes.models.endpoint import Endpoint
 from support import run_hermes
 from support.repl_terminal import CTRL_C, ReplTerminal

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.credentials.store import AuthFile
 from support import run_hermes, start_hermes
 from support.authorization_server import AuthorizationServer, authorization_server, visit
 from support.repl_terminal import CTRL_C, ReplTerminal

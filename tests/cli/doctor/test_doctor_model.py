@@ -17,8 +17,7 @@ from hermes.cli.model.names import is_among, nearest_model
 from hermes.cli.model.origin import Origins
 from hermes.config import Config, hermes_home
 from hermes.config.sections import ProviderConfig
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key
+from hermes.models.credentials.store import AuthFile, add_key
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.testing import ScriptedProvider, failure, text
 from hermes.testing.scripted.replies import ScriptedReply

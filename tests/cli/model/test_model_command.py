@@ -14,8 +14,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.main import main
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key
+from hermes.models.credentials.store import AuthFile, add_key
 from support import run_hermes, start_hermes
 from support.model_server import ModelServer, model_server
 from support.repl_terminal import CTRL_C, ReplTerminal

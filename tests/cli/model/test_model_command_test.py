@@ -14,9 +14,8 @@ import pytest
 
 from hermes.cli.main import main
 from hermes.cli.model import trial
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key, add_sign_in
 from hermes.models.credentials.oauth import Tokens
+from hermes.models.credentials.store import AuthFile, add_key, add_sign_in
 from hermes.models.endpoint import Timeouts
 from hermes.testing import FaultServer, ScriptedProvider, failure
 from hermes.testing.proxies import connect_proxy
@@ -102,7 +101,7 @@ def test_the_next_stored_key_is_tried(home: Path, capsys: Output, server: ModelS
     assert "refused the key (LAB_TOKEN in " in capsys.readouterr().err
 
 
-def test_keys_that_all_rest_and_a_sign_in_that_has_ended(home: Path, capsys: Output, server: ModelServer) -> None:
+def test_keys_that_all_rest_and_a_sign_in_that_has_expired(home: Path, capsys: Output, server: ModelServer) -> None:
     use(home, server.base_url)
     (home / "config.yaml").write_text(
         f"model: {{provider: lab, default: alpha}}\nproviders: {{lab: {{base_url: '{server.base_url}'}}}}\n"

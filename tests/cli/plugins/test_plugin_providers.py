@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.main import main
-from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.credentials.store import AuthFile
 from support.configured import write_plugin
 from support.doctor_rig import examine
 from support.model_server import ModelServer, model_server

@@ -18,8 +18,7 @@ from nat.atif.trajectory import Trajectory
 from hermes.cli.main import main
 from hermes.cli.terminal import cells
 from hermes.cli.trace.timeline import ChartStyle, Row, draw
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key
+from hermes.models.credentials.store import AuthFile, add_key
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.trace.verify.atof import check_atof
 from support import run_hermes, start_hermes, write_config

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from hermes.models.credentials.auth_file import AuthFile
+from hermes.http.client import HttpClient
 from hermes.models.credentials.credential import Credential
-from hermes.models.credentials.keeping import add_key
-from hermes.models.driver import Driver
+from hermes.models.credentials.store import AuthFile, add_key
 from support.authorization_server import AuthorizationServer, authorization_server
 
 
@@ -30,11 +29,11 @@ def add_keys(file: AuthFile) -> Callable[..., list[Credential]]:
 
 
 @pytest.fixture
-def driver() -> Generator[Driver]:
+def http() -> Generator[HttpClient]:
     """Authorization servers are asked in the caller's thread."""
-    driver = Driver()
-    yield driver
-    driver.close()
+    http = HttpClient()
+    yield http
+    http.close()
 
 
 @pytest.fixture

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from hermes.errors import ConfigError, CredentialError
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key, remove
+from hermes.models.credentials.store import AuthFile, add_key, remove
 
 KEY = "sk-stored-0123456789abcdef"
 

@@ -52,15 +52,15 @@ def test_a_failed_key_rests_as_long_as_its_failure_says(
     reason: FailureReason, retry_after: float | None, seconds: float
 ) -> None:
     found = failed(reason, 429, retry_after)
-    assert found.rests_until == pytest.approx(NOW + seconds)
-    assert found.is_resting(NOW + seconds - 0.1) or seconds == 0
-    assert not found.is_resting(NOW + seconds + 0.1)
+    assert found.cooldown_until == pytest.approx(NOW + seconds)
+    assert found.is_cooling_down(NOW + seconds - 0.1) or seconds == 0
+    assert not found.is_cooling_down(NOW + seconds + 0.1)
 
 
 @pytest.mark.parametrize(("code", "seconds"), [(401, 300), (402, 3600), (429, 3600), (None, 3600)])
 def test_a_record_without_a_reset_time_goes_by_its_code(code: int | None, seconds: float) -> None:
     found = credential(last_status="exhausted", last_status_at=NOW, last_error_code=code)
-    assert found.rests_until == pytest.approx(NOW + seconds)
+    assert found.cooldown_until == pytest.approx(NOW + seconds)
 
 
 def test_moments_are_understood_in_every_spelling() -> None:
@@ -73,7 +73,7 @@ def test_moments_are_understood_in_every_spelling() -> None:
 def test_what_a_clock_far_ahead_wrote_does_not_keep_a_key_out() -> None:
     later = NOW + 4 * 365 * 86_400
     found = credential(last_status="exhausted", last_status_at=later, last_error_reset_at=later + 60)
-    assert not found.is_resting(NOW)
+    assert not found.is_cooling_down(NOW)
 
 
 def test_a_key_that_works_again_forgets_its_failure() -> None:
@@ -95,9 +95,9 @@ def test_of_a_key_its_end_is_shown_and_of_a_token_nothing() -> None:
 
 def test_tokens_are_renewed_a_minute_before_they_end_if_they_can_be() -> None:
     renewable = credential(expires_at=NOW + 61, refresh_token="r")
-    assert not renewable.needs_renewal(NOW) and renewable.needs_renewal(NOW + 2)
-    assert not credential(expires_at=NOW - 5).needs_renewal(NOW)
-    assert credential(expires_at=NOW - 5).has_ended(NOW) and not credential().has_ended(NOW)
+    assert not renewable.needs_refresh(NOW) and renewable.needs_refresh(NOW + 2)
+    assert not credential(expires_at=NOW - 5).needs_refresh(NOW)
+    assert credential(expires_at=NOW - 5).has_expired(NOW) and not credential().has_expired(NOW)
 
 
 values = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.lists(st.integers(), max_size=2)
@@ -114,5 +114,5 @@ def test_any_record_is_a_credential_or_none(record: object) -> None:
     found = read_credential("lab", record)
     if found is not None:
         assert found.id and found.secret and found.label
-        assert isinstance(found.is_resting(NOW), bool) and isinstance(found.needs_renewal(NOW), bool)
+        assert isinstance(found.is_cooling_down(NOW), bool) and isinstance(found.needs_refresh(NOW), bool)
         assert found.request_count is not None and found.status in ("ok", "exhausted", "dead")

@@ -12,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from hermes.errors import ConfigError, ProviderError
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key
 from hermes.models.credentials.pool import CredentialPool
+from hermes.models.credentials.store import AuthFile, add_key
 from hermes.models.endpoint import Endpoint
 from support import SOURCES
 from support.small_disk import small_disk
@@ -24,8 +23,8 @@ LAB = Endpoint("http://127.0.0.1:9/v1", "m", "lab")
 ADDING = """
 import sys
 from pathlib import Path
-from hermes.models.credentials.auth_file import AuthFile
-from hermes.models.credentials.keeping import add_key
+from hermes.models.credentials.store import AuthFile
+from hermes.models.credentials.store import add_key
 
 file, name = AuthFile(Path(sys.argv[1])), sys.argv[2]
 for number in range(int(sys.argv[3])):

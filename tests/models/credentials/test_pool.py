@@ -15,12 +15,11 @@ import pytest
 from hermes.config import Config
 from hermes.config.sections import PoolStrategy
 from hermes.errors import CredentialError, FailureReason, ProviderError
-from hermes.models.credentials.auth_file import AuthFile
+from hermes.http.client import HttpClient
 from hermes.models.credentials.credential import Credential
 from hermes.models.credentials.home_keys import HomeKeys
-from hermes.models.credentials.keeping import add_key, remove
 from hermes.models.credentials.pool import CredentialPool
-from hermes.models.driver import Driver
+from hermes.models.credentials.store import AuthFile, add_key, remove
 from hermes.models.endpoint import Endpoint
 from hermes.models.retry import KeyRing
 from hermes.sanitize import Redactor
@@ -367,20 +366,20 @@ def test_keys_are_masked_from_the_moment_they_are_lent(file: AuthFile, add_keys:
     assert use(pool, echo) == "a"
     assert redactor.redact(f"{first.secret} {second.secret}") == "<redacted> <redacted>"
     assert file.credentials("lab")[0].error_message == "lab: who is <redacted>? try"
-    shown = repr([pool, pool.find("lab", "a"), pool.take(LAB), vars(pool)["_ledger"]])
+    shown = repr([pool, pool.find("lab", "a"), pool.take(LAB), vars(pool)["_state"]])
     assert first.secret not in shown and second.secret not in shown
 
 
-def test_the_pool_of_a_home_follows_its_configuration(file: AuthFile, driver: Driver, add_keys: AddKeys) -> None:
+def test_the_pool_of_a_home_follows_its_configuration(file: AuthFile, http: HttpClient, add_keys: AddKeys) -> None:
     add_keys("a", "b")
     config = Config(credential_pool_strategies={"lab": "round_robin"})
-    pool = HomeKeys(file.home, config, driver, Redactor())
+    pool = HomeKeys(file.home, config, http, Redactor())
     assert pool.has("lab") and not pool.has("other")
     assert [use(pool) for _ in range(3)] == ["a", "b", "a"]
 
 
-def test_the_keys_of_a_home_are_opened_when_there_are_any(home: Path, driver: Driver) -> None:
-    keys = HomeKeys(home, Config(), driver, Redactor())
+def test_the_keys_of_a_home_are_opened_when_there_are_any(home: Path, http: HttpClient) -> None:
+    keys = HomeKeys(home, Config(), http, Redactor())
     assert keys.take(LAB) is LAB
     keys.report(LAB, failure("auth", 401))
     assert (keys.providers(), keys.has("lab"), keys.notices) == ([], False, [])
@@ -400,8 +399,8 @@ def test_the_keys_of_a_home_are_opened_when_there_are_any(home: Path, driver: Dr
     assert AuthFile(home).credentials("lab")[0].error_code == 401
 
 
-def test_a_home_without_credentials_has_no_profile_either(home: Path, driver: Driver) -> None:
-    keys = HomeKeys(home, Config(), driver, Redactor())
+def test_a_home_without_credentials_has_no_profile_either(home: Path, http: HttpClient) -> None:
+    keys = HomeKeys(home, Config(), http, Redactor())
     for ask in (lambda: keys.require("lab", "a"), lambda: keys.take(replace(LAB, api_key="sk", credential="a"))):
         with pytest.raises(CredentialError, match=r"no credential 'a' is stored for lab \(stored: none\)"):
             ask()

@@ -11,11 +11,10 @@ import pytest
 from hermes.config import Config
 from hermes.config.sections import ProviderConfig
 from hermes.errors import ProviderError
-from hermes.models.credentials.auth_file import AuthFile
+from hermes.http.client import HttpClient
 from hermes.models.credentials.home_keys import HomeKeys
-from hermes.models.credentials.keeping import add_key, add_sign_in
 from hermes.models.credentials.oauth import Tokens
-from hermes.models.driver import Driver
+from hermes.models.credentials.store import AuthFile, add_key, add_sign_in
 from hermes.models.endpoint import Endpoint
 from hermes.models.retry import Failure, KeyRing, Send, attempts
 from hermes.sanitize import Redactor
@@ -28,8 +27,8 @@ REFUSED = ProviderError("who?", reason="auth", status_code=401)
 
 
 @pytest.fixture
-def keys(home: Path, server: AuthorizationServer, driver: Driver) -> HomeKeys:
-    return HomeKeys(home, Config(providers={"lab": ProviderConfig(oauth=server.settings)}), driver, Redactor())
+def keys(home: Path, server: AuthorizationServer, http: HttpClient) -> HomeKeys:
+    return HomeKeys(home, Config(providers={"lab": ProviderConfig(oauth=server.settings)}), http, Redactor())
 
 
 def pursue(

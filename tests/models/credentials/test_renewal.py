@@ -16,12 +16,11 @@ import pytest
 from hermes.config import Config
 from hermes.config.sections import ProviderConfig
 from hermes.errors import ProviderError
-from hermes.models.credentials.auth_file import AuthFile
+from hermes.http.client import HttpClient
 from hermes.models.credentials.home_keys import HomeKeys
-from hermes.models.credentials.keeping import add_key, add_sign_in
 from hermes.models.credentials.oauth import Tokens
 from hermes.models.credentials.pool import CredentialPool
-from hermes.models.driver import Driver
+from hermes.models.credentials.store import AuthFile, add_key, add_sign_in
 from hermes.models.endpoint import Endpoint
 from hermes.sanitize import Redactor
 from support import SOURCES
@@ -34,9 +33,9 @@ SignIn = Callable[..., None]
 
 
 @pytest.fixture
-def pool(file: AuthFile, server: AuthorizationServer, driver: Driver) -> HomeKeys:
+def pool(file: AuthFile, server: AuthorizationServer, http: HttpClient) -> HomeKeys:
     config = Config(providers={"lab": ProviderConfig(oauth=server.settings)})
-    return HomeKeys(file.home, config, driver, Redactor())
+    return HomeKeys(file.home, config, http, Redactor())
 
 
 @pytest.fixture
@@ -118,18 +117,18 @@ import sys
 from pathlib import Path
 from hermes.config import load_config
 from hermes.models.credentials.home_keys import HomeKeys
-from hermes.models.driver import Driver
+from hermes.http.client import HttpClient
 from hermes.models.endpoint import Endpoint
 from hermes.sanitize import Redactor
 
 home = Path(sys.argv[1])
-driver = Driver()
-pool = HomeKeys(home, load_config(home).config, driver, Redactor())
+http = HttpClient()
+pool = HomeKeys(home, load_config(home).config, http, Redactor())
 print("ready", flush=True)
 sys.stdin.readline()
 lent = pool.take(Endpoint("http://127.0.0.1:9/v1", "m", "lab"))
 print("" if lent is None else lent.api_key)
-driver.close()
+http.close()
 """
 
 
@@ -158,7 +157,7 @@ def test_two_processes_renew_once(file: AuthFile, home: Path, server: Authorizat
     assert tokens == [file.credentials("lab")[0].secret] * 3
 
 
-def test_a_sign_in_that_the_provider_has_ended_is_dead(
+def test_a_sign_in_that_the_provider_has_expired_is_dead(
     file: AuthFile, pool: HomeKeys, server: AuthorizationServer, sign_in: SignIn
 ) -> None:
     sign_in(-10, refresh_token="refresh-of-yesterday")
@@ -263,8 +262,8 @@ def test_nothing_is_asked_of_the_server_when_the_result_could_not_be_kept(
     assert take(pool).startswith("access-")
 
 
-def test_without_settings_a_token_is_used_to_its_end(file: AuthFile, driver: Driver, sign_in: SignIn) -> None:
-    pool = HomeKeys(file.home, Config(), driver, Redactor())
+def test_without_settings_a_token_is_used_to_its_end(file: AuthFile, http: HttpClient, sign_in: SignIn) -> None:
+    pool = HomeKeys(file.home, Config(), http, Redactor())
     sign_in(30)
     assert take(pool) == "access-old"
     sign_in(-1)
@@ -281,12 +280,12 @@ def test_a_token_that_ended_and_cannot_be_renewed_is_not_sent(pool: HomeKeys, si
 
 
 def test_tokens_are_masked_and_in_no_log(
-    file: AuthFile, server: AuthorizationServer, driver: Driver, sign_in: SignIn, caplog: pytest.LogCaptureFixture
+    file: AuthFile, server: AuthorizationServer, http: HttpClient, sign_in: SignIn, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
     redactor = Redactor()
     config = Config(providers={"lab": ProviderConfig(oauth=server.settings)})
-    pool = HomeKeys(file.home, config, driver, redactor)
+    pool = HomeKeys(file.home, config, http, redactor)
     sign_in(-1)
     lent = pool.take(LAB)
     assert lent is not None

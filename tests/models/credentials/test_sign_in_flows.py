@@ -14,21 +14,19 @@ import pytest
 from hermes.config import Config
 from hermes.config.sections import OAuthConfig, ProviderConfig
 from hermes.errors import CredentialError
-from hermes.models.credentials.browser_flow import challenge_of, sign_in_with_browser
-from hermes.models.credentials.device_flow import sign_in_on_another_device
-from hermes.models.credentials.form_post import Refused
+from hermes.http.client import HttpClient
 from hermes.models.credentials.home_keys import sign_in_settings
 from hermes.models.credentials.oauth import (
     AuthorizationServer as Client,
 )
-from hermes.models.credentials.oauth import DeviceCode, Tokens, authorization_server, is_private_address
-from hermes.models.driver import Driver
+from hermes.models.credentials.oauth import DeviceCode, OAuthRefused, Tokens, authorization_server, is_private_address
+from hermes.models.credentials.sign_in import challenge_of, sign_in_on_another_device, sign_in_with_browser
 from support.authorization_server import CLIENT, AuthorizationServer, visit
 
 
 @pytest.fixture
-def client(server: AuthorizationServer, driver: Driver) -> Client:
-    return Client("lab", server.settings, driver)
+def client(server: AuthorizationServer, http: HttpClient) -> Client:
+    return Client("lab", server.settings, http)
 
 
 def in_background(action: Callable[[str], object]) -> Callable[[str], None]:
@@ -75,7 +73,7 @@ def test_the_person_says_no(client: Client, server: AuthorizationServer) -> None
 def test_nobody_comes_back(client: Client) -> None:
     opened: list[str] = []
     with pytest.raises(CredentialError, match=r"nobody signed in within 0\.1 s; try again, or with --device"):
-        sign_in_with_browser(client, opened.append, patience=0.1)
+        sign_in_with_browser(client, opened.append, timeout=0.1)
     address = urlsplit(query_of(opened[0])["redirect_uri"])
     with pytest.raises(ConnectionRefusedError), socket.create_connection((address.hostname, address.port or 0)):
         pass  # nothing listens there any more
@@ -124,7 +122,7 @@ def test_idle_connections_of_a_browser_do_not_hold_it_up(client: Client) -> None
         idle.extend(socket.create_connection((parts.hostname, parts.port or 0)) for _ in range(3))
         visit(address)
 
-    assert sign_in_with_browser(client, in_background(act), patience=3).access_token
+    assert sign_in_with_browser(client, in_background(act), timeout=3).access_token
     for connection in idle:
         connection.close()
 
@@ -134,17 +132,17 @@ def test_a_code_that_the_server_does_not_take(client: Client, server: Authorizat
         query = query_of(address)
         visit(f"{query['redirect_uri']}?{urlencode({'code': 'made-up-code', 'state': query['state']})}")
 
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(OAuthRefused) as caught:
         sign_in_with_browser(client, in_background(act))
     assert str(caught.value) == "lab: the authorization server refused (invalid_grant: bad code <redacted>)"
     assert caught.value.code == "invalid_grant"
 
 
-def test_the_query_of_an_address_is_kept(server: AuthorizationServer, driver: Driver) -> None:
+def test_the_query_of_an_address_is_kept(server: AuthorizationServer, http: HttpClient) -> None:
     settings = server.settings
     settings.authorization_url += "?tenant=a"
     settings.scopes = []
-    address = Client("lab", settings, driver).address_to_sign_in("http://127.0.0.1:1/callback", "s", "c")
+    address = Client("lab", settings, http).authorization_address("http://127.0.0.1:1/callback", "s", "c")
     assert address.startswith(f"{server.url}/authorize?tenant=a&response_type=code&")
     assert "scope" not in query_of(address)
 
@@ -234,14 +232,14 @@ def test_a_device_answer_without_a_code(client: Client, server: AuthorizationSer
 # -- what is configured ---------------------------------------------------------------------------------------------
 
 
-def test_a_provider_without_settings(driver: Driver) -> None:
+def test_a_provider_without_settings(http: HttpClient) -> None:
     for config in (Config(), Config(providers={"lab": ProviderConfig(base_url="http://127.0.0.1:9/v1")})):
         assert sign_in_settings(config) == {}
         with pytest.raises(CredentialError, match=r"lab: how to sign in is not configured; set providers\.lab\.oauth"):
-            authorization_server("lab", sign_in_settings(config), driver)
+            authorization_server("lab", sign_in_settings(config), http)
 
 
-def test_tokens_are_sent_encrypted_or_to_this_machine(driver: Driver) -> None:
+def test_tokens_are_sent_encrypted_or_to_this_machine(http: HttpClient) -> None:
     for address, good in (
         ("https://login.example/token", True),
         ("http://127.0.0.1:8000/token", True),
@@ -256,15 +254,15 @@ def test_tokens_are_sent_encrypted_or_to_this_machine(driver: Driver) -> None:
         settings = OAuthConfig(client_id="c", token_url=address)
         if not good:
             with pytest.raises(CredentialError, match=r"providers\.lab\.oauth\.token_url must start with https://"):
-                Client("lab", settings, driver)
+                Client("lab", settings, http)
         else:
-            Client("lab", settings, driver)
+            Client("lab", settings, http)
 
 
-def test_a_server_that_is_not_there(driver: Driver) -> None:
+def test_a_server_that_is_not_there(http: HttpClient) -> None:
     settings = OAuthConfig(client_id="c", token_url="http://127.0.0.1:9/token")
     with pytest.raises(CredentialError) as caught:
-        Client("lab", settings, driver).refresh("refresh-sentinel")
+        Client("lab", settings, http).refresh("refresh-sentinel")
     assert str(caught.value).startswith("lab: cannot connect to http://127.0.0.1:9")
     assert "providers.lab.oauth in config.yaml" in str(caught.value)
     assert "model.base_url" not in str(caught.value) and "refresh-sentinel" not in str(caught.value)
@@ -287,12 +285,12 @@ def test_answers_that_are_none(client: Client, server: AuthorizationServer, stat
     server.broken = (status, body)
     with pytest.raises(CredentialError) as caught:
         client.refresh("refresh-sentinel")
-    assert not isinstance(caught.value, Refused)
+    assert not isinstance(caught.value, OAuthRefused)
     assert "secret-x" not in str(caught.value) and "refresh-sentinel" not in str(caught.value)
 
 
 def test_a_refusal_with_status_200_is_one(client: Client, server: AuthorizationServer) -> None:
     server.broken = (200, b'{"error": "authorization_pending"}')
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(OAuthRefused) as caught:
         client.poll_device("d")
     assert caught.value.code == "authorization_pending"

@@ -39,7 +39,7 @@ class Models:
         self.config = config
         self.redactor = redactor
         self.driver = Driver()
-        self.keys = HomeKeys(home, config, self.driver, redactor)
+        self.keys = HomeKeys(home, config, self.driver.http, redactor)
         self.local = LocalService(self.driver, home, config.local, env)
         #: Whether the embedded model answers because no model is set up.
         self.uses_embedded_default = False

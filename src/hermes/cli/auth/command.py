@@ -15,8 +15,8 @@ from hermes.cli.terminal import plain, print_json
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.sections import ModelConfig
 from hermes.errors import ConfigError, CredentialError
-from hermes.models.credentials.auth_file import AuthFile
 from hermes.models.credentials.credential import Credential
+from hermes.models.credentials.store import AuthFile
 from hermes.models.profiles import CUSTOM, PROFILES
 from hermes.models.routing import endpoint_for, name_of
 
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _add(args: argparse.Namespace, desk: Desk) -> int:
-    from hermes.models.credentials.keeping import add_key
+    from hermes.models.credentials.store import add_key
 
     provider = _known(args.provider, desk)
     desk.file.pool()  # a file that cannot be read is said before anybody types a key
@@ -91,7 +91,7 @@ def _add(args: argparse.Namespace, desk: Desk) -> int:
 
 
 def _remove(args: argparse.Namespace, desk: Desk) -> int:
-    from hermes.models.credentials.keeping import remove
+    from hermes.models.credentials.store import remove
 
     if args.id and args.profile:
         raise CredentialError("give the id or --profile, not both")
@@ -122,7 +122,7 @@ def _known(provider: str, desk: Desk) -> str:
 
 def _login(args: argparse.Namespace, desk: Desk) -> int:
     from hermes.cli.auth.login import sign_in
-    from hermes.models.credentials.keeping import add_sign_in
+    from hermes.models.credentials.store import add_sign_in
 
     desk.file.edit(lambda _pool: None)  # a home that cannot keep the result is said before anybody signs in
     tokens = sign_in(args.provider, desk.config, on_device=args.device, open_browser=not args.no_browser)

@@ -10,17 +10,16 @@ from contextlib import closing
 from hermes.cli.terminal import one_line, plain
 from hermes.config import Config
 from hermes.errors import CredentialError
-from hermes.models.credentials.browser_flow import sign_in_with_browser
-from hermes.models.credentials.device_flow import sign_in_on_another_device
+from hermes.http.client import HttpClient
 from hermes.models.credentials.home_keys import sign_in_settings
 from hermes.models.credentials.oauth import DeviceCode, Tokens, authorization_server, is_private_address
-from hermes.models.driver import Driver
+from hermes.models.credentials.sign_in import sign_in_on_another_device, sign_in_with_browser
 
 
 def sign_in(provider: str, config: Config, *, on_device: bool, open_browser: bool) -> Tokens:
     """Have the person sign in, and return what the provider grants."""
-    with closing(Driver()) as driver:
-        server = authorization_server(provider, sign_in_settings(config), driver)
+    with closing(HttpClient()) as http:
+        server = authorization_server(provider, sign_in_settings(config), http)
         ways = {"--device": server.settings.device_url, "": server.settings.authorization_url}
         way = "--device" if on_device or not ways[""] else ""
         if not ways[way]:

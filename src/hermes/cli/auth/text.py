@@ -9,7 +9,7 @@ from typing import Any
 from hermes.cli.terminal import plain
 from hermes.config.sections import PoolStrategy
 from hermes.models.credentials.credential import Credential
-from hermes.models.credentials.sign_ins import login_command
+from hermes.models.credentials.refresh import login_command
 from hermes.sanitize import redact_text
 
 _HEADINGS = ("PROVIDER", "ID", "PROFILE", "KEY", "REQUESTS", "STATE")
@@ -42,7 +42,7 @@ def credential_row(one: Credential, strategy: PoolStrategy) -> dict[str, Any]:
         "source": one.source,
         "strategy": strategy,
         "status": _status(one, now),
-        "back_in_seconds": round(one.rests_until - now) if one.is_resting(now) else None,
+        "back_in_seconds": round(one.cooldown_until - now) if one.is_cooling_down(now) else None,
         "last_error_code": one.error_code,
         "last_error_reason": one.error_reason or None,
         "last_error_message": redact_text(one.error_message) or None,
@@ -71,7 +71,7 @@ def _state(one: Credential) -> str:
         case "dead":
             return f"ended ({why or 'refused'}); run: {plain(login_command(one))}"
         case "cooling_down":
-            return f"cooling down, back in {_duration(one.rests_until - now)} ({why})"
+            return f"cooling down, back in {_duration(one.cooldown_until - now)} ({why})"
         case "expired":
             return f"expired; run: {plain(login_command(one))}"
         case _:
@@ -81,9 +81,9 @@ def _state(one: Credential) -> str:
 def _status(one: Credential, now: float) -> str:
     if one.status == "dead":
         return "dead"
-    if one.is_resting(now):
+    if one.is_cooling_down(now):
         return "cooling_down"
-    return "expired" if one.has_ended(now) and not one.refresh_token else "ready"
+    return "expired" if one.has_expired(now) and not one.refresh_token else "ready"
 
 
 def _duration(seconds: float) -> str:

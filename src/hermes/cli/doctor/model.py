@@ -25,7 +25,7 @@ from hermes.local.endpoint import is_local
 from hermes.local.install.install import inspect
 from hermes.local.install.parts import RUNTIME
 from hermes.local.install.weights import find_model
-from hermes.models.credentials.auth_file import AuthFile
+from hermes.models.credentials.store import AuthFile
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.routing import fallback_for
@@ -157,7 +157,7 @@ def _stored_keys(desk: Desk) -> Iterator[CheckResult]:
     stored = [one for provider in file.providers() for one in file.credentials(provider)]
     if not stored:
         return
-    paused = sum(one.is_resting(now) for one in stored)
+    paused = sum(one.is_cooling_down(now) for one in stored)
     detail = f"{plural(len(stored), 'credential')} for {', '.join(file.providers())}"
     if paused:
         yield warning("stored keys", f"{detail}; {paused} failed and paused for now", command="hermes auth list")

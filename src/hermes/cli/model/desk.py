@@ -107,7 +107,7 @@ class Desk:
 
     def key_from(self, endpoint: Endpoint) -> str:
         """Where the key of an endpoint comes from; empty when it has none."""
-        from hermes.models.credentials.auth_file import AuthFile
+        from hermes.models.credentials.store import AuthFile
 
         for stored in AuthFile(self.home).credentials(endpoint.provider) if self.keys.has(endpoint.provider) else ():
             if stored.secret == endpoint.api_key:

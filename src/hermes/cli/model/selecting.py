@@ -19,7 +19,7 @@ from hermes.config.sections import ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
 from hermes.local.endpoint import LOCAL, is_local
 from hermes.local.install.weights import NotInstalled
-from hermes.models.credentials.keeping import check_key
+from hermes.models.credentials.store import check_key
 from hermes.models.endpoint import Endpoint
 from hermes.models.routing import endpoint_for
 

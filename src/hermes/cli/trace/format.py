@@ -33,7 +33,7 @@ def open_store() -> Generator[Store]:
 def home_redactor() -> Redactor:
     """A redactor that knows the keys of this home and of the environment."""
     from hermes.cli.doctor.installation import Installation
-    from hermes.models.credentials.auth_file import AuthFile
+    from hermes.models.credentials.store import AuthFile
 
     home = hermes_home()
     redactor = Installation(home, Path.cwd()).redactor

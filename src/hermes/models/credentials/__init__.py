@@ -1,1 +1,1 @@
-"""Stored credentials: several keys and sign-ins for a provider, which of them is used next, and how they stay valid."""
+"""Stored credentials: keys and OAuth sign-ins of a provider, the pool that leases them, and token refresh."""

@@ -1,4 +1,4 @@
-"""The stored keys of a home for whoever sends requests. Nothing is loaded before there is something stored."""
+"""The stored keys of a home, for those who send requests. Nothing is loaded before something is stored."""
 
 from __future__ import annotations
 
@@ -12,32 +12,31 @@ from hermes.models.endpoint import Endpoint
 from hermes.sanitize import Redactor
 
 if TYPE_CHECKING:
+    from hermes.http.client import HttpClient
     from hermes.models.credentials.credential import Credential
-    from hermes.models.credentials.ledger import Ledger
-    from hermes.models.credentials.pool import CredentialPool
-    from hermes.models.driver import Driver
+    from hermes.models.credentials.pool import CredentialPool, CredentialState
 
 
 class HomeKeys:
-    """The pool of a home, opened with the first request after ``auth.json`` appeared."""
+    """The credential pool of a home, opened with the first request after ``auth.json`` appeared."""
 
-    def __init__(self, home: Path, config: Config, driver: Driver, redactor: Redactor) -> None:
+    def __init__(self, home: Path, config: Config, http: HttpClient, redactor: Redactor) -> None:
         self._home = home
         self._strategies = config.credential_pool_strategies
-        self._sign_ins = sign_in_settings(config)
-        self._driver = driver
+        self._tokens = sign_in_settings(config)
+        self._http = http
         self._redactor = redactor
         self._path = home / "auth.json"
         self._pool: CredentialPool | None = None
         self._lock = threading.Lock()
 
     def take(self, endpoint: Endpoint) -> Endpoint | None:
-        """The endpoint with a key to use now; ``None`` when all of its keys rest. Give it back with ``report``."""
+        """The endpoint with a key to use now; ``None`` while all keys are cooling down. Return it with ``report``."""
         pool = self._open() if endpoint.credential else self._opened()
         return endpoint if pool is None else pool.take(endpoint)
 
     def report(self, endpoint: Endpoint, error: ProviderError | None) -> None:
-        """Give a key back, with what became of the request."""
+        """Return a key with the outcome of the request."""
         if self._pool is not None:
             self._pool.report(endpoint, error)
 
@@ -56,16 +55,16 @@ class HomeKeys:
         return [] if pool is None else pool.file.providers()
 
     def comes_back(self, endpoint: Endpoint) -> bool:
-        """Whether keys rest that are good."""
+        """Whether valid keys are only cooling down."""
         return self._open().comes_back(endpoint)
 
     def explain(self, endpoint: Endpoint) -> str:
-        """Why ``take`` had nothing to give, and what to do, in one line."""
+        """Why ``take`` returned ``None``, and what to do, in one line."""
         return self._open().explain(endpoint)
 
     @property
     def notices(self) -> list[str]:
-        """What the person should know about the file, one line each."""
+        """Notices about the file for the user, one line each."""
         pool = self._opened()
         if pool is None:
             return []
@@ -76,15 +75,15 @@ class HomeKeys:
         return list(pool.file.notices)
 
     def close(self) -> None:
-        """Write what is not written yet."""
+        """Write the pending changes."""
         if self._pool is not None:
             self._pool.close()
 
-    def renew(self, credential: Credential, ledger: Ledger) -> Credential:
-        """A new token for a sign-in; what that takes is loaded when one needs it, and most homes have none."""
-        from hermes.models.credentials.renewal import Renewer
+    def refresh(self, credential: Credential, state: CredentialState) -> Credential:
+        """A new token for a sign-in. OAuth is imported only then: most homes have no sign-ins."""
+        from hermes.models.credentials.refresh import OAuthRefresh
 
-        return Renewer(self._home, self._sign_ins, self._driver).renew(credential, ledger)
+        return OAuthRefresh(self._home, self._tokens, self._http).refresh(credential, state)
 
     def _opened(self) -> CredentialPool | None:
         if self._pool is None and not self._path.exists():
@@ -94,15 +93,15 @@ class HomeKeys:
     def _open(self) -> CredentialPool:
         with self._lock:
             if self._pool is None:
-                from hermes.models.credentials.auth_file import AuthFile
                 from hermes.models.credentials.pool import CredentialPool
+                from hermes.models.credentials.store import AuthFile
 
                 self._pool = CredentialPool(
-                    AuthFile(self._home), strategies=self._strategies, renewal=self, redactor=self._redactor
+                    AuthFile(self._home), strategies=self._strategies, refresh=self, redactor=self._redactor
                 )
             return self._pool
 
 
 def sign_in_settings(config: Config) -> dict[str, OAuthConfig]:
-    """How to sign in at the providers that are set up for it."""
+    """The OAuth settings of the providers that have any."""
     return {name: named.oauth for name, named in config.providers.items() if named.oauth is not None}

@@ -1,20 +1,24 @@
-"""What is said to an authorization server: the requests of RFC 6749, 7636 and 8628, and how it refuses them."""
+"""OAuth client: the requests of RFC 6749, PKCE (RFC 7636) and the device code (RFC 8628), and their refusals."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlencode, urlsplit
 
 from hermes.config.sections import OAuthConfig
-from hermes.errors import CredentialError
-from hermes.http.address import is_loopback
-from hermes.models.credentials.credential import Record, recovered_fields
-from hermes.models.credentials.form_post import post_form
-from hermes.models.driver import Driver
+from hermes.errors import ConfigError, CredentialError
+from hermes.http.address import is_loopback, parse_url
+from hermes.http.client import HttpClient, HttpResponse
+from hermes.http.errors import BodyTooLarge, HttpError, explain
+from hermes.http.exchange import Timeouts
+from hermes.models.credentials.credential import StoredFields, recovered_fields
+from hermes.models.endpoint import Endpoint
+from hermes.models.failures import error_from_response
+from hermes.version import __version__
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 #: RFC 8628 names it for servers that do not.
@@ -22,18 +26,37 @@ DEFAULT_INTERVAL = 5.0
 _DEFAULT_CODE_LIFE = 900.0
 _LONGEST_LIFE = 10 * 365 * 86_400.0
 
+_TIMEOUTS = Timeouts(connect=10.0, first_byte=20.0, between_chunks=10.0, total=30.0)
+_MAX_ANSWER_BYTES = 1024 * 1024
+_MAX_DETAIL_CHARS = 200
+#: Fields of a form that are not secret, so that an error message may repeat their values.
+_PUBLIC_FIELDS = frozenset({"grant_type", "client_id", "scope", "redirect_uri"})
+_HEADERS = (
+    ("accept", "application/json"),
+    ("content-type", "application/x-www-form-urlencoded"),
+    ("user-agent", f"hermes/{__version__}"),
+)
+
+
+class OAuthRefused(CredentialError):
+    """The authorization server refused. ``code`` is the error code of the standard."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
 
 @dataclass(frozen=True, slots=True)
 class Tokens:
-    """What a server grants. Its secrets stay out of the ``repr``."""
+    """The tokens that a server grants. They stay out of the ``repr``."""
 
     access_token: str = field(repr=False)
     refresh_token: str = field(default="", repr=False)
     expires_at: float | None = None
 
-    def as_fields(self) -> Record:
-        """What the record of the credential says from now on."""
-        fields: Record = {
+    def as_fields(self) -> StoredFields:
+        """The fields of the stored record with these tokens."""
+        fields: StoredFields = {
             **recovered_fields(time.time()),
             "access_token": self.access_token,
             "expires_at": None,
@@ -45,7 +68,7 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class DeviceCode:
-    """A sign-in begun for another device: what the person is told, and what is asked for meanwhile."""
+    """A device code sign-in: the code and address for the user, and the code to poll with."""
 
     device_code: str = field(repr=False)
     user_code: str
@@ -57,17 +80,17 @@ class DeviceCode:
 
 
 class AuthorizationServer:
-    """The server that a provider signs people in with."""
+    """The authorization server of a provider."""
 
-    def __init__(self, provider: str, settings: OAuthConfig, driver: Driver) -> None:
+    def __init__(self, provider: str, settings: OAuthConfig, http: HttpClient) -> None:
         self.provider = provider
         self.settings = settings
-        self._driver = driver
+        self._http = http
         for name in ("token_url", "authorization_url", "device_url"):
             _check_address(provider, name, getattr(settings, name))
 
-    def address_to_sign_in(self, redirect_uri: str, state: str, challenge: str) -> str:
-        """The page that the person is sent to."""
+    def authorization_address(self, redirect_uri: str, state: str, challenge: str) -> str:
+        """The page that the user signs in on."""
         query = {
             "response_type": "code",
             "client_id": self.settings.client_id,
@@ -81,17 +104,17 @@ class AuthorizationServer:
         return address + ("&" if urlsplit(address).query else "?") + urlencode(query)
 
     def exchange(self, code: str, verifier: str, redirect_uri: str) -> Tokens:
-        """The tokens for the code that came back with the person."""
+        """The tokens for an authorization code."""
         return self._tokens(
             {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri, "code_verifier": verifier}
         )
 
     def refresh(self, refresh_token: str) -> Tokens:
-        """New tokens for a sign-in that ends."""
+        """New tokens for a refresh token."""
         return self._tokens({"grant_type": "refresh_token", "refresh_token": refresh_token})
 
-    def begin_device(self) -> DeviceCode:
-        """A code that the person types in elsewhere."""
+    def start_device(self) -> DeviceCode:
+        """Start a device code sign-in."""
         answer = self._post(self.settings.device_url, self._scope())
         device_code, user_code = _text(answer, "device_code"), _text(answer, "user_code")
         address = _text(answer, "verification_uri") or _text(answer, "verification_url")
@@ -110,7 +133,7 @@ class AuthorizationServer:
         )
 
     def poll_device(self, device_code: str) -> Tokens:
-        """The tokens once the person has agreed. Until then ``Refused`` with ``authorization_pending``."""
+        """The tokens once the user has agreed. Until then ``OAuthRefused`` with ``authorization_pending``."""
         return self._tokens({"grant_type": DEVICE_GRANT, "device_code": device_code})
 
     def _tokens(self, fields: dict[str, str]) -> Tokens:
@@ -125,13 +148,13 @@ class AuthorizationServer:
         return Tokens(token, _text(answer, "refresh_token"), None if life is None else time.time() + life)
 
     def _post(self, url: str, fields: dict[str, str]) -> dict[str, Any]:
-        return post_form(self._driver, self.provider, url, {"client_id": self.settings.client_id, **fields})
+        return _post_form(self._http, self.provider, url, {"client_id": self.settings.client_id, **fields})
 
     def _scope(self) -> dict[str, str]:
         return {"scope": " ".join(self.settings.scopes)} if self.settings.scopes else {}
 
 
-def authorization_server(provider: str, configured: Mapping[str, OAuthConfig], driver: Driver) -> AuthorizationServer:
+def authorization_server(provider: str, configured: Mapping[str, OAuthConfig], http: HttpClient) -> AuthorizationServer:
     """The authorization server that is configured for a provider."""
     settings = configured.get(provider)
     if settings is None:
@@ -139,7 +162,56 @@ def authorization_server(provider: str, configured: Mapping[str, OAuthConfig], d
             f"{provider}: how to sign in is not configured; set providers.{provider}.oauth.client_id, .token_url and "
             f".authorization_url or .device_url in config.yaml, or store a key with 'hermes auth add {provider}'"
         )
-    return AuthorizationServer(provider, settings, driver)
+    return AuthorizationServer(provider, settings, http)
+
+
+def _post_form(http: HttpClient, provider: str, url: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    """The answer to a form. Raises ``OAuthRefused``, or ``CredentialError`` when there is no answer to read."""
+    secrets = [value for name, value in fields.items() if name not in _PUBLIC_FIELDS]
+    setting = f"providers.{provider}.oauth in config.yaml"
+    try:
+        endpoint = Endpoint(url, "token", provider)
+        response = http.request(
+            "POST", url, _HEADERS, urlencode(fields).encode(), timeouts=_TIMEOUTS, max_bytes=_MAX_ANSWER_BYTES
+        )
+    except ConfigError as error:
+        raise CredentialError(f"{provider}: {error}") from None
+    except BodyTooLarge:
+        raise CredentialError(f"{provider}: the answer does not end") from None
+    except HttpError as error:
+        text = f"{provider}: {explain(error, parse_url(url)[0], setting)}"
+        raise CredentialError(_without(secrets, text)) from None
+    answer = _answer_of(response)
+    if answer is not None and "error" in answer and response.status < 500:
+        raise _refusal(provider, answer, secrets)
+    if not response.is_success:
+        text = str(error_from_response(endpoint, response.status, response.headers, b""))
+        raise CredentialError(_without(secrets, text.replace(endpoint.address_setting, setting)))
+    if answer is None:
+        # The body stays out of the message: it may be tokens in another format.
+        raise CredentialError(f"{provider}: the answer cannot be read: something other than a JSON object")
+    return answer
+
+
+def _answer_of(response: HttpResponse) -> dict[str, Any] | None:
+    try:
+        document = response.json()
+    except (ValueError, RecursionError):
+        return None
+    return cast("dict[str, Any]", document) if isinstance(document, dict) else None
+
+
+def _refusal(provider: str, answer: dict[str, Any], secrets: Sequence[str]) -> OAuthRefused:
+    code = str(answer["error"])[:60]
+    detail = answer.get("error_description")
+    text = f": {' '.join(detail.split())[:_MAX_DETAIL_CHARS]}" if isinstance(detail, str) and detail else ""
+    return OAuthRefused(_without(secrets, f"{provider}: the authorization server refused ({code}{text})"), code)
+
+
+def _without(secrets: Sequence[str], text: str) -> str:
+    for secret in secrets:
+        text = text.replace(secret, "<redacted>")
+    return text
 
 
 def is_private_address(url: str) -> bool:

@@ -33,7 +33,7 @@ SIZES = {
 
 
 class OpenAIImages(ImageGenProvider):
-    """The provider. Its settings are read for each image, so that nobody has to start again after a change."""
+    """The provider. Its settings are read for each image, so that a change needs no restart."""
 
     name = "openai"
 
@@ -54,6 +54,7 @@ class OpenAIImages(ImageGenProvider):
         about = {"provider": self.name, "model": model, "prompt": prompt, "aspect_ratio": ratio}
         try:
             answer = generate(
+                self._ctx.http,
                 base_url=self._setting("base_url") or DEFAULT_BASE_URL,
                 key=self._key(),
                 body={"model": model, "prompt": prompt, "n": 1, "size": _size(model, ratio)},

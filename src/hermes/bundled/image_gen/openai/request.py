@@ -1,19 +1,16 @@
-"""One request to ``/images/generations``, and what its answers mean."""
+"""One request to ``/images/generations``, and the errors of its answers."""
 
 from __future__ import annotations
 
-import http.client
-import ipaddress
-import urllib.error
-import urllib.request
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from hermes import HermesError
 from hermes.sanitize import Redactor
 
-#: An answer carries one image, in base64 at worst.
+#: An answer holds one image, in base64 at worst.
 MAX_ANSWER_BYTES = 64 * 1024 * 1024
 _MAX_MESSAGE_CHARS = 500
 
@@ -33,8 +30,8 @@ class ImagesError(Exception):
         self.kind = kind
 
 
-class Image(msgspec.Struct):
-    """An image as the endpoint sent it: its data in base64, or where it is to be fetched."""
+class GeneratedImage(msgspec.Struct):
+    """An image as the endpoint sent it: its data in base64, or the URL to fetch it from."""
 
     b64_json: str | None = None
     url: str | None = None
@@ -42,58 +39,38 @@ class Image(msgspec.Struct):
 
 
 class _Answer(msgspec.Struct):
-    data: list[Image]
+    data: list[GeneratedImage]
 
 
-class _Words(msgspec.Struct):
+class _ErrorText(msgspec.Struct):
     message: str = ""
 
 
-class _Refusal(msgspec.Struct):
-    error: _Words | str = ""
+class _ErrorAnswer(msgspec.Struct):
+    error: _ErrorText | str = ""
 
 
-class _NoRedirections(urllib.request.HTTPRedirectHandler):
-    """The key is for the configured address alone."""
+def generate(http: Any, *, base_url: str, key: str, body: dict[str, Any], timeout: float) -> GeneratedImage:
+    """Ask for one image over ``ctx.http``. Raises ``ImagesError``, whose text never holds the key.
 
-    def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
-        return None
-
-
-def generate(*, base_url: str, key: str, body: dict[str, Any], timeout: float) -> Image:
-    """Ask for one image. Raises ``ImagesError``, whose words never hold the key."""
+    Redirects are not followed, since the key is for the configured address alone, which may be a private one.
+    """
     redactor = Redactor((key,))
-    request = urllib.request.Request(_address(base_url), data=msgspec.json.encode(body), method="POST")
-    request.add_header("Content-Type", "application/json")
-    request.add_header("Accept", "application/json")
+    url = _address(base_url)
+    headers = {"accept": "application/json"}
     if key:
         _check_key(key)
-        request.add_unredirected_header("Authorization", f"Bearer {key}")
+        headers["authorization"] = f"Bearer {key}"
     try:
-        with _opener(base_url).open(request, timeout=timeout) as response:
-            answer = response.read(MAX_ANSWER_BYTES + 1)
-    except urllib.error.HTTPError as error:
-        with error:
-            raise ImagesError(redactor.redact(_refusal(error)), "http_error") from None
-    except (OSError, http.client.HTTPException) as error:
-        reason = getattr(error, "reason", None) or error
-        raise ImagesError(redactor.redact(f"{_host(base_url)} cannot be reached: {reason}"), "connection") from None
-    if len(answer) > MAX_ANSWER_BYTES:
-        raise ImagesError(f"the answer is larger than {MAX_ANSWER_BYTES:,} bytes", "malformed")
-    return _image(answer)
-
-
-def _opener(base_url: str) -> urllib.request.OpenerDirector:
-    # A proxy elsewhere would reach its own machine instead of a server on this one.
-    proxies = [urllib.request.ProxyHandler({})] if _is_loopback(urlsplit(base_url).hostname or "") else []
-    return urllib.request.build_opener(_NoRedirections(), *proxies)
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+        answer = http.request(
+            "POST", url, headers=headers, json=body, timeout=timeout, max_bytes=MAX_ANSWER_BYTES, allow_private=True
+        )
+    except HermesError as error:
+        host = urlsplit(base_url).hostname or base_url
+        raise ImagesError(redactor.redact(f"{host} cannot be reached: {error}"), "connection") from None
+    if not answer.is_success:
+        raise ImagesError(redactor.redact(_refusal(answer.status, answer.body)), "http_error")
+    return _image(answer.body)
 
 
 def _address(base_url: str) -> str:
@@ -110,25 +87,21 @@ def _check_key(key: str) -> None:
         raise ImagesError("the key has characters that cannot be sent; copy it again", "config")
 
 
-def _host(base_url: str) -> str:
-    return urlsplit(base_url).hostname or base_url
-
-
-def _refusal(error: urllib.error.HTTPError) -> str:
-    """What the server said, and what to do about it."""
-    if 300 <= error.code < 400:
-        return f"the server redirects elsewhere (status {error.code}); set base_url to the final address"
+def _refusal(status: int, body: bytes) -> str:
+    """The server's error and advice."""
+    if 300 <= status < 400:
+        return f"the server redirects elsewhere (status {status}); set base_url to the final address"
     try:
-        said = msgspec.json.decode(error.read(64 * 1024), type=_Refusal).error
-        text = said if isinstance(said, str) else said.message
-    except (OSError, ValueError, http.client.HTTPException):
+        error = msgspec.json.decode(body, type=_ErrorAnswer).error
+        text = error if isinstance(error, str) else error.message
+    except ValueError:
         text = ""
-    advice = _ADVICE.get(error.code, "")
-    parts = (f"status {error.code}", " ".join(text.split())[:_MAX_MESSAGE_CHARS], advice)
+    advice = _ADVICE.get(status, "")
+    parts = (f"status {status}", " ".join(text.split())[:_MAX_MESSAGE_CHARS], advice)
     return ": ".join(part for part in parts if part)
 
 
-def _image(answer: bytes) -> Image:
+def _image(answer: bytes) -> GeneratedImage:
     try:
         image = msgspec.json.decode(answer, type=_Answer).data[0]
     except (ValueError, IndexError):

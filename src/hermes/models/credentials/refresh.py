@@ -1,0 +1,186 @@
+"""Token refresh for sign-ins, under a lock for all processes: before expiry, and once when a token is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import time
+from collections.abc import Callable, Generator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from hermes.config.sections import OAuthConfig
+from hermes.errors import ConfigError, CredentialError, HermesError
+from hermes.models.credentials.credential import Credential, StoredFields, dead_fields
+
+if TYPE_CHECKING:
+    from hermes.http.client import HttpClient
+    from hermes.models.credentials.pool import CredentialState
+
+log = logging.getLogger("hermes.credentials")
+
+#: The pause after a refresh that failed and may be retried.
+_PAUSE = 60.0
+#: Refusals that only a new sign-in can change.
+_FINAL = frozenset({"invalid_grant", "access_denied", "login_required", "interaction_required", "consent_required"})
+#: Longer than a refresh may take, so that waiting processes get its result.
+_TIMEOUT_SECONDS = 45.0
+_TICK = 0.02
+
+
+class SignInEnded(CredentialError):
+    """The provider does not refresh this sign-in any more; the user has to sign in again."""
+
+    def __init__(self, message: str, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class TokenRefresh(Protocol):
+    """Refreshes the token of a sign-in."""
+
+    def refresh(self, credential: Credential, state: CredentialState) -> Credential:
+        """The credential with a valid token. Raises ``SignInEnded`` or another ``CredentialError``."""
+        ...
+
+
+class TokenRefresher:
+    """Decides whether a credential can be used as it is, needs a new token first, or cannot be used."""
+
+    def __init__(
+        self, state: CredentialState, refresh: TokenRefresh | None, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._state = state
+        self._refresh = refresh
+        self._clock = clock
+        #: The token of each sign-in that was refused although it had not expired.
+        self._refused: dict[str, str] = {}
+        self._problems: dict[str, str] = {}
+
+    def ready(self, credential: Credential) -> Credential | None:
+        """The credential, with a new token when it needs one; ``None`` when it cannot be used."""
+        now = self._clock()
+        was_refused = self._refused.get(credential.id) == credential.secret
+        if not was_refused and not credential.needs_refresh(now):
+            return self._unless_expired(credential, now)
+        if self._refresh is None:
+            return self._unless_expired(credential, now)
+        try:
+            return self._refresh.refresh(credential, self._state)
+        except SignInEnded as error:
+            self.note_problem(credential, error)
+            self._state.note(credential, dead_fields(now, error.code), urgent=True)
+        except CredentialError as error:
+            if not was_refused and not credential.has_expired(now):
+                log.info("%s", error)
+                return credential  # there is time for a retry
+            self.note_problem(credential, error)
+            pause: StoredFields = {"last_status": "exhausted", "last_status_at": now, "last_error_reason": "renewal"}
+            self._state.note(credential, pause | {"last_error_reset_at": now + _PAUSE})
+        return None
+
+    def refresh_after_refusal(self, credential: Credential) -> bool:
+        """A token may be revoked early: whether it will be refreshed, which happens once."""
+        if not credential.refresh_token or self._refresh is None:
+            return False
+        if self._refused.pop(credential.id, None) is not None:
+            return False
+        self._refused[credential.id] = credential.secret
+        return True
+
+    def worked(self, credential: Credential) -> bool:
+        """The token was accepted; whether it had been refused before."""
+        return self._refused.pop(credential.id, None) is not None
+
+    def problem(self, credential: Credential) -> str:
+        """Why the credential could not be used, if known."""
+        return self._problems.get(credential.id, "")
+
+    def note_problem(self, credential: Credential, error: HermesError) -> None:
+        """Remember why a credential could not be used, and log it once."""
+        if self._problems.get(credential.id) != str(error):
+            log.warning("%s", error)
+        self._problems[credential.id] = str(error)
+
+    def _unless_expired(self, credential: Credential, now: float) -> Credential | None:
+        if not credential.has_expired(now):
+            return credential
+        error = f"{credential.provider}: the sign-in {credential.label!r} has ended and cannot be renewed"
+        self.note_problem(credential, CredentialError(f"{error}; run: {login_command(credential)}"))
+        return None
+
+
+def login_command(credential: Credential) -> str:
+    """The command to sign in again."""
+    return f"hermes auth login {credential.provider} --profile {credential.label}"
+
+
+class OAuthRefresh:
+    """Refreshes sign-ins at the authorization servers of their providers."""
+
+    def __init__(self, home: Path, configured: Mapping[str, OAuthConfig], http: HttpClient) -> None:
+        self._home = home
+        self._configured = configured
+        self._http = http
+
+    def refresh(self, credential: Credential, state: CredentialState) -> Credential:
+        """The credential with a valid token: a new one, or the one that another process got meanwhile."""
+        from hermes.models.credentials.oauth import OAuthRefused, authorization_server  # few homes have sign-ins
+
+        server = authorization_server(credential.provider, self._configured, self._http)
+        with _refresh_lock(self._home):
+            current = _find(state, credential)
+            if current.secret != credential.secret and not current.needs_refresh(time.time()):
+                return current
+            _check_writable(state, credential)
+            try:
+                tokens = server.refresh(current.refresh_token)
+            except OAuthRefused as error:
+                if error.code in _FINAL:
+                    raise SignInEnded(f"{error}; run: {login_command(credential)}", error.code) from None
+                raise
+            state.note(current, tokens.as_fields(), urgent=True)
+            return _find(state, credential)
+
+
+def _check_writable(state: CredentialState, credential: Credential) -> None:
+    """A server may revoke the old refresh token with its answer; with a full disk the sign-in would be lost."""
+    try:
+        state.file.edit(lambda _pool: None)
+    except ConfigError as error:
+        raise CredentialError(
+            f"{credential.provider}: the sign-in {credential.label!r} is not renewed, since the result could not be "
+            f"kept: {error}"
+        ) from None
+
+
+def _find(state: CredentialState, credential: Credential) -> Credential:
+    for one in state.credentials(credential.provider):
+        if one.id == credential.id:
+            return one
+    raise CredentialError(f"{credential.provider}: the credential {credential.label!r} was removed meanwhile")
+
+
+@contextlib.contextmanager
+def _refresh_lock(home: Path) -> Generator[None]:
+    """One refresh at a time, across processes. Not the lock of ``auth.json``, which a slow server must not hold up."""
+    import fcntl
+
+    try:
+        lock = os.open(home / ".auth-renewal.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise CredentialError(f"{home}: cannot be written, so no sign-in is renewed: {error.strerror}") from None
+    try:
+        give_up_at = time.monotonic() + _TIMEOUT_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > give_up_at:
+                    raise CredentialError("another process has been renewing a sign-in for too long") from None
+            time.sleep(_TICK)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,90 @@
+"""``ctx.http``: HTTP requests for plugins over the host's client, with the SSRF guard on by default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from hermes.http.exchange import Timeouts
+from hermes.scope import current_scope
+from hermes.version import __version__
+
+if TYPE_CHECKING:
+    from hermes.http.client import HttpClient, HttpResponse
+
+_MAX_BYTES = 16 * 1024 * 1024
+
+
+class PluginHttp:
+    """Sends requests for plugins. Every method raises a ``HermesError`` when there is no whole response.
+
+    A URL from a model, a page or another caller is untrusted: the SSRF guard refuses private addresses, for redirects
+    too. ``allow_private=True`` is for a URL that the user configured. An interrupt of the turn ends its requests.
+    """
+
+    def __init__(self, client: HttpClient, *, allow_private: bool = False) -> None:
+        self._client = client
+        #: What ``security.allow_private_urls`` says.
+        self._allow_private = allow_private
+
+    def get(
+        self,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 60.0,
+        max_bytes: int = _MAX_BYTES,
+        follow_redirects: int = 5,
+        allow_private: bool = False,
+    ) -> HttpResponse:
+        """``request`` with GET, following redirects."""
+        return self.request(
+            "GET",
+            url,
+            headers=headers,
+            timeout=timeout,
+            max_bytes=max_bytes,
+            follow_redirects=follow_redirects,
+            allow_private=allow_private,
+        )
+
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        json: Any = None,
+        timeout: float = 60.0,
+        max_bytes: int = _MAX_BYTES,
+        follow_redirects: int = 0,
+        allow_private: bool = False,
+    ) -> HttpResponse:
+        """Send a request and return the whole response, whatever its status: ``status``, ``headers`` (lower case),
+        ``body``, ``text``, ``json()``, ``is_success`` and ``url``.
+
+        ``json`` is sent as the body. ``timeout`` limits the request in all. With redirects, ``Authorization`` and
+        ``Cookie`` stay with the first server.
+        """
+        from hermes.http.ssrf import public_only
+
+        lines = {"user-agent": f"hermes/{__version__}", "accept": "*/*", "accept-encoding": "gzip, deflate"}
+        if json is not None:
+            body = msgspec.json.encode(json)
+            lines["content-type"] = "application/json"
+        lines |= {name.lower(): value for name, value in (headers or {}).items()}
+        scope = current_scope.get()
+        return self._client.request(
+            method,
+            url,
+            list(lines.items()),
+            body,
+            timeouts=Timeouts.within(timeout),
+            interrupt=scope.interrupt if scope is not None else None,
+            guard=None if allow_private or self._allow_private else public_only,
+            max_bytes=max_bytes,
+            follow_redirects=follow_redirects,
+        )
