@@ -73,7 +73,7 @@ class PluginContext(ProviderRegistrations):
     @property
     def http(self) -> PluginHttp:
         """HTTP requests over the host's connections: `get` and `request`, with the SSRF guard on by default."""
-        return self._parts.services.http
+        return self._host.services.http
 
     @property
     def _manager(self) -> Any:
