@@ -17,10 +17,15 @@ from hermes.host import Host, HostOptions
 from hermes.http.tls import VARIABLES
 from hermes.testing import ScriptedProvider
 from support import HostFactory
+from tiers import mark_quick
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("hermes", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hermes")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    mark_quick(items)
 
 
 @pytest.fixture(autouse=True)

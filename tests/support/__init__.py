@@ -1,4 +1,46 @@
-"""What several test modules share."""
+"""Helpers that several folders of tests share. What users of the test kit want is in ``hermes.testing`` instead.
+
+Everywhere
+    (this module)         homes, real ``hermes`` processes, the TLS certificate of loopback servers
+    waiting               waiting without clocks, work that must end, a clock that a test moves
+    configured            hosts with a scripted model and sections of the configuration
+    small_disk            a disk that is soon full
+    surfaces              a surface that records what slash commands ask of it
+
+Models and HTTP
+    model_server          a server with a list of models
+    image_server          a server that makes images
+    authorization_server  OAuth: code flow with PKCE, device flow, refresh tokens
+    drivers               the HTTP driver, direct and from an event loop
+    llm_rig               a host and a plugin's ``ctx.llm``
+    local_rig             the embedded model with a made-up runtime
+    sdk_agreement, sdk_types  answers read by the official SDKs and by us
+
+Plugins and hooks
+    plugin_rig            folders of plugins and a host's parts to load them into
+    compat_rig            a plugin that looks at one compatibility module
+    hook_callbacks        small callbacks to register
+    shell_rig             hook commands of the configuration
+    git_repository        real git repositories with plugins in them
+    delivery              the expected table of the delivery matrix
+    approval_rig, approving_run  hosts with settings about approvals; a process that approves
+
+Traces
+    trace_runs            runs of every kind, seen live and in the journal
+    events                events with only the fields a test cares about
+    otel_rig, langfuse_rig, relay_rig  hosts that export to a receiver or to files
+
+Terminal
+    repl_terminal, screen a real ``hermes`` on a pseudo-terminal, seen through a terminal emulator
+    doctor_rig            ``hermes doctor`` on a home, and servers that are broken
+
+A2A
+    a2a_rig               a served agent and the SDK's client
+    a2a_echo              a remote agent that does what a message says
+    executor_rig, executor_server  requests to an executor; a server of the SDK around one
+    a2a_03_client         a client of the older SDK, as a process
+    webhook               a receiver of push notifications
+"""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ Answer = str | Mapping[str, Any] | BaseException | Callable[[LlmCall], Any]
 
 
 class _Calls:
-    """What was asked, in order."""
+    """The calls so far, in order."""
 
     def __init__(self) -> None:
         self.calls: list[LlmCall] = []

@@ -1,4 +1,4 @@
-"""Records every event of a host: who was told what, in which order."""
+"""Event recorder: keeps every hook and middleware call of a host, in order."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class EventRecorder:
 
     @property
     def events(self) -> list[RecordedEvent]:
-        """What was recorded so far, oldest first."""
+        """The events so far, oldest first."""
         with self._changed:
             return list(self._events)
 

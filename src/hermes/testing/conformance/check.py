@@ -1,4 +1,4 @@
-"""Runs a plugin against hostile schedules and reports where it breaks the contract."""
+"""Conformance check of a plugin: runs it against hostile schedules and reports where it breaks the contract."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_plugin(
     on_finding: Callable[[ConformanceFinding], None] | None = None,
     on_call: Callable[[PluginFunction, str], None] | None = None,
 ) -> ConformanceReport:
-    """Examine a plugin: its folder, or just a ``register`` function.
+    """Check a plugin: its folder, or just a ``register`` function.
 
     The plugin's code really runs, its tools and commands included unless ``run_tools`` is false; tools work in
     ``cwd``, by default an empty folder. ``settings`` are what ``plugins.entries.<key>`` would hold. Code that hangs
@@ -56,15 +56,15 @@ def check_plugin(
     guard = CallGuard(findings, limits or ConformanceLimits(), on_call)
     started = perf_counter()
     with TemporaryDirectory(prefix="hermes-conformance-", ignore_cleanup_errors=True) as folder:
-        examination = ConformanceCheck(plugin, dict(settings or {}), cwd or Path(folder), guard, run_tools)
+        check = ConformanceCheck(plugin, dict(settings or {}), cwd or Path(folder), guard, run_tools)
         with guard.watching_coroutines():
             try:
-                examination.run()
+                check.run()
             except OutOfTime:
                 text = f"{guard.limits.budget:g} s were not enough to try everything; calls made: {guard.calls}"
                 findings.add("unfinished", text)
-            examination.finish()
-    return ConformanceReport(examination.key, findings.list(), guard.calls, round(perf_counter() - started, 3))
+            check.finish()
+    return ConformanceReport(check.key, findings.list(), guard.calls, round(perf_counter() - started, 3))
 
 
 class ConformanceCheck:
@@ -195,7 +195,7 @@ class ConformanceCheck:
         try:
             parameters = list(inspect.signature(subject.function, follow_wrapped=False).parameters.values())
         except Exception:
-            return  # a callable that does not tell is given everything
+            return  # a callable without a signature is given everything
         for parameter in parameters:
             required = parameter.default is parameter.empty and parameter.kind not in (
                 parameter.VAR_POSITIONAL,

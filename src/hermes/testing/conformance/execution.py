@@ -142,7 +142,7 @@ class MiddlewareRun:
         if isinstance(error, Interrupted):
             return
         outcome = (
-            "the result it had received is kept" if self.downstream == "succeeded" else "the call goes on without it"
+            "the result it had received is kept" if self.downstream == "succeeded" else "the call continues without it"
         )
         self._guard.failed(self.subject, self._schedule, error, outcome)
 

@@ -92,7 +92,7 @@ class PluginFunction:
 
 
 def severity_in(schedule: str) -> Severity:
-    """How grave a failure is that shows in this schedule."""
+    """Severity of a failure in this schedule."""
     return "warning" if schedule in _STRANGE else "error"
 
 

@@ -1,4 +1,4 @@
-"""A host for a plugin under examination: the real hooks and tools, with somebody watching what is registered."""
+"""Host for a plugin that is checked: the real hooks and tools, with a record of every registration."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def manifest_of(folder: Path) -> PluginManifest:
 
 
 def source_line_of(function: object) -> SourceLine:
-    """Where a callable was written; an empty place when it does not tell."""
+    """The source line of a callable; an empty one when it is not known."""
     code = _code_of(function)
     return SourceLine() if code is None else SourceLine(code.co_filename, code.co_firstlineno)
 

@@ -1,4 +1,4 @@
-"""What happens around the loading of a plugin: why it failed, and what it did to the process."""
+"""Loading of a plugin that is checked: the cause of a failure, and changes to the process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.testing.conformance.rules import SourceLine
 
 
 class LoadFailure(logging.Handler):
-    """Catches the exception that kept a plugin from loading: the loader tells people, and its log, but keeps none."""
+    """Catches the exception that kept a plugin from loading: the loader logs it and does not keep it."""
 
     def __init__(self) -> None:
         super().__init__(logging.DEBUG)
@@ -72,7 +72,7 @@ class ProcessState:
         )
 
     def changes(self) -> list[str]:
-        """What is different now, in words."""
+        """The differences to now, as text."""
         now = ProcessState.now()
         names = sorted(
             name

@@ -1,4 +1,4 @@
-"""What callbacks may return, hook by hook and kind by kind."""
+"""Rules for the return values of callbacks, hook by hook and kind by kind."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def replacement_problem(kind: str, value: Any) -> str:
 
 
 def trace_problem(value: dict[str, Any]) -> str:
-    """Which trace field of a replacement cannot be used."""
+    """The trace field of a replacement that cannot be used, and why; empty when all can."""
     odd = [name for name in _TRACE_FIELDS if value.get(name) is not None and not isinstance(value[name], str)]
     return f"{odd[0]} is a {type(value[odd[0]]).__name__}; text is expected" if odd else ""
 
 
 def missing_from(kind: str, payload: Mapping[str, Any], given: Mapping[str, Any], required: list[str]) -> list[str]:
-    """What a replacement lacks of what the call cannot do without: of what was given, that is."""
+    """Required fields that were given and that the replacement no longer has."""
     needed = required if MIDDLEWARE[kind].payload == "args" else ["model", "messages"]
     return [name for name in needed if name in given and name not in payload]
 

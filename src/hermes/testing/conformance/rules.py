@@ -1,4 +1,4 @@
-"""What the conformance kit looks for, and what it reports when it finds it."""
+"""Conformance rules, and the findings and the report of a check."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ RULES: dict[str, ConformanceRule] = {
     "result-shape": _error("Middleware returned something the runtime cannot read as a result."),
     # -- tools and commands
     "tool-schema": _error("A tool's schema is not one a provider accepts."),
-    "tool-description": _warning("A tool has no description, so a model cannot tell when to use it."),
+    "tool-description": _warning("A tool has no description, so a model cannot know when to use it."),
     "tool-result": _error("A tool returned something other than text."),
     "tool-result-text": _warning("A tool returned text that is not JSON."),
     "tool-raises": _error("A tool raised an exception; it should return its errors as JSON."),
@@ -109,7 +109,7 @@ class ConformanceFinding(Struct, frozen=True):
 
 
 class ConformanceReport(Struct, frozen=True):
-    """What became of one plugin."""
+    """Result of the check of one plugin."""
 
     plugin: str
     findings: list[ConformanceFinding]

@@ -86,7 +86,7 @@ class ScheduleRunner:
     def _deliver_safely(
         self, index: int, step: LifecycleStep, subject: PluginFunction, session: SampleSession, schedule: Schedule
     ) -> None:
-        """What a plugin returns may fight back when it is looked at; it did so to us and would do so to the runtime."""
+        """Deliver one event. An object that a plugin returns may raise when it is inspected, here as in the runtime."""
         try:
             self._deliver(index, step, subject, session, schedule)
         except OutOfTime:
@@ -189,7 +189,7 @@ class ScheduleRunner:
     ) -> None:
         for name, value in before.items():
             if name not in allowed and name != "next_call" and name in after and not same(value, after[name]):
-                text = f"changed {name} in place; nobody else sees that"
+                text = f"changed {name} in place; no other code sees that"
                 self._note("mutates-payload", subject, schedule, text)
 
     def _note(self, rule: str, subject: PluginFunction, schedule: str, text: str) -> None:

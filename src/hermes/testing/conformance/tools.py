@@ -1,4 +1,4 @@
-"""A plugin's tools and commands under examination."""
+"""Checks of a plugin's tools and commands."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _is_available(host: ConformanceHost, guard: CallGuard, tool: Tool, subject: 
         return True
     check = plugin_function(tool.available)
     if check is not tool.available:
-        # The runtime takes an exception for a no and goes on; here it is what we want to see.
+        # The runtime takes an exception for a no; here it is what we want to see.
         asked = PluginFunction(subject.site, cast("Any", check), source_line_of(check))
         result = guard.call(asked, "complete", cast("Any", check), host)
         if result.error is not None:

@@ -29,7 +29,7 @@ def _chunk(data: bytes) -> bytes:
 def _document(body: bytes, status: str = "200 OK", *, length: int | None = None, headers: str = "") -> bytes:
     framing = f"content-length: {len(body) if length is None else length}"
     if ECHO in body:
-        framing = "connection: close"  # nobody knows yet how long the key is
+        framing = "connection: close"  # the length of the key is not known yet
     head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\n{headers}{framing}\r\n\r\n"
     return head.encode() + body
 
@@ -125,7 +125,7 @@ def _framing() -> Iterator[Fault]:
     )
     yield Fault(
         "second_answer",
-        "A good answer with a second one, which nobody asked for, behind it.",
+        "A good answer, followed by a second one that was not requested.",
         (_document(_ANSWER) + _document(b'{"choices": []}'),),
         "keep",
     )

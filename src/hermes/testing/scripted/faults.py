@@ -29,7 +29,7 @@ _KEY = re.compile(rb"\r\n(?:authorization: *bearer|x-api-key:) *([^\r\n]+)", re.
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What the server does to one request, and what a client should make of it."""
+    """A fault of a server in answering one request, and how a client should report it."""
 
     name: str
     #: In one sentence.
@@ -43,7 +43,7 @@ class Fault:
     says: str = ""
     #: The text of the answer that arrived, and must not be lost.
     keeps: str = ""
-    #: The address to use says https although nobody there speaks TLS.
+    #: The address says https although the server does not speak TLS.
     pretends_tls: bool = False
 
 
@@ -82,7 +82,7 @@ class FaultServer:
 
     @property
     def base_url(self) -> str:
-        """What to configure as ``base_url``."""
+        """The address to configure as ``base_url``."""
         if self._path is not None:
             return f"http+unix://{self._path}/v1"
         scheme = "https" if self._tls or self._faults[0].pretends_tls else "http"

@@ -13,7 +13,7 @@ from hermes.testing.scripted.responses import response_document, response_events
 
 
 class Format(NamedTuple):
-    """How one format says a reply: as a document, or as the pieces of a stream."""
+    """One request format: writes a reply as a document, or as the pieces of a stream."""
 
     document: Callable[[ScriptedReply, int, str], bytes]
     stream: Callable[[ScriptedReply, int, str, dict[str, Any]], list[bytes]]

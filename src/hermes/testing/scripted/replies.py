@@ -13,7 +13,7 @@ DEFAULT_USAGE: dict[str, Any] = {"prompt_tokens": 10, "completion_tokens": 5, "t
 
 
 class ReplyOptions(TypedDict, total=False):
-    """How a reply is delivered. Times are in seconds, sizes are bytes of the response body."""
+    """Delivery of a reply. Times are in seconds, sizes are bytes of the response body."""
 
     #: Wait before the response headers are sent.
     delay: float

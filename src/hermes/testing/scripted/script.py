@@ -1,4 +1,4 @@
-"""What a scripted provider says to which request."""
+"""Scripts of a scripted provider: which reply is given to which request."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RecordedRequest:
 
     @property
     def step(self) -> int:
-        """How often the model has answered since the last user message."""
+        """The number of answers of the model since the last user message."""
         count = 0
         for message in reversed(self.messages):
             if message.get("role") == "user":

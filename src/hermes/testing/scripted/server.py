@@ -49,7 +49,7 @@ class ScriptedProvider:
 
     @property
     def base_url(self) -> str:
-        """What to configure as ``base_url``."""
+        """The address to configure as ``base_url``."""
         return f"{'https' if self._tls else 'http'}://127.0.0.1:{self._port}/v1"
 
     def __enter__(self) -> Self:

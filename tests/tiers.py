@@ -1,0 +1,40 @@
+"""Which tests are quick: all but the folders and modules below, chosen by measured CPU time.
+
+``pytest -m quick`` is for the edit loop and takes less than a minute on two idle cores. A module belongs into the list
+when it starts Python processes or takes more than about two seconds of CPU. A test marked ``slow`` is never quick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+
+NOT_QUICK = (
+    # They run real ``hermes`` processes, servers or exporters in every other test.
+    *("a2a", "api", "bundled", "cli", "docs", "downstream", "local", "models/conformance", "peers"),
+    # Each of these takes seconds.
+    "agent/children/test_delegation_resume.py",
+    "agent/test_crash_and_resume.py",
+    "journal/test_journal_faults.py",
+    "journal/test_several_processes.py",
+    "models/credentials/test_credential_faults.py",
+    "testing/test_conformance.py",
+    "testing/test_pytest_plugin.py",
+)
+
+
+def is_quick(path: Path) -> bool:
+    """Whether the tests of a module are quick."""
+    relative = path.relative_to(TESTS).as_posix()
+    return not any(relative == name or relative.startswith(f"{name}/") for name in NOT_QUICK)
+
+
+def mark_quick(items: Iterable[pytest.Item]) -> None:
+    """Mark the quick tests."""
+    for item in items:
+        if is_quick(item.path) and item.get_closest_marker("slow") is None:
+            item.add_marker("quick")
