@@ -8,7 +8,6 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from hermes.agent import events as events
     from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
     from hermes.agent.events import TurnFailed, TurnResult
     from hermes.api.agent import Agent, AgentSession
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from hermes.api.output import OutputError
     from hermes.api.stream import AsyncTurnStream, TurnStream
     from hermes.config.sections import Config
+    from hermes.contract import events as events
     from hermes.contract.events import TurnEvent
     from hermes.errors import (
         ConfigError,
@@ -74,7 +74,7 @@ _HOMES = {
     "TurnStream": "hermes.api.stream",
     "Usage": "hermes.models.usage",
     "__version__": "hermes.version",
-    "events": "hermes.agent",
+    "events": "hermes.contract",
     "tool": "hermes.api.function_tool",
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -71,6 +72,8 @@ class Agent:
         cwd: str | Path | None = None,
         max_turns: int | None = None,
     ) -> None:
+        # A program that sets up no logging does not want warnings on its stderr.
+        logging.getLogger("hermes").addHandler(logging.NullHandler())
         place = hermes_home() if home is None else Path(home).expanduser()
         environment = {**load_env_file(place), **os.environ}
         endpoint = _endpoint_settings(provider, base_url, api_key)
