@@ -73,7 +73,9 @@ class Agent:
         max_turns: int | None = None,
     ) -> None:
         # A program that sets up no logging does not want warnings on its stderr.
-        logging.getLogger("hermes").addHandler(logging.NullHandler())
+        log = logging.getLogger("hermes")
+        if not log.handlers:
+            log.addHandler(logging.NullHandler())
         place = hermes_home() if home is None else Path(home).expanduser()
         environment = {**load_env_file(place), **os.environ}
         endpoint = _endpoint_settings(provider, base_url, api_key)
