@@ -18,7 +18,7 @@ from support.repl_terminal import ReplTerminal
 
 Output = pytest.CaptureFixture[str]
 
-MENU = "Number (Enter alone leaves it):"
+MENU = "Number (Enter to cancel):"
 #: Whatever a test does, it downloads nothing.
 NO_INDEX = {"PIP_NO_INDEX": "1", "PIP_CONFIG_FILE": "/dev/null"}
 MISSING = "the embedded model is not installed; run: hermes local install"
@@ -92,7 +92,7 @@ def test_a_trial_says_why_it_does_not_start(installed: Path, tmp_path: Path, cap
 
 
 def test_it_can_be_set(installed: Path, nobody: str, capsys: Output) -> None:
-    assert said(capsys, "model", "set", "local").startswith("smollm2-135m at local is the model from now on")
+    assert said(capsys, "model", "set", "local").startswith("Now using smollm2-135m at local")
     assert (installed / "config.yaml").read_text() == nobody + "model:\n  provider: local\n  default: smollm2-135m\n"
     assert "Why:   chosen by model.provider in config.yaml" in said(capsys, "model")
 

@@ -14,7 +14,7 @@ from support.model_server import ModelServer, model_server
 from support.repl_terminal import CTRL_C, ReplTerminal
 
 KEY = "sk-sentinel-0123456789abcdef"
-MENU = "Number (Enter alone leaves it):"
+MENU = "Number (Enter to cancel):"
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_server_on_this_machine_is_found(
         terminal.send("1")
         terminal.wait_for("2. beta")
         terminal.send("2")
-        terminal.wait_for("beta at ollama is the model from now on")
+        terminal.wait_for("Now using beta at ollama")
         assert terminal.end() == 0
         assert "OK" in terminal.text  # and the question is answered
     assert (home / "config.yaml").read_text() == before + "model:\n  provider: ollama\n  default: beta\n"
@@ -100,7 +100,7 @@ def test_another_server(home: Path, workdir: Path, places: dict[str, str], serve
         terminal.send(server.base_url)
         terminal.wait_for("1. alpha")
         terminal.send("1")
-        terminal.wait_for("alpha at custom is the model from now on")
+        terminal.wait_for("Now using alpha at custom")
         assert terminal.end() == 0
     written = (home / "config.yaml").read_text()
     assert f"model:\n  provider: custom\n  default: alpha\n  base_url: {server.base_url}\n" in written

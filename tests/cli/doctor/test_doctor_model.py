@@ -12,9 +12,8 @@ import pytest
 
 from hermes.cli.doctor import model as model_checks
 from hermes.cli.doctor.model import probe
-from hermes.cli.model.desk import Desk
-from hermes.cli.model.names import is_among, nearest_model
-from hermes.cli.model.origin import Origins
+from hermes.cli.model.problems import is_among, nearest_model
+from hermes.cli.model.setup import ModelSetup, Origins
 from hermes.config import Config, hermes_home
 from hermes.config.sections import ProviderConfig
 from hermes.models.credentials.store import AuthFile, add_key
@@ -117,8 +116,8 @@ def test_missing_keys_and_unusable_settings(home: Path, workdir: Path) -> None:
 def ask(base_url: str, model: str = "scripted") -> tuple[str, str, str]:
     env = {"DEMO_API_KEY": KEY}
     config = Config(providers={"demo": ProviderConfig(base_url=base_url, key_env="DEMO_API_KEY")})
-    with Desk(Origins(hermes_home(), config, {}, {}, env)) as desk:
-        found = probe(desk, Endpoint(base_url, model, "demo", KEY), "model")
+    with ModelSetup(Origins(hermes_home(), config, {}, {}, env)) as setup:
+        found = probe(setup, Endpoint(base_url, model, "demo", KEY), "model")
     assert KEY not in found.detail + found.fix
     return found.status, found.detail, found.fix
 

@@ -146,7 +146,7 @@ def test_a_list_that_cannot_be_had(home: Path, capsys: Output, server: ModelServ
 def test_another_model_of_the_same_provider(home: Path, capsys: Output, server: ModelServer) -> None:
     write(home, lab(server), f"LAB_TOKEN={KEY}\n")
     before = (home / "config.yaml").read_text()
-    assert said(capsys, "set", "beta").startswith("beta at lab is the model from now on")
+    assert said(capsys, "set", "beta").startswith("Now using beta at lab")
     assert (home / "config.yaml").read_text() == before.replace("default: alpha", "default: beta")
     said(capsys, "set", "lab:alpha")
     assert (home / "config.yaml").read_text() == before
@@ -205,7 +205,7 @@ def test_a_key_from_standard_input(
     assert (home / ".env").read_text() == "# keys\nOTHER=1\n"
     give(monkeypatch, f"{KEY}\n")
     (home / ".env").chmod(0o644)
-    assert f"the key is kept as LAB_TOKEN in {home}/.env" in said(capsys, "set", "lab:alpha", "--key-stdin")
+    assert f"the key is stored as LAB_TOKEN in {home}/.env" in said(capsys, "set", "lab:alpha", "--key-stdin")
     assert (home / ".env").read_text() == f"# keys\nOTHER=1\nLAB_TOKEN='{KEY}'\n"
     assert stat.S_IMODE((home / ".env").stat().st_mode) == 0o600
     give(monkeypatch, "a b\n")
@@ -262,9 +262,9 @@ def test_a_missing_key_is_asked_for_and_not_shown(home: Path, workdir: Path, ser
         # What is typed before the question comes would be echoed by the terminal itself.
         terminal.wait_until(lambda: terminal.text.count("Key for lab") == 2, "the second question")
         terminal.send(KEY)
-        terminal.wait_for("Take alpha instead?")
+        terminal.wait_for("Use alpha instead?")
         terminal.send("")
-        terminal.wait_for("alpha at lab is the model from now on")
+        terminal.wait_for("Now using alpha at lab")
         assert terminal.end() == 0
         assert b"sentinel" not in terminal.raw and b"sk-wrong" not in terminal.raw
     assert (home / ".env").read_text() == f"LAB_TOKEN='{KEY}'\n"
@@ -277,13 +277,13 @@ def test_picking_from_the_list(home: Path, workdir: Path) -> None:
         with ReplTerminal(home, workdir, "model", rows=50, ready="Number or name") as terminal:
             assert "Model: alpha at lab" in terminal.text
             terminal.send("99")
-            terminal.wait_for("'99' is none of them")
+            terminal.wait_for("'99' is not a choice")
             terminal.send("lab")
             terminal.wait_for("(40 models; a part of a name narrows them down)")
             terminal.send("l-3")
             terminal.wait_for("10. model-39")
             terminal.send("2")
-            terminal.wait_for("model-31 at lab is the model from now on")
+            terminal.wait_for("Now using model-31 at lab")
             assert terminal.end() == 0
     assert "default: model-31" in (home / "config.yaml").read_text()
 

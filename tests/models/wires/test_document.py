@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from hermes.cli.model.server_list import list_models
+from hermes.cli.model.server_models import list_models
 from hermes.contract.response import Record
 from hermes.errors import ProviderError
 from hermes.models.driver import Driver

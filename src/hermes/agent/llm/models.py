@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -36,6 +37,7 @@ class Models:
     def __init__(
         self, home: Path, config: Config, env: Mapping[str, str], redactor: Redactor, hooks: Hooks | None = None
     ) -> None:
+        self.home = home
         self.config = config
         self.redactor = redactor
         self.driver = Driver()
@@ -51,6 +53,12 @@ class Models:
         self._task_defaults: dict[str, AuxiliaryTaskConfig] = {}
         self._env = env
         self._hooks = hooks or Hooks()
+
+    def __enter__(self) -> Models:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Write the state of the keys, stop using the local model server, close idle connections."""
@@ -80,6 +88,27 @@ class Models:
                 self._task_defaults[task.key] = msgspec.convert(dict(task.defaults), AuxiliaryTaskConfig)
             except msgspec.ValidationError as error:
                 log.warning("plugin %r: the defaults of side job %r are not used: %s", task.plugin, task.key, error)
+
+    def load_plugins(self, provider: str = "") -> None:
+        """Load the enabled plugins for the providers they add, and any that adds ``provider``. No host is opened."""
+        from hermes.plugins.loader import load_plugins
+        from hermes.tools.registry import ToolRegistry
+
+        hooks, self.profiles = Hooks(), dict(PROFILES)
+        try:
+            plugins = load_plugins(
+                home=self.home,
+                plugins_config=self.config.plugins,
+                tools=ToolRegistry(()),
+                hooks=hooks,
+                services=_NoServices(self),
+                selected=self.names_for_plugins(provider),
+                cwd=Path.cwd(),
+            )
+            self.use_plugins(plugins)
+            plugins.close()
+        finally:
+            hooks.close()
 
     def task(self, name: str) -> AuxiliaryTaskConfig:
         """The settings of a side job: what is configured, over what the plugin that has it wants."""
@@ -222,3 +251,24 @@ class Models:
                 if is_secret_key(name):
                     self.redactor.add_secret(value)
         return endpoints
+
+
+class _NoServices:
+    """The services of a host for plugins that are loaded without one: there is no conversation and no model access."""
+
+    profile_name = "custom"
+
+    def __init__(self, models: Models) -> None:
+        self.home, self.config, self.redactor = models.home, models.config, models.redactor
+
+    def dispatch_tool(self, name: str, args: dict[str, Any], **_kwargs: Any) -> str:
+        """Not available."""
+        raise HermesError(f"tool {name!r} cannot run: this command only looks for model providers")
+
+    def inject_message(self, content: str, role: str) -> bool:
+        """Not available."""
+        return False
+
+    def llm(self, plugin_id: str) -> NoReturn:
+        """Not available."""
+        raise HermesError(f"plugin {plugin_id!r} may ask no model now: this command only looks for model providers")

@@ -8,9 +8,9 @@ import os
 import sys
 from typing import NamedTuple
 
+from hermes.agent.llm.models import Models
 from hermes.cli.auth.key_input import key_from_stdin, key_from_terminal
 from hermes.cli.auth.text import credential_lines, credential_row
-from hermes.cli.plugins.providers import profiles_with_plugins
 from hermes.cli.terminal import plain, print_json
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.sections import ModelConfig
@@ -19,6 +19,7 @@ from hermes.models.credentials.credential import Credential
 from hermes.models.credentials.store import AuthFile
 from hermes.models.profiles import CUSTOM, PROFILES
 from hermes.models.routing import endpoint_for, name_of
+from hermes.sanitize import Redactor
 
 _EXAMPLES = """
 examples:
@@ -105,7 +106,9 @@ def _known(provider: str, desk: Desk) -> str:
     name = name_of(desk.config, provider)
     if name in {*PROFILES, *desk.config.providers, CUSTOM} or name in desk.file.providers():
         return name
-    profiles = profiles_with_plugins(desk.file.home, desk.config, provider)
+    with Models(desk.file.home, desk.config, os.environ, Redactor()) as models:
+        models.load_plugins(provider)
+        profiles = models.profiles
     known = sorted({*profiles, *desk.config.providers, CUSTOM})
     name = name_of(desk.config, provider, profiles)
     if name in known:

@@ -10,7 +10,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hermes.cli.doctor.installation import Installation, InvalidConfig
-from hermes.cli.model.problems import told
+from hermes.cli.model.problems import split_advice
 from hermes.cli.terminal import one_line
 from hermes.errors import HermesError
 from hermes.hooks.callback import describe
@@ -98,7 +98,7 @@ def _run_isolated(check: Check, installation: Installation, seconds: float) -> l
     except TimeoutError:
         results.append(broken(check.what, f"the check did not finish within {seconds:g} s"))
     except HermesError as error:
-        results.append(broken(check.what, *told(error)))
+        results.append(broken(check.what, *split_advice(error)))
     except (Exception, SystemExit) as error:
         advice = "this is a bug in hermes; please report it"
         results.append(broken(check.what, f"the check failed: {describe(error)}", advice))

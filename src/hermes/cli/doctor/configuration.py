@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from hermes.cli.doctor.check import CheckResult, broken, ok, warning
 from hermes.cli.doctor.installation import Installation
-from hermes.cli.model.problems import told
+from hermes.cli.model.problems import split_advice
 from hermes.commands.wording import plural
 from hermes.config import config_path, env_path
 from hermes.errors import ConfigError
@@ -40,7 +40,7 @@ def check_env_file(installation: Installation) -> Iterator[CheckResult]:
     """The lines of ``.env``; its permissions are checked with those of the other secret files."""
     path = env_path(installation.home)
     if installation.env_error is not None:
-        yield broken(".env", *told(installation.env_error))
+        yield broken(".env", *split_advice(installation.env_error))
         return
     complaints = [line for line in installation.env_warnings if "chmod" not in line]
     for complaint in complaints:

@@ -12,11 +12,9 @@ from typing import NamedTuple
 from hermes.cli.doctor.check import CheckResult, broken, ok, skipped, warning
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.plugins import plugins_may_bring
-from hermes.cli.model.desk import Desk
-from hermes.cli.model.names import is_among
-from hermes.cli.model.origin import Origins
-from hermes.cli.model.problems import explain, not_listed, place, told
-from hermes.cli.model.server_list import list_models
+from hermes.cli.model.problems import address_of, explain, is_among, not_listed, split_advice
+from hermes.cli.model.server_models import list_models
+from hermes.cli.model.setup import ModelSetup, Origins
 from hermes.commands.wording import plural
 from hermes.config import env_path
 from hermes.config.sections import FallbackConfig, ModelConfig
@@ -50,8 +48,8 @@ class Choice(NamedTuple):
 
 def check_keys(installation: Installation) -> Iterator[CheckResult]:
     """The selected model, the reason, and the source of the keys. The keys themselves are never shown."""
-    with _desk(installation) as desk:
-        for choice in _choices(desk, installation):
+    with _setup(installation) as setup:
+        for choice in _choices(setup, installation):
             if isinstance(choice, CheckResult):
                 yield choice
                 continue
@@ -61,31 +59,31 @@ def check_keys(installation: Installation) -> Iterator[CheckResult]:
                 yield ok("key", f"of {endpoint.provider}: {choice.key_from}")
             elif choice.key_name:
                 report = broken if choice.role == "model" else warning
-                yield report("key", f"none for {endpoint.provider}", f"set {choice.key_name} in {env_path(desk.home)}")
+                yield report("key", f"none for {endpoint.provider}", f"set {choice.key_name} in {env_path(setup.home)}")
             else:
                 yield ok("key", f"none needed for {endpoint.provider}")
-        yield from _stored_keys(desk)
+        yield from _stored_keys(setup)
 
 
 def check_reach(installation: Installation) -> Iterator[CheckResult]:
     """One small request to each model, all at the same time."""
-    with _desk(installation) as desk:
-        choices = [choice for choice in _choices(desk, installation) if isinstance(choice, Choice)]
+    with _setup(installation) as setup:
+        choices = [choice for choice in _choices(setup, installation) if isinstance(choice, Choice)]
         far = [choice for choice in choices if not is_local(choice.endpoint)]
-        yield from (check_embedded(desk, one.role) for one in choices if is_local(one.endpoint))
+        yield from (check_embedded(setup, one.role) for one in choices if is_local(one.endpoint))
         if installation.offline:
             yield skipped("provider", "skipped (--offline)")
         elif far:
-            yield from _answers(desk, far)
+            yield from _answers(setup, far)
         elif not choices:
             yield skipped("provider", "skipped: no model is set up")
 
 
-def _answers(desk: Desk, choices: list[Choice]) -> Iterator[CheckResult]:
+def _answers(setup: ModelSetup, choices: list[Choice]) -> Iterator[CheckResult]:
     answers: dict[int, CheckResult] = {}
 
     def ask(number: int, choice: Choice) -> None:
-        answers[number] = probe(desk, choice.endpoint, choice.role)
+        answers[number] = probe(setup, choice.endpoint, choice.role)
 
     threads = [
         threading.Thread(target=ask, args=(number, choice), name=f"doctor {choice.role}", daemon=True)
@@ -99,37 +97,37 @@ def _answers(desk: Desk, choices: list[Choice]) -> Iterator[CheckResult]:
         yield answers.get(number) or broken(choice.role, "the request failed unexpectedly")
 
 
-def _desk(installation: Installation) -> Desk:
+def _setup(installation: Installation) -> ModelSetup:
     config, raw = installation.settings(), installation.loaded.raw if installation.loaded else {}
     origins = Origins(installation.home, config, raw, installation.env_file, os.environ)
-    return Desk(origins, installation.redactor, loads_plugins=installation.load)
+    return ModelSetup(origins, installation.redactor, loads_plugins=installation.load)
 
 
-def _choices(desk: Desk, installation: Installation) -> Iterator[Choice | CheckResult]:
+def _choices(setup: ModelSetup, installation: Installation) -> Iterator[Choice | CheckResult]:
     """The model and its fallbacks; for an unusable one, the problem."""
     first: Endpoint | None = None
     try:
-        first = desk.current()
-        yield _choice(desk, "model", first, desk.origins.of_choice(first.provider), desk.config.model)
+        first = setup.current()
+        yield _choice(setup, "model", first, setup.origins.of_choice(first.provider), setup.config.model)
     except ConfigError as error:
-        yield _needs_plugins("model", desk.config.model.provider, desk, installation) or _not_usable(error)
-    for number, entry in enumerate(desk.config.fallback_providers, 1):
-        desk.learn(entry.provider)
+        yield _needs_plugins("model", setup.config.model.provider, setup, installation) or _not_usable(error)
+    for number, entry in enumerate(setup.config.fallback_providers, 1):
+        setup.load_provider(entry.provider)
         try:
-            found = fallback_for(desk.config, desk.origins.env, entry, first, desk.profiles)
-            [endpoint] = desk.local.settled([found])
+            found = fallback_for(setup.config, setup.origins.env, entry, first, setup.profiles)
+            [endpoint] = setup.local.settled([found])
             why = f"used when the ones before it fail (fallback_providers[{number - 1}])"
-            yield _choice(desk, f"fallback {number}", endpoint, why, _settings_of(entry))
+            yield _choice(setup, f"fallback {number}", endpoint, why, _settings_of(entry))
         except ConfigError as error:
             role = f"fallback {number}"
-            yield _needs_plugins(role, entry.provider, desk, installation) or warning(role, *told(error))
+            yield _needs_plugins(role, entry.provider, setup, installation) or warning(role, *split_advice(error))
 
 
-def _choice(desk: Desk, role: str, endpoint: Endpoint, why: str, own: ModelConfig) -> Choice:
-    desk.redactor.add_secret(endpoint.api_key)
-    names = desk.origins.key_names(endpoint.provider, own)
-    key_from = desk.origins.of_key(endpoint, own)
-    if not key_from and desk.keys.has(endpoint.provider):
+def _choice(setup: ModelSetup, role: str, endpoint: Endpoint, why: str, own: ModelConfig) -> Choice:
+    setup.redactor.add_secret(endpoint.api_key)
+    names = setup.origins.key_names(endpoint.provider, own)
+    key_from = setup.origins.of_key(endpoint, own)
+    if not key_from and setup.keys.has(endpoint.provider):
         key_from = "stored by hermes auth"
     return Choice(role, endpoint, why, key_from, names[0] if names else "")
 
@@ -138,22 +136,22 @@ def _not_usable(error: ConfigError) -> CheckResult:
     if isinstance(error, NotConfigured):
         advice = "choose one, or install a small one that needs no key: hermes local install"
         return broken("model", "no model is set up", advice, command="hermes model")
-    return broken("model", *told(error))
+    return broken("model", *split_advice(error))
 
 
-def _needs_plugins(role: str, provider: str, desk: Desk, installation: Installation) -> CheckResult | None:
+def _needs_plugins(role: str, provider: str, setup: ModelSetup, installation: Installation) -> CheckResult | None:
     """The result for a model whose provider only a plugin can add, while plugins are not loaded."""
-    if installation.load or not plugins_may_bring(provider, desk.profiles, installation):
+    if installation.load or not plugins_may_bring(provider, setup.profiles, installation):
         return None
     reason = f"{provider!r} is not a built-in provider" if provider else "no model is set up"
     return skipped(role, f"skipped: {reason}, and plugins were not loaded (use --load)")
 
 
-def _stored_keys(desk: Desk) -> Iterator[CheckResult]:
+def _stored_keys(setup: ModelSetup) -> Iterator[CheckResult]:
     """The credentials stored by ``hermes auth``."""
-    for notice in desk.keys.notices:
+    for notice in setup.keys.notices:
         yield warning("stored keys", notice, "store the keys again: hermes auth add PROVIDER")
-    file, now = AuthFile(desk.home), time.time()
+    file, now = AuthFile(setup.home), time.time()
     stored = [one for provider in file.providers() for one in file.credentials(provider)]
     if not stored:
         return
@@ -172,13 +170,13 @@ def _settings_of(entry: FallbackConfig) -> ModelConfig:
 _INSTALL = "hermes local install"
 
 
-def check_embedded(desk: Desk, role: str) -> CheckResult:
+def check_embedded(setup: ModelSetup, role: str) -> CheckResult:
     """Whether the embedded model's runtime and weights are installed and intact. Does not start it."""
     # A failing fallback does not stop the first model from working.
     report = broken if role == "model" else warning
-    parts = inspect(desk.home)
+    parts = inspect(setup.home)
     try:
-        weights = find_model(desk.config.local, desk.origins.env, desk.home)
+        weights = find_model(setup.config.local, setup.origins.env, setup.home)
     except ConfigError as error:
         return report(role, str(error))
     if weights.is_embedded and not parts.is_intact:
@@ -187,7 +185,7 @@ def check_embedded(desk: Desk, role: str) -> CheckResult:
         version = parts.runtime.version if parts.runtime else "none"
         return warning(role, f"{RUNTIME} {version} is not a supported version", command=_INSTALL)
     what = f"{weights.path} and {RUNTIME} {parts.runtime.version} are installed"
-    if desk.models.uses_embedded_default and weights.is_embedded:
+    if setup.models.uses_embedded_default and weights.is_embedded:
         return warning(role, f"{what}; it is a toy, used while no other model is set up", command="hermes model")
     return ok(role, what)
 
@@ -200,29 +198,29 @@ _CANCELLED = ProviderError("the request was cancelled", reason="connection")
 _TEMPORARY: frozenset[FailureReason] = frozenset({"rate_limit", "overloaded"})
 
 
-def probe(desk: Desk, endpoint: Endpoint, role: str) -> CheckResult:
+def probe(setup: ModelSetup, endpoint: Endpoint, role: str) -> CheckResult:
     """Whether the model answers, and if not, why."""
     # A failing fallback does not stop the first model from working.
     report = broken if role == "model" else warning
     endpoint = replace(endpoint, timeouts=PROBE_TIMEOUTS)
     try:
-        lent = desk.keys.take(endpoint)
+        lent = setup.keys.take(endpoint)
     except HermesError as error:
-        return report(role, *told(error))
+        return report(role, *split_advice(error))
     if lent is None:
-        return warning(role, *told(desk.keys.explain(endpoint)))
+        return warning(role, *split_advice(setup.keys.explain(endpoint)))
     driver = Driver()
     started = time.monotonic()
     models: list[str] = []
     try:
         models = list_models(driver, lent) or []
         if is_among(lent.model, models):
-            return ok(role, f"{place(lent)} answers ({_ms(started)}) and has {lent.model}")
+            return ok(role, f"{address_of(lent)} answers ({_ms(started)}) and has {lent.model}")
         # Not listed, or no list: some servers accept other names too, so send a request.
         _ask(driver, lent)
-        return ok(role, f"{place(lent)} answers ({_ms(started)}) as {lent.model}")
+        return ok(role, f"{address_of(lent)} answers ({_ms(started)}) as {lent.model}")
     except HermesError as error:
-        problem = explain(error, lent, desk.key_from(lent))
+        problem = explain(error, lent, setup.key_from(lent))
         if isinstance(error, ProviderError) and error.reason in _TEMPORARY:
             return warning(role, problem.detail, problem.fix)
         if models and isinstance(error, ProviderError) and error.reason not in ("auth", "billing"):
@@ -230,7 +228,7 @@ def probe(desk: Desk, endpoint: Endpoint, role: str) -> CheckResult:
         return report(role, problem.detail, problem.fix)
     finally:
         driver.close()
-        desk.keys.report(lent, _CANCELLED)
+        setup.keys.report(lent, _CANCELLED)
 
 
 def _ask(driver: Driver, endpoint: Endpoint) -> None:

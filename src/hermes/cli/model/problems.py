@@ -1,4 +1,4 @@
-"""What stands between a request and its answer, in one line for the person who can remove it."""
+"""Explains a failed model request in one line: the problem, and what to do about it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 from urllib.parse import urlsplit
 
-from hermes.cli.model.names import is_among, nearest_model
 from hermes.errors import ConfigError, FailureReason, HermesError, ProviderError
 from hermes.http.errors import ProxyError, ProxyUnreachable, TimedOut
 from hermes.http.proxy import proxy_for
@@ -45,8 +44,8 @@ _KINDS: dict[FailureReason, Kind] = {
 _WRONG_ADDRESS = (301, 302, 303, 307, 308, 405)
 
 
-class Problem(NamedTuple):
-    """What is wrong."""
+class ModelProblem(NamedTuple):
+    """A problem and its fix."""
 
     kind: Kind
     detail: str
@@ -59,44 +58,46 @@ class Problem(NamedTuple):
         return f"{self.detail}; {self.fix}" if self.fix else self.detail
 
 
-def told(error: Exception | str) -> tuple[str, str]:
-    """An error of ours as what was found and what to do; the latter is empty when it does not say."""
+def split_advice(error: Exception | str) -> tuple[str, str]:
+    """The text of an error as the problem and the advice; no advice is empty."""
     detail, *advice = _ADVICE.split(str(error), maxsplit=1)
     return detail, advice[0] if advice else ""
 
 
-def place(endpoint: Endpoint) -> str:
-    """The address without what may be secret in it."""
+def address_of(endpoint: Endpoint) -> str:
+    """The address of an endpoint without credentials and query."""
     if is_local(endpoint):
         return "this machine"
     parts = urlsplit(endpoint.base_url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
 
-def explain(error: HermesError, endpoint: Endpoint, key_from: str = "", models: Sequence[str] | None = None) -> Problem:
-    """What is wrong and what to do about it. ``models`` are those that the server lists, if it does."""
+def explain(
+    error: HermesError, endpoint: Endpoint, key_from: str = "", models: Sequence[str] | None = None
+) -> ModelProblem:
+    """The problem behind an error. ``models`` are those that the server lists, if it does."""
     if not isinstance(error, ProviderError):
-        return Problem("setup" if isinstance(error, ConfigError) else "other", *told(error))
+        return ModelProblem("setup" if isinstance(error, ConfigError) else "other", *split_advice(error))
     network = _network(error, endpoint)
     if network is not None:
         return network
     if error.reason == "auth" and error.status_code is not None:
         shown = f"the key ({key_from})" if key_from else "a request without a key"
-        detail = f"{place(endpoint)} refused {shown}: HTTP {error.status_code}{_said(error)}"
-        return Problem("key", detail, "put a key that is valid there" if key_from else _store_key(endpoint))
+        detail = f"{address_of(endpoint)} refused {shown}: HTTP {error.status_code}{_said(error)}"
+        return ModelProblem("key", detail, "put a key that is valid there" if key_from else _store_key(endpoint))
     if error.status_code == 407:
-        return Problem("proxy", f"{place(endpoint)}: the proxy wants a login (HTTP 407)", _PROXY_LOGIN)
+        return ModelProblem("proxy", f"{address_of(endpoint)}: the proxy wants a login (HTTP 407)", _PROXY_LOGIN)
     if models and not is_among(endpoint.model, models) and error.reason in ("bad_request", "model_missing"):
         return not_listed(endpoint, models)
     if error.status_code == 404 and "not found" in str(error):
         advice = f"check the name of the model and {endpoint.address_setting}; the address of most servers ends in /v1"
-        detail = f"{place(endpoint)}: nothing there answers for model {endpoint.model} (HTTP 404){_said(error)}"
-        return Problem("model" if models else "url", detail, advice)
-    detail, fix = told(error)
+        detail = f"{address_of(endpoint)}: nothing there answers for model {endpoint.model} (HTTP 404){_said(error)}"
+        return ModelProblem("model" if models else "url", detail, advice)
+    detail, fix = split_advice(error)
     kind = "url" if error.status_code in _WRONG_ADDRESS else _KINDS.get(error.reason, "other")
     # A server that speaks another format answers too, only not in a way that can be read.
     suspects = f"{endpoint.address_setting}, api_mode" if error.reason == "malformed" else endpoint.address_setting
-    return Problem(kind, detail, fix or f"check {suspects} and what the server logs")
+    return ModelProblem(kind, detail, fix or f"check {suspects} and what the server logs")
 
 
 def _store_key(endpoint: Endpoint) -> str:
@@ -104,20 +105,21 @@ def _store_key(endpoint: Endpoint) -> str:
 
 
 def _said(error: ProviderError) -> str:
-    """What the server said about its status, to be put behind it: a key may be good and the country not."""
-    _, found, said = told(error)[0].partition(f"(HTTP {error.status_code}): ")
+    """The server's own explanation of its status: a key may be valid and the country not."""
+    _, found, said = split_advice(error)[0].partition(f"(HTTP {error.status_code}): ")
     return f": {said}" if found else ""
 
 
-def not_listed(endpoint: Endpoint, models: Sequence[str]) -> Problem:
+def not_listed(endpoint: Endpoint, models: Sequence[str]) -> ModelProblem:
     """The server has other models than the one that is asked for."""
     near = nearest_model(endpoint.model, models)
-    hint = f"did you mean {near}?" if near else f"it has {', '.join(models[:5])}{', …' if len(models) > 5 else ''}"
-    detail = f"{place(endpoint)} does not list the model {endpoint.model} (it lists {len(models)})"
-    return Problem("model", detail, f"{hint} The setting is model.default, or the model of the fallback")
+    more = f" and {len(models) - 5} more" if len(models) > 5 else ""
+    hint = f"did you mean {near}?" if near else f"it has {', '.join(models[:5])}{more}."
+    detail = f"{address_of(endpoint)} does not list the model {endpoint.model} (it lists {len(models)})"
+    return ModelProblem("model", detail, f"{hint} The setting is model.default, or the model of the fallback")
 
 
-def _network(error: ProviderError, endpoint: Endpoint) -> Problem | None:
+def _network(error: ProviderError, endpoint: Endpoint) -> ModelProblem | None:
     parts = urlsplit(endpoint.base_url)
     proxy = proxy_for(parts.scheme, parts.hostname or "")
     via = f" (through the proxy {_proxy_place(proxy)})" if proxy else ""
@@ -126,34 +128,34 @@ def _network(error: ProviderError, endpoint: Endpoint) -> Problem | None:
         if known is not None:
             fix = f"{known.fix}; check the proxy in HTTPS_PROXY, HTTP_PROXY and ALL_PROXY" if proxy else known.fix
             at_proxy = any(isinstance(one, ProxyError | ProxyUnreachable) for one in _causes(error))
-            return Problem("proxy" if at_proxy else known.kind, f"{place(endpoint)}: {known.detail}", fix)
+            return ModelProblem("proxy" if at_proxy else known.kind, f"{address_of(endpoint)}: {known.detail}", fix)
     return None
 
 
-def _network_problem(cause: BaseException, endpoint: Endpoint, via: str) -> Problem | None:
+def _network_problem(cause: BaseException, endpoint: Endpoint, via: str) -> ModelProblem | None:
     setting = endpoint.address_setting
     if isinstance(cause, socket.gaierror):
         advice = f"check {setting} and the network of this machine"
-        return Problem("dns", f"the name {urlsplit(endpoint.base_url).hostname} does not resolve{via}", advice)
+        return ModelProblem("dns", f"the name {urlsplit(endpoint.base_url).hostname} does not resolve{via}", advice)
     if isinstance(cause, ConnectionRefusedError):
         advice = f"start the server, or correct the port in {setting}"
-        return Problem("connection", f"the connection was refused{via}", advice)
+        return ModelProblem("connection", f"the connection was refused{via}", advice)
     if isinstance(cause, ssl.SSLCertVerificationError):
         advice = "if the certificate is your own, name its authority in SSL_CERT_FILE; else check host and clock"
-        return Problem("tls", f"TLS: its certificate is not trusted: {cause.verify_message}{via}", advice)
+        return ModelProblem("tls", f"TLS: its certificate is not trusted: {cause.verify_message}{via}", advice)
     if isinstance(cause, ssl.SSLError):
         advice = f"if that port does not speak TLS, use http:// in {setting}"
-        return Problem("tls", f"TLS: the connection cannot be secured ({cause.reason or cause}){via}", advice)
+        return ModelProblem("tls", f"TLS: the connection cannot be secured ({cause.reason or cause}){via}", advice)
     if isinstance(cause, TimedOut):
         detail = f"no answer within {cause.seconds:g} s ({cause.phase}){via}"
-        return Problem("timeout", detail, "check the network and whether it is busy")
+        return ModelProblem("timeout", detail, "check the network and whether it is busy")
     if isinstance(cause, ProxyError):
-        return Problem("proxy", f"the proxy refused: {cause}{via}", "check the proxy's address and login")
+        return ModelProblem("proxy", f"the proxy refused: {cause}{via}", "check the proxy's address and login")
     return None
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """What lies behind an error, the outermost first."""
+    """The chain of causes of an error, the outermost first."""
     cause: BaseException | None = error
     while cause is not None:
         yield cause
@@ -163,3 +165,20 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _proxy_place(proxy: str) -> str:
     parts = urlsplit(proxy)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+
+
+def is_among(model: str, models: Sequence[str]) -> bool:
+    """Whether a model is in a server's list: some put a folder before the name, or a tag after it."""
+    return any(name in (model, f"{model}:latest") or name.endswith(f"/{model}") for name in models)
+
+
+def nearest_model(model: str, models: Sequence[str]) -> str:
+    """The name that is most like the one given; empty when none is."""
+    from difflib import get_close_matches
+
+    wanted = model.lower()
+    by_lower = {name.lower(): name for name in models}
+    close = get_close_matches(wanted, by_lower, n=1, cutoff=0.5)
+    if close:
+        return by_lower[close[0]]
+    return next((name for lower, name in by_lower.items() if wanted in lower), "")

@@ -1,4 +1,4 @@
-"""``hermes model test``: one tiny request the way a conversation sends it, and one line about what came of it."""
+"""``hermes model test``: sends one small request as a conversation does, and reports the result in one line."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from dataclasses import replace
 import msgspec
 
 from hermes.agent.attempt import Attempt
-from hermes.cli.model.desk import PATIENCE, Desk, open_desk
-from hermes.cli.model.names import provider_and_model
-from hermes.cli.model.problems import Problem, explain, place, told
+from hermes.cli.model.problems import ModelProblem, address_of, explain, split_advice
+from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, open_setup, provider_and_model
 from hermes.cli.terminal import one_line
 from hermes.errors import ConfigError, HermesError, ProviderError
 from hermes.models.endpoint import Endpoint, Timeouts
@@ -27,8 +26,8 @@ _FIRST_ANSWER = Timeouts(connect=10.0, first_byte=60.0, between_chunks=30.0, tot
 _FEW_TOKENS = 16
 
 
-class Outcome(msgspec.Struct):
-    """What came of the request."""
+class ProbeResult(msgspec.Struct):
+    """The result of the request."""
 
     ok: bool
     provider: str = ""
@@ -38,7 +37,7 @@ class Outcome(msgspec.Struct):
     #: The model that says it answered, which may be another name for the same.
     answered_as: str = ""
     latency_ms: int | None = None
-    #: What is wrong, in a word: key, model, url, tls, proxy, dns, connection, timeout, billing and so on.
+    #: The kind of problem: key, model, url, tls, proxy, dns, connection, timeout, billing and so on.
     problem: str = ""
     detail: str = ""
     fix: str = ""
@@ -46,58 +45,59 @@ class Outcome(msgspec.Struct):
 
 def run_test(args: argparse.Namespace) -> int:
     """Test the model that is named, or the one in use."""
-    with open_desk() as desk:
-        outcome = _outcome(desk, args.words)
+    with open_setup() as setup:
+        outcome = _outcome(setup, args.words)
         if args.json:
             print(msgspec.json.format(msgspec.json.encode(outcome)).decode())
         elif outcome.ok:
             known_as = f", which calls itself {outcome.answered_as}" if outcome.answered_as != outcome.model else ""
-            line = f"{outcome.model} at {outcome.provider} works: it answered in {outcome.latency_ms} ms{known_as}"
+            took = _duration(outcome.latency_ms or 0)
+            line = f"{outcome.model} at {outcome.provider} works: it answered in {took}{known_as}"
             print(one_line(line))
         else:
-            line = Problem("other", outcome.detail, outcome.fix).line
-            print(f"Error: {one_line(desk.redactor.redact(f'{outcome.problem}: {line}'))}", file=sys.stderr)
+            line = ModelProblem("other", outcome.detail, outcome.fix).line
+            print(f"Error: {one_line(setup.redactor.redact(f'{outcome.problem}: {line}'))}", file=sys.stderr)
     return 0 if outcome.ok else 1
 
 
-def _outcome(desk: Desk, words: list[str]) -> Outcome:
+def _outcome(setup: ModelSetup, words: list[str]) -> ProbeResult:
     try:
-        endpoint = _endpoint(desk, words)
+        endpoint = _endpoint(setup, words)
     except ConfigError as error:
-        detail, fix = told(error)
-        return Outcome(ok=False, problem="setup", detail=detail, fix=fix)
-    outcome = Outcome(
+        detail, fix = split_advice(error)
+        return ProbeResult(ok=False, problem="setup", detail=detail, fix=fix)
+    outcome = ProbeResult(
         ok=False,
         provider=endpoint.provider,
         model=endpoint.model,
-        address=place(endpoint),
+        address=address_of(endpoint),
         api_mode=endpoint.api_mode,
     )
     used = [endpoint]
     started = time.monotonic()
     try:
-        answer = _ask(desk, endpoint, used)
+        answer = _ask(setup, endpoint, used)
     except HermesError as error:
-        problem = _explained(desk, error, used[-1])
-        outcome.problem, outcome.detail, outcome.fix = problem.kind, desk.redactor.redact(problem.detail), problem.fix
+        problem = _explained(setup, error, used[-1])
+        outcome.problem, outcome.detail, outcome.fix = problem.kind, setup.redactor.redact(problem.detail), problem.fix
         return outcome
     outcome.ok, outcome.latency_ms = True, round((time.monotonic() - started) * 1000)
     outcome.answered_as = answer.model or endpoint.model
     return outcome
 
 
-def _endpoint(desk: Desk, words: list[str]) -> Endpoint:
+def _endpoint(setup: ModelSetup, words: list[str]) -> Endpoint:
     if not words:
-        return desk.current()
+        return setup.current()
     if len(words) > 2:
         raise ConfigError("give a model, PROVIDER:MODEL, or a provider and a model")
     if len(words) == 2:
-        desk.learn(words[0])
-    provider, model = provider_and_model(words, desk.current_provider(), desk.config, desk.profiles)
-    return desk.endpoint(provider, model)
+        setup.load_provider(words[0])
+    provider, model = provider_and_model(words, setup.current_provider(), setup.config, setup.profiles)
+    return setup.endpoint(provider, model)
 
 
-def _ask(desk: Desk, endpoint: Endpoint, used: list[Endpoint]) -> Reply:
+def _ask(setup: ModelSetup, endpoint: Endpoint, used: list[Endpoint]) -> Reply:
     """The answer, with any of the provider's keys; each endpoint that is tried is added to ``used``."""
     interrupt = Interrupt()
     question = ModelRequest([{"role": "user", "content": "Hello."}], max_tokens=_FEW_TOKENS)
@@ -105,12 +105,16 @@ def _ask(desk: Desk, endpoint: Endpoint, used: list[Endpoint]) -> Reply:
     def attempt(send: Send) -> Reply | Failure:
         used.append(send.endpoint)
         try:
-            return Attempt(desk.models, send.endpoint, question, interrupt).run()
+            return Attempt(setup.models, send.endpoint, question, interrupt).run()
         except ProviderError as error:
             return Failure(error)
 
     patient = replace(endpoint, timeouts=_within(endpoint.timeouts))
-    return retry(attempts([patient], 0, keys=desk.keys), interrupt, attempt)
+    return retry(attempts([patient], 0, keys=setup.keys), interrupt, attempt)
+
+
+def _duration(milliseconds: int) -> str:
+    return f"{milliseconds} ms" if milliseconds < 1000 else f"{milliseconds / 1000:.1f} s"
 
 
 def _within(own: Timeouts) -> Timeouts:
@@ -119,11 +123,11 @@ def _within(own: Timeouts) -> Timeouts:
     return Timeouts(*(min(mine or usual, usual) for mine, usual in pairs))
 
 
-def _explained(desk: Desk, error: HermesError, used: Endpoint) -> Problem:
+def _explained(setup: ModelSetup, error: HermesError, used: Endpoint) -> ModelProblem:
     models: list[str] | None = None
     if isinstance(error, ProviderError) and error.reason in ("model_missing", "bad_request"):
         try:
-            models = desk.models_at(replace(used, timeouts=PATIENCE), refresh=True)
+            models = setup.list_models_at(replace(used, timeouts=LIST_TIMEOUTS), refresh=True)
         except HermesError:
             models = None  # what the model itself was asked matters more
-    return explain(error, used, desk.key_from(used), models)
+    return explain(error, used, setup.key_from(used), models)

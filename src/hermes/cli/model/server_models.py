@@ -1,14 +1,21 @@
-"""The list of models a server has: how it is asked for and read."""
+"""``GET /models``: the list of models of a server, cached in the home for ten minutes."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import time
 from collections.abc import Iterator, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit, urlunsplit
 
+import msgspec
+
+from hermes.config.files import write_atomically
 from hermes.contract.response import Record
-from hermes.errors import ProviderError
+from hermes.errors import ConfigError, ProviderError
 from hermes.models.driver import Driver
 from hermes.models.endpoint import ApiMode, Endpoint
 from hermes.models.failures import malformed
@@ -19,7 +26,7 @@ from hermes.models.wires.wire import HttpRequest
 from hermes.scope import Interrupt
 
 _LONGEST_LIST = 8 * 1024 * 1024
-#: No list is of use to anybody that has more names.
+#: Longer lists are cut off.
 _MOST_MODELS = 20_000
 #: What a server without a list of models answers.
 _NO_LIST = (404, 405, 501)
@@ -32,7 +39,7 @@ _OPERATIONS: dict[ApiMode, str] = {
 
 
 def list_models(driver: Driver, endpoint: Endpoint, interrupt: Interrupt | None = None) -> list[str] | None:
-    """The models the server has; ``None`` when it does not tell. Raises ``ProviderError`` when it says no."""
+    """The models of a server; ``None`` when it has no list. Raises ``ProviderError`` when it refuses."""
     try:
         return driver.send(endpoint, ModelList(), {}, interrupt=interrupt or Interrupt()).models
     except ProviderError as error:
@@ -78,3 +85,48 @@ def _names(entries: list[Any]) -> Iterator[str]:
             entry = fields.get("id") or fields.get("name") or fields.get("model")
         if isinstance(entry, str) and entry:
             yield entry
+
+
+#: Seconds for which a list is believed.
+LIFETIME = 600.0
+
+
+class CachedList(msgspec.Struct):
+    """What one server listed, and when."""
+
+    at: float
+    models: list[str]
+
+
+class ModelListCache:
+    """A file of lists by server and key. One that is damaged or cannot be written is as good as none."""
+
+    def __init__(self, home: Path) -> None:
+        self._path = home / "cache" / "models.json"
+
+    def get(self, endpoint: Endpoint) -> list[str] | None:
+        """The list of a server, if it is fresh."""
+        found = self._fresh().get(_cache_key(endpoint))
+        return None if found is None else found.models
+
+    def keep(self, endpoint: Endpoint, models: list[str]) -> None:
+        """Remember a list. Those that are out of date go."""
+        lists = self._fresh()
+        lists[_cache_key(endpoint)] = CachedList(time.time(), models)
+        with contextlib.suppress(OSError, ConfigError):
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_atomically(self._path, msgspec.json.encode(lists).decode())
+
+    def _fresh(self) -> dict[str, CachedList]:
+        now = time.time()
+        try:
+            lists = msgspec.json.decode(self._path.read_bytes(), type=dict[str, CachedList])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return {}
+        return {key: one for key, one in lists.items() if 0 <= now - one.at < LIFETIME}
+
+
+def _cache_key(endpoint: Endpoint) -> str:
+    """Who is asked by whom, so that nothing can be read from it: accounts may see different models."""
+    parts = (endpoint.base_url, endpoint.api_mode, endpoint.api_key, *sorted(endpoint.extra_headers.items()))
+    return hashlib.blake2b(repr(parts).encode(), digest_size=16).hexdigest()
