@@ -10,7 +10,7 @@ from typing import Any
 
 from hermes.bundled.observability.otel.pipeline import OwnPipeline
 from hermes.bundled.observability.otel.settings import read_settings
-from hermes.bundled.observability.otel.tracing import Tracing
+from hermes.bundled.observability.otel.tracing import OtelTracing
 from hermes.config import Config
 from hermes.contract.events import Event
 from hermes.hooks.queue import BackgroundQueue
@@ -64,7 +64,7 @@ class TracedRig(Rig):
         return hooks
 
     def watch(self, hooks: Hooks) -> None:
-        Tracing(self._start, read_settings(os.environ, {})).join(HookContext(hooks))
+        OtelTracing(self._start, read_settings(os.environ, {})).join(HookContext(hooks))
 
     def _start(self) -> OwnPipeline:
         if self.pipeline is None:

@@ -1,4 +1,4 @@
-"""The slash commands of the runtime: names that plugins may not take, and what a person is told about each."""
+"""The slash commands of the runtime: names that plugins may not take, and the help text of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SlashCommand(NamedTuple):
     words: tuple[str, ...] = ()
     #: Whether it may run while the agent works.
     while_working: bool = True
-    #: Whether it means something only where the conversation goes on after it.
+    #: Whether it means something only where the conversation continues after it.
     at_prompt: bool = False
 
 
@@ -37,7 +37,7 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
         "branch", "copy the session and go on in the copy", "[TITLE]", _SESSIONS, ("fork",), while_working=False
     ),
     SlashCommand("title", "show the title of the session, or change it", "[TEXT]", _SESSIONS),
-    SlashCommand("status", "show where the session stands", "", _SESSIONS),
+    SlashCommand("status", "show the state of the session", "", _SESSIONS),
     SlashCommand("usage", "show the tokens and the cost of the session", "", _SESSIONS),
     SlashCommand("history", "show the last messages", "[N]", _TURNS),
     SlashCommand("retry", "take the last turn back and ask the same again", "", _TURNS, while_working=False),

@@ -1,4 +1,4 @@
-"""What one field of a hook or middleware payload is, and the fields that many of them share."""
+"""Fields of hook and middleware payloads, and those that many of them share."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ _SESSION = (
         "A run of the agent ends, interrupted and incomplete ones included. Once per turn.",
         (
             *_TURN,
-            Field("api_request_id", "str", "The attempt in hand when the turn was interrupted, else empty."),
+            Field("api_request_id", "str", "The open attempt when the turn was interrupted, else empty."),
             Field("completed", "bool", "Whether the turn reached a final answer."),
             Field("interrupted", "bool", "Whether it was cancelled."),
             Field("reason", "str", "Why it ended, when not completed."),
@@ -157,7 +157,7 @@ _API = (
             HISTORY,
             Field("request_messages", "list[dict]", "The messages about to be sent.", "raw"),
             _MESSAGE_COUNT,
-            Field("tools", "list[dict]", "The tools the model is told about.", "raw"),
+            Field("tools", "list[dict]", "The tools the model is offered.", "raw"),
             Field("tool_count", "int", "Tools offered."),
             Field("approx_input_tokens", "int", "An estimate of the request's size in tokens."),
             Field("request_char_count", "int", "The request's size in characters."),
@@ -209,7 +209,7 @@ _OUTCOME = (
     Field("duration_ms", "int", "Milliseconds the tool ran."),
     Field("status", "str", "`ok`, `error`, `blocked`, `cancelled` or `timeout`."),
     Field("error_type", "str | None", "The class of failure, when there was one."),
-    Field("error_message", "str | None", "The failure in words, when there was one.", "raw"),
+    Field("error_message", "str | None", "The failure as text, when there was one.", "raw"),
 )
 
 _TOOL = (
@@ -255,10 +255,10 @@ _APPROVAL_FIELDS = (
 )
 
 _APPROVAL = (
-    HookSpec("pre_approval_request", "Right before somebody is asked to approve a command.", _APPROVAL_FIELDS),
+    HookSpec("pre_approval_request", "Right before a person or a model is asked about a command.", _APPROVAL_FIELDS),
     HookSpec(
         "post_approval_response",
-        "After the answer, or when nobody answered in time.",
+        "After the answer, or when there was none in time.",
         (
             *_APPROVAL_FIELDS,
             Field(

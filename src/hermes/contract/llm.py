@@ -1,4 +1,4 @@
-"""What a plugin gives to and gets from ``ctx.llm``: input blocks, results, usage and the refusal."""
+"""Types of ``ctx.llm``: input blocks, results, usage and the refusal."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def renew(value: Any, old: Any) -> Any:
     """Like ``isolate``, but takes over the parts of an earlier copy that still equal the value.
 
     A conversation only grows at its end, so comparing it with the copy made for the last event (which costs
-    a tenth of copying) leaves only the new messages to copy. A copy that somebody changed is not equal any
+    a tenth of copying) leaves only the new messages to copy. A copy that a callback changed is not equal any
     more, and is made again.
     """
     try:

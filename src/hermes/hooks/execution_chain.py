@@ -19,7 +19,7 @@ Base = Callable[[Any], Any]
 
 _TRACE = "middleware_trace"
 
-#: ``waiting``: next_call was not used yet. ``running``: the rest of the chain is at work. ``succeeded`` and
+#: ``waiting``: next_call was not used yet. ``running``: the rest of the chain runs. ``succeeded`` and
 #: ``failed``: what came of it. ``unwinding``: it was broken off, and so is everything above it.
 State = Literal["waiting", "running", "succeeded", "failed", "unwinding"]
 
@@ -130,7 +130,7 @@ class _Link:
         self._passage = passage
         self._index = index
         self._payload = payload
-        #: Whoever takes the one item out may go on; taking it is atomic, whichever thread does it.
+        #: The thread that takes the one item out may continue; taking it is atomic.
         self.permit = [None]
         #: The callback's copy of the payload: changing it in place is as good as passing it on.
         self.given: Any = None
@@ -146,7 +146,7 @@ class _Link:
     def next_call(self, payload: Any = None) -> Any:
         """Run the rest of the chain, once, with ``payload`` or else the current one.
 
-        What goes on is the runtime's own object, or a copy of what the callback made of it.
+        What is passed on is the runtime's own object, or a copy of what the callback made of it.
         """
         try:
             self.permit.pop()
@@ -167,7 +167,7 @@ class _Link:
             if get_ident() == passage.thread:
                 result = passage.enter(self._index + 1, current)
             else:
-                # Called from a thread of the plugin's own: the ids of the work in hand come along.
+                # Called from a thread of the plugin's own: the current ids come along.
                 result = passage.context.copy().run(passage.enter, self._index + 1, current)
         except Exception as error:
             self._error, self.state = error, "failed"
@@ -189,7 +189,7 @@ class _Link:
     def returned_none(self, callback: Callback, state: State) -> None:
         """None is a result like any other, but it cannot stand for a call that failed."""
         if state == "failed":
-            callback.failed(RuntimeError("returned None although the call had failed"), "the failure goes on")
+            callback.failed(RuntimeError("returned None although the call had failed"), "the failure is passed on")
             raise self._error
         if state == "succeeded" and self._result is not None:
             callback.failed(RuntimeError("returned None although the call had a result"), "None is the result")
@@ -197,7 +197,7 @@ class _Link:
     def raised(self, callback: Callback, state: State, error: Exception) -> Any:
         """What the callback's exception means."""
         if state == "waiting":
-            callback.failed(error, "the call goes on without it")
+            callback.failed(error, "the call continues without it")
             return self._passage.enter(self._index + 1, self._payload)
         if state == "succeeded":
             callback.failed(error, "the result it had received is kept")

@@ -1,4 +1,4 @@
-"""The subscribers of one hook, called in order and kept from harming the turn or one another."""
+"""Emitter of one hook: its subscribers are called in order and isolated from the turn and from one another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Answer(NamedTuple):
 class Emitter(Generic[E]):
     """All subscribers of one hook, which is emitted with events of one type. Immutable: a change makes a new one.
 
-    Each callback gets copies of its own, so nothing it does to a payload reaches the runtime or anybody else. The
+    Each callback gets copies of its own, so nothing it does to a payload reaches the runtime or another callback. The
     one exception is the hook's live field (``args`` of ``pre_tool_call``): what a callback changes there in place
     is taken over into the caller's dictionary, and an entry with the plugin's name is appended to the caller's
     ``middleware_trace`` list. A callback that raises, is late or runs behind the turn changes nothing.

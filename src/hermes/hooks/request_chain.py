@@ -21,7 +21,7 @@ _TRACE_FIELDS = ("source", "reason", "name")
 class RequestOutcome(NamedTuple):
     """What a chain made of a payload."""
 
-    #: The effective payload; the very object that went in when nobody replaced it.
+    #: The effective payload; the very object that went in when no callback replaced it.
     payload: Payload
     original: Payload
     changed: bool
@@ -73,7 +73,7 @@ class RequestChain:
             if is_awaitable(answer):
                 answer = self._loop.run(answer, f"plugin {callback.plugin!r} in {self.kind}")
         except Exception as error:
-            callback.failed(error, "the request goes on without it")
+            callback.failed(error, "the request continues without it")
             return {}
         finally:
             callback.calls += 1

@@ -1,4 +1,4 @@
-"""Who subscribed to what: one attribute per hook and middleware kind, ``None`` while nobody did."""
+"""Hook table: one attribute per hook and middleware kind, ``None`` while it has no subscribers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Snapshot = dict[str, Any]
 class Hooks:
     """The hooks and middleware of one host.
 
-    A site costs one attribute test while nobody subscribed::
+    A site without subscribers costs one attribute test::
 
         emit = hooks.pre_tool_call
         if emit is not None:

@@ -66,7 +66,7 @@ def _take(path: Path) -> bool:
         os.close(descriptor)
         return False
     except OSError:
-        pass  # a file system without locks; whoever shares one there has to name the files apart
+        pass  # a file system without locks; processes that share one there need files of different names
     _held[path] = _Hold(descriptor)
     return True
 

@@ -1,4 +1,4 @@
-"""Content made fit for a record: plain data without secrets and without the bytes of images."""
+"""Redaction of content for records and exports: plain data without secrets and without the bytes of images."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hermes.sanitize import REDACTED, Redactor, is_secret_key
 _PLAIN = Redactor()
 #: Longer values that carry their data in their address are shortened; a trace is no place for pictures.
 _LONGEST_DATA_ADDRESS = 1_000
-#: Shorter texts cannot be told from ordinary words; most texts of a run are empty.
+#: Shorter secrets cannot be distinguished from ordinary words; most texts of a run are empty.
 _SHORTEST_SECRET = 6
 
 

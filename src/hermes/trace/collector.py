@@ -31,7 +31,7 @@ from hermes.trace.clean import Cleaner
 from hermes.trace.conversation import LastRequest, context_of
 from hermes.trace.draft import SessionDraft, ToolDraft, TurnDraft
 from hermes.trace.history import tool_request, turns_from
-from hermes.trace.records import ApprovalRecord, RunStatus, SessionRecord, Usage
+from hermes.trace.records import ApprovalRecord, RunStatus, SessionRecord, UsageRecord
 from hermes.trace.tracker import OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
 
 #: Fields that no record is made from.
@@ -197,7 +197,7 @@ class Collector(TraceSink):
         step.add_attempt(event.api_request_id, event.provider, model, event.started_at, at, "ok")
         step.text, step.reasoning = (self._clean.text(message.get(name) or "") for name in ("content", "reasoning"))
         step.finish_reason, step.model = event.finish_reason, model
-        step.usage = Usage.from_counts(event.usage, event.cost_usd) or step.usage
+        step.usage = UsageRecord.from_counts(event.usage, event.cost_usd) or step.usage
         calls = message.get("tool_calls") or ()
         turn.add_requests(step, tuple(tool_request(call, self._clean) for call in calls))
 

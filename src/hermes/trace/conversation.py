@@ -1,4 +1,4 @@
-"""What one request to a model has that the one before it had not."""
+"""Difference between two requests of a conversation: new messages, and compaction."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 from hermes.trace.clean import Cleaner
 from hermes.trace.records import Mark, Message
 
-#: How the message begins that stands for everything condensed so far.
+#: How the message begins that replaces everything condensed so far.
 SUMMARY_MARK = "[Summary of the conversation so far"
 
 
@@ -42,7 +42,7 @@ class LastRequest:
         before, last = self._length, self._last
         self._length, self._last = len(messages), messages[-1] if messages else {}
         if is_new_turn:
-            # What was added to the user's message may be gone, so that only the length tells.
+            # What was added to the user's message may be gone, so that only the length shows it.
             return [], self._shortened(before, messages) if len(messages) < before else None
         if 0 < before <= len(messages) and messages[before - 1] == last:
             return [message for message in messages[before:] if message.get("role") in ("user", "system")], None
@@ -54,7 +54,7 @@ class LastRequest:
 
 
 def summary_in(messages: list[Message]) -> str:
-    """The summary that stands for condensed messages, empty when they were only cut."""
+    """The summary that replaces condensed messages, empty when they were only cut."""
     for message in messages:
         content = message.get("content")
         if message.get("role") == "user" and isinstance(content, str) and content.startswith(SUMMARY_MARK):

@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes.trace.records import (
     ApprovalRecord,
-    Attempt,
+    AttemptRecord,
     AttemptStatus,
     Mark,
     Message,
@@ -15,11 +15,11 @@ from hermes.trace.records import (
     RunStatus,
     SessionRecord,
     SideCall,
-    ToolRequest,
+    ToolCallRecord,
     ToolStatus,
     ToolStep,
     TurnRecord,
-    Usage,
+    UsageRecord,
 )
 
 
@@ -76,12 +76,12 @@ class StepDraft:
     """An open model step. It has at least one attempt."""
 
     number: int
-    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    attempts: list[AttemptRecord] = field(default_factory=list[AttemptRecord])
     messages: list[Message] = field(default_factory=list[Message])
     text: str = ""
     reasoning: str = ""
-    tool_calls: tuple[ToolRequest, ...] = ()
-    usage: Usage | None = None
+    tool_calls: tuple[ToolCallRecord, ...] = ()
+    usage: UsageRecord | None = None
     finish_reason: str = ""
     model: str = ""
     tools: ToolDrafts = field(default_factory=ToolDrafts)
@@ -110,7 +110,7 @@ class StepDraft:
             retry = sum(one.provider == provider and (status == "ok" or one.model == model) for one in self.attempts)
         started_at = started_at or ended_at or 0.0
         self.attempts.append(
-            Attempt(api_request_id, provider, model, started_at, ended_at, status, error, retry, first_token)
+            AttemptRecord(api_request_id, provider, model, started_at, ended_at, status, error, retry, first_token)
         )
 
     def freeze(self) -> ModelStep:
@@ -158,7 +158,7 @@ class TurnDraft:
             self.steps.append(StepDraft(len(self.steps) + 1))
         return self.steps[-1]
 
-    def add_requests(self, step: StepDraft, calls: tuple[ToolRequest, ...]) -> None:
+    def add_requests(self, step: StepDraft, calls: tuple[ToolCallRecord, ...]) -> None:
         """The reply of a step asks for these calls."""
         step.tool_calls = calls
         for call in calls:

@@ -1,4 +1,4 @@
-"""How an exporter fares: events in, events out, the last error; shown by ``hermes doctor`` and ``hermes plugins list``.
+"""Health of exporters: events in, events out, the last error; shown by ``hermes doctor`` and ``hermes plugins list``.
 
 A plugin that sends data elsewhere makes one ``ExporterHealth`` for each place it sends to and counts there. Nothing
 else is needed: when the host closes, after the sessions were finalised, it takes the counts and leaves them in the
@@ -67,7 +67,7 @@ class ExporterHealth:
             self._has_new_error = True
 
     def close(self) -> None:
-        """Nothing more will be counted here, and nobody need know of what was."""
+        """Nothing more will be counted here, and what was counted is not shown."""
         with _lock:
             if self in _exporters:
                 _exporters.remove(self)

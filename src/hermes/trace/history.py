@@ -1,4 +1,4 @@
-"""What a conversation had come to before anybody watched it, as turns: made from the messages its requests carry."""
+"""Earlier turns of a conversation, made from the messages of its requests."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from typing import Any
 
 from hermes.trace.clean import Cleaner
 from hermes.trace.draft import ToolDraft, TurnDraft
-from hermes.trace.records import Message, ToolRequest
+from hermes.trace.records import Message, ToolCallRecord
 
 
 def turns_from(messages: list[Message], at: float, clean: Cleaner) -> list[TurnDraft]:
-    """The turns that these messages tell of, all of them over. Only their order is known, not their times."""
+    """The turns in these messages, all of them over. Only their order is known, not their times."""
     turns: list[TurnDraft] = []
     for number, message in enumerate(messages):
         role = message.get("role")
@@ -24,11 +24,11 @@ def turns_from(messages: list[Message], at: float, clean: Cleaner) -> list[TurnD
     return turns
 
 
-def tool_request(call: dict[str, Any], clean: Cleaner) -> ToolRequest:
-    """A tool call as it stands in a message."""
+def tool_request(call: dict[str, Any], clean: Cleaner) -> ToolCallRecord:
+    """A tool call of a message."""
     function: dict[str, Any] = call.get("function") or {}
     arguments = clean.arguments(function.get("arguments") or "")
-    return ToolRequest(call.get("id") or "", function.get("name") or "", arguments)
+    return ToolCallRecord(call.get("id") or "", function.get("name") or "", arguments)
 
 
 def _add_reply(turn: TurnDraft, message: Message, name: str, at: float, clean: Cleaner) -> None:

@@ -1,4 +1,4 @@
-"""The trace that the work in hand belongs to, as somebody outside named it."""
+"""Incoming trace context (W3C ``traceparent``): the trace that the current turn belongs to."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _carrier: ContextVar[Mapping[str, str] | None] = ContextVar("hermes_trace_parent
 def joined(traceparent: str, tracestate: str = "") -> Generator[None]:
     """Turns that run in the block belong to this W3C trace context, taken from a request's headers.
 
-    For whoever serves requests: call it in the thread that runs the turn. An empty one changes nothing, and one
+    For servers: call it in the thread that runs the turn. An empty one changes nothing, and one
     that is not valid is left to the exporters, which ignore it.
     """
     if not traceparent:
@@ -28,5 +28,5 @@ def joined(traceparent: str, tracestate: str = "") -> Generator[None]:
 
 
 def incoming() -> Mapping[str, str]:
-    """The headers that the turn in hand came with, empty when there were none."""
+    """The headers that the current turn came with, empty when there were none."""
     return _carrier.get() or {}

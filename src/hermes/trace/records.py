@@ -1,6 +1,6 @@
-"""A run as plain records: what every trace format is made from, whoever watched the run.
+"""Records of a run: what every trace format is made from.
 
-``collector.Collector`` makes them while a session runs, from hook payloads; ``from_journal.session_record`` makes the
+``collector.Collector`` makes them while a session runs, from typed events; ``journal.session.session_record`` makes the
 same ones afterwards, from what is on disk. Texts and arguments are redacted by then: a format may write all it finds.
 Times are seconds since the epoch. Every collection is in order of time, tool results by when they came in.
 """
@@ -16,11 +16,11 @@ Message = dict[str, Any]
 
 AttemptStatus = Literal["running", "ok", "error", "interrupted", "crashed"]
 ToolStatus = Literal["running", "ok", "error", "blocked", "cancelled", "timeout"]
-#: Of a turn, and of a session: how its last turn stands.
+#: Of a turn, and of a session: the state of its last turn.
 RunStatus = Literal["running", "completed", "failed", "interrupted"]
 
 
-class Usage(Struct, frozen=True):
+class UsageRecord(Struct, frozen=True):
     """What an answer took. ``input_tokens`` leaves out what was read from or written to the prompt cache."""
 
     input_tokens: int = 0
@@ -32,7 +32,7 @@ class Usage(Struct, frozen=True):
     cost_usd: float | None = None
 
     @classmethod
-    def from_counts(cls, counts: Mapping[str, int] | None, cost_usd: float | None = None) -> Usage | None:
+    def from_counts(cls, counts: Mapping[str, int] | None, cost_usd: float | None = None) -> UsageRecord | None:
         """The counts as ``post_api_request`` has them; None when there are none."""
         if counts is None:
             return None
@@ -47,10 +47,10 @@ class Usage(Struct, frozen=True):
     def total_tokens(self) -> int:
         return self.prompt_tokens + self.output_tokens
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: UsageRecord) -> UsageRecord:
         """The sum of two. A cost that is unknown in one of them counts only what is known."""
         known = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
-        return Usage(
+        return UsageRecord(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
             self.cache_read_tokens + other.cache_read_tokens,
@@ -60,7 +60,7 @@ class Usage(Struct, frozen=True):
         )
 
 
-class Attempt(Struct, frozen=True):
+class AttemptRecord(Struct, frozen=True):
     """One request to one provider. A step has several when some failed; only the last can be ``ok``."""
 
     api_request_id: str
@@ -69,15 +69,15 @@ class Attempt(Struct, frozen=True):
     started_at: float
     ended_at: float | None
     status: AttemptStatus
-    #: What went wrong, in words.
+    #: What went wrong, as text.
     error: str = ""
     #: How many attempts of the step went to the same provider and model before.
     retry: int = 0
-    #: Seconds from the start to the first piece of the answer, where somebody measured it.
+    #: Seconds from the start to the first piece of the answer, where it was measured.
     first_token: float | None = None
 
 
-class ToolRequest(Struct, frozen=True):
+class ToolCallRecord(Struct, frozen=True):
     """A call as the model asked for it; arguments that were no JSON object are kept as ``{"_raw": text}``."""
 
     id: str
@@ -123,14 +123,14 @@ class ModelStep(Struct, frozen=True):
 
     #: Counts the steps of a turn from 1.
     number: int
-    attempts: tuple[Attempt, ...]
+    attempts: tuple[AttemptRecord, ...]
     #: What the request had that no earlier one had, beside the user's message, replies and tool results:
     #: steering, a word of ``pre_verify``, the note that the budget is spent.
     messages: tuple[Message, ...] = ()
     text: str = ""
     reasoning: str = ""
-    tool_calls: tuple[ToolRequest, ...] = ()
-    usage: Usage | None = None
+    tool_calls: tuple[ToolCallRecord, ...] = ()
+    usage: UsageRecord | None = None
     #: Empty when no attempt was answered.
     finish_reason: str = ""
     #: The model that really answered, or was asked last.
@@ -157,14 +157,14 @@ class SideCall(Struct, frozen=True):
     """A question to a model beside the conversation: a summary, a second opinion, a plugin's own."""
 
     purpose: str
-    attempt: Attempt
-    usage: Usage | None = None
+    attempt: AttemptRecord
+    usage: UsageRecord | None = None
 
 
 class Mark(Struct, frozen=True):
     """Something that happened at one moment.
 
-    ``resumed`` (a turn that was cut off goes on), ``undone`` (the user took it back), ``compacted`` (older messages
+    ``resumed`` (a turn that was cut off continues), ``undone`` (the user took it back), ``compacted`` (older messages
     were condensed; ``data`` has ``summary`` and, where known, ``reason``, ``tokens_before``, ``tokens_after``).
     """
 
@@ -192,7 +192,7 @@ class TurnRecord(Struct, frozen=True):
     other_tools: tuple[ToolStep, ...] = ()
     side_calls: tuple[SideCall, ...] = ()
     marks: tuple[Mark, ...] = ()
-    #: Taken back by the user: it happened, and the conversation goes on without it.
+    #: Taken back by the user: it happened, and the conversation continues without it.
     undone: bool = False
     #: Taken over with the session this one is a branch of, where it was paid for.
     copied: bool = False
@@ -239,9 +239,9 @@ class SessionRecord(Struct, frozen=True):
             found.setdefault((child.parent_turn_id, child.parent_tool_call_id), []).append(child)
         return found
 
-    def usage(self) -> Usage:
+    def usage(self) -> UsageRecord:
         """What its own steps took, without children and side calls."""
-        return sum((step.usage for turn in self.turns for step in turn.steps if step.usage), Usage())
+        return sum((step.usage for turn in self.turns for step in turn.steps if step.usage), UsageRecord())
 
 
 def family(session: SessionRecord) -> Iterator[SessionRecord]:

@@ -1,7 +1,7 @@
 """Event tracker: what is open in the sessions of a host, keyed by the ids of the contract, feeding sinks.
 
 Exporters give the tracker typed events and receive calls about turns, attempts, tool calls, approvals and child
-agents, each with the object that stands for it. Every start that a sink hears of is followed by exactly one end: what
+agents, each with the object that represents it. Every start that a sink hears of is followed by exactly one end: what
 never ends by itself is abandoned when its turn, its session or the process ends.
 """
 
@@ -29,7 +29,7 @@ from hermes.contract.events import (
     TurnEnded,
     TurnStarted,
 )
-from hermes.trace.records import Usage
+from hermes.trace.records import UsageRecord
 
 #: Session, turn and call: a provider may use the same call id in every turn.
 CallKey = tuple[str, str, str]
@@ -57,7 +57,7 @@ class OpenTurn(OpenItem):
     child: OpenChild | None = None
     model_calls: int = 0
     tool_calls: int = 0
-    usage: Usage = field(default_factory=Usage)
+    usage: UsageRecord = field(default_factory=UsageRecord)
     #: The class of the last attempt's failure, until one is answered.
     failure: str = ""
 
@@ -252,7 +252,7 @@ class Tracker:
         turn, attempt = self.turn(event.session_id, event.turn_id), self._attempts.pop(event.api_request_id, None)
         if turn is not None:
             turn.failure = ""
-            turn.usage = turn.usage + (Usage.from_counts(event.usage, event.cost_usd) or Usage())
+            turn.usage = turn.usage + (UsageRecord.from_counts(event.usage, event.cost_usd) or UsageRecord())
         for sink in self._sinks:
             sink.attempt_answered(attempt, event, event.ended_at or at)
 

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from hermes.bundled.observability.otel.pipeline import OwnPipeline
 from hermes.bundled.observability.otel.settings import read_settings as read_otel_settings
-from hermes.bundled.observability.otel.tracing import Tracing
+from hermes.bundled.observability.otel.tracing import OtelTracing
 from hermes.testing import OtlpReceiver
 from support import trace_runs
 from support.langfuse_rig import LangfuseRig, LangfuseServer
@@ -158,7 +158,7 @@ def test_it_and_the_otel_plugin_do_not_see_each_other(rig: LangfuseRig, monkeypa
 
         def with_both(config: object, **options: object) -> object:
             host = join(config, **options)  # pyright: ignore[reportArgumentType]
-            Tracing(lambda: other, settings).join(HookContext(host.hooks))
+            OtelTracing(lambda: other, settings).join(HookContext(host.hooks))
             return host
 
         monkeypatch.setattr(rig, "host_for", with_both)

@@ -57,7 +57,8 @@ def theirs(kind: Any, name: str, **what: Any) -> dict[str, Any]:
         tracer_provider=TracerProvider(shutdown_on_exit=False),
         span_exporter=memory,
     )
-    client.start_observation(name=name, as_type=kind, **what).end()
+    observation: Any = client.start_observation(name=name, as_type=kind, **what)
+    observation.end()
     client.flush()
     [span] = memory.get_finished_spans()
     client.shutdown()

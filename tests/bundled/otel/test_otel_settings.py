@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from hermes.bundled.observability.otel.settings import Settings, check_protocol, read_settings
+from hermes.bundled.observability.otel.settings import OtelSettings, check_protocol, read_settings
 
 
 def test_the_defaults() -> None:
     settings = read_settings({}, {})
-    assert settings == Settings(metrics_target="http://localhost:4318 (metrics)")
+    assert settings == OtelSettings(metrics_target="http://localhost:4318 (metrics)")
     assert not settings.capture_content and not settings.propagate
 
 

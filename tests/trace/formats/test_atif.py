@@ -13,13 +13,13 @@ from hermes.journal.history.branching import branch_session
 from hermes.trace.formats.atif import document
 from hermes.trace.journal.session import session_record
 from hermes.trace.records import (
-    Attempt,
+    AttemptRecord,
     ModelStep,
     SessionRecord,
-    ToolRequest,
+    ToolCallRecord,
     ToolStep,
     TurnRecord,
-    Usage,
+    UsageRecord,
     family,
 )
 from hermes.trace.verify.atif import check_atif
@@ -202,14 +202,16 @@ def session(*steps: ModelStep, message: Any = "go", children: tuple[SessionRecor
 
 
 def step(text: str = "so", **fields: Any) -> ModelStep:
-    return ModelStep(1, (Attempt("r", "custom", "scripted", 11.0, 12.0, "ok"),), text=text, **fields)
+    return ModelStep(1, (AttemptRecord("r", "custom", "scripted", 11.0, 12.0, "ok"),), text=text, **fields)
 
 
 def test_costs_of_children_are_in_the_sum() -> None:
-    call = ToolRequest("c", "delegate_task", {})
+    call = ToolCallRecord("c", "delegate_task", {})
     tool = ToolStep("c", "delegate_task", {}, 12.0, 15.0, "ok", "{}")
-    child = replace(session(step(usage=Usage(1, 1, cost_usd=0.5))), id="k", parent_turn_id="t", parent_tool_call_id="c")
-    parent = session(step(tool_calls=(call,), tools=(tool,), usage=Usage(1, 1, cost_usd=0.25)), children=(child,))
+    child = replace(
+        session(step(usage=UsageRecord(1, 1, cost_usd=0.5))), id="k", parent_turn_id="t", parent_tool_call_id="c"
+    )
+    parent = session(step(tool_calls=(call,), tools=(tool,), usage=UsageRecord(1, 1, cost_usd=0.25)), children=(child,))
     assert checked(parent)["final_metrics"]["total_cost_usd"] == 0.75
 
 
@@ -219,7 +221,7 @@ def test_a_child_whose_call_was_never_recorded_is_still_referenced() -> None:
 
 
 def test_a_call_that_never_ran_has_an_empty_result() -> None:
-    made = checked(session(step(tool_calls=(ToolRequest("c", "terminal", {"_raw": "{"}),))))
+    made = checked(session(step(tool_calls=(ToolCallRecord("c", "terminal", {"_raw": "{"}),))))
     [result] = agent_steps(made)[0]["observation"]["results"]
     assert result == {"source_call_id": "c", "content": "", "extra": {"status": "not_run"}}
 
@@ -256,7 +258,7 @@ def test_an_empty_session_is_a_document_too() -> None:
 
 def test_the_document_grows_with_the_steps_only() -> None:
     def size(count: int) -> int:
-        calls = (ToolRequest("c", "read_file", {"path": "a"}),)
+        calls = (ToolCallRecord("c", "read_file", {"path": "a"}),)
         tools = (ToolStep("c", "read_file", {"path": "a"}, 12.0, 13.0, "ok", "x" * 1000),)
         return len(msgspec.json.encode(document(session(*[step(tool_calls=calls, tools=tools)] * count))))
 

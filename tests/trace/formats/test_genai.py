@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from opentelemetry.semconv.schemas import Schemas
 
 from hermes.trace.formats import genai
-from hermes.trace.records import ToolRequest, Usage
+from hermes.trace.records import ToolCallRecord, UsageRecord
 
 KNOWN = {getattr(names, name) for name in dir(names) if name.startswith("GEN_AI_")}
-USAGE = Usage(10, 5, 3, 2, 1, 0.5)
+USAGE = UsageRecord(10, 5, 3, 2, 1, 0.5)
 
 
 def everything() -> dict[str, Any]:
@@ -94,7 +94,7 @@ def test_messages_have_roles_and_parts() -> None:
 
 
 def test_an_answer_with_thoughts_and_calls() -> None:
-    told = genai.answered("hi", "hm", [ToolRequest("c", "f", {"a": 1})], "tool_calls")
+    told = genai.answered("hi", "hm", [ToolCallRecord("c", "f", {"a": 1})], "tool_calls")
     (message,) = json.loads(str(told["gen_ai.output.messages"]))
     assert message["finish_reason"] == "tool_calls"
     assert [part["type"] for part in message["parts"]] == ["reasoning", "text", "tool_call"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hermes.trace.formats import genai, openinference
-from hermes.trace.records import ToolRequest, Usage
+from hermes.trace.records import ToolCallRecord, UsageRecord
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_kinds() -> None:
 
 
 def test_tokens_and_cost() -> None:
-    answer = openinference.answer(model="m2", finish_reason="stop", usage=Usage(10, 5, 3, 2, 1, 0.5))
+    answer = openinference.answer(model="m2", finish_reason="stop", usage=UsageRecord(10, 5, 3, 2, 1, 0.5))
     assert answer == {
         "llm.model_name": "m2",
         "llm.response.model_name": "m2",
@@ -82,7 +82,7 @@ def test_messages_are_flat() -> None:
 
 
 def test_an_answer() -> None:
-    told = openinference.answered("hi", "hm", [ToolRequest("c", "f", {"a": 1})], "tool_calls")
+    told = openinference.answered("hi", "hm", [ToolCallRecord("c", "f", {"a": 1})], "tool_calls")
     prefix = "llm.output_messages.0.message"
     assert told[f"{prefix}.content"] == told["output.value"] == "hi"
     assert told[f"{prefix}.contents.0.message_content.type"] == "reasoning"

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from hermes.testing.otlp import ReceivedSpan, received_spans
 from hermes.trace.formats import openinference, otlp
-from hermes.trace.records import Attempt, ModelStep, SessionRecord, ToolStep, TurnRecord, Usage
+from hermes.trace.records import AttemptRecord, ModelStep, SessionRecord, ToolStep, TurnRecord, UsageRecord
 from support import trace_runs
 from support.trace_runs import Rig, Scenario
 
@@ -131,7 +131,7 @@ def test_compactions_are_events_of_their_turn(rig: Rig) -> None:
 
 
 def test_a_run_that_is_not_over_has_spans_that_end_where_it_was_last_seen() -> None:
-    attempt = Attempt("a", "custom", "m", 10.0, 12.0, "ok")
+    attempt = AttemptRecord("a", "custom", "m", 10.0, 12.0, "ok")
     tool = ToolStep("c", "terminal", {}, 13.0)
     turn = TurnRecord("t", "", "go", 9.0, steps=(ModelStep(1, (attempt,), tools=(tool,)),))
     root, request, call = read(otlp.export(SessionRecord("s", turns=(turn,))))
@@ -147,7 +147,7 @@ def test_turns_that_a_branch_took_over_are_not_told_again() -> None:
 
 
 def test_parents_carry_sums_under_names_of_their_own() -> None:
-    step = ModelStep(1, (Attempt("a", "p", "m", 1.0, 2.0, "ok"),), usage=Usage(5, 2, cost_usd=0.25))
+    step = ModelStep(1, (AttemptRecord("a", "p", "m", 1.0, 2.0, "ok"),), usage=UsageRecord(5, 2, cost_usd=0.25))
     turn = TurnRecord("t", "", "go", 1.0, 2.0, "completed", steps=(step,))
     root, request = read(otlp.export(SessionRecord("s", turns=(turn,))))
     assert not [name for name in root.attributes if name.startswith("gen_ai.usage")]
@@ -162,7 +162,7 @@ def test_a_long_session_is_linear() -> None:
         made = tuple(
             ModelStep(
                 number,
-                (Attempt(f"a{number}", "p", "m", float(number), number + 0.5, "ok"),),
+                (AttemptRecord(f"a{number}", "p", "m", float(number), number + 0.5, "ok"),),
                 text="said",
                 tools=(ToolStep(f"c{number}", "terminal", {"command": "ls"}, number + 0.5, number + 0.9, "ok", "x"),),
             )

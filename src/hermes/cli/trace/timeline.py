@@ -12,7 +12,7 @@ import msgspec
 from hermes.cli.terminal import cells, fitted, one_line
 from hermes.cli.trace.format import NARROW, cost, duration
 from hermes.commands.wording import plural
-from hermes.trace.records import Mark, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, Usage, family
+from hermes.trace.records import Mark, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, UsageRecord, family
 
 Kind = Literal["turn", "model", "attempt", "tool", "approval", "child", "side", "mark"]
 Children = dict[tuple[str, str], list[SessionRecord]]
@@ -118,7 +118,7 @@ def _side_row(call: SideCall, depth: int) -> Row:
 # -- text -----------------------------------------------------------------------------------------------------------
 
 
-def usage_text(usage: Usage | None, *, cached: bool = True) -> str:
+def usage_text(usage: UsageRecord | None, *, cached: bool = True) -> str:
     """Tokens and cost in few characters."""
     if usage is None:
         return "usage unknown"
@@ -130,7 +130,7 @@ def usage_text(usage: Usage | None, *, cached: bool = True) -> str:
 def summary(session: SessionRecord) -> str:
     """One line about a session: platform, model, and totals including children."""
     turns = model_calls = tools = children = 0
-    usage = Usage()
+    usage = UsageRecord()
     for one in family(session):
         children += one is not session
         for turn in one.turns:

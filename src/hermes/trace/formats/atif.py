@@ -7,7 +7,7 @@ from typing import Any
 
 from hermes.trace.formats.atif_parts import approvals, attempts, content, metrics, no_nulls, tool_call
 from hermes.trace.formats.times import iso, milliseconds
-from hermes.trace.records import Mark, ModelStep, SessionRecord, ToolStep, TurnRecord, Usage
+from hermes.trace.records import Mark, ModelStep, SessionRecord, ToolStep, TurnRecord, UsageRecord
 from hermes.version import __version__
 
 SCHEMA_VERSION = "ATIF-v1.7"
@@ -234,7 +234,7 @@ class _Trajectory:
         ]
 
     def _final_metrics(self, turns: list[TurnRecord]) -> Document:
-        own = sum((step.usage for turn in turns for step in turn.steps if step.usage is not None), Usage())
+        own = sum((step.usage for turn in turns for step in turn.steps if step.usage is not None), UsageRecord())
         costs = [child["final_metrics"].get("total_cost_usd") for child in self._embedded]
         known = [cost for cost in (own.cost_usd, *costs) if cost is not None]
         extra = {"reasoning_tokens": own.reasoning_tokens, "cache_write_tokens": own.cache_write_tokens}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from hermes.trace.formats.times import iso, milliseconds
-from hermes.trace.records import ModelStep, ToolRequest, ToolStep, Usage
+from hermes.trace.records import ModelStep, ToolCallRecord, ToolStep, UsageRecord
 
 Document = dict[str, Any]
 
@@ -44,7 +44,7 @@ def _image_type(address: str) -> str:
     return _ENDINGS.get(address.partition("?")[0].rpartition(".")[2].lower(), "")
 
 
-def tool_call(call: ToolRequest, ran: ToolStep | None) -> Document:
+def tool_call(call: ToolCallRecord, ran: ToolStep | None) -> Document:
     """A call as the model asked for it, and what the tool ran with when that was something else."""
     made: Document = {"tool_call_id": call.id, "function_name": call.name, "arguments": call.arguments}
     if ran is not None and ran.args != call.arguments:
@@ -52,7 +52,7 @@ def tool_call(call: ToolRequest, ran: ToolStep | None) -> Document:
     return made
 
 
-def metrics(usage: Usage) -> Document:
+def metrics(usage: UsageRecord) -> Document:
     """What an answer took."""
     extra = {"reasoning_tokens": usage.reasoning_tokens, "cache_write_tokens": usage.cache_write_tokens}
     return no_nulls(

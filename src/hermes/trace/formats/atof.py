@@ -10,7 +10,7 @@ import msgspec
 
 from hermes.trace.formats.atif_parts import no_nulls
 from hermes.trace.formats.times import iso
-from hermes.trace.records import Attempt, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, Usage
+from hermes.trace.records import AttemptRecord, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, UsageRecord
 
 VERSION = "0.1"
 
@@ -137,12 +137,14 @@ class _Stream:
         return end
 
     def _add_side_call(self, call: SideCall, session: _Scope, ids: Event) -> int:
-        """A question beside the conversation: what was said in it is not on record."""
+        """A question beside the conversation: what was said in it is not recorded."""
         attempt = call.attempt
-        told = _spent(call.usage) if attempt.status == "ok" else {"error": attempt.error}
-        return self._add_attempt(attempt, session, {**ids, "purpose": call.purpose}, None, told)
+        data = _spent(call.usage) if attempt.status == "ok" else {"error": attempt.error}
+        return self._add_attempt(attempt, session, {**ids, "purpose": call.purpose}, None, data)
 
-    def _add_attempt(self, attempt: Attempt, session: _Scope, ids: Event, asked: Event | None, told: Event) -> int:
+    def _add_attempt(
+        self, attempt: AttemptRecord, session: _Scope, ids: Event, asked: Event | None, data: Event
+    ) -> int:
         about = {**ids, "api_request_id": attempt.api_request_id}
         about |= {"provider": attempt.provider, "model": attempt.model}
         key = f"session:{session.metadata['session_id']}:{attempt.api_request_id}"
@@ -150,7 +152,7 @@ class _Stream:
         start = _micros(attempt.started_at)
         end = _end(start, attempt.ended_at)
         self._scope_event(scope, "start", start, asked, {})
-        self._scope_event(scope, "end", end, told, {"status": _status(attempt.status)})
+        self._scope_event(scope, "end", end, data, {"status": _status(attempt.status)})
         return end
 
     def _add_tool(self, tool: ToolStep, session: _Scope, ids: Event, step: str, after: int) -> int:
@@ -237,7 +239,7 @@ def _micros(at: float) -> int:
 
 
 def _began(session: SessionRecord) -> float:
-    """When a session began: whoever watched it may have heard of a request first."""
+    """When a session began: a request may have been seen before its start."""
     firsts = [turn.steps[0].started_at for turn in session.turns[:1] if turn.steps]
     return min([session.started_at, *(turn.started_at for turn in session.turns[:1]), *firsts])
 
@@ -251,7 +253,7 @@ def _status(status: str) -> str:
     return "unfinished" if status == "running" else status
 
 
-def _outcome(step: ModelStep, attempt: Attempt) -> Event:
+def _outcome(step: ModelStep, attempt: AttemptRecord) -> Event:
     if attempt.status != "ok":
         return {"error": attempt.error}
     encode = msgspec.json.encode
@@ -267,7 +269,7 @@ def _outcome(step: ModelStep, attempt: Attempt) -> Event:
     return {"assistant_message": message, "finish_reason": step.finish_reason, **_spent(step.usage)}
 
 
-def _spent(usage: Usage | None) -> Event:
+def _spent(usage: UsageRecord | None) -> Event:
     if usage is None:
         return {}
     counts = {

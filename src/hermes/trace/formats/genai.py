@@ -1,7 +1,7 @@
 """The OpenTelemetry conventions for generative AI: the attributes of agent, inference and tool spans.
 
 The conventions are still in development. The names here are those of ``SCHEMA_URL``; what they have no name for begins
-with ``hermes.``. Whoever uses these functions has redacted the content before.
+with ``hermes.``. Callers redact the content first.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hermes.trace.records import Message, ToolRequest, Usage
+from hermes.trace.records import Message, ToolCallRecord, UsageRecord
 
 SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 AGENT_NAME = "hermes"
@@ -119,7 +119,7 @@ def tool(
     )
 
 
-def answer(*, model: str, finish_reason: str, usage: Usage | None) -> Attributes:
+def answer(*, model: str, finish_reason: str, usage: UsageRecord | None) -> Attributes:
     """What is known of a request when the model has answered. ``input_tokens`` counts what came from the cache too."""
     known: Attributes = {"gen_ai.response.model": model}
     if finish_reason:
@@ -135,8 +135,8 @@ def answer(*, model: str, finish_reason: str, usage: Usage | None) -> Attributes
     return {name: value for name, value in known.items() if value != "" and value != 0}
 
 
-def turn_end(*, status: str, model_calls: int, tool_calls: int, usage: Usage) -> Attributes:
-    """How a turn went. The sums have names of their own, so that nobody adds them to the spans they are made of."""
+def turn_end(*, status: str, model_calls: int, tool_calls: int, usage: UsageRecord) -> Attributes:
+    """How a turn went. The sums have names of their own, so that no viewer adds them to the spans they are made of."""
     totals: Attributes = {
         "hermes.turn.status": status,
         "hermes.turn.model_calls": model_calls,
@@ -190,7 +190,7 @@ def asked(messages: Iterable[Message]) -> Attributes:
     return content
 
 
-def answered(text: str, reasoning: str, calls: Iterable[ToolRequest], finish_reason: str) -> Attributes:
+def answered(text: str, reasoning: str, calls: Iterable[ToolCallRecord], finish_reason: str) -> Attributes:
     """The message of an answer."""
     parts = [{"type": "reasoning", "content": reasoning}] if reasoning else []
     parts += [_text(text)] if text else []

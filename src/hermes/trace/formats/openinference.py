@@ -11,7 +11,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.trace.formats.genai import AGENT_NAME, Attributes, provider_name
-from hermes.trace.records import Message, SessionRecord, ToolRequest, Usage
+from hermes.trace.records import Message, SessionRecord, ToolCallRecord, UsageRecord
 
 _KIND = "openinference.span.kind"
 _TEXT, _JSON = "text/plain", "application/json"
@@ -93,7 +93,7 @@ def tool(
     return attributes
 
 
-def answer(*, model: str, finish_reason: str, usage: Usage | None) -> Attributes:
+def answer(*, model: str, finish_reason: str, usage: UsageRecord | None) -> Attributes:
     """What is known of a request when the model has answered."""
     known: Attributes = {}
     if model:
@@ -112,14 +112,14 @@ def answer(*, model: str, finish_reason: str, usage: Usage | None) -> Attributes
     return known
 
 
-def turn_end(*, status: str, model_calls: int, tool_calls: int, usage: Usage) -> Attributes:
+def turn_end(*, status: str, model_calls: int, tool_calls: int, usage: UsageRecord) -> Attributes:
     """How a turn went. Its tokens are not repeated: viewers add up those of the requests themselves."""
     del model_calls, tool_calls, usage
     return {"hermes.turn.status": status}
 
 
 def failure(*, error_type: str, text: str = "", is_error: bool = True) -> Attributes:
-    """There is no word for it here: the status of the span tells."""
+    """OpenInference has no attribute for it: the status of the span says so."""
     del error_type, text, is_error
     return {}
 
@@ -157,7 +157,7 @@ def asked(messages: Iterable[Message]) -> Attributes:
     return content
 
 
-def answered(text: str, reasoning: str, calls: Iterable[ToolRequest], finish_reason: str) -> Attributes:
+def answered(text: str, reasoning: str, calls: Iterable[ToolCallRecord], finish_reason: str) -> Attributes:
     """The message of an answer."""
     del finish_reason
     prefix = "llm.output_messages.0.message"

@@ -10,15 +10,15 @@ from typing import Any, Literal, NamedTuple, Protocol
 from hermes.trace.formats.genai import AGENT_SPAN, Attributes, inference_span, tool_span
 from hermes.trace.records import (
     ApprovalRecord,
-    Attempt,
+    AttemptRecord,
     Message,
     ModelStep,
     SessionRecord,
     SideCall,
-    ToolRequest,
+    ToolCallRecord,
     ToolStep,
     TurnRecord,
-    Usage,
+    UsageRecord,
 )
 
 
@@ -61,14 +61,16 @@ class Vocabulary(Protocol):
         description: str = "",
     ) -> Attributes: ...
 
-    def answer(self, *, model: str, finish_reason: str, usage: Usage | None) -> Attributes: ...
-    def turn_end(self, *, status: str, model_calls: int, tool_calls: int, usage: Usage) -> Attributes: ...
+    def answer(self, *, model: str, finish_reason: str, usage: UsageRecord | None) -> Attributes: ...
+    def turn_end(self, *, status: str, model_calls: int, tool_calls: int, usage: UsageRecord) -> Attributes: ...
     def failure(self, *, error_type: str, text: str = "", is_error: bool = True) -> Attributes: ...
     def turn_content(self, user_message: Any = None, answer_text: str = "") -> Attributes: ...
     def instructions(self, system_prompt: str, tools: Sequence[dict[str, Any]] = ()) -> Attributes: ...
     def asked(self, messages: Iterable[Message]) -> Attributes: ...
 
-    def answered(self, text: str, reasoning: str, calls: Iterable[ToolRequest], finish_reason: str) -> Attributes: ...
+    def answered(
+        self, text: str, reasoning: str, calls: Iterable[ToolCallRecord], finish_reason: str
+    ) -> Attributes: ...
 
     def called(self, args: dict[str, Any], result: str) -> Attributes: ...
 
@@ -138,7 +140,7 @@ class SpanTree:
     def _turn(
         self, session: SessionRecord, turn: TurnRecord, caller: Span | None, *, is_first: bool
     ) -> Iterator[tuple[Span, str]]:
-        """The spans of a turn, each with the id of the tool call that it stands for, if it does."""
+        """The spans of a turn, each with the id of its tool call, if it has one."""
         words = self.words
         root = Span(
             trace_id=caller.trace_id if caller else digest(16, "trace", session.id, turn.id),
@@ -161,7 +163,7 @@ class SpanTree:
             events=[SpanEvent(f"hermes.{mark.name}", mark.at, _scalars(mark.data)) for mark in turn.marks],
         )
         below = [*self._requests(session, turn, root), *self._tools(session, turn, root)]
-        spent = sum((step.usage for step in turn.steps if step.usage), Usage())
+        spent = sum((step.usage for step in turn.steps if step.usage), UsageRecord())
         asked = sum(len(step.attempts) for step in turn.steps)
         calls = sum(1 for _ in turn.tools())
         root.attributes.update(words.turn_end(status=turn.status, model_calls=asked, tool_calls=calls, usage=spent))
@@ -207,7 +209,7 @@ class SpanTree:
             span.attributes.update(self.words.answer(model=side.attempt.model, finish_reason="", usage=side.usage))
         return span
 
-    def _request(self, attempt: Attempt, place: _Place, number: int) -> Span:
+    def _request(self, attempt: AttemptRecord, place: _Place, number: int) -> Span:
         span = Span(
             trace_id=place.trace_id,
             span_id=digest(8, "request", place.session_id, attempt.api_request_id),
@@ -310,8 +312,8 @@ def _approval_events(approval: ApprovalRecord) -> Iterator[SpanEvent]:
         yield SpanEvent("hermes.approval.response", approval.answered_at, answer)
 
 
-def _error_class(attempt: Attempt) -> str:
-    """The class of failure that an error in words begins with, or else how the attempt ended."""
+def _error_class(attempt: AttemptRecord) -> str:
+    """The class of failure that an error text begins with, or else how the attempt ended."""
     name, colon, _ = attempt.error.partition(":")
     return name if colon and name.isidentifier() else attempt.status
 

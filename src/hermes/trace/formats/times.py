@@ -11,5 +11,5 @@ def iso(at: float) -> str:
 
 
 def milliseconds(started_at: float, ended_at: float | None) -> int | None:
-    """How long something took; None while it goes on."""
+    """How long something took; None while it runs."""
     return None if ended_at is None else round((ended_at - started_at) * 1000)

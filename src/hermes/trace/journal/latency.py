@@ -1,4 +1,4 @@
-"""How long models, tools and plugins take, and what that costs: over every session of a home."""
+"""Latency and cost of models, tools and plugins, over every session of a home."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ASKED_BY_PLUGINS = """
     SELECT substr(key, 8), status, duration, cost_usd FROM {table}
     WHERE substr(key, 1, 7) = 'plugin:' AND started_at >= :since
 """
-#: Stands among the sites of a plugin for the models it asked.
+#: The site of a plugin under which the models it asked are listed.
 _MODELS_SITE = "models"
 
 
@@ -59,7 +59,7 @@ class Figures(Struct, frozen=True):
 
 
 class _ToolBody(Struct):
-    """What counts of a tool call on record."""
+    """What counts of a recorded tool call."""
 
     name: str
     status: str

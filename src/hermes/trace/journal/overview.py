@@ -1,4 +1,4 @@
-"""What a list of traced sessions shows: how much each did, and what that took."""
+"""Overview of traced sessions: how much each did, and what that took."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _CALLS = "SELECT * FROM model_calls WHERE session_id = ? ORDER BY started_at, ap
 _APPROVALS = (
     "SELECT *, answer AS choice FROM questions WHERE session_id = ? AND kind = 'approval' ORDER BY created_at, id"
 )
-#: What was said to the model inside a turn by somebody else than the user who asked and the tools.
+#: What was said to the model inside a turn by others than the user who asked and the tools.
 _SAID = (
     "SELECT turn, step, position, body FROM messages WHERE session_id = ? AND role = 'user' AND step > 0 "
     "ORDER BY turn, step, position"
@@ -106,7 +106,7 @@ class _Reader:
 
     def _add_children(self, draft: SessionDraft) -> None:
         self._open.add(draft.id)
-        # A journal that somebody edited must not send us round in circles.
+        # A journal that was edited by hand must not cause endless recursion.
         ids = [row["id"] for row in self._rows(_CHILDREN, draft.id) if row["id"] not in self._open]
         calls = {(turn.id, tool.tool_call_id): tool for turn in draft.turns for tool in turn.tools()} if ids else {}
         starts = [turn.started_at for turn in draft.turns]
@@ -131,8 +131,8 @@ class _Reader:
 
 
 def _goal(child: SessionDraft, tool: ToolStep | None) -> str:
-    """What a child was told to do."""
-    told: Any = tool.args.get("goal") if tool is not None else None
-    if not isinstance(told, str) and child.turns:
-        told = child.turns[0].user_message
-    return told if isinstance(told, str) else ""
+    """The goal of a child."""
+    goal: Any = tool.args.get("goal") if tool is not None else None
+    if not isinstance(goal, str) and child.turns:
+        goal = child.turns[0].user_message
+    return goal if isinstance(goal, str) else ""

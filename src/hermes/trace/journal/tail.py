@@ -14,7 +14,7 @@ _COLUMNS = "SELECT rowid, session_id, seq, turn_id, kind, key, at, body FROM eve
 
 
 class StreamedEvent(Struct, frozen=True):
-    """One event on record."""
+    """One recorded event."""
 
     session_id: str
     seq: int
@@ -36,7 +36,7 @@ class EventStream:
         self._row = 0
 
     def last(self, count: int) -> list[StreamedEvent]:
-        """The last events so far, at most so many; ``new`` goes on from there."""
+        """The last events so far, at most so many; ``new`` continues from there."""
         query = f"{_COLUMNS} WHERE 1{self._where} ORDER BY rowid DESC LIMIT :count"
         # One at least, so that the place to go on from is known even when none is wanted.
         found = self._store.read(lambda connection: self._events(connection, query, max(count, 1)))

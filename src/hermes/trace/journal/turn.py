@@ -8,7 +8,15 @@ from typing import Any
 from hermes.trace.clean import Cleaner
 from hermes.trace.conversation import summary_in
 from hermes.trace.draft import StepDraft, ToolDraft, ToolDrafts, TurnDraft
-from hermes.trace.records import ApprovalRecord, Attempt, Mark, SideCall, ToolRequest, TurnRecord, Usage
+from hermes.trace.records import (
+    ApprovalRecord,
+    AttemptRecord,
+    Mark,
+    SideCall,
+    ToolCallRecord,
+    TurnRecord,
+    UsageRecord,
+)
 
 Row = dict[str, Any]
 
@@ -33,7 +41,7 @@ def turn_record(rows: TurnRows, clean: Cleaner) -> TurnRecord:
 
 
 def compaction_mark(event: Row, clean: Cleaner) -> Mark:
-    """A compaction on record as a mark: the summary, not the messages that stayed."""
+    """A recorded compaction as a mark: the summary, not the messages that stayed."""
     body: dict[str, Any] = event["body"]
     data = {name: body[name] for name in ("reason", "tokens_before", "tokens_after")}
     data["messages_after"] = len(body["messages"])
@@ -112,11 +120,13 @@ class _Assembly:
 
     def _add_reply(self, step: StepDraft | None, reply: dict[str, Any]) -> None:
         if step is None:
-            return  # a journal that lost the attempt; ``hermes trace verify`` tells of it
+            return  # a journal that lost the attempt; ``hermes trace verify`` reports it
         clean = self._clean
         step.text, step.reasoning = clean.text(reply["content"]), clean.text(reply["reasoning"])
         calls = reply["tool_calls"]
-        step.tool_calls = tuple(ToolRequest(one["id"], one["name"], clean.arguments(one["arguments"])) for one in calls)
+        step.tool_calls = tuple(
+            ToolCallRecord(one["id"], one["name"], clean.arguments(one["arguments"])) for one in calls
+        )
 
     def _add_tool(self, event: Row, tools: ToolDrafts) -> None:
         key, body, at = event["key"], event["body"], event["at"]
@@ -149,23 +159,23 @@ class _Assembly:
             )
 
     def _add_messages(self) -> None:
-        """What else the model was told: before its own step at position 0, else before the one that follows."""
+        """What else the model was given: before its own step at position 0, else before the one that follows."""
         for said in self._rows.said:
             step = self._steps.get(said["step"] + (said["position"] > 0))
             if step is not None:
                 step.messages.append(self._clean.value(said["message"]))
 
 
-def _attempt(call: Row, clean: Cleaner) -> Attempt:
+def _attempt(call: Row, clean: Cleaner) -> AttemptRecord:
     ended_at = call["started_at"] + call["duration"]
-    return Attempt(
+    return AttemptRecord(
         *(call["api_request_id"], call["provider"], call["model"], call["started_at"], ended_at, call["status"]),
         error=clean.text(call["error"] or ""),
         first_token=call["first_token"],
     )
 
 
-def _usage(call: Row) -> Usage | None:
+def _usage(call: Row) -> UsageRecord | None:
     if call["input_tokens"] is None and call["output_tokens"] is None:
         return None
-    return Usage(*(call[name] or 0 for name in _TOKENS), cost_usd=call["cost_usd"])
+    return UsageRecord(*(call[name] or 0 for name in _TOKENS), cost_usd=call["cost_usd"])

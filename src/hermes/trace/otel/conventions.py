@@ -29,7 +29,7 @@ from hermes.trace.formats.spans import Vocabulary
 from hermes.trace.history import tool_request
 from hermes.trace.otel.metrics import INTERRUPTED, tool_error_type, turn_error
 from hermes.trace.otel.spans import SpanEnd, SpanMoment, SpanStart
-from hermes.trace.records import Usage
+from hermes.trace.records import UsageRecord
 from hermes.trace.tracker import OpenAttempt, OpenItem, OpenTool, OpenTurn
 
 #: Fields that only content is made from.
@@ -121,7 +121,7 @@ class ConventionSpans:
         return self._described("asked", messages=self._clean.value(messages)) if self._content else {}
 
     def answer(self, event: AttemptAnswered) -> Attributes:
-        usage = Usage.from_counts(event.usage, event.cost_usd)
+        usage = UsageRecord.from_counts(event.usage, event.cost_usd)
         known = self._described("answer", model=event.response_model, finish_reason=event.finish_reason, usage=usage)
         if self._content:
             message: dict[str, Any] = to_plain(event.assistant_message) if event.assistant_message is not UNSET else {}

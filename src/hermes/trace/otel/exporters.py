@@ -1,15 +1,16 @@
-"""Exporters that count what they send, and the log of the SDK brought under one roof."""
+"""Exporters that count what they send, a flush with a deadline, and a handler for what the SDK logs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from opentelemetry.sdk.metrics.export import MetricExporter, MetricExportResult, MetricsData
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from hermes.hooks.queue import BackgroundQueue
 from hermes.sanitize import redact_text
 from hermes.trace.health import ExporterHealth
 
@@ -18,7 +19,7 @@ log = logging.getLogger(__name__)
 _MAX_REMARK_CHARS = 300
 
 
-class Remarks(logging.Handler):
+class SdkLogHandler(logging.Handler):
     """Takes what the SDK logs: without it, a collector that is away would write to the user's terminal.
 
     The first remark of each kind is a warning in the agent's log, the others are for those who look closely.
@@ -41,10 +42,10 @@ class Remarks(logging.Handler):
         log.log(level, "%s: %s", record.name.partition(".")[0], text)
 
 
-def remarks() -> Remarks:
-    """The one handler for what the SDKs log, put in its place by whoever asks first."""
+def sdk_log() -> SdkLogHandler:
+    """The one handler for what the SDKs log, installed by the first call."""
     sdk = logging.getLogger("opentelemetry")
-    found = next((handler for handler in sdk.handlers if isinstance(handler, Remarks)), None) or Remarks()
+    found = next((handler for handler in sdk.handlers if isinstance(handler, SdkLogHandler)), None) or SdkLogHandler()
     for name in ("opentelemetry", "langfuse"):
         logging.getLogger(name).addHandler(found)  # adding it again changes nothing
     return found
@@ -65,7 +66,27 @@ def count_lost(health: ExporterHealth, seconds: float) -> None:
     """What is not out by now counts as lost."""
     lost = health.events_in - health.events_out - health.events_failed
     if lost > 0:
-        health.failed(f"not sent within {seconds:g} s; {remarks().last}".rstrip("; "), lost)
+        health.failed(f"not sent within {seconds:g} s; {sdk_log().last}".rstrip("; "), lost)
+
+
+class TimedFlush:
+    """Runs ``flush``, which itself has no deadline, on a background queue and waits for it until one.
+
+    The thread is started at once: none can be started while a process exits.
+    """
+
+    def __init__(self, flush: Callable[[], object]) -> None:
+        self._flush = flush
+        self._queue = BackgroundQueue("otel flush")
+        self._queue.start()
+
+    def run(self, seconds: float) -> bool:
+        """Whether everything was sent in time. While a flush is late there is no second wait for it."""
+        return not self._queue.is_late and self._queue.put(self._flush) and self._queue.flush(seconds)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._queue.close()
 
 
 class CountingSpans(SpanExporter):
@@ -74,14 +95,14 @@ class CountingSpans(SpanExporter):
     def __init__(self, exporter: SpanExporter, health: ExporterHealth) -> None:
         self._exporter = exporter
         self._health = health
-        self._remarks = remarks()
+        self._log = sdk_log()
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
         result = self._exporter.export(spans)
         if result is SpanExportResult.SUCCESS:
             self._health.sent(len(spans))
         else:
-            self._health.failed(self._remarks.last or "the collector did not take them", len(spans))
+            self._health.failed(self._log.last or "the collector did not take them", len(spans))
         return result
 
     def shutdown(self) -> None:
@@ -99,7 +120,7 @@ class CountingMetrics(MetricExporter):
         super().__init__(exporter._preferred_temporality, exporter._preferred_aggregation)  # pyright: ignore[reportPrivateUsage]
         self._exporter = exporter
         self._health = health
-        self._remarks = remarks()
+        self._log = sdk_log()
 
     def export(self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any) -> MetricExportResult:
         self._health.received()
@@ -107,7 +128,7 @@ class CountingMetrics(MetricExporter):
         if result is MetricExportResult.SUCCESS:
             self._health.sent()
         else:
-            self._health.failed(self._remarks.last or "the collector did not take them")
+            self._health.failed(self._log.last or "the collector did not take them")
         return result
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:

@@ -6,7 +6,7 @@ from opentelemetry.metrics import Histogram, Meter
 
 from hermes.contract.events import AttemptAnswered, AttemptFailed, ToolEnded, TurnEnded
 from hermes.trace.formats.genai import AGENT_NAME, Attributes, provider_name, server
-from hermes.trace.records import Usage
+from hermes.trace.records import UsageRecord
 from hermes.trace.tracker import OpenAttempt, OpenTool, OpenTurn, TraceSink
 
 #: The boundaries that the conventions ask for; the SDK's own are made for milliseconds.
@@ -36,7 +36,7 @@ class MetricsSink(TraceSink):
         if event.response_model:
             about["gen_ai.response.model"] = event.response_model
         self._requests.record(event.api_duration, about)
-        usage = Usage.from_counts(event.usage)
+        usage = UsageRecord.from_counts(event.usage)
         if usage is not None:
             self._tokens.record(usage.prompt_tokens, {**about, "gen_ai.token.type": "input"})
             self._tokens.record(usage.output_tokens, {**about, "gen_ai.token.type": "output"})

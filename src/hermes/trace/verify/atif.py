@@ -34,7 +34,7 @@ _SUMS = {
 
 
 def check_atif(document: object) -> list[str]:
-    """What is wrong with a document, in words; nothing when it is whole."""
+    """The problems of a document, as text; none when it is valid."""
     if not isinstance(document, dict):
         return ["the document is no JSON object"]
     return list(_trajectory(cast("Fields", document), ""))
@@ -100,21 +100,21 @@ def _references(steps: list[Fields], children: list[Fields], where: str) -> Iter
             yield f"{where}an embedded trajectory has no trajectory_id"
         elif count > 1:
             yield f"{where}trajectory {name} is embedded {count} times"
-    told: Counter[Any] = Counter()
+    references: Counter[Any] = Counter()
     for step in steps:
         for result in _results_of(step):
             for reference in _objects(result.get("subagent_trajectory_ref")):
                 place = f"{where}step {step.get('step_id')}"
                 yield from problems_of(reference, _REFERENCE, f"{place}, reference")
                 name = reference.get("trajectory_id")
-                told[name] += 1
+                references[name] += 1
                 if name is None and reference.get("trajectory_path") is None:
                     yield f"{place}: a reference has neither trajectory_id nor trajectory_path"
                 elif name is not None and name not in embedded and reference.get("trajectory_path") is None:
                     yield f"{place}: trajectory {name} is referenced and not embedded"
     for name in embedded:
-        if told[name] != 1:
-            yield f"{where}trajectory {name} is referenced {told[name]} times instead of once"
+        if references[name] != 1:
+            yield f"{where}trajectory {name} is referenced {references[name]} times instead of once"
 
 
 def _metrics(document: Fields, steps: list[Fields], children: list[Fields], where: str) -> Iterator[str]:

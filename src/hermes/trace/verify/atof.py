@@ -17,7 +17,7 @@ _SAME = ("name", "category", "parent_uuid", "attributes")
 
 
 def check_atof(lines: Iterable[bytes]) -> list[str]:
-    """What is wrong with a stream, in words; nothing when it is whole."""
+    """The problems of a stream, as text; none when it is valid."""
     problems: list[str] = []
     events: list[Event] = []
     for number, line in enumerate(lines, start=1):
@@ -100,7 +100,7 @@ def _nesting(start: Event, end: Event, starts: dict[str, Event], ends: dict[str,
     if parent is None:
         return
     if parent not in starts:
-        # NeMo Relay puts sessions under a root of its own, which it never tells of.
+        # NeMo Relay puts sessions under a root of its own, which it never reports.
         if start.get("category") != "agent":
             yield f"{_who(start)}: its parent {parent} is not in the stream"
     elif _at(start) < _at(starts[parent]) or (parent in ends and _at(end) > _at(ends[parent])):

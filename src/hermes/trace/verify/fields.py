@@ -1,4 +1,4 @@
-"""Which fields an object of a format must and may have."""
+"""Required and allowed fields of a format's objects."""
 
 from __future__ import annotations
 

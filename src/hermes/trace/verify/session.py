@@ -113,7 +113,7 @@ class _TurnPart:
                 yield event["key"], "was started and has no result"
 
     def _check_attempts(self) -> Iterator[tuple[str, str]]:
-        """Model calls: an answer for every model step, and a failure on record for every failed attempt."""
+        """Model calls: an answer for every model step, and a recorded failure for every failed attempt."""
         answered = Counter(call["key"] for call in self.calls if call["status"] == "ok")
         for key in self._done():
             if key.startswith("model:") and answered[key] != 1:
@@ -121,9 +121,9 @@ class _TurnPart:
         # Questions beside the conversation have no events.
         own = [call for call in self.calls if not call["key"].startswith(("side:", "plugin:"))]
         failed = sum(call["status"] in ("error", "interrupted") for call in own)
-        told = sum(event["kind"] == "attempt_failed" for event in self.events)
-        if failed != told:
-            yield "", f"{failed} attempts failed, {told} of them are among the events"
+        recorded = sum(event["kind"] == "attempt_failed" for event in self.events)
+        if failed != recorded:
+            yield "", f"{failed} attempts failed, {recorded} of them are among the events"
 
     def _check_tool_calls(self) -> Iterator[tuple[str, str]]:
         """Tool calls of a turn that is over: a result and a message for every call of every reply."""
@@ -143,7 +143,7 @@ class _TurnPart:
 
 
 def verify_file(data: bytes, form: str = "") -> list[str]:
-    """The problems of an ATIF document or an ATOF stream; which of them it is, is told by its first line."""
+    """The problems of an ATIF document or an ATOF stream; its first line shows which of them it is."""
     from hermes.trace.verify.atif import check_atif
     from hermes.trace.verify.atof import check_atof
 

@@ -34,13 +34,13 @@ _HEADERS = frozenset(
 _MAX_REMARK_CHARS = 300
 
 
-class Remarks(logging.Handler):
+class ExportLogHandler(logging.Handler):
     """Takes what OpenTelemetry logs: without it, a server that is away would write to the user's terminal."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self.last = ""
-        #: The thread that sends for us. Another exporter of the process has remarks of its own.
+        #: The thread that sends for us. Another exporter of the process has log_handler of its own.
         self.thread = 0
         logging.getLogger(_SDK_LOGGER).addHandler(self)
 
@@ -61,20 +61,20 @@ class Remarks(logging.Handler):
 class CountingExporter(SpanExporter):
     """Counts what became of the spans. The first failure is a warning, until something goes well again."""
 
-    def __init__(self, exporter: SpanExporter, health: ExporterHealth, remarks: Remarks) -> None:
+    def __init__(self, exporter: SpanExporter, health: ExporterHealth, log_handler: ExportLogHandler) -> None:
         self._exporter = exporter
         self._health = health
-        self._remarks = remarks
+        self._log = log_handler
         self._is_failing = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        self._remarks.thread, self._remarks.last = threading.get_ident(), ""
+        self._log.thread, self._log.last = threading.get_ident(), ""
         result = self._exporter.export(spans)
         if result is SpanExportResult.SUCCESS:
             self._is_failing = False
             self._health.sent(len(spans))
             return result
-        why = _explained(self._remarks.last)
+        why = _explained(self._log.last)
         self._health.failed(why, len(spans))
         level = logging.DEBUG if self._is_failing else logging.WARNING
         self._is_failing = True

@@ -24,7 +24,7 @@ from hermes.trace.formats.genai import Attributes
 from hermes.trace.otel.conventions import turn_status
 from hermes.trace.otel.metrics import tool_error_type
 from hermes.trace.otel.spans import SpanEnd, SpanMoment, SpanStart
-from hermes.trace.records import Usage
+from hermes.trace.records import UsageRecord
 from hermes.trace.tracker import OpenAttempt, OpenItem, OpenTool, OpenTurn
 
 from .content import ObservationContent, parameters
@@ -189,7 +189,7 @@ def _root(item: OpenItem) -> OpenItem:
 
 def usage_details(usage: dict[str, int]) -> dict[str, int]:
     """Tokens by kind, none of them counted twice: the server adds up the kinds by whether they are input or output."""
-    spent = Usage.from_counts(usage) or Usage()
+    spent = UsageRecord.from_counts(usage) or UsageRecord()
     reasoning = min(spent.reasoning_tokens, spent.output_tokens)
     details = {
         "input_cached_tokens": spent.cache_read_tokens,

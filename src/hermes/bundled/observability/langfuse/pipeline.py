@@ -16,7 +16,7 @@ from hermes.trace.formats.genai import AGENT_NAME
 from hermes.trace.health import ExporterHealth
 from hermes.trace.otel.exporters import CountingIntake
 
-from .exporter import SDK_VERSION, CountingExporter, Remarks, ingestion
+from .exporter import SDK_VERSION, CountingExporter, ExportLogHandler, ingestion
 from .settings import LangfuseSettings
 
 #: The scope by which the server recognises spans with attributes of its own.
@@ -28,10 +28,10 @@ class LangfusePipeline:
 
     def __init__(self, settings: LangfuseSettings, plugin: str) -> None:
         self.health = ExporterHealth(plugin, settings.target)
-        self._remarks = Remarks()
+        self._log = ExportLogHandler()
         self._provider = _provider(settings)
         self._provider.add_span_processor(CountingIntake(self.health))
-        exporter = CountingExporter(ingestion(settings), self.health, self._remarks)
+        exporter = CountingExporter(ingestion(settings), self.health, self._log)
         self._provider.add_span_processor(BatchSpanProcessor(exporter, schedule_delay_millis=_flush_interval()))
         self.tracer = self._provider.get_tracer(_SDK_SCOPE, SDK_VERSION, attributes={"public_key": settings.public_key})
 
@@ -43,12 +43,12 @@ class LangfusePipeline:
         """What is not sent by now counts as lost."""
         lost = self.health.events_in - self.health.events_out - self.health.events_failed
         if lost > 0:
-            self.health.failed(f"not sent within {seconds:g} s; {self._remarks.last}".rstrip("; "), lost)
+            self.health.failed(f"not sent within {seconds:g} s; {self._log.last}".rstrip("; "), lost)
 
     def close(self) -> None:
         """End the threads."""
         self._provider.shutdown()
-        self._remarks.close()
+        self._log.close()
         self.health.close()
 
 

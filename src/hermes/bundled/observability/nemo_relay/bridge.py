@@ -36,7 +36,7 @@ from .loop import RelayLoop
 from .middleware import ManagedCalls
 from .relay import Relay
 from .sessions import Clock
-from .settings import Settings
+from .settings import RelaySettings
 from .sink import RelaySink
 from .trajectories import Trajectories
 
@@ -57,7 +57,7 @@ _FOLLOWING = (
 class Bridge:
     """Everything one host exports through the runtime."""
 
-    def __init__(self, relay: Relay, settings: Settings, cwd: Path, plugin: str) -> None:
+    def __init__(self, relay: Relay, settings: RelaySettings, cwd: Path, plugin: str) -> None:
         self._relay = relay
         self._loop = RelayLoop()
         self._clock = Clock()

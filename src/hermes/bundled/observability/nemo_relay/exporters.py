@@ -1,4 +1,4 @@
-"""What takes the events while sessions are open: a file from the environment, or the components of a plugins.toml."""
+"""Exporters of the runtime while sessions are open: a file, or the components of a plugins.toml."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .plugins_toml import (
     with_files,
 )
 from .relay import Relay
-from .settings import AtifFiles, AtofFile, Settings
+from .settings import AtifFiles, AtofFile, RelaySettings
 
 log = logging.getLogger("hermes.plugins.nemo_relay")
 
@@ -32,13 +32,13 @@ _numbers = itertools.count(1)
 
 
 class Exporters:
-    """Opens with the first session and closes with the last; whatever opens again goes on where it was.
+    """Opens with the first session and closes with the last; whatever opens again continues where it was.
 
     A plugins.toml that the runtime takes owns the events. Its trajectories, and those of the environment otherwise,
     are written by the plugin itself; ``atif`` says where to.
     """
 
-    def __init__(self, relay: Relay, settings: Settings, cwd: Path, loop: RelayLoop, plugin: str) -> None:
+    def __init__(self, relay: Relay, settings: RelaySettings, cwd: Path, loop: RelayLoop, plugin: str) -> None:
         self._relay = relay
         self._settings = settings
         self._loop = loop

@@ -95,7 +95,7 @@ class RelayLoop:
             return self._loop
 
 
-#: Tasks under way, on any loop.
+#: Running tasks, on any loop.
 tasks: set[asyncio.Task[Any]] = set()
 
 

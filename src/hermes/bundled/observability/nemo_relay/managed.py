@@ -1,4 +1,4 @@
-"""Runs a call through the runtime while the calling thread does the work: nothing of the host changes threads."""
+"""Managed execution: runs a call through the runtime while the calling thread does the work."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Begin = Callable[[Callable[[Any], Awaitable[Any]]], Awaitable[Any]]
 
 
 class CallFailed(Exception):
-    """Stands in the runtime's records for what the call raised, which goes to the host as it is."""
+    """Represents in the runtime's records what the call raised, which goes to the host as it is."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class HandBack:
 
     The runtime works on the loop's thread. When it comes to the call itself, it hands the payload back to the thread
     that wants the result; that thread runs the call, so that its context, Ctrl-C and event loops of its own work as
-    if nobody stood in between.
+    if nothing were in between.
     """
 
     loop: RelayLoop
@@ -46,7 +46,7 @@ class HandBack:
     show: Callable[[Any], Any]
     _words: queue.SimpleQueue[_Word] = field(default_factory=queue.SimpleQueue["_Word"])
     _given_up: bool = False
-    #: Whether the runtime's span stands for the call, which it does unless the runtime failed before it.
+    #: Whether the runtime's span represents the call, which it does unless the runtime failed before it.
     took_over: bool = False
 
     def run(self, begin: Begin, next_call: Callable[[Any], Any]) -> Any:
@@ -55,7 +55,7 @@ class HandBack:
         word = self._next_word(_PATIENCE_SECONDS)
         self.took_over = word.error is None
         if word.future is None:
-            # Not asked for at all: the runtime answered by itself, or failed, and the host then goes on without it.
+            # Not asked for at all: the runtime answered by itself, or failed, and the host then continues without it.
             return word.outcome()
         try:
             result = next_call(self._real_payload(word.value))
@@ -86,7 +86,7 @@ class HandBack:
         import asyncio
 
         if self._given_up:
-            raise CallFailed("nobody waits for it any more")
+            raise CallFailed("no caller waits for it any more")
         future = asyncio.get_running_loop().create_future()
         self._words.put(_Word(payload, future=future))
         return await future

@@ -32,7 +32,7 @@ class ManagedCalls:
         if not relay.knows_call_ids:
             log.warning(
                 "nemo-relay %s does not keep the ids of managed tool calls; equal calls at the same time "
-                "cannot be told apart in its events",
+                "cannot be distinguished in its events",
                 relay.version,
             )
 
@@ -79,7 +79,7 @@ class ManagedCalls:
         payload: Any,
         next_call: Callable[[Any], Any],
     ) -> Any:
-        """Run a call through the runtime, whose span then stands for it; else it is run as it would be anyway."""
+        """Run a call through the runtime, whose span then represents it; else it is run as it would be anyway."""
         session = self._sink.find(fields["session_id"])
         span: RelaySpan | None = item.span if item is not None else None
         mode = self._exporters.managed_mode

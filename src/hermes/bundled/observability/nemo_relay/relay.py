@@ -22,7 +22,7 @@ class RelayMissing(Exception):
 
 
 class Relay:
-    """The runtime's functions under one roof. They are called in the context of the session they belong to."""
+    """The runtime's functions. They are called in the context of the session they belong to."""
 
     def __init__(self) -> None:
         try:
@@ -67,7 +67,7 @@ class Relay:
 
     @property
     def knows_call_ids(self) -> bool:
-        """Whether managed tool calls keep their id, so that equal ones can be told apart."""
+        """Whether managed tool calls keep their id, so that equal ones can be distinguished."""
         return self._execute_takes_id
 
     @property
@@ -112,7 +112,7 @@ class Relay:
         module = self._module
 
         async def call(request: Any) -> Any:
-            # What the runtime put into the headers is for itself; the provider is not told.
+            # What the runtime put into the headers is for itself and not sent to the provider.
             return await function(request.content)
 
         return module.llm.execute(name, module.LLMRequest({}, content), call, **fields)

@@ -1,4 +1,4 @@
-"""What the environment asks the plugin to export, and where to."""
+"""Settings of the NeMo Relay exporter: what the environment asks it to export, and where to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class AtofFile:
 
 @dataclass(frozen=True, slots=True)
 class AtifFiles:
-    """The files that take the trajectories, one for each session that nobody delegated to."""
+    """The files that take the trajectories, one for each session that is not a child."""
 
     folder: Path
     template: str = ATIF_TEMPLATE
@@ -44,7 +44,7 @@ class AtifFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RelaySettings:
     """Everything the environment says. ``remarks`` are one line each on what it says in vain."""
 
     atof: AtofFile | None = None
@@ -59,11 +59,11 @@ class Settings:
         return self.atof is not None or self.atif is not None or self.plugins_toml is not None
 
 
-def read_settings(env: Mapping[str, str], cwd: Path) -> Settings:
+def read_settings(env: Mapping[str, str], cwd: Path) -> RelaySettings:
     """The settings in an environment. Relative folders are looked for in ``cwd``, from now on."""
     reader = _Reader(env, cwd)
     toml = reader.text("PLUGINS_TOML")
-    return Settings(
+    return RelaySettings(
         atof=reader.atof() if reader.switch("ATOF_ENABLED") else None,
         atif=reader.atif() if reader.switch("ATIF_ENABLED") else None,
         plugins_toml=absolute(toml, cwd) if toml else None,

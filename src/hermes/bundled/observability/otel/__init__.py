@@ -23,6 +23,6 @@ def register(ctx: Any) -> None:
         missing = error.name or "OpenTelemetry"
         log.warning("nothing is traced: %s is not installed; pip install 'hermes-agent[otel]' gets it", missing)
         return
-    from .tracing import Tracing
+    from .tracing import OtelTracing
 
-    Tracing(lambda: current_pipeline(settings, ctx.manifest.key, ctx.manifest.version), settings).join(ctx)
+    OtelTracing(lambda: current_pipeline(settings, ctx.manifest.key, ctx.manifest.version), settings).join(ctx)

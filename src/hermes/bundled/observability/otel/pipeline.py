@@ -1,4 +1,4 @@
-"""Where spans and metrics go: the SDK's providers, ours or those of the application that Hermes is part of."""
+"""OTLP pipeline: the SDK's providers, ours or those of the application that Hermes is part of."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, ConsoleSpanExport
 
 from hermes.trace.formats.genai import AGENT_NAME, SCHEMA_URL
 from hermes.trace.health import ExporterHealth
-from hermes.trace.otel.exporters import CountingIntake, CountingMetrics, CountingSpans, count_lost, remarks
-from hermes.trace.otel.flusher import Flusher
+from hermes.trace.otel.exporters import CountingIntake, CountingMetrics, CountingSpans, TimedFlush, count_lost, sdk_log
 
-from .settings import Settings, check_protocol
+from .settings import OtelSettings, check_protocol
 
 _SCOPE = "hermes.observability.otel"
 #: A conversation in the words of OpenInference has an attribute for each field of each message.
@@ -31,7 +30,7 @@ _LIMITS = ("OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT", "OTEL_ATTRIBUTE_COUNT_LIMIT")
 _MARK = "hermes_pipeline"
 
 
-class Pipeline:
+class OtelPipeline:
     """A tracer and a meter, and what it takes to empty them in time."""
 
     def __init__(self, tracer_provider: Any, meter_provider: Any, version: str) -> None:
@@ -43,20 +42,20 @@ class Pipeline:
         del seconds
 
 
-class OwnPipeline(Pipeline):
+class OwnPipeline(OtelPipeline):
     """Providers of our own, set up by the standard variables."""
 
-    def __init__(self, settings: Settings, plugin: str, version: str) -> None:
+    def __init__(self, settings: OtelSettings, plugin: str, version: str) -> None:
         check_protocol(os.environ)
-        remarks()
-        #: How the exporters fare: of traces and of metrics, as far as there are such.
+        sdk_log()
+        #: The health of the exporters of traces and of metrics, as far as there are such.
         self.health: list[ExporterHealth] = []
         service = {} if settings.has_service_name else {"service.name": AGENT_NAME}
         resource = Resource.create(service)
         self._traces = self._tracer_provider(settings, plugin, resource)
         self._meters = self._meter_provider(settings, plugin, resource)
         super().__init__(self._traces, self._meters, version)
-        self._flusher = Flusher(self._flush)
+        self._timed_flush = TimedFlush(self._flush)
         self._at_exit = atexit.register(self.flush, settings.flush_seconds)
 
     def become_global(self) -> None:
@@ -68,7 +67,7 @@ class OwnPipeline(Pipeline):
 
     def flush(self, seconds: float) -> None:
         """Wait for the collector, but not longer than that; what is not out by then counts as lost."""
-        if self._flusher.flush(seconds):
+        if self._timed_flush.run(seconds):
             return
         for health in self.health:
             count_lost(health, seconds)
@@ -76,7 +75,7 @@ class OwnPipeline(Pipeline):
     def close(self) -> None:
         """End the threads. Only for those who made the pipeline themselves; a global one lives with the process."""
         atexit.unregister(self._at_exit)
-        self._flusher.close()
+        self._timed_flush.close()
         self._traces.shutdown()
         self._meters.shutdown()
         for health in self.health:
@@ -86,7 +85,7 @@ class OwnPipeline(Pipeline):
         self._traces.force_flush()
         self._meters.force_flush()
 
-    def _tracer_provider(self, settings: Settings, plugin: str, resource: Resource) -> TracerProvider:
+    def _tracer_provider(self, settings: OtelSettings, plugin: str, resource: Resource) -> TracerProvider:
         limits = (
             None if any(os.environ.get(name) for name in _LIMITS) else SpanLimits(max_span_attributes=_MAX_ATTRIBUTES)
         )
@@ -100,7 +99,7 @@ class OwnPipeline(Pipeline):
             provider.add_span_processor(BatchSpanProcessor(CountingSpans(exporter, health)))
         return provider
 
-    def _meter_provider(self, settings: Settings, plugin: str, resource: Resource) -> MeterProvider:
+    def _meter_provider(self, settings: OtelSettings, plugin: str, resource: Resource) -> MeterProvider:
         readers: list[PeriodicExportingMetricReader] = []
         exporter = _metric_exporter(settings)
         if exporter is not None:
@@ -110,18 +109,18 @@ class OwnPipeline(Pipeline):
         return MeterProvider(readers, resource=resource, shutdown_on_exit=False)
 
 
-def current_pipeline(settings: Settings, plugin: str, version: str) -> Pipeline:
+def current_pipeline(settings: OtelSettings, plugin: str, version: str) -> OtelPipeline:
     """The pipeline of this process: the application's, or what an earlier host set up, or else one of our own."""
     provider = trace.get_tracer_provider()
     if isinstance(provider, trace.ProxyTracerProvider):
         own = OwnPipeline(settings, plugin, version)
         own.become_global()
         return own
-    earlier: Pipeline | None = getattr(provider, _MARK, None)
-    return earlier or Pipeline(provider, metrics.get_meter_provider(), version)
+    earlier: OtelPipeline | None = getattr(provider, _MARK, None)
+    return earlier or OtelPipeline(provider, metrics.get_meter_provider(), version)
 
 
-def _span_exporter(settings: Settings) -> SpanExporter | None:
+def _span_exporter(settings: OtelSettings) -> SpanExporter | None:
     if settings.traces_exporter == "console":
         return ConsoleSpanExporter(out=sys.stderr)  # stdout is for answers
     if settings.traces_exporter == "none":
@@ -130,7 +129,7 @@ def _span_exporter(settings: Settings) -> SpanExporter | None:
     return OTLPSpanExporter() if own else OTLPSpanExporter(endpoint=f"{settings.endpoint.rstrip('/')}/v1/traces")
 
 
-def _metric_exporter(settings: Settings) -> MetricExporter | None:
+def _metric_exporter(settings: OtelSettings) -> MetricExporter | None:
     if settings.metrics_exporter == "console":
         return ConsoleMetricExporter(out=sys.stderr)
     if settings.metrics_exporter == "none":

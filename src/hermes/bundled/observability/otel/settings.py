@@ -1,4 +1,4 @@
-"""What the environment and the configuration say about tracing."""
+"""Settings of the OpenTelemetry exporter, from the environment and the configuration."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _EXPORTERS = ("otlp", "console", "none")
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class OtelSettings:
     """How to trace. What is not here the OpenTelemetry SDK reads from its own ``OTEL_*`` variables."""
 
     is_disabled: bool = False
@@ -42,10 +42,10 @@ class Settings:
     has_service_name: bool = False
 
 
-def read_settings(env: Mapping[str, str], entries: Mapping[str, Any]) -> Settings:
-    """Settings from the environment first, then from ``plugins.entries`` of the configuration."""
+def read_settings(env: Mapping[str, str], entries: Mapping[str, Any]) -> OtelSettings:
+    """OtelSettings from the environment first, then from ``plugins.entries`` of the configuration."""
     endpoint = "" if _any(env, "OTEL_EXPORTER_OTLP_ENDPOINT") else str(entries.get("endpoint") or "").strip()
-    return Settings(
+    return OtelSettings(
         is_disabled=_is_true(env.get("OTEL_SDK_DISABLED")),
         endpoint=endpoint,
         traces_exporter=_exporter(env, "OTEL_TRACES_EXPORTER"),

@@ -13,17 +13,17 @@ from hermes.trace.otel.metrics import MetricsSink
 from hermes.trace.otel.spans import FlushSink, SpanMiddleware, SpanSink, surrounding_context
 from hermes.trace.tracker import TRACKED, Tracker
 
-from .pipeline import Pipeline
-from .settings import Settings
+from .pipeline import OtelPipeline
+from .settings import OtelSettings
 
 #: Fields that nothing is made from: a whole conversation is long, and is not copied in vain.
 _UNUSED = frozenset({"request", "request_messages", "response", "tools", "middleware_trace"})
 
 
-class Tracing:
+class OtelTracing:
     """Opened by the first turn: until then the application can set up providers of its own."""
 
-    def __init__(self, open_pipeline: Callable[[], Pipeline], settings: Settings) -> None:
+    def __init__(self, open_pipeline: Callable[[], OtelPipeline], settings: OtelSettings) -> None:
         self._open_pipeline = open_pipeline
         self._settings = settings
         self._opening = threading.Lock()
