@@ -364,14 +364,14 @@ _E = TypeVar("_E", bound=Event)
 def event_from(kind: type[_E], fields: dict[str, Any]) -> _E:
     """An event from hook keywords. Fields that are not given are empty; names that are not its own are left out."""
     values: dict[str, Any] = {}
-    for name, empty in _empty_fields(kind).items():
+    for name, empty in empty_fields(kind).items():
         value = fields.get(name, empty)
         values[name] = value.copy() if value is empty and isinstance(value, list | dict) else value
     return kind(**values)
 
 
 @cache
-def _empty_fields(kind: type[Event]) -> dict[str, Any]:
+def empty_fields(kind: type[Event]) -> dict[str, Any]:
     """The value of each field that is not given: its default, else the empty value of its type."""
     from msgspec.structs import fields  # only what reads keywords needs it
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from hermes.contract.events import HOOK_EVENTS, Event, event_from
+from hermes.contract.events import HOOK_EVENTS, Event, empty_fields, event_from
+from hermes.contract.fields import SCHEMA_VERSION
 from hermes.contract.hooks import HOOKS
 
 EventSink = Callable[[Event], object]
@@ -29,10 +30,16 @@ class SinkCallback:
 
         self.sink = sink
         self._kind = kind
-        names = [field.name for field in HOOKS[SINK_HOOKS[kind]].fields if field.name not in leave_out]
+        left_out = {SCHEMA_VERSION.name, *leave_out}
+        names = [field.name for field in HOOKS[SINK_HOOKS[kind]].fields if field.name not in left_out]
+        self._empty = {name: value for name, value in empty_fields(kind).items() if name not in names}
         self.__signature__ = inspect.Signature(
             [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
         )
 
     def __call__(self, **fields: Any) -> None:
-        self.sink(event_from(self._kind, fields))
+        try:
+            event = self._kind(**fields, **self._empty)
+        except TypeError:  # a plugin emitted the hook with fewer fields
+            event = event_from(self._kind, fields)
+        self.sink(event)

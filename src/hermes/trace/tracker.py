@@ -189,6 +189,9 @@ class Tracker:
 
     def _open_turn(self, turn: OpenTurn, event: TurnStarted | None) -> OpenTurn:
         turn.child = self._children.get(turn.session_id)
+        earlier = self._turns.pop((turn.session_id, turn.id), None)
+        if earlier is not None:
+            self._close_turn(earlier, None, turn.started_at, "it began again")
         self._turns[turn.session_id, turn.id] = turn
         for sink in self._sinks:
             sink.turn_started(turn, event, turn.started_at)
@@ -215,12 +218,16 @@ class Tracker:
 
     def _close_turn(self, turn: OpenTurn, event: TurnEnded | None, at: float, why: str = "") -> None:
         for attempt in [one for one in self._attempts.values() if one.turn is turn]:
-            if self._attempts.pop(attempt.event.api_request_id, None) is not None:
-                for sink in self._sinks:
-                    sink.attempt_abandoned(attempt, at, "the turn ended first")
+            self._abandon_attempt(attempt.event.api_request_id, at, "the turn ended first")
         self._abandon_tools(at, turn.session_id, turn.id)
         for sink in self._sinks:
             sink.turn_ended(turn, event, at, why)
+
+    def _abandon_attempt(self, api_request_id: str, at: float, why: str) -> None:
+        attempt = self._attempts.pop(api_request_id, None)
+        if attempt is not None:
+            for sink in self._sinks:
+                sink.attempt_abandoned(attempt, at, why)
 
     def _abandon_tools(self, at: float, session_id: str, turn_id: str) -> None:
         for key in [key for key in reversed(list(self._tools)) if key[:2] == (session_id, turn_id)]:
@@ -241,6 +248,7 @@ class Tracker:
     # -- attempts -----------------------------------------------------------------------------------------------
 
     def _attempt_started(self, event: AttemptStarted, at: float) -> None:
+        self._abandon_attempt(event.api_request_id, at, "it began again")
         turn = self._turn_of(event, at)
         turn.model_calls += 1
         attempt = OpenAttempt(event.session_id, event.started_at or at, event, turn)
