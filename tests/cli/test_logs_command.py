@@ -34,7 +34,7 @@ def test_no_log_yet(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs"]) == 0
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == f"nothing is logged yet; the log will be {log_path(home)}\n"
+    assert captured.err == f"the log is empty; it will be {log_path(home)}\n"
 
 
 def test_the_last_lines(home: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -138,7 +138,7 @@ def test_the_table(used: Path) -> None:
         "local (ollama)                 1     10       0    1        -",
         "total               5 (1 failed)  2,560     800  161    $2.25",
         "",
-        "The cost of 1 call is not known, and not in the sum.",
+        "The cost of 1 call is unknown and not included.",
     ]
 
 
@@ -147,7 +147,7 @@ def test_nothing_used(home: Path, grouping: str) -> None:
     done = run_hermes("usage", "--by", grouping, home=home, cwd=home.parent)
     assert (done.returncode, done.stdout) == (
         0,
-        "No model was called in that time. '--since all' looks at all of it.\n",
+        "No model calls in that period. '--since all' shows everything.\n",
     )
     assert not home.exists()
 

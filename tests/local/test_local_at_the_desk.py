@@ -134,7 +134,7 @@ def test_it_is_offered_and_what_it_needs_is_got(home: Path, workdir: Path, nobod
     with ReplTerminal(home, workdir, "chat", "-q", "Hello.", columns=120, ready=MENU, env=NO_INDEX) as terminal:
         assert "3. the embedded model: small, needs no key, 127 MB to download" in terminal.text
         terminal.send("3")
-        terminal.wait_for("Getting the runtime and the weights, about 127 MB")
+        terminal.wait_for("Downloading the runtime and the weights, about 127 MB")
         assert terminal.end() == 1  # this test has no index to get it from
         assert "Error: " in terminal.text
     assert (home / "config.yaml").read_text() == nobody

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hermes.cli.arguments import Parser
-from hermes.cli.plugins.test import configure_test, run_conformance, run_test
+from hermes.cli.plugins.conformance import configure_test, run_conformance, run_test
 from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError
@@ -777,7 +777,7 @@ def test_the_command_speaks_json(tmp_path: Path, capsys: pytest.CaptureFixture[s
 def test_the_command_finds_an_installed_plugin(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write(home / "plugins" / "mine", "def register(ctx): pass", "name: mine\n")
     assert run_conformance("mine") == 0
-    assert "mine: keeps the contract (" in capsys.readouterr().out
+    assert "mine: conforms to the contract (" in capsys.readouterr().out
     with pytest.raises(PluginError, match=r"there is no plugin 'min'; did you mean mine\?"):
         run_conformance("min")
 

@@ -17,6 +17,7 @@ EXIT_OUTPUT_CLOSED = 141
 EXIT_TERMINATED = 143
 
 OUTPUT_LOST = "the output cannot be written"
+NO_MESSAGE = "give a message: hermes chat --query TEXT ('-' reads it from stdin)"
 
 
 def report(error: BaseException, arguments: list[str]) -> int:

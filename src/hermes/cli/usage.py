@@ -1,4 +1,4 @@
-"""``hermes usage``: what models have been used for how much."""
+"""``hermes usage``: token use and cost by day, model or session."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
-    parser.add_argument("--by", choices=GROUPINGS, default="day", help="what to sum up by (day)")
-    since = "from when on: 12h, 7d, 4w, a date, or 'all' (30d)"
+    parser.add_argument("--by", choices=GROUPINGS, default="day", help="group by (day)")
+    since = "start: 12h, 7d, 4w, a date, or 'all' (30d)"
     parser.add_argument("--since", type=moment, default=moment("30d"), metavar="WHEN", help=since)
     parser.add_argument("--json", action="store_true", help="print one JSON document")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the sums."""
+    """Print the totals."""
     path = hermes_home() / "state.db"
     rows: list[Used] = []
     if path.exists():
@@ -55,13 +55,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _lines(rows: list[Used], grouping: Grouping) -> list[str]:
     if not rows:
-        return ["No model was called in that time. '--since all' looks at all of it."]
+        return ["No model calls in that period. '--since all' shows everything."]
     everything = total(rows)
     table = [(grouping.upper(), "CALLS", "IN", "CACHED", "OUT", "COST"), *map(_row, [*rows, everything])]
     widths = [max(cells(row[column]) for row in table) for column in range(6)]
     lines = [_line(row, widths) for row in table]
     if everything.unpriced:
-        lines += ["", f"The cost of {plural(everything.unpriced, 'call')} is not known, and not in the sum."]
+        lines += ["", f"The cost of {plural(everything.unpriced, 'call')} is unknown and not included."]
     return lines
 
 
@@ -75,7 +75,7 @@ def _row(used: Used) -> tuple[str, ...]:
 def _cost(used: Used) -> str:
     if used.cost_usd is None:
         return "-"
-    # Small sums would be nothing with two places.
+    # Small sums need more places.
     return f"${used.cost_usd:,.2f}" if used.cost_usd >= 1 else f"${used.cost_usd:.4f}"
 
 

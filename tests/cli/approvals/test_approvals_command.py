@@ -70,7 +70,7 @@ def document(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 
 def test_nothing_to_list(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert shown(capsys) == "Nothing is approved, nothing waits, and nothing was asked yet.\n"
+    assert shown(capsys) == "No approvals and no questions yet.\n"
     assert document(capsys, "list") == {"always": [], "session": [], "pending": [], "recent": []}
     assert not (home / "state.db").exists()
 
@@ -80,7 +80,7 @@ def test_the_list_has_what_counts_what_waits_and_what_was_said(home: Path, capsy
     text = shown(capsys, "list")
     good, session, waiting, answered = text.split("\n\n")
     assert good.splitlines() == [
-        f"Approved for good (command_allowlist in {home / 'config.yaml'}):",
+        f"Always allowed (command_allowlist in {home / 'config.yaml'}):",
         "  recursive-delete",
         "  git push --force*",
     ]
@@ -104,7 +104,7 @@ def test_the_list_as_json(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_rule_is_taken_back_everywhere(config: Path, rows: Questions, capsys: pytest.CaptureFixture[str]) -> None:
     text = shown(capsys, "revoke", "recursive-delete")
-    assert "recursive-delete is no longer approved for good" in text and "appr_1 is taken back" in text
+    assert "recursive-delete is no longer always allowed" in text and "appr_1 revoked" in text
     assert rows.grants() == []
     assert config.read_text().startswith("# what I allow\n") and "deny" in config.read_text()
     assert load_config(config.parent).config.command_allowlist == ["git push --force*"]
@@ -113,7 +113,7 @@ def test_a_rule_is_taken_back_everywhere(config: Path, rows: Questions, capsys: 
 def test_one_approval_is_taken_back_by_its_id(
     config: Path, rows: Questions, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert "appr_1 is taken back: recursive-delete in session s1" in shown(capsys, "revoke", "appr_1")
+    assert "appr_1 revoked: recursive-delete in session s1" in shown(capsys, "revoke", "appr_1")
     assert rows.grants() == [] and [row.id for row in rows.pending()] == ["appr_2"]
     assert config.read_text() == CONFIG
 
@@ -133,10 +133,10 @@ def test_all_of_it(config: Path, rows: Questions, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["unknown"], "nothing of that kind is approved; 'hermes approvals list'"),
-        ([""], "the name is empty"),
+        (["unknown"], "no such approval; 'hermes approvals list'"),
+        ([""], "empty name"),
         (["--session", "s9"], "no session 's9'"),
-        (["--session", " "], "the name is empty"),
+        (["--session", " "], "empty name"),
     ],
 )
 def test_what_cannot_be_revoked_says_so(
@@ -186,22 +186,22 @@ def test_a_command_is_explained_and_not_run(
 
 def test_an_explanation_for_a_person(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, "explain", "make && rm -rf build") == (
-        "ask: somebody has to approve it\n"
+        "ask: needs approval\n"
         "  recursive-delete: deletes a directory tree\n"
         "    rm -rf build\n"
-        "With your settings it waits until it is approved (recursive-delete; a person is asked).\n"
+        "Needs approval: recursive-delete\n"
     )
-    assert shown(capsys, "explain", "ls").startswith("allow: no rule objects\nWith your settings it runs")
+    assert shown(capsys, "explain", "ls").startswith("allow: no rule objects\nruns")
 
 
 @pytest.mark.parametrize(
     ("settings", "end"),
     [
-        ("approvals:\n  mode: 'off'\n", "runs without a question.\n  approvals.mode is off\n"),
-        ("approvals:\n  mode: smart\n", "(recursive-delete; the auxiliary model is asked first).\n"),
-        ("approvals:\n  tools: {terminal: deny}\n", "is refused.\n  approvals.tools denies terminal\n"),
-        ("approvals:\n  tools: {'*': allow}\n", "runs without a question.\n  approvals.tools allows terminal\n"),
-        ("approvals:\n  tools: {terminal: ask}\n", "(tool:terminal, recursive-delete; a person is asked).\n"),
+        ("approvals:\n  mode: 'off'\n", "Runs without asking.\n  approvals.mode is off\n"),
+        ("approvals:\n  mode: smart\n", "recursive-delete; the auxiliary model is asked first\n"),
+        ("approvals:\n  tools: {terminal: deny}\n", "Is blocked.\n  approvals.tools denies terminal\n"),
+        ("approvals:\n  tools: {'*': allow}\n", "Runs without asking.\n  approvals.tools allows terminal\n"),
+        ("approvals:\n  tools: {terminal: ask}\n", "tool:terminal, recursive-delete\n"),
     ],
 )
 def test_settings_show_in_the_explanation(

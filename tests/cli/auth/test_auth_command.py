@@ -47,7 +47,7 @@ def file(home: Path) -> AuthFile:
 
 
 def test_nothing_is_stored(home: Path, capsys: Output) -> None:
-    assert said(capsys).startswith("Nothing is stored. 'hermes auth add PROVIDER' stores a key")
+    assert said(capsys).startswith("No credentials. 'hermes auth add PROVIDER' stores a key")
     assert json.loads(said(capsys, "list", "--json")) == {"path": str(home / "auth.json"), "credentials": []}
     assert not home.exists()
 
@@ -56,7 +56,7 @@ def test_a_key_from_standard_input(file: AuthFile, capsys: Output, monkeypatch: 
     give(monkeypatch, f"  {KEY}\n")
     text = said(capsys, "add", "lab", "--profile", "work", "--key-stdin")
     [stored] = file.credentials("lab")
-    assert text == "lab: key …cdef is stored as 'work'\n"
+    assert text == "lab: key …cdef stored as 'work'\n"
     assert (stored.secret, stored.label) == (KEY, "work")
 
 
@@ -83,22 +83,20 @@ def test_a_misspelt_provider_is_refused(file: AuthFile, capsys: Output, monkeypa
 def test_without_a_terminal_nobody_is_asked(file: AuthFile, workdir: Path) -> None:
     done = run_hermes("auth", "add", "lab", home=file.home, cwd=workdir, stdin=KEY)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == (
-        "Error: there is no terminal to ask for the key at; give it on standard input with --key-stdin\n"
-    )
+    assert done.stderr == ("Error: not a terminal; give the key on standard input with --key-stdin\n")
 
 
 def test_on_a_terminal_the_key_is_asked_for_and_not_shown(file: AuthFile, workdir: Path) -> None:
-    with ReplTerminal(file.home, workdir, "auth", "add", "lab", ready="Key for lab (it is not shown):") as terminal:
+    with ReplTerminal(file.home, workdir, "auth", "add", "lab", ready="Key for lab (not shown):") as terminal:
         terminal.send(KEY)
-        terminal.wait_for("key …cdef is stored as 'key-1'")
+        terminal.wait_for("key …cdef stored as 'key-1'")
         assert terminal.end() == 0
         assert KEY.encode() not in terminal.raw and b"sentinel" not in terminal.raw
     assert [one.secret for one in file.credentials("lab")] == [KEY]
 
 
 def test_ctrl_c_at_the_question_stores_nothing(file: AuthFile, workdir: Path) -> None:
-    with ReplTerminal(file.home, workdir, "auth", "add", "lab", ready="Key for lab (it is not shown):") as terminal:
+    with ReplTerminal(file.home, workdir, "auth", "add", "lab", ready="Key for lab (not shown):") as terminal:
         terminal.type(CTRL_C)
         assert terminal.end() == 130
     assert not file.path.exists()
@@ -165,8 +163,8 @@ def test_removing(file: AuthFile, capsys: Output) -> None:
     assert "several credentials that could be meant" in said(capsys, "remove", "lab", code=1)
     assert "give the id or --profile, not both" in said(capsys, "remove", "lab", "x", "--profile", "a", code=1)
     assert "no credential 'c' is stored for lab" in said(capsys, "remove", "lab", "--profile", "c", code=1)
-    assert said(capsys, "remove", "lab", "--profile", "a") == "lab: 'a' is removed\n"
-    assert said(capsys, "remove", "lab", second.id) == "lab: 'b' is removed\n"
+    assert said(capsys, "remove", "lab", "--profile", "a") == "lab: 'a' removed\n"
+    assert said(capsys, "remove", "lab", second.id) == "lab: 'b' removed\n"
     assert "nothing is stored for lab" in said(capsys, "remove", "lab", code=1)
     assert KEY not in file.path.read_text()
 

@@ -69,10 +69,10 @@ def test_a_provider_with_a_key(home: Path, workdir: Path, places: dict[str, str]
         terminal.wait_for("Which provider?")
         terminal.wait_for("Number or name")
         terminal.send("groq")
-        terminal.wait_for("Key for groq (it is not shown):")
+        terminal.wait_for("Key for groq (not shown):")
         terminal.send("wrong-0123456789")
         # Not before it asks again: what is typed earlier would be seen, and not read.
-        terminal.wait_until(lambda: terminal.text.count("Key for groq (it is not shown):") == 2, "the second question")
+        terminal.wait_until(lambda: terminal.text.count("Key for groq (not shown):") == 2, "the second question")
         assert "refused the key" in terminal.text
         terminal.send(KEY)
         terminal.wait_for("1. alpha")

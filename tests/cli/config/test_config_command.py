@@ -71,7 +71,7 @@ def test_show_masks_secrets(path: Path, capsys: pytest.CaptureFixture[str], form
 
 def test_an_empty_secret_is_shown_as_empty(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys, "show", "model.api_key") == [
-        f"# {config_path(home)} (there is no such file; all values are defaults)",
+        f"# {config_path(home)} (no such file; all values are defaults)",
         'model.api_key: ""  # default',
     ]
 
@@ -242,7 +242,7 @@ def test_an_editor_that_fails_changes_nothing(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     editor(tmp_path, monkeypatch, 'echo broken > "$2"; exit 3')
-    assert "ended with code 3; nothing is changed" in refused(capsys, "edit")
+    assert "ended with code 3; nothing was changed" in refused(capsys, "edit")
     monkeypatch.setenv("VISUAL", "/nonexistent/editor")
     assert "cannot start the editor '/nonexistent/editor'" in refused(capsys, "edit")
     assert path.read_text() == WRITTEN

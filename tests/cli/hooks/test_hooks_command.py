@@ -63,7 +63,7 @@ def test_list_accept_and_revoke(guard: str, capsys: pytest.CaptureFixture[str]) 
     assert out(capsys, "list") == line.format("not accepted")
     out(capsys, "accept", "--all")
     assert out(capsys, "revoke", "--all") == f"Revoked for pre_tool_call: {guard}\n"
-    assert out(capsys, "revoke", "--all") == "No hook command was accepted.\n"
+    assert out(capsys, "revoke", "--all") == "No hook commands were accepted.\n"
 
 
 def test_list_as_json_with_the_plugins_that_subscribe(
@@ -114,12 +114,12 @@ def test_a_setting_that_accepts_all_is_shown_and_warned_about(
     monkeypatch.setenv("HERMES_ACCEPT_HOOKS", "1")
     assert "  accepted by a setting  " in out(capsys, "list")
     assert main(["hooks", "revoke", "--all"]) == 0
-    assert "HERMES_ACCEPT_HOOKS still lets every hook command run" in capsys.readouterr().err
+    assert "HERMES_ACCEPT_HOOKS still allows every hook command" in capsys.readouterr().err
 
 
 def test_unknown_commands_are_refused_with_what_there_is(guard: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert f"shell:1 ({guard})" in error(capsys, "accept", "guard.sh")
-    assert "accepted are: none" in error(capsys, "revoke", "guard.sh")
+    assert "accepted: none" in error(capsys, "revoke", "guard.sh")
     assert main(["hooks", "accept"]) == 2
     assert main(["hooks", "revoke", "x", "--all"]) == 2
     assert main(["hooks"]) == 2
@@ -161,10 +161,10 @@ def test_test_says_why_a_command_failed(home: Path, workdir: Path, capsys: pytes
         "  pre_tool_call: [{command: sleep 9, timeout: 0.1, on_error: deny}, {command: echo hi}, {command: nope}]\n",
     )
     shown = out(capsys, "test", "pre_tool_call", "--accept-hooks", code=1)
-    assert "exit code: none, its time was up" in shown
+    assert "exit code: none (timeout)" in shown
     assert "failed: it was stopped after 0." in shown and "(the call would be blocked)" in shown
     assert "failed: it printed 'hi', which is not JSON" in shown
-    assert "failed: it cannot be started: nope: No such file or directory (the turn would go on without it)" in shown
+    assert "failed: it cannot be started: nope: No such file or directory (the turn would continue without it)" in shown
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_spec_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert all(f"  {name} " in overview for name in (*HOOKS, *MIDDLEWARE))
     page = out(capsys, "spec", "post_approval_response")
     assert page.startswith("post_approval_response (hermes.observer.v1)\nwhen: ")
-    assert "decided_by" in page and "(not always there)" in page
+    assert "decided_by" in page and "(optional)" in page
     assert "did you mean pre_tool_call?" in error(capsys, "spec", "pre_tol_call")
 
 
@@ -277,7 +277,7 @@ def test_a_changed_script_is_asked_about_again(
     with ScriptedProvider(BLOCKED_CALL) as provider:
         configure(home, f"  pre_tool_call: [{{command: {guard}}}]\n", provider.base_url)
         output, _ = on_a_terminal(home, workdir, "chat", "-q", "go", answer="n\n")
-    assert "It is not what you accepted on 2" in output
+    assert "The script has changed since you accepted it on 2" in output
     assert not (workdir / "changed").exists()
 
 

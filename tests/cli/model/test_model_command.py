@@ -256,7 +256,7 @@ def test_two_at_once_leave_a_whole_file(home: Path, workdir: Path, server: Model
 def test_a_missing_key_is_asked_for_and_not_shown(home: Path, workdir: Path, server: ModelServer) -> None:
     server.key = KEY
     write(home, lab(server, provider="groq"))
-    with ReplTerminal(home, workdir, "model", "set", "lab:alfa", ready="Key for lab (it is not shown):") as terminal:
+    with ReplTerminal(home, workdir, "model", "set", "lab:alfa", ready="Key for lab (not shown):") as terminal:
         terminal.send("sk-wrong-0123456789")
         terminal.wait_for("refused the key (the one just given)")
         # What is typed before the question comes would be echoed by the terminal itself.

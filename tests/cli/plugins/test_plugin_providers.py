@@ -57,7 +57,7 @@ def test_a_key_can_be_stored_for_it(
     home: Path, server: ModelServer, capsys: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO(KEY))
-    assert said(capsys, "auth", "add", "acme", "--key-stdin") == "acme: key …cdef is stored as 'key-1'\n"
+    assert said(capsys, "auth", "add", "acme", "--key-stdin") == "acme: key …cdef stored as 'key-1'\n"
     assert [one.secret for one in AuthFile(home).credentials("acme")] == [KEY]
     assert said(capsys, "model", "test", "acme", "alpha").startswith("alpha at acme works")
     assert server.keys == [KEY]

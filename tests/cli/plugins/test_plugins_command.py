@@ -74,7 +74,7 @@ def configure(home: Path, yaml: str) -> None:
 
 
 def test_the_list_tells_status_and_source_and_runs_nothing(home: Path, tmp_path: Path, capsys: Output) -> None:
-    assert plugins(capsys) == "No plugins. Start one with: hermes plugins new NAME\n"
+    assert plugins(capsys) == "No plugins. Create one with: hermes plugins new NAME\n"
     explode = f"open({str(tmp_path / 'ran')!r}, 'w')\n"
     for name in ("on", "off", "idle", "broken"):
         write_plugin(home / "plugins" / name, code=explode)
@@ -99,7 +99,7 @@ def test_the_list_tells_status_and_source_and_runs_nothing(home: Path, tmp_path:
     assert rows["web/find"]["missing_env"] == ["FIND_KEY"]
     assert "kind is 'oddity'" in rows["web/find"]["problems"][0]
     assert captured.err == (
-        "Warning: plugins.enabled: there is no plugin 'lost'; there are broken, idle, memory/brain, off, on, ours, "
+        "Warning: plugins.enabled: unknown plugin 'lost'; there are broken, idle, memory/brain, off, on, ours, "
         "web/find\n"
     )
     assert not (tmp_path / "ran").exists()
@@ -154,7 +154,7 @@ def test_past_sessions_are_counted(home: Path, workdir: Path, capsys: Output) ->
     assert rows["crashing"]["status"] == "failed"
     assert rows["crashing"]["error"].startswith("in the last session: RuntimeError: no luck")
     shown = plugins(capsys)
-    assert "joins post_tool_call, pre_tool_call, tool_request; tools shout" in shown
+    assert "hooks post_tool_call, pre_tool_call, tool_request; tools shout" in shown
     assert "! last failure: ValueError" in shown
     shown = plugins(capsys, "info", "counting")
     assert "Past use    6 calls in 2 sessions, 2 failed" in shown
@@ -216,7 +216,7 @@ def test_info_loads_a_plugin_only_when_asked(home: Path, tmp_path: Path, capsys:
     assert not (tmp_path / "ran").exists()
     shown = plugins(capsys, "info", "p", "--load")
     assert "  hooks: pre_tool_call\n" in shown and "  hermes commands: hermes shout\n" in shown
-    assert "  waiting (no part of the runtime uses it yet): platform irc\n" in shown
+    assert "  not used by this version: platform irc\n" in shown
     assert "there is no hook 'nope'" in shown and "noise" not in shown
     document = json.loads(plugins(capsys, "info", "p", "--load", "--json"))
     assert document["registered"]["waiting"] == [{"what": "platform", "name": "irc"}]
@@ -239,13 +239,13 @@ def test_info_of_a_plugin_that_does_not_load(home: Path, capsys: Output) -> None
 def test_enabling_and_disabling_keep_remarks(home: Path, capsys: Output) -> None:
     write_plugin(home / "plugins" / "web" / "find", "name: web-find\nversion: 1\ndescription: d\n")
     configure(home, "# mine\nplugins:\n  enabled:\n    - other  # why\n  disabled: [web-find, find, x]\n")
-    assert plugins(capsys, "enable", "find") == "Plugin web/find is enabled. It takes effect from the next session.\n"
+    assert plugins(capsys, "enable", "find") == "Enabled plugin web/find. Takes effect in the next session.\n"
     section = load_config(home).config.plugins
     assert (section.enabled, section.disabled) == (["other", "web/find"], ["x"])
     assert "# mine" in config_path(home).read_text() and "# why" in config_path(home).read_text()
     plugins(capsys, "enable", "web/find")
     assert load_config(home).config.plugins.enabled == ["other", "web/find"]
-    assert "is disabled. It takes effect" in plugins(capsys, "disable", "web-find")
+    assert "Disabled plugin web/find. Takes effect" in plugins(capsys, "disable", "web-find")
     section = load_config(home).config.plugins
     assert (section.enabled, section.disabled) == (["other"], ["x", "web/find"])
 
@@ -286,8 +286,8 @@ def test_what_is_doubtful_about_a_plugin_is_told_when_it_is_enabled(home: Path, 
     assert hook.endswith(
         "p/__init__.py:2: error: there is no hook 'pre_tool'; did you mean 'pre_tool_call'? [hook-name]"
     )
-    assert kind.startswith("Warning: kind 'exclusive' is loaded by the part of the runtime")
-    assert variable == f"Warning: A is not set; put it into {home / '.env'}"
+    assert kind.startswith("Warning: plugins of kind 'exclusive' are loaded only when selected")
+    assert variable == f"Warning: A is not set; add it to {home / '.env'}"
     write_plugin(home / "plugins" / "bad", "[")
     assert "plugin 'bad' cannot be enabled" in refused(capsys, "enable", "bad")
 
@@ -296,7 +296,7 @@ def test_the_grant_to_replace_tools(home: Path, capsys: Output) -> None:
     code = "def register(ctx):\n    ctx.register_tool('t', 's', {}, print, override=True)\n"
     write_plugin(home / "plugins" / "p", code=code)
     assert main(["plugins", "enable", "p"]) == 0
-    assert "it wants to replace tools; --allow-tool-override lets it" in capsys.readouterr().err
+    assert "wants to replace tools; use --allow-tool-override to allow it" in capsys.readouterr().err
     assert load_config(home).config.plugins.entries == {}
     assert plugins(capsys, "enable", "p", "--allow-tool-override").endswith("It may replace tools.\n")
     assert load_config(home).config.plugins.entries == {"p": {"allow_tool_override": True}}
@@ -319,14 +319,14 @@ def test_a_life_of_a_plugin_from_a_repository(home: Path, tmp_path: Path) -> Non
 
     done = run("install", repository.url)
     assert done.returncode == 0
-    assert done.stderr.startswith(f"Warning: nothing protects {repository.url} on its way here")
+    assert done.stderr.startswith(f"Warning: {repository.url} is not encrypted in transit")
     assert (
-        f"Plugin audit 1.0.0 is installed in {home}/plugins/audit.\nFrom {repository.url}, revision {first}."
+        f"Plugin audit 1.0.0 installed in {home}/plugins/audit.\nFrom {repository.url}, revision {first}."
         in done.stdout
     )
     assert "\nRead me first.\n" in done.stdout and "\x1b" not in done.stdout
     # Nobody was there to ask, so it is not enabled.
-    assert done.stdout.endswith("It is not enabled. To enable it: hermes plugins enable audit\n")
+    assert done.stdout.endswith("Not enabled. To enable it: hermes plugins enable audit\n")
     assert not config_path(home).exists()
     [row] = json.loads(run("list", "--json").stdout)
     assert (row["source"], row["revision"], row["status"]) == ("git", first, "not enabled")
@@ -334,7 +334,7 @@ def test_a_life_of_a_plugin_from_a_repository(home: Path, tmp_path: Path) -> Non
     assert "is up to date" in run("update", "audit").stdout
     write_plugin(repository.folder, code="def register(ctx): ...\n")
     second = repository.commit()
-    assert run("update", "audit").stdout == f"Plugin audit is updated from {first} to {second}.\n"
+    assert run("update", "audit").stdout == f"Plugin audit updated from {first} to {second}.\n"
     assert run("install", repository.url, "--force", "--enable").returncode == 0
     assert load_config(home).config.plugins.enabled == ["audit"]
     run("enable", "audit", "--allow-tool-override")
@@ -342,9 +342,9 @@ def test_a_life_of_a_plugin_from_a_repository(home: Path, tmp_path: Path) -> Non
     done = run("remove", "audit")
     assert (done.returncode, done.stderr) == (
         1,
-        "Error: removing needs a confirmation and this is no terminal; give --yes to remove anyway\n",
+        "Error: not a terminal: use --yes to remove without confirmation\n",
     )
-    assert "is removed" in run("uninstall", "audit", "--yes").stdout
+    assert "Removed plugin audit" in run("uninstall", "audit", "--yes").stdout
     assert not (home / "plugins" / "audit").exists()
     section = load_config(home).config.plugins
     assert (section.enabled, section.entries) == ([], {})
@@ -353,10 +353,10 @@ def test_a_life_of_a_plugin_from_a_repository(home: Path, tmp_path: Path) -> Non
 def test_failures_are_one_line(home: Path, tmp_path: Path, capsys: Output) -> None:
     assert "leads out of the repository" in refused(capsys, "install", "owner/repo#../..")
     assert "there is no such folder" in refused(capsys, "install", "./nothing")
-    assert "is no revision" in refused(capsys, "install", "owner/repo", "--ref=--x")
+    assert "is not a revision" in refused(capsys, "install", "owner/repo", "--ref=--x")
     write_plugin(tmp_path / "bundled" / "ours")
     assert "comes with hermes; 'hermes plugins disable'" in refused(capsys, "remove", "ours", "--yes")
-    assert "is no revision" in refused(capsys, "update", "ours", "--ref=-x")
+    assert "is not a revision" in refused(capsys, "update", "ours", "--ref=-x")
     assert "cannot be the name of a new plugin" in refused(capsys, "new", "../x")
     assert not home.exists() or list((home / "plugins").iterdir()) == []
 
@@ -411,15 +411,15 @@ def test_on_a_terminal_variables_are_asked_for_and_secrets_not_shown(home: Path,
     code = "def register(ctx):\n    ctx.register_tool('t', 's', {}, print, override=True)\n"
     folder = write_plugin(tmp_path / "src" / "p", manifest, code)
     terminal = Terminal(home, tmp_path / "cwd", "install", str(folder))
-    terminal.expect("P_TOKEN (empty to leave it out): ")
+    terminal.expect("P_TOKEN (Enter to skip): ")
     terminal.answer("it's-a-secret")
-    terminal.expect("P_PLACE (empty to leave it out): ")
+    terminal.expect("P_PLACE (Enter to skip): ")
     terminal.answer("here")
-    terminal.expect("P_LATER (empty to leave it out): ")
+    terminal.expect("P_LATER (Enter to skip): ")
     terminal.answer("")
     terminal.expect("Enable plugin p now? [y/N] ")
     terminal.answer("y")
-    terminal.expect("wants to replace tools of the runtime. Allow that? [y/N] ")
+    terminal.expect("wants to replace built-in tools. Allow that? [y/N] ")
     terminal.answer("n")
     code_, seen = terminal.end()
     assert code_ == 0
@@ -485,13 +485,13 @@ def test_a_package_is_installed_with_pip(home: Path, tmp_path: Path) -> None:
         )  # fmt: skip
 
     done = run("install", "packed-plugin", "--enable")
-    assert "Plugin packed is installed: package packed_plugin 1.0.\n" in done.stdout, done.stderr
+    assert "Plugin packed installed: package packed_plugin 1.0.\n" in done.stdout, done.stderr
     assert load_config(home).config.plugins.enabled == ["packed"]
     [row] = json.loads(run("list", "--json").stdout)
     assert (row["key"], row["source"], row["version"], row["description"]) == ("packed", "entrypoint", "1.0", "Packed.")
     wheel(index, "packed_plugin", "1.1", "[hermes_agent.plugins]\npacked = packed_plugin\n")
-    assert run("update", "packed").stdout == "Plugin packed is updated from 1.0 to 1.1.\n"
-    assert "is removed (package packed_plugin)" in run("remove", "packed", "--yes").stdout
+    assert run("update", "packed").stdout == "Plugin packed updated from 1.0 to 1.1.\n"
+    assert "Removed plugin packed (package packed_plugin)" in run("remove", "packed", "--yes").stdout
     assert run("list", "--json").stdout.strip() == "[]"
     done = run("install", "no-plugin")
     assert done.returncode == 1
@@ -506,7 +506,7 @@ def test_a_package_is_installed_with_pip(home: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["tool-log", "plain"])
 def test_a_new_plugin_is_complete_and_its_test_passes(name: str, home: Path, tmp_path: Path, capsys: Output) -> None:
     folder = tmp_path / "cwd" / name.replace("-", "_")
-    assert f"Plugin {name} is in {folder.name}." in plugins(capsys, "new", name)
+    assert f"Created plugin {name} in {folder.name}." in plugins(capsys, "new", name)
     assert {path.name for path in folder.iterdir()} == {"plugin.yaml", "__init__.py", "README.md", "tests"}
     environment = {**hermes_environment(home), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
@@ -514,7 +514,7 @@ def test_a_new_plugin_is_complete_and_its_test_passes(name: str, home: Path, tmp
         cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert "2 passed" in done.stdout, done.stdout
-    assert plugins(capsys, "check", str(folder)) == "Nothing to complain about.\n"
+    assert plugins(capsys, "check", str(folder)) == "OK\n"
     assert "is there already" in refused(capsys, "new", name)
     plugins(capsys, "install", folder.name, "--enable")
     assert load_config(home).config.plugins.enabled == [name]

@@ -158,7 +158,7 @@ def test_leaving_while_the_agent_works_tells_what_was_not_sent(home: Path, workd
             terminal.wait_for("queued: second")
             terminal.type(CTRL_D)
             assert terminal.end() == 0
-    assert "1 message not sent:\n  second\nGo on with: hermes chat --resume 20" in terminal.text
+    assert "1 message not sent:\n  second\nContinue with: hermes chat --resume 20" in terminal.text
 
 
 def _pid(workdir: Path, terminal: ReplTerminal) -> int:

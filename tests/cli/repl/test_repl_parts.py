@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.events import TurnResult, TurnStatus
-from hermes.cli.repl.prompt.captured import Captured
-from hermes.cli.repl.prompt.lines import Lines
-from hermes.cli.repl.questions import Questions, approval_question, clarifying_question, visible, yes_or_no
-from hermes.cli.repl.show.turn_view import TurnView, folded
+from hermes.cli.repl.prompt.streams import CapturedStream, LineReader
+from hermes.cli.repl.questions import PromptQuestions, approval_question, clarifying_question, visible, yes_or_no
+from hermes.cli.repl.turn_view import TurnView, folded
 from hermes.cli.terminal import cells
 from hermes.contract.events import (
     AttemptAnswered,
@@ -91,7 +90,7 @@ class TestQuestions:
         assert all(character.isprintable() or character in "\n\t" for character in visible(text))
 
     def test_questions_come_one_after_the_other(self) -> None:
-        questions, answers = Questions(lambda: None), dict[str, object]()
+        questions, answers = PromptQuestions(lambda: None), dict[str, object]()
         interrupt = Interrupt()
 
         def ask(text: str) -> None:
@@ -112,7 +111,7 @@ class TestQuestions:
         assert questions.current is None
 
     def test_time_and_interrupts_end_a_question(self) -> None:
-        questions = Questions(lambda: None)
+        questions = PromptQuestions(lambda: None)
         assert questions.approve(request(timeout=0.05), Interrupt()) == ApprovalAnswer("timeout")
         interrupt = Interrupt()
         interrupt.cancel()
@@ -136,16 +135,16 @@ class TestQuestions:
 
 
 @pytest.fixture
-def pipe() -> Generator[tuple[Lines, int]]:
+def pipe() -> Generator[tuple[LineReader, int]]:
     reader, writer = os.pipe()
-    lines = Lines(reader)
+    lines = LineReader(reader)
     yield lines, writer
     lines.close()
     os.close(reader)
 
 
 class TestLines:
-    def test_lines_come_whole_and_the_last_one_without_its_end(self, pipe: tuple[Lines, int]) -> None:
+    def test_lines_come_whole_and_the_last_one_without_its_end(self, pipe: tuple[LineReader, int]) -> None:
         lines, writer = pipe
         os.write(writer, b"one\r\ntw")
         assert lines.wait() == "one"
@@ -158,7 +157,7 @@ class TestLines:
                 found += [] if line is None else [line]
         assert found == ["twö", "three"]
 
-    def test_a_wait_can_be_ended(self, pipe: tuple[Lines, int]) -> None:
+    def test_a_wait_can_be_ended(self, pipe: tuple[LineReader, int]) -> None:
         lines, writer = pipe
         lines.wake()
         assert lines.wait() is None
@@ -208,7 +207,7 @@ class TestTurnView:
 
     @pytest.mark.parametrize(
         ("status", "last"),
-        [("interrupted", "[interrupted]\n"), ("failed", "Error: no hunter2-hunter2\n/retry asks the same again.\n")],
+        [("interrupted", "[interrupted]\n"), ("failed", "Error: no hunter2-hunter2\nUse /retry to try again.\n")],
     )
     def test_partial_text_is_kept_and_marked(self, status: TurnStatus, last: str) -> None:
         shown = view()
@@ -239,7 +238,7 @@ class TestTurnView:
 
 def test_what_others_print_comes_in_whole_harmless_lines() -> None:
     shown = list[str]()
-    stream = Captured(sys.__stdout__ or io.StringIO(), shown.append)
+    stream = CapturedStream(sys.__stdout__ or io.StringIO(), shown.append)
     print("half", end="", file=stream)
     assert shown == []
     print(" and half\x1b[2J\nnext", end="", file=stream)

@@ -114,7 +114,7 @@ def test_a_simple_terminal_gets_lines_and_no_escape_codes(home: Path, workdir: P
             terminal.type(CTRL_D)
             assert terminal.end() == 0
     assert b"\x1b" not in terminal.raw
-    assert "Go on with: hermes chat --resume" in terminal.text
+    assert "Continue with: hermes chat --resume" in terminal.text
 
 
 def test_ctrl_c_on_a_simple_terminal_stops_and_then_leaves(home: Path, workdir: Path) -> None:

@@ -133,7 +133,7 @@ def test_a_failure_is_one_line_and_the_message_can_be_asked_again(home: Path, wo
         write_config(home, provider.base_url)
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("please")
-            terminal.wait_for("/retry asks the same again.")
+            terminal.wait_for("Use /retry to try again.")
             terminal.wait_until_idle()
             assert "test-key" not in terminal.text
             terminal.send("/retry")
@@ -193,7 +193,7 @@ def test_a_resumed_session_shows_where_it_stands_and_offers_its_open_turn(home: 
             terminal.wait_for("/retry")
             terminal.send("/quit")
             terminal.end()
-        with ReplTerminal(home, workdir, "-c", ready="The last turn failed. Go on with it?") as terminal:
+        with ReplTerminal(home, workdir, "-c", ready="The last turn failed. Continue it?") as terminal:
             terminal.wait_for("yes?")
             terminal.send("n")
             terminal.wait_until_idle()
@@ -234,7 +234,7 @@ def test_an_image_whose_path_is_typed_goes_along(home: Path, workdir: Path) -> N
         write_config(home, provider.base_url)
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("what is ./dot.png ?")
-            terminal.wait_for("1 image sent along.")
+            terminal.wait_for("1 image attached.")
             terminal.wait_for("A dot.")
             terminal.send("/quit")
             assert terminal.end() == 0

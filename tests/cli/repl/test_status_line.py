@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.cli.repl.show.statusline import StatusFacts, short_count, short_session_id, status_line
+from hermes.cli.repl.status_line import StatusFacts, short_count, short_session_id, status_line
 from hermes.cli.terminal import cells
 
 FACTS = StatusFacts(

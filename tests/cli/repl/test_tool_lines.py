@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.cli.repl.show.toollines import ASCII, UNICODE, RunningTools, finished_line, signs_for, subject_of
+from hermes.cli.chat.tool_lines import ASCII, UNICODE, RunningTools, finished_line, subject_of, symbols_for
 from hermes.cli.terminal import cells
 from hermes.contract.events import ToolEnded, ToolStatus
 from hermes.sanitize import Redactor
@@ -75,7 +75,7 @@ def test_a_line_without_a_width() -> None:
     assert finished_line(finished(command="echo hello"), redactor) == "✓ terminal echo hello  1.2 s"
     assert finished_line(finished("ping"), redactor) == "✓ ping  1.2 s"
     blocked = finished(command="rm x", status="blocked", error="a person\nsaid no")
-    assert finished_line(blocked, redactor, signs=ASCII) == "x terminal rm x  1.2 s  blocked: a person said no"
+    assert finished_line(blocked, redactor, symbols=ASCII) == "x terminal rm x  1.2 s  blocked: a person said no"
 
 
 def test_a_line_gives_way_to_the_width() -> None:
@@ -95,8 +95,8 @@ def test_escape_sequences_in_arguments_stay_out() -> None:
 @settings(max_examples=200)
 @given(st.text(max_size=60), st.text(max_size=300), st.text(max_size=200), st.sampled_from([80, 40, 20]), st.booleans())
 def test_no_line_is_wider_than_the_terminal(name: str, subject: str, error: str, width: int, dumb: bool) -> None:
-    signs = ASCII if dumb else UNICODE
-    tools = RunningTools(Redactor(), Clock(), signs=signs)
+    symbols = ASCII if dumb else UNICODE
+    tools = RunningTools(Redactor(), Clock(), symbols=symbols)
     tools.started(tool_started("c", name, {"x": subject}))
     tools.started(child_started("c", "s", 0, subject, "leaf"))
     running = tools.lines(width)
@@ -145,14 +145,14 @@ def test_children_have_a_line_each_under_their_call() -> None:
 
 
 def test_many_calls_take_no_more_lines_than_agreed() -> None:
-    tools = RunningTools(Redactor(), Clock(), signs=ASCII, most=4)
+    tools = RunningTools(Redactor(), Clock(), symbols=ASCII, most=4)
     for number in range(10):
         tools.started(tool_started(str(number), "read_file", {"path": f"{number}.txt"}))
     assert tools.lines(40) == [*(f"| read_file {number}.txt  0.0 s" for number in range(3)), "  and 7 more"]
 
 
 @pytest.mark.parametrize(
-    ("encoding", "term", "signs"),
+    ("encoding", "term", "symbols"),
     [
         ("utf-8", "xterm-256color", UNICODE),
         ("UTF8", None, UNICODE),
@@ -162,13 +162,13 @@ def test_many_calls_take_no_more_lines_than_agreed() -> None:
         (None, "xterm", ASCII),
     ],
 )
-def test_terminals_get_the_signs_they_can_show(encoding: str | None, term: str | None, signs: object) -> None:
-    assert signs_for(encoding, term) is signs
+def test_terminals_get_the_signs_they_can_show(encoding: str | None, term: str | None, symbols: object) -> None:
+    assert symbols_for(encoding, term) is symbols
 
 
 def test_a_plain_chat_imports_no_terminal_library() -> None:
     code = (
-        "import sys, hermes.cli.chat.output, hermes.cli.repl.show.toollines, hermes.cli.repl.show.statusline, "
+        "import sys, hermes.cli.chat.output, hermes.cli.chat.tool_lines, hermes.cli.repl.status_line, "
         "hermes.cli.repl.markdown.stream\n"
         "print([name for name in ('rich', 'prompt_toolkit', 'markdown_it', 'pygments') if name in sys.modules])"
     )

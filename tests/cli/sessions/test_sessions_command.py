@@ -134,7 +134,7 @@ def test_limits_and_children(capsys: pytest.CaptureFixture[str], world: World) -
     world.talk("child", "sub task", "a", parent_id="session-03", parent_call="c1")
     assert main(["sessions", "list"]) == 0
     output, errors = capsys.readouterr()
-    assert len(output.splitlines()) == 21 and errors == "(20 shown; --limit N or --all shows more)\n"
+    assert len(output.splitlines()) == 21 and errors == "(20 shown; use --limit N or --all for more)\n"
     assert len(sessions(capsys, "list", "--limit", "3").splitlines()) == 4
     everything = sessions(capsys, "list", "--all")
     assert len(everything.splitlines()) == 27 and "> sub task" in everything
@@ -405,9 +405,7 @@ def test_an_export_that_cannot_be_written_leaves_nothing(
 def test_deleting_without_a_terminal_needs_yes(home: Path, workdir: Path, two_talks: World) -> None:
     done = run_hermes("sessions", "delete", PARIS, home=home, cwd=workdir, stdin="y\n")
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr == (
-        "Error: deleting needs a confirmation and this is no terminal; give --yes to delete anyway\n"
-    )
+    assert done.stderr == ("Error: not a terminal: use --yes to delete without confirmation\n")
     assert two_talks.ids() == {PARIS, LIMA}
 
 
@@ -477,7 +475,7 @@ def test_a_session_is_renamed(capsys: pytest.CaptureFixture[str], two_talks: Wor
     assert sessions(capsys, "rename", PARIS[:12], "A", "better\x1b[31m\n", "title") == ""
     assert two_talks.sessions.get(PARIS).title == "A better title"
     errors = sessions(capsys, "rename", PARIS, " \x1b[31m", code=1)
-    assert errors == "Error: the title is empty; give at least one word\n"
+    assert errors == "Error: the title is empty\n"
 
 
 # -- the command line -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""``hermes auth``: the keys and sign-ins that are stored for providers."""
+"""``hermes auth``: the stored API keys and sign-ins. Shows only the last characters of a key, nothing of a token."""
 
 from __future__ import annotations
 
@@ -6,32 +6,33 @@ import argparse
 import logging
 import os
 import sys
-from typing import NamedTuple
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 from hermes.agent.llm.models import Models
-from hermes.cli.auth.key_input import key_from_stdin, key_from_terminal
-from hermes.cli.auth.text import credential_lines, credential_row
 from hermes.cli.terminal import plain, print_json
 from hermes.config import Config, hermes_home, load_config, load_env_file
-from hermes.config.sections import ModelConfig
+from hermes.config.sections import ModelConfig, PoolStrategy
 from hermes.errors import ConfigError, CredentialError
 from hermes.models.credentials.credential import Credential
+from hermes.models.credentials.refresh import login_command
 from hermes.models.credentials.store import AuthFile
 from hermes.models.profiles import CUSTOM, PROFILES
 from hermes.models.routing import endpoint_for, name_of
-from hermes.sanitize import Redactor
+from hermes.sanitize import Redactor, redact_text
 
 _EXAMPLES = """
 examples:
-  hermes auth add openrouter                         asks for a key, which is not shown
+  hermes auth add openrouter                         asks for a key without showing it
   hermes auth add openrouter --profile work --key-stdin < key.txt
   hermes auth remove openrouter --profile work
   hermes auth login lab                              with a browser; --device on a machine without one
 """
 
 
-class Desk(NamedTuple):
-    """What the commands work on."""
+class AuthHome(NamedTuple):
+    """The stored credentials, the configuration and the environment of a home."""
 
     file: AuthFile
     config: Config
@@ -47,70 +48,70 @@ def configure(parser: argparse.ArgumentParser) -> None:
     adding = actions.add_parser("add", help="store a key")
     adding.add_argument("--key-stdin", action="store_true", help="read the key from standard input")
     adding.set_defaults(action=_add)
-    listing = actions.add_parser("list", help="show what is stored, with its state (the default)")
+    listing = actions.add_parser("list", help="list stored credentials and their state (the default)")
     listing.add_argument("--json", action="store_true", help="print one JSON document")
     listing.set_defaults(action=_list)
-    removing = actions.add_parser("remove", help="take a key or a sign-in out")
+    removing = actions.add_parser("remove", help="remove a key or a sign-in")
     removing.set_defaults(action=_remove)
-    login = actions.add_parser("login", help="sign in at a provider instead of giving a key")
+    login = actions.add_parser("login", help="sign in with OAuth instead of a key")
     login.add_argument("--device", action="store_true", help="sign in on another device, with a code")
-    login.add_argument("--no-browser", action="store_true", help="only print the address to open")
+    login.add_argument("--no-browser", action="store_true", help="only print the URL to open")
     login.set_defaults(action=_login)
     for made in (adding, removing, login):
         made.add_argument("provider", metavar="PROVIDER")
     removing.add_argument("id", metavar="ID", nargs="?", default="", help="as 'hermes auth list' shows it")
     for made in (adding, removing, login):
-        made.add_argument("--profile", metavar="NAME", default="", help="the name it is stored under")
+        made.add_argument("--profile", metavar="NAME", default="", help="the name to store it under")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
-    # What the credentials have to say is told below; without a handler, logging would say it as well.
+    """Run the chosen action."""
+    # The notices are printed below; without a handler, logging would print them too.
     logging.getLogger("hermes").addHandler(logging.NullHandler())
     home = hermes_home()
     env = {**os.environ, **load_env_file(home)}
-    desk = Desk(AuthFile(home), load_config(home, environ=env).config, env)
+    auth = AuthHome(AuthFile(home), load_config(home, environ=env).config, env)
     try:
-        return args.action(args, desk)
+        return args.action(args, auth)
     finally:
-        for notice in desk.file.notices:
+        for notice in auth.file.notices:
             print(f"Warning: {plain(notice)}", file=sys.stderr)
 
 
 # -- add and remove -------------------------------------------------------------------------------------------------
 
 
-def _add(args: argparse.Namespace, desk: Desk) -> int:
+def _add(args: argparse.Namespace, auth: AuthHome) -> int:
     from hermes.models.credentials.store import add_key
 
-    provider = _known(args.provider, desk)
-    desk.file.pool()  # a file that cannot be read is said before anybody types a key
+    provider = _known(args.provider, auth)
+    auth.file.pool()  # fail on an unreadable file before asking for a key
     key = key_from_stdin() if args.key_stdin else key_from_terminal(provider)
-    stored = add_key(desk.file, provider, key, args.profile)
-    print(f"{plain(provider)}: key {stored.masked} is stored as {plain(stored.label)!r}")
+    stored = add_key(auth.file, provider, key, args.profile)
+    print(f"{plain(provider)}: key {stored.masked} stored as {plain(stored.label)!r}")
     return 0
 
 
-def _remove(args: argparse.Namespace, desk: Desk) -> int:
+def _remove(args: argparse.Namespace, auth: AuthHome) -> int:
     from hermes.models.credentials.store import remove
 
     if args.id and args.profile:
         raise CredentialError("give the id or --profile, not both")
-    gone = remove(desk.file, args.provider, args.id or args.profile)
-    print(f"{plain(gone.provider)}: {plain(gone.label)!r} is removed")
+    gone = remove(auth.file, args.provider, args.id or args.profile)
+    print(f"{plain(gone.provider)}: {plain(gone.label)!r} removed")
     return 0
 
 
-def _known(provider: str, desk: Desk) -> str:
-    """The name, if any provider has it; a key stored under a misspelt name would never be used."""
-    name = name_of(desk.config, provider)
-    if name in {*PROFILES, *desk.config.providers, CUSTOM} or name in desk.file.providers():
+def _known(provider: str, auth: AuthHome) -> str:
+    """The name of a known provider: a key stored under a misspelt name would never be used."""
+    name = name_of(auth.config, provider)
+    if name in {*PROFILES, *auth.config.providers, CUSTOM} or name in auth.file.providers():
         return name
-    with Models(desk.file.home, desk.config, os.environ, Redactor()) as models:
+    with Models(auth.file.home, auth.config, os.environ, Redactor()) as models:
         models.load_plugins(provider)
         profiles = models.profiles
-    known = sorted({*profiles, *desk.config.providers, CUSTOM})
-    name = name_of(desk.config, provider, profiles)
+    known = sorted({*profiles, *auth.config.providers, CUSTOM})
+    name = name_of(auth.config, provider, profiles)
     if name in known:
         return name
     from difflib import get_close_matches
@@ -123,14 +124,14 @@ def _known(provider: str, desk: Desk) -> str:
 # -- login ----------------------------------------------------------------------------------------------------------
 
 
-def _login(args: argparse.Namespace, desk: Desk) -> int:
+def _login(args: argparse.Namespace, auth: AuthHome) -> int:
     from hermes.cli.auth.login import sign_in
     from hermes.models.credentials.store import add_sign_in
 
-    desk.file.edit(lambda _pool: None)  # a home that cannot keep the result is said before anybody signs in
-    tokens = sign_in(args.provider, desk.config, on_device=args.device, open_browser=not args.no_browser)
-    stored = add_sign_in(desk.file, args.provider, tokens, args.profile)
-    until = "" if stored.refresh_token or stored.expires_at is None else "; it cannot be renewed when it ends"
+    auth.file.edit(lambda _pool: None)  # fail on a read-only home before the sign-in
+    tokens = sign_in(args.provider, auth.config, on_device=args.device, open_browser=not args.no_browser)
+    stored = add_sign_in(auth.file, args.provider, tokens, args.profile)
+    until = "" if stored.refresh_token or stored.expires_at is None else "; it cannot be renewed when it expires"
     print(f"{plain(args.provider)}: signed in, stored as {plain(stored.label)!r}{until}")
     return 0
 
@@ -138,14 +139,14 @@ def _login(args: argparse.Namespace, desk: Desk) -> int:
 # -- list -----------------------------------------------------------------------------------------------------------
 
 
-def _list(args: argparse.Namespace, desk: Desk) -> int:
-    found = [one for provider in desk.file.providers() for one in desk.file.credentials(provider)]
-    everything = [*_configured(desk), *found]
+def _list(args: argparse.Namespace, auth: AuthHome) -> int:
+    found = [one for provider in auth.file.providers() for one in auth.file.credentials(provider)]
+    everything = [*_configured(auth), *found]
     everything.sort(key=lambda one: one.provider)
     if args.json:
-        strategies = desk.config.credential_pool_strategies
+        strategies = auth.config.credential_pool_strategies
         rows = [credential_row(one, strategies.get(one.provider, "fill_first")) for one in everything]
-        document = {"path": str(desk.file.path), "credentials": rows}
+        document = {"path": str(auth.file.path), "credentials": rows}
         print_json(document)
         return 0
     for line in credential_lines(everything):
@@ -153,19 +154,122 @@ def _list(args: argparse.Namespace, desk: Desk) -> int:
     return 0
 
 
-def _configured(desk: Desk) -> list[Credential]:
-    """The keys that the configuration and the environment give; they are used before the stored ones."""
-    config = desk.config
+def _configured(auth: AuthHome) -> list[Credential]:
+    """The keys from the configuration and the environment; they are used before the stored ones."""
+    config = auth.config
     main = config.model.provider
     if main in ("", "auto"):
-        main = CUSTOM  # what an address without a provider belongs to
+        main = CUSTOM  # the provider of a base_url without one
     found: list[Credential] = []
     for provider in sorted({*PROFILES, *config.providers, main}):
         own = config.model if provider == main else ModelConfig()
         try:
-            key = endpoint_for(config, desk.env, provider, "any", own).api_key
+            key = endpoint_for(config, auth.env, provider, "any", own).api_key
         except ConfigError:
-            continue  # one that cannot be used has no key in use
+            continue  # an unusable provider has no key
         if key:
             found.append(Credential(provider, "", "", key, source="configured"))
     return found
+
+
+#: Upper bound of a key's length.
+_LONGEST_KEY = 65_536
+
+
+def key_from_stdin() -> str:
+    """The key from standard input."""
+    return sys.stdin.read(_LONGEST_KEY).strip()
+
+
+def key_from_terminal(provider: str) -> str:
+    """The key typed at the terminal; empty for none."""
+    if not sys.stdin.isatty():
+        raise CredentialError("not a terminal; give the key on standard input with --key-stdin")
+    import warnings
+    from getpass import GetPassWarning, getpass
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GetPassWarning)
+        try:
+            return getpass(f"Key for {plain(provider)} (not shown):  ").strip()
+        except GetPassWarning:
+            raise CredentialError("this terminal would show the key; use --key-stdin") from None
+        except EOFError:
+            return ""
+
+
+_HEADINGS = ("PROVIDER", "ID", "PROFILE", "KEY", "REQUESTS", "STATE")
+_NOTHING = "No credentials. 'hermes auth add PROVIDER' stores a key; 'hermes auth login PROVIDER' signs in."
+
+
+def credential_lines(credentials: Sequence[Credential]) -> Iterator[str]:
+    """The credentials as a table."""
+    if not credentials:
+        yield _NOTHING
+        return
+    rows = [_HEADINGS, *map(_cells, credentials)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
+    for row in rows:
+        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+
+
+def credential_row(one: Credential, strategy: PoolStrategy) -> dict[str, Any]:
+    """A credential as data."""
+    now = time.time()
+    return {
+        "provider": one.provider,
+        "id": one.id,
+        "profile": one.label,
+        "type": one.auth_type,
+        "key": one.masked,
+        "source": one.source,
+        "strategy": strategy,
+        "status": _status(one, now),
+        "back_in_seconds": round(one.cooldown_until - now) if one.is_cooling_down(now) else None,
+        "last_error_code": one.error_code,
+        "last_error_reason": one.error_reason or None,
+        "last_error_message": redact_text(one.error_message) or None,
+        "requests": one.request_count,
+        "last_used_at": one.last_used_at or None,
+        "expires_at": one.expires_at,
+    }
+
+
+def _cells(one: Credential) -> tuple[str, ...]:
+    stored = one.source != "configured"
+    return (
+        plain(one.provider),
+        plain(one.id) or "-",
+        plain(one.label) or "-",
+        "sign-in" if one.auth_type == "oauth" else one.masked,
+        str(one.request_count) if stored else "-",
+        _state(one) if stored else "from the configuration or the environment, used first",
+    )
+
+
+def _state(one: Credential) -> str:
+    now = time.time()
+    why = ", ".join(filter(None, (plain(one.error_reason), f"HTTP {one.error_code}" if one.error_code else "")))
+    match _status(one, now):
+        case "dead":
+            return f"ended ({why or 'refused'}); run: {plain(login_command(one))}"
+        case "cooling_down":
+            return f"cooling down, back in {_duration(one.cooldown_until - now)} ({why})"
+        case "expired":
+            return f"expired; run: {plain(login_command(one))}"
+        case _:
+            return f"ready, after a failure ({why})" if one.status == "exhausted" else "ready"
+
+
+def _status(one: Credential, now: float) -> str:
+    if one.status == "dead":
+        return "dead"
+    if one.is_cooling_down(now):
+        return "cooling_down"
+    return "expired" if one.has_expired(now) and not one.refresh_token else "ready"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{max(seconds, 1):.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5_400 else f"{seconds / 3_600:.0f} h"

@@ -1,4 +1,4 @@
-"""The part of a sign-in that a person sees: an address to open, a code to type in."""
+"""OAuth sign-in at the terminal: shows the URL to open, and the code for the device flow."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.models.credentials.sign_in import sign_in_on_another_device, sign_in
 
 
 def sign_in(provider: str, config: Config, *, on_device: bool, open_browser: bool) -> Tokens:
-    """Have the person sign in, and return what the provider grants."""
+    """Run the sign-in and return the tokens."""
     with closing(HttpClient()) as http:
         server = authorization_server(provider, sign_in_settings(config), http)
         ways = {"--device": server.settings.device_url, "": server.settings.authorization_url}
@@ -32,27 +32,27 @@ def sign_in(provider: str, config: Config, *, on_device: bool, open_browser: boo
 
 
 def _show_address(address: str, opener: Callable[[str], object] | None, device_url: str) -> None:
-    print("Open this address in a browser on this machine, and sign in:")
+    print("Open this URL in a browser on this machine and sign in:")
     print(f"\n  {plain(address)}\n")
     if device_url:
-        print("(Is the browser on another machine? Stop this with Ctrl-C and add --device.)")
+        print("(If the browser is on another machine, press Ctrl-C and use --device.)")
     print("Waiting ...", flush=True)
     if opener is not None:
         opener(address)
 
 
 def _show_code(code: DeviceCode, opener: Callable[[str], object] | None) -> None:
-    print("Open this address in any browser, and type in the code:")
+    print("Open this URL in any browser and enter the code:")
     print(f"\n  {one_line(code.address)}\n  {one_line(code.user_code)}\n")
     print("Waiting ...", flush=True)
     address = code.direct_address or code.address
-    # What the server names is opened only if it is a page, and not, say, a file.
+    # Only open web pages, not files or other URLs the server may name.
     if opener is not None and is_private_address(address):
         opener(address)
 
 
 def _browser() -> Callable[[str], object] | None:
-    """What opens a page, when somebody sits at this machine; elsewhere a browser would take over the terminal."""
+    """Opens a web page, on a machine with a screen; elsewhere a text browser would take over the terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
     shows_windows = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")

@@ -1,4 +1,4 @@
-"""``hermes chat``: one message answered by the model with its tools, or a prompt for many."""
+"""``hermes chat``: answers one message, or opens the interactive prompt."""
 
 from __future__ import annotations
 
@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.cli.arguments import positive_number
-from hermes.cli.chat.output import JsonOutput, Output, PersonOutput, QuietOutput, StreamJsonOutput
-from hermes.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
+from hermes.cli.chat.output import JsonOutput, Output, QuietOutput, StreamJsonOutput, TextOutput
+from hermes.cli.failures import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OUTPUT_CLOSED,
+    EXIT_TERMINATED,
+    NO_MESSAGE,
+    OUTPUT_LOST,
+)
 from hermes.cli.terminal import can_prompt, is_interactive, one_line, plain
 from hermes.config import LoadedConfig, apply_env, hermes_home, load_config, load_env_file
 from hermes.contract.events import TurnEvent
@@ -29,39 +36,37 @@ if TYPE_CHECKING:
     from hermes.agent.session import Session
     from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
 
-NOTHING_SAID = "give a message: hermes chat --query TEXT ('-' reads it from stdin)"
-
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-q", "--query", metavar="TEXT", help="the message; '-' reads it from stdin; without it, a prompt")
-    add("--image", metavar="PATH", action="append", default=[], help="send an image along (repeatable)")
-    add("--provider", default="", help="provider to ask, instead of the configured one")
-    add("-m", "--model", default="", help="model to ask, instead of the configured one")
-    add("-t", "--toolsets", metavar="A,B", type=_names, default=[], help="toolsets to offer, separated by commas")
-    add("--max-turns", metavar="N", type=positive_number, help="most model calls for this message")
+    add("-q", "--query", metavar="TEXT", help="the message; '-' reads it from stdin; without it, an interactive prompt")
+    add("--image", metavar="PATH", action="append", default=[], help="attach an image (repeatable)")
+    add("--provider", default="", help="provider to use instead of the configured one")
+    add("-m", "--model", default="", help="model to use instead of the configured one")
+    add("-t", "--toolsets", metavar="A,B", type=_names, default=[], help="toolsets to enable, separated by commas")
+    add("--max-turns", metavar="N", type=positive_number, help="maximum number of model calls for this message")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--resume",
         metavar="ID",
         type=_not_empty,
-        help="go on with that session; without --query and a terminal, finish its last turn",
+        help="continue that session; without --query and without a terminal, finish its last turn",
     )
     which.add_argument(
-        *("-c", "--continue"), dest="continue_last", action="store_true", help="go on with the session used last"
+        *("-c", "--continue"), dest="continue_last", action="store_true", help="continue the last session"
     )
-    add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
-    add("--yolo", action="store_true", help="run what would need an approval without asking")
-    add("--accept-hooks", action="store_true", help="run the hook commands of the config without asking")
+    add("--plugin", metavar="KEY", action="append", default=[], help="also load this plugin (repeatable)")
+    add("--yolo", action="store_true", help="skip all approval questions")
+    add("--accept-hooks", action="store_true", help="run the configured hook commands without asking")
     add(
         *("--ignore-user-config", "--ignore_user_config"),
         action="store_true",
-        help="use built-in settings only, and no plugins but those given with --plugin",
+        help="use only built-in settings, and only plugins given with --plugin",
     )
     style = parser.add_mutually_exclusive_group()
-    style.add_argument("-Q", "--quiet", action="store_true", help="print the answer alone")
+    style.add_argument("-Q", "--quiet", action="store_true", help="print only the answer")
     style.add_argument("--json", action="store_true", help="print one JSON document when done")
-    style.add_argument("--stream-json", action="store_true", help="print events as JSON lines while they happen")
+    style.add_argument("--stream-json", action="store_true", help="print events as JSON lines as they happen")
     add("-v", "--verbose", action="store_true", help="show the log on stderr")
     parser.epilog = (
         "Exit codes: 0 answered, 1 failed, 2 wrong usage, 130 interrupted, 141 output closed, 143 terminated. "
@@ -79,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     message = _message(args)
     at_prompt = message is None and _wants_prompt(args)
     if message is None and not (at_prompt or args.resume or args.continue_last):
-        raise HermesError(NOTHING_SAID)
+        raise HermesError(NO_MESSAGE)
     if not _is_for_programs(args):
         for warning in (*warnings, *loaded.warnings):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
@@ -91,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _host(home: Path, loaded: LoadedConfig, args: argparse.Namespace, redactor: Redactor) -> Host:
-    """The host. Somebody who has no model yet, and can be asked, is offered some to choose from."""
+    """The host. Without a model, and at a terminal, the first-run setup offers some."""
     host = Host(home, loaded.config, _options(args), redactor=redactor)
     if _is_for_programs(args) or args.ignore_user_config or not can_prompt():
         return host
@@ -111,21 +116,21 @@ def _is_for_programs(args: argparse.Namespace) -> bool:
 
 
 def _wants_prompt(args: argparse.Namespace) -> bool:
-    """Whether a run without a message is a conversation, rather than the rest of one turn."""
+    """Whether a run without a message is interactive, rather than finishing one turn."""
     if _is_for_programs(args):
         return False
     return is_interactive() or not (args.resume or args.continue_last)
 
 
 def _talk(host: Host, args: argparse.Namespace) -> int:
-    """Let the person say one thing after the other."""
+    """Run the interactive prompt."""
     from hermes.cli.repl.app import run_repl
 
     return run_repl(host, lambda: _session(host, args), notices=() if args.verbose else host.notices)
 
 
 def _answer(host: Host, args: argparse.Namespace, message: str | list[dict[str, Any]] | None, output: Output) -> int:
-    """Run a slash command; anything else, and what the command wants answered, is for the model."""
+    """Run a slash command, or send the message to the model; a command may also return a message for the model."""
     interrupt = Interrupt()
     session: Session | None = None
     with _signals(interrupt):
@@ -139,17 +144,17 @@ def _answer(host: Host, args: argparse.Namespace, message: str | list[dict[str, 
                 message, session = outcome.message, outcome.session
         session = session or _session(host, args)
         output.begin(session.id)
-        for notice in () if args.verbose else host.notices:  # verbose shows the log, which has them too
+        for notice in () if args.verbose else host.notices:  # --verbose shows the log, which has them too
             print(f"Warning: {plain(notice)}", file=sys.stderr)
-        if isinstance(output, PersonOutput) and can_prompt():
-            from hermes.cli.repl.one_shot_person import OneShotPerson
+        if isinstance(output, TextOutput) and can_prompt():
+            from hermes.cli.repl.questions import OneShotQuestions
 
-            host.responders.attach(session.id, OneShotPerson())
+            host.responders.attach(session.id, OneShotQuestions())
         return _converse(session, message, output, interrupt, host.redactor)
 
 
 def _command_exit_code(interrupt: Interrupt) -> int:
-    """The exit code of a command that did not succeed."""
+    """The exit code of a command that failed."""
     if not interrupt.cancelled:
         return EXIT_FAILED
     return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED
@@ -174,13 +179,13 @@ def _converse(
     else:
         result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
     if listener is ignore_events:
-        _say_who_answered(session, result)
+        _report_fallback(session, result)
     output.end(result)
     return _exit_code(result, interrupt, redactor)
 
 
-def _say_who_answered(session: Session, result: TurnResult) -> None:
-    """Somebody who sees no events must still learn that the model they chose did not answer."""
+def _report_fallback(session: Session, result: TurnResult) -> None:
+    """Report on stderr that a fallback answered, for outputs that show no events."""
     first, health = session.models.endpoints[0], session.models.health
     reason = None if health is None else health.failure(first)
     if result.status == "completed" and reason is not None:
@@ -191,7 +196,7 @@ def _say_who_answered(session: Session, result: TurnResult) -> None:
 
 
 def _listener(output: Output, interrupt: Interrupt) -> Listener:
-    """Show events, and stop the turn when nobody reads any more."""
+    """Shows events, and stops the turn when the output is closed."""
     if isinstance(output, QuietOutput | JsonOutput):
         return ignore_events
 
@@ -210,21 +215,21 @@ def _exit_code(result: TurnResult, interrupt: Interrupt, redactor: Redactor) -> 
     if result.status == "interrupted" and interrupt.reason.startswith(OUTPUT_LOST):
         return EXIT_OUTPUT_CLOSED
     if result.status == "interrupted":
-        print(f"Interrupted. Go on with: hermes chat --resume {result.session_id}", file=sys.stderr)
+        print(f"Interrupted. Continue with: hermes chat --resume {result.session_id}", file=sys.stderr)
         return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED
     print(f"Error: {one_line(redactor.redact(result.error or 'the turn failed'))}", file=sys.stderr)
     return EXIT_FAILED
 
 
 def _message(args: argparse.Namespace) -> str | list[dict[str, Any]] | None:
-    """What the user says: text, or text and images."""
+    """The user message: text, or text and images."""
     text: str | None = args.query
     if text == "-":
         if not sys.stdin:
             raise HermesError("--query - reads the message from stdin, which is closed")
         text = sys.stdin.buffer.read().decode("utf-8", "replace")
     if text is not None and not text.strip():
-        raise HermesError("the message is empty: give some text with --query")
+        raise HermesError("the message is empty")
     if not args.image:
         return text
     from hermes.agent.images.attachments import image_part
@@ -248,17 +253,17 @@ def _options(args: argparse.Namespace) -> HostOptions:
 
 
 def _ask_consent(question: ConsentQuestion) -> ConsentAnswer | None:
-    from hermes.cli.hooks.consent import ask_at_terminal  # few runs have anything to ask
+    from hermes.cli.hooks.consent import ask_at_terminal  # rarely needed
 
     return ask_at_terminal(question)
 
 
 @contextlib.contextmanager
 def _own_stdout(args: argparse.Namespace, redactor: Redactor) -> Generator[Output]:
-    """The output in the style asked for. Where stdout is for programs, what plugins print goes to stderr."""
+    """The output in the chosen style. When stdout is for programs, output of plugins goes to stderr."""
     stdout = sys.stdout
     if not _is_for_programs(args):
-        yield PersonOutput(stdout, redactor)
+        yield TextOutput(stdout, redactor)
         return
     style = QuietOutput if args.quiet else JsonOutput if args.json else StreamJsonOutput
     sys.stdout = sys.stderr
@@ -270,13 +275,13 @@ def _own_stdout(args: argparse.Namespace, redactor: Redactor) -> Generator[Outpu
 
 @contextlib.contextmanager
 def _signals(interrupt: Interrupt) -> Generator[None]:
-    """Ctrl-C and SIGTERM cancel the turn, which then ends in order. A second Ctrl-C ends the process at once."""
+    """Ctrl-C and SIGTERM cancel the turn, which then ends cleanly. A second Ctrl-C ends the process at once."""
 
     def cancel(number: int, _frame: FrameType | None) -> None:
         if interrupt.cancelled and number == signal.SIGINT:
-            interrupt.insist()  # the commands it started must not outlive it
+            interrupt.insist()  # its child processes must not outlive it
             if interrupt.is_starting:
-                return  # one is just being started; it is stopped as soon as it can be, and the turn with it
+                return  # a process is just being started; it is stopped as soon as possible, and the turn with it
             os._exit(EXIT_INTERRUPTED)
         interrupt.cancel("keyboard interrupt" if number == signal.SIGINT else "terminated")
 
@@ -289,9 +294,9 @@ def _signals(interrupt: Interrupt) -> Generator[None]:
 
 
 def _not_empty(text: str) -> str:
-    # An unset variable in a script must not quietly mean something else.
+    # An unset variable in a script must not silently mean something else.
     if not text.strip():
-        raise argparse.ArgumentTypeError("it is empty")
+        raise argparse.ArgumentTypeError("empty value")
     return text
 
 

@@ -1,4 +1,4 @@
-"""The first run: nothing is set up, a person sits at the terminal, and so they are offered a choice of models."""
+"""First-run setup: offers a choice of models at the terminal when none is set up."""
 
 from __future__ import annotations
 
@@ -14,53 +14,53 @@ if TYPE_CHECKING:
     from hermes.cli.model.show import ProviderRow
 
 
-class Way(NamedTuple):
-    """One way to get a model."""
+class SetupOption(NamedTuple):
+    """One choice of the setup."""
 
     text: str
-    #: Asks for the rest; None when the person leaves.
+    #: Asks for the details; None when the user cancels.
     choose: Callable[[], Selection | None]
 
 
 def set_up(home: Path) -> bool:
-    """Offer the ways to get a model, and write down what is chosen; whether anything was."""
+    """Offer the choices and save the chosen model. Returns whether one was chosen."""
     from hermes.cli.model.select import choose, save, say
     from hermes.cli.model.setup import open_setup
 
-    with open_setup(home, show_warnings=False) as setup:  # they have just been told
-        say("No model is set up yet. Which one should answer?")
-        ways = _ways(setup)
-        index = choose([way.text for way in ways])
-        chosen = None if index is None else ways[index].choose()
+    with open_setup(home, show_warnings=False) as setup:  # already printed
+        say("No model is set up yet. Which one do you want to use?")
+        options = _options(setup)
+        index = choose([option.text for option in options])
+        chosen = None if index is None else options[index].choose()
         if chosen is None:
-            say("Nothing was set up.")
+            say("Cancelled: no model is set up.")
             return False
         for line in save(setup, chosen):
             say(line)
-    say("'hermes model' shows and changes it; 'hermes model test' tries it.")
+    say("'hermes model' shows and changes it; 'hermes model test' tests it.")
     say()
     return True
 
 
-def _ways(setup: ModelSetup) -> list[Way]:
+def _options(setup: ModelSetup) -> list[SetupOption]:
     from hermes.cli.model.select import pick_model
     from hermes.cli.model.show import provider_rows
 
     rows = provider_rows(setup)
     here = [row for row in rows if row.answers]
     hosted = [row for row in rows if row.key_name]
-    ways = [
-        Way(f"{row.name} at {row.address}, which {row.state}", lambda name=row.name: pick_model(setup, name))
+    options = [
+        SetupOption(f"{row.name} at {row.address}, which {row.state}", lambda name=row.name: pick_model(setup, name))
         for row in here
     ]
-    ways.append(Way("a provider you have a key for", lambda: _with_key(setup, hosted)))
-    ways.append(Way("another server that speaks the OpenAI format", lambda: _at_address(setup)))
-    ways += [
-        Way(_embedded_text(row), lambda name=row.name: pick_model(setup, name))
+    options.append(SetupOption("a provider you have a key for", lambda: _with_key(setup, hosted)))
+    options.append(SetupOption("another server with an OpenAI-compatible API", lambda: _at_address(setup)))
+    options += [
+        SetupOption(_embedded_text(row), lambda name=row.name: pick_model(setup, name))
         for row in rows
         if row.missing is not None
     ]
-    return ways
+    return options
 
 
 def _embedded_text(row: ProviderRow) -> str:
@@ -84,7 +84,7 @@ def _at_address(setup: ModelSetup) -> Selection | None:
     from hermes.models.profiles import CUSTOM
 
     while True:
-        address = ask("Its address, such as http://127.0.0.1:8000/v1 (Enter to cancel): ")
+        address = ask("Its URL, such as http://127.0.0.1:8000/v1 (Enter to cancel): ")
         if not address:
             return None
         try:

@@ -1,4 +1,4 @@
-"""How a turn looks from outside: quiet, streamed for a person, or JSON for a program."""
+"""Output styles of ``hermes chat``: quiet, streamed text, JSON, or JSON lines."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from hermes.sanitize import Redactor, sanitise
 
 
 class Output(Protocol):
-    """One way to show a turn."""
+    """An output style."""
 
     def begin(self, session_id: str) -> None: ...
 
@@ -38,7 +38,7 @@ class Output(Protocol):
 
 
 class QuietOutput:
-    """The session on stderr first, then the answer alone on stdout."""
+    """The session id on stderr first, then only the answer on stdout."""
 
     def __init__(self, stdout: TextIO, _redactor: Redactor) -> None:
         self._stdout = stdout
@@ -47,7 +47,7 @@ class QuietOutput:
         print(f"session_id: {session_id}", file=sys.stderr, flush=True)
 
     def event(self, event: TurnEvent) -> None:
-        """Never called: nothing is shown before the answer is on record."""
+        """Never called: nothing is shown before the answer is recorded."""
 
     def end(self, result: TurnResult) -> None:
         if result.status == "completed":
@@ -55,14 +55,14 @@ class QuietOutput:
 
 
 class JsonOutput:
-    """One document when the turn is over."""
+    """One document when the turn has ended."""
 
     def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
         self._stdout = stdout
         self._redactor = redactor
 
     def begin(self, session_id: str) -> None:
-        """The document names the session."""
+        """Nothing to do: the document has the session id."""
 
     def event(self, event: TurnEvent) -> None:
         """Never called: the document has everything."""
@@ -88,7 +88,7 @@ class StreamJsonOutput:
         _print_json(self._stdout, {"type": "result", **result_document(result, self._redactor)})
 
 
-class PersonOutput:
+class TextOutput:
     """Text as it streams, a line per tool call, usage at the end. The answer is on stdout, the rest on stderr."""
 
     def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
@@ -108,15 +108,15 @@ class PersonOutput:
             self._new_line()
             self._shown = ""
         elif isinstance(event, ToolEnded):
-            from hermes.cli.repl.show.toollines import finished_line
+            from hermes.cli.chat.tool_lines import finished_line
 
             self._note(finished_line(event, self._redactor))
         elif isinstance(event, ChildEnded):
-            from hermes.cli.repl.show.toollines import child_finished_line
+            from hermes.cli.chat.tool_lines import child_finished_line
 
             self._note(child_finished_line(event, self._redactor))
         elif isinstance(event, ContextCompacted):
-            self._note(f"… condensed {event.messages_before} messages into {event.messages_after} to make room")
+            self._note(f"… compacted {event.messages_before} messages into {event.messages_after} to free context")
         elif isinstance(event, AttemptFailed | EndpointSkipped):
             self._note(f"! {one_line(self._redactor.redact(failure_text(event)))}")
             self._shown = ""
@@ -125,12 +125,12 @@ class PersonOutput:
 
             self._note(switched_line(event))
         elif isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls":
-            # Text before tool calls is talk; what comes after them is the answer.
+            # Text before tool calls is not part of the answer.
             self._shown = ""
 
     def end(self, result: TurnResult) -> None:
         if result.status == "completed" and self._shown != result.answer:
-            # Nothing was streamed, or a plugin replaced it: show what is on record.
+            # Nothing was streamed, or a plugin replaced it: show the recorded answer.
             self._new_line()
             self._write(result.answer)
         self._new_line()
@@ -269,7 +269,7 @@ def _usage_line(result: TurnResult) -> str:
 
 
 def _print_json(stdout: TextIO, document: dict[str, Any]) -> None:
-    """JSON is UTF-8, whatever the terminal's own encoding is."""
+    """Print JSON as UTF-8, independent of the terminal's encoding."""
     stdout.flush()
     stdout.buffer.write(_encode(document) + b"\n")
     stdout.buffer.flush()

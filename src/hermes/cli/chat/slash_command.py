@@ -1,4 +1,4 @@
-"""A slash command given to ``hermes chat --query``: run, told, and perhaps followed by a message for the model."""
+"""Slash commands of ``hermes chat --query``."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from hermes.scope import Interrupt
 
 @dataclass(frozen=True, slots=True)
 class CommandOutcome:
-    """What became of the command."""
+    """The result of the command."""
 
     succeeded: bool
-    #: Answered next, in ``session``, as the command wants.
+    #: A message of the command for the model, to be sent in ``session``.
     message: UserMessage | None
     session: Session | None
 
@@ -28,7 +28,7 @@ class CommandOutcome:
 def run_one_command(
     host: Host, line: str, opened: Callable[[], Session], interrupt: Interrupt
 ) -> CommandOutcome | None:
-    """Run ``/name …`` in the session that ``opened`` gives. None when the line is no command but for the model."""
+    """Run ``/name …`` in the session that ``opened`` returns. None when the line is not a command."""
     if not is_command(host, line):
         return None
     surface = OneShotSurface(interrupt)

@@ -125,7 +125,7 @@ def _check_one(
     command: HookCommand, allow_list: AllowList, installation: Installation, *, accept_all: bool
 ) -> CheckResult:
     shown = f"{command.event}: {command.command}"
-    missing = _what_is_missing(command.words, installation.cwd)
+    missing = _missing_program(command.argv, installation.cwd)
     if missing:
         return broken(command.name, f"{shown}: {missing}", "fix the command under hooks in config.yaml")
     consent = "accepted" if accept_all else allow_list.question(command, installation.cwd).consent
@@ -138,9 +138,9 @@ def _check_one(
     return warning(command.name, f"{shown}: {why}, so it does not run", command=accept)
 
 
-def _what_is_missing(words: tuple[str, ...], cwd: Path) -> str:
+def _missing_program(argv: tuple[str, ...], cwd: Path) -> str:
     """Why the program or its script cannot run; empty when nothing is missing."""
-    program = words[0]
+    program = argv[0]
     if "/" in program:
         if not (cwd / program).is_file():
             return f"{program} does not exist"
@@ -148,7 +148,7 @@ def _what_is_missing(words: tuple[str, ...], cwd: Path) -> str:
             return f"{program} may not be executed (chmod +x {shlex.quote(program)})"
     elif find_program(program) is None:
         return f"{program} is not on PATH"
-    script = words[1] if len(words) > 1 else ""
+    script = argv[1] if len(argv) > 1 else ""
     # A path right after the program is the script it reads; with options in between this is not known.
     if script.startswith("/") and "\n" not in script and not (cwd / script).exists():
         return f"{script} does not exist"

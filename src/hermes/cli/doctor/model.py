@@ -32,7 +32,7 @@ from hermes.models.wires.wire import ModelRequest
 from hermes.scope import Interrupt
 
 
-class Choice(NamedTuple):
+class ModelChoice(NamedTuple):
     """A model that a conversation may use."""
 
     #: ``model``, or ``fallback 1`` and so on.
@@ -68,7 +68,7 @@ def check_keys(installation: Installation) -> Iterator[CheckResult]:
 def check_reach(installation: Installation) -> Iterator[CheckResult]:
     """One small request to each model, all at the same time."""
     with _setup(installation) as setup:
-        choices = [choice for choice in _choices(setup, installation) if isinstance(choice, Choice)]
+        choices = [choice for choice in _choices(setup, installation) if isinstance(choice, ModelChoice)]
         far = [choice for choice in choices if not is_local(choice.endpoint)]
         yield from (check_embedded(setup, one.role) for one in choices if is_local(one.endpoint))
         if installation.offline:
@@ -79,10 +79,10 @@ def check_reach(installation: Installation) -> Iterator[CheckResult]:
             yield skipped("provider", "skipped: no model is set up")
 
 
-def _answers(setup: ModelSetup, choices: list[Choice]) -> Iterator[CheckResult]:
+def _answers(setup: ModelSetup, choices: list[ModelChoice]) -> Iterator[CheckResult]:
     answers: dict[int, CheckResult] = {}
 
-    def ask(number: int, choice: Choice) -> None:
+    def ask(number: int, choice: ModelChoice) -> None:
         answers[number] = probe(setup, choice.endpoint, choice.role)
 
     threads = [
@@ -103,7 +103,7 @@ def _setup(installation: Installation) -> ModelSetup:
     return ModelSetup(origins, installation.redactor, loads_plugins=installation.load)
 
 
-def _choices(setup: ModelSetup, installation: Installation) -> Iterator[Choice | CheckResult]:
+def _choices(setup: ModelSetup, installation: Installation) -> Iterator[ModelChoice | CheckResult]:
     """The model and its fallbacks; for an unusable one, the problem."""
     first: Endpoint | None = None
     try:
@@ -123,13 +123,13 @@ def _choices(setup: ModelSetup, installation: Installation) -> Iterator[Choice |
             yield _needs_plugins(role, entry.provider, setup, installation) or warning(role, *split_advice(error))
 
 
-def _choice(setup: ModelSetup, role: str, endpoint: Endpoint, why: str, own: ModelConfig) -> Choice:
+def _choice(setup: ModelSetup, role: str, endpoint: Endpoint, why: str, own: ModelConfig) -> ModelChoice:
     setup.redactor.add_secret(endpoint.api_key)
     names = setup.origins.key_names(endpoint.provider, own)
     key_from = setup.origins.of_key(endpoint, own)
     if not key_from and setup.keys.has(endpoint.provider):
         key_from = "stored by hermes auth"
-    return Choice(role, endpoint, why, key_from, names[0] if names else "")
+    return ModelChoice(role, endpoint, why, key_from, names[0] if names else "")
 
 
 def _not_usable(error: ConfigError) -> CheckResult:

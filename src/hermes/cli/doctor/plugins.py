@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from hermes.cli.doctor.check import CheckResult, broken, ok, warning
 from hermes.cli.doctor.installation import Installation
-from hermes.cli.plugins.rows import PluginRow, plugin_row
+from hermes.cli.plugins.installed import PluginRow, plugin_row
 from hermes.commands.wording import plural
 from hermes.config import env_path
 from hermes.errors import JournalError
@@ -126,7 +126,7 @@ def _enabled(installation: Installation) -> Iterator[tuple[PluginManifest, Plugi
     totals = _from_journal(installation, plugin_totals) or {}
     for manifest in discover(installation.home, installation.cwd).values():
         row = plugin_row(manifest, config, totals, os.environ)
-        if row.is_switched_on:
+        if row.is_enabled:
             yield manifest, row
 
 

@@ -1,4 +1,4 @@
-"""``hermes hooks``: the hook commands of the configuration, the consent to run them, and the hook contract."""
+"""``hermes hooks``: lists, tests, accepts and revokes hook commands, and prints the hook contract."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     list_.add_argument("--json", action="store_true", help="print one JSON document")
     test = commands.add_parser("test", help="run the commands of one hook with a sample event")
     test.add_argument("event", metavar="EVENT", help="a hook, such as pre_tool_call")
-    test.add_argument("--tool", metavar="NAME", default="terminal", help="the tool of the sample event (terminal)")
-    test.add_argument("--args", metavar="JSON", default="", help="the arguments of the tool, as a JSON object")
-    test.add_argument("--accept-hooks", action="store_true", help="run commands that nobody has accepted, too")
-    for name, verb in (("accept", "let a command run"), ("revoke", "no longer let a command run")):
+    test.add_argument("--tool", metavar="NAME", default="terminal", help="tool of the sample event (terminal)")
+    test.add_argument("--args", metavar="JSON", default="", help="arguments of the tool, as a JSON object")
+    test.add_argument("--accept-hooks", action="store_true", help="also run commands that are not accepted")
+    for name, verb in (("accept", "allow a command to run"), ("revoke", "no longer allow a command to run")):
         consent = commands.add_parser(name, help=verb)
         which = consent.add_mutually_exclusive_group(required=True)
         which.add_argument("command", nargs="?", metavar="COMMAND", help="as configured, or its name: shell:1")
@@ -38,12 +38,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     spec.add_argument("--json", action="store_true", help="print one JSON document")
     parser.epilog = (
         "A hook command reads the event as JSON on stdin and answers with JSON on stdout. Exit code 2 blocks a tool "
-        "call, with the reason on stderr; any other code but 0 is a failure."
+        "call, with the reason on stderr; any other code except 0 is a failure."
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
+    """Run the chosen action."""
     if args.action == "spec":
         from hermes.cli.hooks.spec import print_spec
 
@@ -70,7 +70,7 @@ class Configured(NamedTuple):
     config: Config
     commands: list[HookCommand]
     warnings: list[str]
-    #: Whether a setting lets every command run.
+    #: Whether a setting allows every command.
     accept_all: bool
 
 
@@ -133,7 +133,7 @@ def _row(command: HookCommand, allow_list: AllowList, accept_all: bool) -> dict[
 
 
 def _plugins(configured: Configured) -> list[dict[str, Any]]:
-    """The plugins whose manifests name hooks, of those that come along only what is enabled. No code is imported."""
+    """Plugins whose manifests name hooks; bundled ones only when enabled. Imports no plugin code."""
     settings = configured.config.plugins
     found: list[dict[str, Any]] = []
     for key, manifest in discover(configured.home, Path.cwd()).items():
@@ -166,22 +166,22 @@ def _revoke(configured: Configured, wanted: str | None) -> int:
     gone = allow_list.revoke(named)
     if not gone and wanted is not None:
         accepted = "; ".join(_shown(command) for command in allow_list.commands()) or "none"
-        raise HermesError(f"{wanted!r} is not an accepted hook command; accepted are: {accepted}")
+        raise HermesError(f"{wanted!r} is not an accepted hook command; accepted: {accepted}")
     for approval in gone:
         print(f"Revoked for {approval.event}: {_shown(approval.command)}")
     if not gone:
-        print("No hook command was accepted.")
+        print("No hook commands were accepted.")
     if configured.accept_all:
         setting = "HERMES_ACCEPT_HOOKS" if is_set("HERMES_ACCEPT_HOOKS", os.environ) else "hooks_auto_accept"
-        print(f"Warning: {setting} still lets every hook command run", file=sys.stderr)
+        print(f"Warning: {setting} still allows every hook command", file=sys.stderr)
     return 0
 
 
 def _no_such_command(wanted: str | None, configured: Configured) -> str:
-    there = "; ".join(f"{one.name} ({_shown(one.command)})" for one in configured.commands)
-    if not there:
+    configured_names = "; ".join(f"{one.name} ({_shown(one.command)})" for one in configured.commands)
+    if not configured_names:
         return f"no hook commands are configured in {config_path(configured.home)}"
-    return f"{wanted!r} is not a configured hook command; there are: {there}"
+    return f"{wanted!r} is not a configured hook command; configured: {configured_names}"
 
 
 def _shown(text: str) -> str:

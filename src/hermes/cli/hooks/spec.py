@@ -26,7 +26,7 @@ def print_spec(name: str, *, as_json: bool) -> int:
 
 
 def contract_document() -> dict[str, Any]:
-    """All of the contract."""
+    """The whole contract."""
     return {
         "schema_versions": {"observer": OBSERVER_SCHEMA, "middleware": MIDDLEWARE_SCHEMA},
         "hooks": [_hook(spec) for spec in HOOKS.values()],
@@ -87,7 +87,7 @@ def _page(name: str) -> str:
     lines.append("fields:")
     for field in fields:
         columns = "  ".join(f"{field[key]:<{width}}" for key, width in widths.items())
-        lines.append(f"  {columns}  {field['meaning']}{'' if field['always'] else ' (not always there)'}")
+        lines.append(f"  {columns}  {field['meaning']}{'' if field['always'] else ' (optional)'}")
     return "\n".join(lines)
 
 
@@ -96,4 +96,4 @@ def _unknown(name: str) -> str:
 
     close = get_close_matches(name, [*HOOKS, *MIDDLEWARE], n=1)
     hint = f"did you mean {close[0]}?" if close else "'hermes hooks spec' lists them"
-    return f"there is no hook or middleware kind {name!r}; {hint}"
+    return f"unknown hook or middleware kind {name!r}; {hint}"

@@ -1,4 +1,4 @@
-"""``hermes hooks test``: runs the commands of one hook with a sample event and shows what comes of it."""
+"""``hermes hooks test``: runs the commands of one hook with a sample event and shows the results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from hermes.sanitize import Redactor, redact_text
 
 _LONGEST_SHOWN = 500
 
-#: Values that make a sample look like the real thing.
+#: Realistic sample values.
 _SAMPLES: dict[str, Any] = {
     "telemetry_schema_version": OBSERVER_SCHEMA,
     "session_id": "sample-session",
@@ -94,14 +94,16 @@ def _try_one(command: HookCommand, payload: dict[str, Any], home: Path, allow_li
     hook = ShellHook(command, agreement, home=home, cwd_of=lambda _session: cwd, redactor=Redactor())
     try:
         finished = hook.run(payload)
-        code = "none, its time was up" if finished.exit_code is None else str(finished.exit_code)
+        code = "none (timeout)" if finished.exit_code is None else str(finished.exit_code)
         print(f"  exit code: {code}\n  time: {finished.seconds * 1000:.0f} ms")
-        for name, said in (("stdout", finished.stdout), ("stderr", finished.stderr)):
-            if said.strip():
-                print(f"  {name}: {_shown(said)}")
+        for name, output in (("stdout", finished.stdout), ("stderr", finished.stderr)):
+            if output.strip():
+                print(f"  {name}: {_shown(output)}")
         answer = read_verdict(command.event, finished)
     except HookCommandFailed as error:
-        consequence = "the call would be blocked" if command.on_error == "deny" else "the turn would go on without it"
+        consequence = (
+            "the call would be blocked" if command.on_error == "deny" else "the turn would continue without it"
+        )
         print(f"  failed: {_shown(str(error))} ({consequence})")
         return False
     print(f"  verdict: {_shown(msgspec.json.encode(answer).decode()) if answer is not None else 'none'}")

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from hermes.cli.auth.key_input import key_from_stdin, key_from_terminal
+from hermes.cli.auth.command import key_from_stdin, key_from_terminal
 from hermes.cli.model.problems import address_of, explain, is_among, nearest_model, not_listed
 from hermes.cli.model.server_models import list_models
 from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, known_provider, open_setup, provider_and_model

@@ -1,28 +1,159 @@
-"""``hermes plugins info``: one plugin in full, from what is written down or from loading it."""
+"""Plugins as text: the list, one plugin in detail, and the findings of a check."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
-from hermes.cli.plugins.desk import Desk, print_lines
-from hermes.cli.plugins.rows import as_json
-from hermes.cli.plugins.text import info_lines, loaded_lines
-from hermes.cli.terminal import print_json
+from hermes.cli.plugins.installed import InstalledPlugins, PluginRow, as_json
+from hermes.cli.terminal import one_line, print_json, print_lines
+from hermes.commands.wording import plural
 from hermes.config.sections import PluginsConfig
 from hermes.errors import PluginError
+from hermes.plugins.check import PluginFinding
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.manifest import PluginManifest
 from hermes.plugins.registry import LoadedPlugin
+from hermes.sanitize import redact_text
 
 
-def show_info(desk: Desk, args: argparse.Namespace) -> int:
-    """Print what is known of a plugin; with ``--load``, what it registers too."""
-    manifest = desk.find(args.name)
-    row = desk.row(manifest)
+def list_lines(rows: Sequence[PluginRow]) -> Iterator[str]:
+    """A table of plugins, with problems below each."""
+    width = max([len(row.key) for row in rows] + [3])
+    yield f"{'KEY':<{width}}  {'STATUS':<11}  {'VERSION':<8}  {'SOURCE':<10}  {'CALLS':>6}  {'FAILED':>6}  {'TIME':>7}"
+    for row in rows:
+        key, version = one_line(row.key), one_line(row.version, 8) or "-"
+        start = f"{key:<{width}}  {row.status:<11}  {version:<8}  {row.source:<10}"
+        yield f"{start}  {row.calls:>6}  {row.failures:>6}  {_seconds(row.seconds):>7}"
+        indent = " " * (width + 2)
+        if row.description:
+            yield indent + _safe(row.description, 100)
+        for more in (_registrations(row), _exported(row), _model_use(row)):
+            if more:
+                yield indent + more
+        for problem in problem_lines(row):
+            yield f"{indent}! {problem}"
+
+
+def plain_lines(rows: Iterable[PluginRow]) -> Iterator[str]:
+    """A line for each plugin, in fixed columns."""
+    for row in rows:
+        yield f"{row.status:<12} {row.source:<10} {one_line(row.version, 12) or '-':<12} {one_line(row.key)}"
+
+
+def info_lines(row: PluginRow) -> Iterator[str]:
+    """One plugin in detail, without loading it."""
+    facts = {
+        "Key": row.key,
+        "Name": row.name if row.name != row.key else "",
+        "Status": row.status,
+        "Version": row.version,
+        "Kind": row.kind,
+        "About": row.description,
+        "Author": row.author,
+        "Source": row.source,
+        "Path": row.path,
+        "From": row.origin,
+        "Revision": row.revision,
+        "Hooks": ", ".join(row.hooks),
+        "Middleware": ", ".join(row.middleware),
+        "Tools": ", ".join(row.tools),
+        "Unused": ", ".join(row.waiting),
+        "Past use": _past_use(row),
+        "Exports": ", ".join(row.exports),
+        "Models": _model_use(row),
+    }
+    for label, value in facts.items():
+        if value:
+            yield f"{label:<11} {_safe(value)}"
+    for problem in problem_lines(row):
+        yield f"! {problem}"
+
+
+def loaded_lines(plugin: LoadedPlugin) -> Iterator[str]:
+    """The registrations of a loaded plugin."""
+    groups = {
+        "hooks": plugin.hooks,
+        "middleware": plugin.middleware,
+        "tools": plugin.tools,
+        "commands": [f"/{name}" for name in plugin.commands],
+        "hermes commands": [f"hermes {name}" for name in plugin.cli_commands],
+        "skills": list(plugin.skills),
+        "auxiliary tasks": list(plugin.auxiliary_tasks),
+        "not used by this version": [f"{one.kind} {one.name}" for one in plugin.waiting],
+    }
+    yield "Registered when loaded:"
+    for label, names in groups.items():
+        if names:
+            yield f"  {label}: {_safe(', '.join(names))}"
+    for problem in plugin.problems:
+        yield f"  ! {_safe(problem)}"
+
+
+def problem_lines(row: PluginRow) -> Iterator[str]:
+    """Problems of a plugin."""
+    if row.error:
+        yield _safe(row.error, 300)
+    for problem in row.problems:
+        yield _safe(problem, 300)
+    for name in row.missing_env:
+        yield f"{_safe(name, 80)} is not set"
+    if row.last_error:
+        yield f"last failure: {_safe(row.last_error, 300)}"
+
+
+def finding_lines(findings: Iterable[PluginFinding]) -> Iterator[str]:
+    """The findings of a check, a line each."""
+    for finding in findings:
+        location = f"{one_line(finding.location)}: " if finding.location else ""
+        yield f"{location}{finding.severity}: {_safe(finding.text)} [{finding.rule}]"
+
+
+def _registrations(row: PluginRow) -> str:
+    joined = [*row.hooks, *row.middleware]
+    parts = [f"hooks {', '.join(joined)}"] if joined else []
+    parts += [f"tools {', '.join(row.tools)}"] if row.tools else []
+    return _safe("; ".join(parts), 300)
+
+
+def _exported(row: PluginRow) -> str:
+    """Its exports."""
+    return _safe(f"events to {', to '.join(row.exports)}", 300) if row.exports else ""
+
+
+def _past_use(row: PluginRow) -> str:
+    if not row.sessions:
+        return ""
+    return (
+        f"{row.calls} calls in {plural(row.sessions, 'session')}, {row.failures} failed, {_seconds(row.seconds)} in all"
+    )
+
+
+def _model_use(row: PluginRow) -> str:
+    """Its use of models."""
+    if not row.model_calls:
+        return ""
+    calls = f"{row.model_calls:,}"
+    failed = f", {row.model_failures:,} failed" if row.model_failures else ""
+    cost = "" if row.model_cost_usd is None else f", ${row.model_cost_usd:.4f}"
+    return f"model calls: {calls}{failed}, {row.model_tokens:,} tokens{cost}"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2f} s" if seconds >= 0.1 else f"{seconds * 1000:.1f} ms"
+
+
+def _safe(text: str, limit: int = 500) -> str:
+    return one_line(redact_text(text), limit)
+
+
+def show_info(installed: InstalledPlugins, args: argparse.Namespace) -> int:
+    """Print a plugin in detail; with ``--load``, its registrations too."""
+    manifest = installed.find(args.name)
+    row = installed.row(manifest)
     if not args.load:
         if args.json:
             print_json(as_json(row))
@@ -30,7 +161,7 @@ def show_info(desk: Desk, args: argparse.Namespace) -> int:
             print_lines(info_lines(row))
         return 0
     try:
-        with _loaded(desk, manifest) as plugin:
+        with _loaded(installed, manifest) as plugin:
             if args.json:
                 print_json({**as_json(row), "registered": _registered(plugin)})
             else:
@@ -43,25 +174,25 @@ def show_info(desk: Desk, args: argparse.Namespace) -> int:
 
 
 @contextlib.contextmanager
-def _loaded(desk: Desk, manifest: PluginManifest) -> Generator[LoadedPlugin]:
-    """The plugin, loaded by the real loader into parts that nothing else uses."""
+def _loaded(installed: InstalledPlugins, manifest: PluginManifest) -> Generator[LoadedPlugin]:
+    """The plugin, loaded by the real loader into an isolated harness."""
     from hermes.testing.harness import PluginHarness
 
-    others = [other.key for other in desk.manifests().values() if not manifest.answers_to(other.key)]
-    config = PluginsConfig(disabled=others, entries=desk.config.entries)
+    others = [other.key for other in installed.manifests().values() if not manifest.answers_to(other.key)]
+    config = PluginsConfig(disabled=others, entries=installed.config.entries)
     stdout = sys.stdout
-    with PluginHarness(lambda _ctx: None, cwd=desk.cwd) as parts:
-        sys.stdout = sys.stderr  # what a plugin prints while it loads is not what was asked for
+    with PluginHarness(lambda _ctx: None, cwd=installed.cwd) as parts:
+        sys.stdout = sys.stderr  # output of the plugin while it loads
         try:
             plugins = load_plugins(
-                home=desk.home,
+                home=installed.home,
                 plugins_config=config,
                 tools=parts.tools,
                 hooks=parts.hooks,
                 services=parts,
                 extra=[manifest.key],
                 use_enabled=False,
-                cwd=desk.cwd,
+                cwd=installed.cwd,
             )
         finally:
             sys.stdout = stdout

@@ -1,4 +1,4 @@
-"""The commands that enabled plugins add to ``hermes``."""
+"""Commands that enabled plugins add to ``hermes``."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import logging
 from typing import Any
 
 from hermes.cli.arguments import Parser
-from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.config.sections import Config
+from hermes.config import Config, apply_env, hermes_home, load_config, load_env_file
 from hermes.errors import ConfigError, HermesError, PluginError
 from hermes.plugins.registry import CliCommand
 
@@ -16,9 +15,9 @@ log = logging.getLogger("hermes.plugins")
 
 
 def run_plugin_command(name: str, arguments: list[str]) -> tuple[int | None, list[str]]:
-    """Run ``hermes <name>`` when an enabled plugin has it: its exit code, or None and the names there are.
+    """Run ``hermes <name>`` of an enabled plugin. Returns its exit code, or None and the known names.
 
-    Plugins are loaded only here, so that a word that nobody knows costs nothing while none is enabled.
+    Plugins are loaded only here, so an unknown command costs nothing without enabled plugins.
     """
     home = hermes_home()
     try:

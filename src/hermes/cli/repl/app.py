@@ -1,4 +1,4 @@
-"""The interactive chat from its first line to its exit code."""
+"""The interactive prompt: chooses the display, greets, and returns the exit code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from hermes.agent.session import Session
-from hermes.cli.chat.command import NOTHING_SAID
+from hermes.cli.failures import NO_MESSAGE
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.plain import PlainPrompt
 from hermes.cli.terminal import is_interactive, one_line, plain, shows_unicode
@@ -22,9 +22,9 @@ _SIMPLE_TERMINALS = ("", "dumb", "unknown")
 
 
 def run_repl(host: Host, opened: Callable[[], Session], *, notices: Sequence[str] = ()) -> int:
-    """Talk until the person leaves or the input ends; returns the exit code."""
+    """Run the prompt until the user leaves or the input ends; returns the exit code."""
     if not sys.stdin:
-        raise HermesError(NOTHING_SAID)
+        raise HermesError(NO_MESSAGE)
     if not _can_draw():
         return _run_plain(host, opened, notices)
     from hermes.cli.repl.prompt.screen import Screen
@@ -37,7 +37,7 @@ def run_repl(host: Host, opened: Callable[[], Session], *, notices: Sequence[str
 
 
 def _can_draw() -> bool:
-    """Whether there is a terminal that a prompt can be drawn on, and that is wanted."""
+    """Whether the full-screen prompt is possible and wanted."""
     is_simple = os.environ.get("TERM", "").lower() in _SIMPLE_TERMINALS
     return is_interactive() and not is_simple and os.environ.get("HERMES_PLAIN", "") in ("", "0")
 
@@ -53,12 +53,12 @@ def _run_plain(host: Host, opened: Callable[[], Session], notices: Sequence[str]
     if prompt.is_interactive:
         return _farewell(dialogue)
     if not prompt.any_line and not dialogue.exit_code:
-        raise HermesError(NOTHING_SAID)
+        raise HermesError(NO_MESSAGE)
     return dialogue.exit_code or 0
 
 
 def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
-    """One line about where the person is, what they should know, and the end of what was said before."""
+    """Print the version, model and session, the warnings, and the last messages of a resumed session."""
     session = dialogue.conversation.session
     dot = " · " if shows_unicode(sys.stderr.encoding, os.environ.get("TERM")) else " | "
     facts = (f"hermes {__version__}", session.models.endpoints[0].model, f"session {session.id}", "/help")
@@ -77,12 +77,12 @@ def _warn(notices: Sequence[str]) -> None:
 
 def _farewell(dialogue: Dialogue) -> int:
     session_id = dialogue.conversation.session.id
-    if not sys.stderr.isatty():  # nobody reads it, or not any more
+    if not sys.stderr.isatty():  # not read by a person
         return dialogue.exit_code or 0
     if dialogue.waiting:
         print(f"{plural(len(dialogue.waiting), 'message')} not sent:", file=sys.stderr)
         for text in dialogue.waiting:
             print(f"  {one_line(text)}", file=sys.stderr)
     if dialogue.host.sessions.turn_count(session_id):
-        print(f"Go on with: hermes chat --resume {session_id}", file=sys.stderr)
+        print(f"Continue with: hermes chat --resume {session_id}", file=sys.stderr)
     return dialogue.exit_code or 0

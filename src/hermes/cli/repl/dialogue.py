@@ -1,4 +1,4 @@
-"""What a person types, made into commands, turns and answers: the surface behind every prompt."""
+"""Input handling of the prompt: turns typed lines into commands, turns and answers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Protocol
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.events import TurnResult
 from hermes.agent.images.attachments import split_images, with_images
 from hermes.agent.session import Session
 from hermes.cli.failures import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
-from hermes.cli.repl.prompt.display import Display
-from hermes.cli.repl.questions import Question, Questions
-from hermes.cli.repl.show.session_facts import session_facts
-from hermes.cli.repl.show.statusline import StatusFacts
-from hermes.cli.repl.turn_line import Errand, TurnLine
+from hermes.cli.repl.questions import PromptQuestion, PromptQuestions
+from hermes.cli.repl.status_line import StatusFacts, session_facts
+from hermes.cli.repl.turn_queue import QueuedTurn, TurnQueue
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import is_command, run_command
 from hermes.commands.surface import UserMessage
@@ -29,56 +28,97 @@ from hermes.host import Host
 from hermes.journal.bodies import message_text
 from hermes.scope import Interrupt
 
+
+class Display(Protocol):
+    """Output of the prompt: a screen, or plain lines. All methods may be called by any thread."""
+
+    def event(self, event: TurnEvent) -> None:
+        """Show an event of the running turn."""
+        ...
+
+    def turn_ended(self, result: TurnResult) -> None:
+        """The turn ended."""
+        ...
+
+    def say(self, text: str) -> None:
+        """Show the answer of a command."""
+        ...
+
+    def note(self, text: str) -> None:
+        """Show a remark about the prompt itself."""
+        ...
+
+    def error(self, text: str) -> None:
+        """Show an error."""
+        ...
+
+    def restore_input(self, text: str) -> None:
+        """Put a message that was not accepted back into the prompt."""
+        ...
+
+    def changed(self) -> None:
+        """Redraw: the question, the queue or the running turn changed."""
+        ...
+
+    def clear(self) -> None:
+        """Clear the screen."""
+        ...
+
+    def end(self) -> None:
+        """The prompt is over."""
+        ...
+
+
 log = logging.getLogger("hermes.cli.repl")
 
 #: A second Ctrl-C within this time leaves.
 _AGAIN_SECONDS = 2.0
-#: How long a turn may take to end when the person leaves, before and after it is told to hurry.
+#: Time limits for a turn to end when the user leaves, before and after it is told to hurry.
 _LEAVE_SECONDS = 1.5
 _HURRY_SECONDS = 1.0
 
 
 class Dialogue:
-    """One person at one prompt.
+    """The controller of one prompt.
 
-    What is typed is worked off in order on a thread of its own, so that the prompt never waits; turns have another, so
-    that commands work while the agent does. An answer to a question goes straight to whoever asked.
+    Input is handled in order on one thread, so the prompt never blocks; turns run on another, so commands work during a
+    turn. The answer to a question goes directly to the thread that asked.
     """
 
     is_live = True
 
     def __init__(self, host: Host, display: Display, opened: Callable[[], Session], *, attended: bool) -> None:
-        """Without ``attended`` nobody can be asked anything."""
+        """Without ``attended`` no questions are asked."""
         self.host = host
         self.show_reasoning = False
-        self.questions = Questions(display.changed)
+        self.questions = PromptQuestions(display.changed)
         self.conversation = Conversation(host, opened(), self)
         self.facts = StatusFacts()
-        #: Set once the person leaves.
+        #: Set when the user leaves.
         self.exit_code: int | None = None
-        #: Set once that is done, or took too long.
+        #: Set when leaving is done, or took too long.
         self.over = threading.Event()
-        #: How many messages did not come to an answer.
+        #: How many messages got no answer.
         self.unanswered = 0
         self._display = display
         self._attended = attended
-        self._turns = TurnLine(host.workers, self._do, self._changed)
+        self._turns = TurnQueue(host.workers, self._run_turn, self._changed)
         self._inbox: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        #: What is in the inbox or was just taken out of it.
+        #: Entries in the inbox, and the one being handled.
         self._unhandled = 0
         self._state = threading.Condition()
-        #: Ends the command that runs.
+        #: Interrupt of the running command.
         self._command: Interrupt | None = None
         self._last_ctrl_c = -_AGAIN_SECONDS
         if attended:
             host.responders.attach(self.conversation.session.id, self.questions)
         self._changed()
-        threading.Thread(target=self._serve, name="hermes-desk", daemon=True).start()
+        threading.Thread(target=self._serve, name="hermes-input", daemon=True).start()
 
-    # -- what the person does; never waits ----------------------------------------------------------------------
+    # -- user input; never blocks -------------------------------------------------------------------------------
 
     def enter(self, text: str) -> None:
-        """The person typed something and sent it off."""
+        """Handle a typed line."""
         question = self.questions.current
         if question is not None and not is_command(self.host, text):
             self._reply(question, text)
@@ -86,7 +126,7 @@ class Dialogue:
             self._put(lambda: self._handle(text))
 
     def ctrl_c(self) -> None:
-        """Stop what is under way; the second time in a row, leave."""
+        """Stop the running turn or command; the second time in a row, leave."""
         now = time.monotonic()
         is_second = now - self._last_ctrl_c < _AGAIN_SECONDS or self._turns.is_stopping
         self._last_ctrl_c = now
@@ -95,13 +135,13 @@ class Dialogue:
         elif is_second:
             self.leave(EXIT_INTERRUPTED, insist=True)
         elif self.is_idle:
-            self._display.note("Ctrl-C again leaves, and so do /quit and Ctrl-D.")
+            self._display.note("Press Ctrl-C again to quit, or use /quit or Ctrl-D.")
         else:
             self._turns.stop("keyboard interrupt")
             self._stop_command()
 
     def leave(self, code: int, reason: str = "keyboard interrupt", *, insist: bool = False) -> None:
-        """End everything in order. The display is told when that is done, or takes too long."""
+        """Stop everything, then end the display."""
         with self._state:
             is_first = self.exit_code is None
             if is_first:
@@ -109,23 +149,23 @@ class Dialogue:
         self._turns.close(reason, insist=insist)
         self._stop_command()
         if is_first:
-            threading.Thread(target=self._wind_up, name="hermes-leaving", daemon=True).start()
+            threading.Thread(target=self._finish_leaving, name="hermes-leaving", daemon=True).start()
 
     def offer_to_finish(self) -> None:
-        """Ask whether to go on with the last turn, when it has no answer."""
+        """Ask whether to continue the last turn, when it has no answer."""
         self._put(self._offer_to_finish)
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that was typed is done."""
+        """Whether all input is handled and no turn is running."""
         return not self._turns.is_working and not self._unhandled
 
     @property
     def waiting(self) -> list[str]:
-        """The messages that wait for the turn to end."""
+        """The messages waiting for the turn to end."""
         return self._turns.waiting
 
-    # -- what commands ask of their surface ---------------------------------------------------------------------
+    # -- surface of the commands --------------------------------------------------------------------------------
 
     @property
     def is_working(self) -> bool:
@@ -133,7 +173,7 @@ class Dialogue:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the turn under way was told to stop."""
+        """Whether the running turn was interrupted."""
         return self._turns.is_stopping
 
     @property
@@ -141,10 +181,10 @@ class Dialogue:
         return len(self._turns.waiting)
 
     def run(self, message: UserMessage) -> None:
-        self._turns.add(self._errand(message))
+        self._turns.add(self._queued_turn(message))
 
     def queue(self, text: str) -> None:
-        self._turns.add(self._errand(self._with_images(text)))
+        self._turns.add(self._queued_turn(self._with_images(text)))
         self._changed()
 
     def steer(self, text: str) -> bool:
@@ -172,9 +212,9 @@ class Dialogue:
         self._display.clear()
 
     def quit(self) -> None:
-        self.leave(0, "the person left")
+        self.leave(0, "the user left")
 
-    # -- the desk thread ----------------------------------------------------------------------------------------
+    # -- the input thread ---------------------------------------------------------------------------------------
 
     def _put(self, work: Callable[[], None]) -> None:
         with self._state:
@@ -188,7 +228,7 @@ class Dialogue:
                 if self.exit_code is None:
                     work()
             except HermesError as error:
-                self._display.complain(self.host.redactor.redact(str(error)))
+                self._display.error(self.host.redactor.redact(str(error)))
             except BaseException as error:  # the next line must still be read
                 self._report(error)
             finally:
@@ -200,8 +240,10 @@ class Dialogue:
     def _handle(self, text: str) -> None:
         if is_command(self.host, text):
             self._run_command(text)
-        elif self._turns.add(self._errand(self._with_images(text))):
-            self._display.note(f"Queued ({plural(self.queued, 'message')} waiting); /steer tells the agent now.")
+        elif self._turns.add(self._queued_turn(self._with_images(text))):
+            self._display.note(
+                f"Queued ({plural(self.queued, 'message')} waiting). Use /steer to reach the running turn."
+            )
 
     def _run_command(self, line: str) -> None:
         before = self.conversation.session
@@ -213,15 +255,15 @@ class Dialogue:
         if answer.text:
             self._display.say(answer.text)
         if answer.error:
-            self._display.complain(answer.error)
+            self._display.error(answer.error)
         if self.conversation.session is not before:
             self._offer_to_finish()
 
-    def _reply(self, question: Question[object], text: str) -> None:
+    def _reply(self, question: PromptQuestion[object], text: str) -> None:
         try:
             question.reply(text)
         except HermesError as error:
-            self._display.complain(str(error))
+            self._display.error(str(error))
 
     def _offer_to_finish(self) -> None:
         session = self.conversation.session
@@ -231,42 +273,42 @@ class Dialogue:
         how = {"interrupted": "was interrupted", "failed": "failed"}.get(last["state"], "has no answer yet")
         self._command = Interrupt()
         try:
-            wanted = self.questions.confirm(f"The last turn {how}. Go on with it?", self._command)
+            wanted = self.questions.confirm(f"The last turn {how}. Continue it?", self._command)
         finally:
             self._command = None
         if wanted:
-            self._turns.add(Errand("", self._finish_open_turn))
+            self._turns.add(QueuedTurn("", self._finish_open_turn))
 
     def _with_images(self, text: str) -> UserMessage:
-        words, parts = split_images(text, self.conversation.session.cwd)
+        rest, parts = split_images(text, self.conversation.session.cwd)
         if parts:
-            self._display.note(f"{plural(len(parts), 'image')} sent along.")
-        return with_images(words, parts)
+            self._display.note(f"{plural(len(parts), 'image')} attached.")
+        return with_images(rest, parts)
 
     # -- the turn's thread --------------------------------------------------------------------------------------
 
-    def _errand(self, message: UserMessage) -> Errand:
+    def _queued_turn(self, message: UserMessage) -> QueuedTurn:
         def run(interrupt: Interrupt) -> TurnResult:
             return self.conversation.session.run(message, listener=self._listen, interrupt=interrupt)
 
-        return Errand(message_text({"content": message}), run)
+        return QueuedTurn(message_text({"content": message}), run)
 
     def _finish_open_turn(self, interrupt: Interrupt) -> TurnResult | None:
         return self.conversation.session.finish_open_turn(listener=self._listen, interrupt=interrupt)
 
-    def _do(self, errand: Errand, interrupt: Interrupt) -> None:
+    def _run_turn(self, queued: QueuedTurn, interrupt: Interrupt) -> None:
         completed = False
         try:
-            result = errand.run(interrupt)
+            result = queued.run(interrupt)
             if result is not None:
                 completed = result.status == "completed"
-                self._display.turn_over(result)
+                self._display.turn_ended(result)
         except OSError:
             self.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
         except HermesError as error:
-            self._display.complain(self.host.redactor.redact(str(error)))
-            self._display.give_back(errand.text)
-        except BaseException as error:  # whatever it is, the person stays at their prompt
+            self._display.error(self.host.redactor.redact(str(error)))
+            self._display.restore_input(queued.text)
+        except BaseException as error:  # the prompt must survive any failure
             self._report(error)
         self.unanswered += not completed
 
@@ -277,12 +319,12 @@ class Dialogue:
             self._display.event(event)
         except OSError:
             self.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
-        except Exception:  # what cannot be shown still counts
+        except Exception:  # a display failure must not fail the turn
             log.warning("an event of the turn could not be shown", exc_info=True)
         if isinstance(event, TurnStarted | ToolEnded):
             self._refresh()
 
-    # -- either -------------------------------------------------------------------------------------------------
+    # -- any thread ---------------------------------------------------------------------------------------------
 
     def _changed(self) -> None:
         self._refresh()
@@ -291,23 +333,23 @@ class Dialogue:
     def _refresh(self) -> None:
         try:
             facts = session_facts(self.host, self.conversation.session)
-        except HermesError:  # the journal cannot be read; whoever needs it will say so
+        except HermesError:  # the journal cannot be read; its next user reports that
             facts = self.facts
         self.facts = replace(facts, queued=self.queued)
 
     def _report(self, error: BaseException) -> None:
         if isinstance(error, SystemExit):
-            self._display.complain(f"a plugin tried to end the program (sys.exit({error.code!r})); /quit ends it")
+            self._display.error(f"a plugin tried to end the program (sys.exit({error.code!r})); /quit ends it")
             return
         log.error("unexpected failure at the prompt", exc_info=error)
-        self._display.complain(self.host.redactor.redact(f"{type(error).__name__}: {error} (details: hermes logs)"))
+        self._display.error(self.host.redactor.redact(f"{type(error).__name__}: {error} (details: hermes logs)"))
 
     def _stop_command(self) -> None:
         command = self._command
         if command is not None:
             command.cancel("keyboard interrupt")
 
-    def _wind_up(self) -> None:
+    def _finish_leaving(self) -> None:
         if not self._turns.wait_until_idle(_LEAVE_SECONDS):
             self._turns.close("keyboard interrupt", insist=True)
             self._turns.wait_until_idle(_HURRY_SECONDS)

@@ -1,20 +1,23 @@
-"""Questions that wait for the person: an approval, a question of the model's, or a yes for a command."""
+"""Questions for the user: approvals, questions of the model, and confirmations of commands."""
 
 from __future__ import annotations
 
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
+from hermes.cli.repl.prompt.streams import LineReader
+from hermes.cli.terminal import one_line
 from hermes.errors import HermesError, Interrupted
 from hermes.sanitize.visible import visible
 from hermes.scope import Interrupt
 
 T = TypeVar("T")
 
-#: How often somebody who waits looks whether the turn was cancelled. An answer is noticed at once.
+#: Interval for checking whether the turn was cancelled. An answer is noticed at once.
 _POLL_SECONDS = 0.05
 
 _WORDS: dict[Choice, tuple[str, ...]] = {
@@ -26,8 +29,8 @@ _WORDS: dict[Choice, tuple[str, ...]] = {
 _CHOICES: dict[str, Choice] = {word: choice for choice, words in _WORDS.items() for word in words}
 
 
-class Question(Generic[T]):
-    """One question: what the person is shown, what they can type, and what that means."""
+class PromptQuestion(Generic[T]):
+    """One question: its text, the accepted input, and its answer. Thread-safe."""
 
     def __init__(
         self,
@@ -40,11 +43,11 @@ class Question(Generic[T]):
         timeout: float | None = None,
         request: ApprovalRequest | None = None,
     ) -> None:
-        #: All of it, to be shown once.
+        #: The full text, shown once.
         self.text = text
-        #: What can be typed, to be shown while it waits.
+        #: The accepted input, shown while it waits.
         self.hint = hint
-        #: What stands before the cursor.
+        #: The text before the cursor.
         self.label = label
         #: The approval it is about, if it is about one.
         self.request = request
@@ -56,15 +59,15 @@ class Question(Generic[T]):
         self._settled = threading.Event()
 
     def reply(self, line: str) -> None:
-        """Take what was typed. Raises ``HermesError`` when it is no answer."""
+        """Read the typed line. Raises ``HermesError`` when it is not an answer."""
         self.settle(self._read(line.strip()))
 
     def refuse(self) -> None:
-        """Nobody will answer."""
+        """Settle it without an answer."""
         self.settle(self._refusal)
 
     def settle(self, answer: T) -> None:
-        """The first answer counts."""
+        """Set the answer; only the first one counts."""
         if not self._settled.is_set():
             self._answer = answer
             self._settled.set()
@@ -78,28 +81,28 @@ class Question(Generic[T]):
         return self._answer
 
     def start_clock(self) -> None:
-        """The person sees it from now on."""
+        """Start the timeout: it is shown from now on."""
         if self._timeout is not None:
             self.deadline = time.monotonic() + self._timeout
 
     def seconds_left(self) -> float | None:
-        """How long it still waits; None for ever."""
+        """Time left; None without a timeout."""
         return None if self.deadline is None else max(self.deadline - time.monotonic(), 0)
 
 
-class Questions:
-    """The questions of all turns of a prompt, the oldest first. A ``Responder``."""
+class PromptQuestions:
+    """The open questions of all turns, the oldest first. A ``Responder``."""
 
     surface = "cli"
 
     def __init__(self, changed: Callable[[], None]) -> None:
-        """``changed`` is called when the question in front is another one than before, by whichever thread."""
+        """``changed`` is called, by any thread, when the first question changes."""
         self._changed = changed
-        self._open: list[Question[Any]] = []
+        self._open: list[PromptQuestion[Any]] = []
 
     @property
-    def current(self) -> Question[Any] | None:
-        """The question in front of the person."""
+    def current(self) -> PromptQuestion[Any] | None:
+        """The question that is shown."""
         return next(iter(self._open[:1]), None)
 
     def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
@@ -109,14 +112,14 @@ class Questions:
         return self._ask(clarifying_question(question, choices), interrupt) or None
 
     def confirm(self, text: str, interrupt: Interrupt) -> bool:
-        """Ask for a yes; stopping is a no."""
+        """Ask for confirmation; an interrupt is a no."""
         try:
             return bool(self._ask(yes_or_no(text), interrupt))
         except Interrupted:
             return False
 
-    def _ask(self, question: Question[T], interrupt: Interrupt) -> T | None:
-        """Wait for the answer; None when it does not come in time."""
+    def _ask(self, question: PromptQuestion[T], interrupt: Interrupt) -> T | None:
+        """Wait for the answer; None after the timeout."""
         self._open.append(question)
         shown = False
         try:
@@ -136,12 +139,12 @@ class Questions:
             self._changed()
 
 
-def approval_question(request: ApprovalRequest) -> Question[ApprovalAnswer]:
-    """Whether a call may run."""
-    # The command is shown as it is, secrets and all: masking could hide a part of what the person decides about.
+def approval_question(request: ApprovalRequest) -> PromptQuestion[ApprovalAnswer]:
+    """The question whether a tool call may run."""
+    # The command is shown unredacted: redaction could hide a part of what the user decides about.
     subject = "\n".join(f"    {line}" for line in visible(request.subject).split("\n"))
     why = f"  {visible(request.description)} ({', '.join(request.rules)})" if request.rules else ""
-    asks = "to run this command" if request.tool == "terminal" else f"to call {request.tool}"
+    action = "run this command" if request.tool == "terminal" else f"call {request.tool}"
     kept = "this [s]ession, [a]lways, " if request.can_be_kept else ""
 
     def read(line: str) -> ApprovalAnswer:
@@ -149,14 +152,14 @@ def approval_question(request: ApprovalRequest) -> Question[ApprovalAnswer]:
         choice = _CHOICES.get(word.lower())
         if choice is None or (reason.strip() and choice != "deny"):
             allowed = "o (once), s (session), a (always)" if request.can_be_kept else "o (once)"
-            raise HermesError(f"the agent waits for your word: type {allowed} or d (deny), perhaps with a reason")
+            raise HermesError(f"answer {allowed} or d (deny), optionally with a reason")
         if choice in ("session", "always") and not request.can_be_kept:
-            raise HermesError("this call can only be allowed once: type o, or d to deny it")
+            raise HermesError("this call can only be allowed once: answer o or d")
         return ApprovalAnswer(choice, reason.strip())
 
-    return Question(
-        "\n".join(filter(None, [f"The agent asks {asks}:", subject, why])),
-        hint=f"[o]nce, {kept}or [d]eny (and why)?",
+    return PromptQuestion(
+        "\n".join(filter(None, [f"The agent wants to {action}:", subject, why])),
+        hint=f"[o]nce, {kept}or [d]eny (with a reason)?",
         label="allow? ",
         read=read,
         refusal=ApprovalAnswer("deny"),
@@ -165,30 +168,90 @@ def approval_question(request: ApprovalRequest) -> Question[ApprovalAnswer]:
     )
 
 
-def clarifying_question(text: str, choices: Sequence[str]) -> Question[str]:
-    """A question of the model's, with answers to choose from, or in the person's own words."""
+def clarifying_question(text: str, choices: Sequence[str]) -> PromptQuestion[str]:
+    """A question of the model, with choices or a free-text answer."""
     numbered = [f"  {number}. {visible(choice)}" for number, choice in enumerate(choices, 1)]
 
     def read(line: str) -> str:
         number = int(line) if line.isdecimal() and len(line) < 3 else 0
         return choices[number - 1] if 1 <= number <= len(choices) else line
 
-    what = "A number, or your own words" if choices else "Your own words"
-    return Question(
+    what = "Type a number or an answer" if choices else "Type an answer"
+    return PromptQuestion(
         "\n".join([f"The agent asks: {visible(text)}", *numbered]),
-        hint=f"{what}; Enter alone leaves it to the agent.",
+        hint=f"{what}; Enter lets the agent decide.",
         label="answer: ",
         read=read,
         refusal="",
     )
 
 
-def yes_or_no(text: str) -> Question[bool]:
-    """Something that needs a yes."""
+def yes_or_no(text: str) -> PromptQuestion[bool]:
+    """A yes-or-no question."""
 
     def read(line: str) -> bool:
         if line.lower() not in ("y", "yes", "n", "no", ""):
-            raise HermesError("type y for yes or n for no")
+            raise HermesError("answer y or n")
         return line.lower() in ("y", "yes")
 
-    return Question(text, hint="[y]es or [N]o?", label="yes? ", read=read, refusal=False)
+    return PromptQuestion(text, hint="[y]es or [N]o?", label="yes? ", read=read, refusal=False)
+
+
+class OneShotQuestions(PromptQuestions):
+    """Questions of a single run: asked on stderr, answered on stdin."""
+
+    def __init__(self) -> None:
+        super().__init__(self._start_or_wake)
+        self._lock = threading.Lock()
+        self._lines: LineReader | None = None
+
+    def _start_or_wake(self) -> None:
+        """The first question changed: read answers as long as there is one."""
+        with self._lock:
+            if self._lines is not None:
+                self._lines.wake()
+            elif self.current is not None:
+                self._lines = LineReader(sys.stdin.fileno())
+                threading.Thread(target=self._listen, args=(self._lines,), name="hermes-questions", daemon=True).start()
+
+    def _listen(self, lines: LineReader) -> None:
+        shown: PromptQuestion[object] | None = None
+        while True:
+            with self._lock:
+                question = self.current
+                if question is None:
+                    self._lines = None
+                    break
+            if question is not shown:
+                self._show(question)
+                shown = question
+            self._read(lines, question)
+        lines.close()
+
+    def _show(self, question: PromptQuestion[object]) -> None:
+        left = question.seconds_left()
+        _discard_typed_input()
+        print(question.text, file=sys.stderr)
+        print(question.hint + ("" if left is None else f" ({left:.0f} s)"), file=sys.stderr)
+        print(question.label, end="", file=sys.stderr, flush=True)
+
+    def _read(self, lines: LineReader, question: PromptQuestion[object]) -> None:
+        try:
+            line = lines.wait()
+        except EOFError:
+            question.refuse()
+            line = None
+        if question.is_settled() or self.current is not question:
+            print(file=sys.stderr)  # ended without an answer: the cursor is still on the line of the label
+        elif line is not None:
+            try:
+                question.reply(line)
+            except HermesError as error:
+                print(f"Error: {one_line(str(error))}\n{question.label}", end="", file=sys.stderr, flush=True)
+
+
+def _discard_typed_input() -> None:
+    """Discard input typed before the question was shown."""
+    import termios
+
+    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)

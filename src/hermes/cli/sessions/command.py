@@ -1,4 +1,4 @@
-"""``hermes sessions``: past conversations, listed, shown, searched, exported, renamed and deleted."""
+"""``hermes sessions``: lists, shows, searches, exports, renames and deletes sessions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from hermes.cli.arguments import positive_number
-from hermes.cli.sessions.text import conversation_lines, event_lines, hit_lines, list_lines, markdown, redacted
+from hermes.cli.sessions.transcript import event_lines, hit_lines, list_lines, markdown, redacted, transcript_lines
 from hermes.cli.terminal import confirm, one_line, print_data, write_private_file
 from hermes.commands.wording import plural
 from hermes.config import hermes_home
@@ -23,15 +23,15 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 
 DEFAULT_LIMIT = 20
-#: More than anybody has, for those who want them all.
+#: More than any journal holds.
 NO_LIMIT = 1_000_000_000
 
 _EXAMPLES = """
-An id may be shortened as long as only one session starts with it.
+An id may be shortened to a unique beginning.
 
 examples:
-  hermes sessions                                  the sessions used last
-  hermes sessions show 20250301_1412               one conversation
+  hermes sessions                                  the last sessions
+  hermes sessions show 20250301_1412               one session
   hermes sessions search capital france            messages with both words
   hermes sessions search "segmentation fault"      messages with the phrase
   hermes sessions export 20250301_1412 --format markdown -o talk.md
@@ -40,7 +40,7 @@ examples:
 
 
 class Journal:
-    """The parts of the journal the commands work on."""
+    """The parts of the journal that the actions use."""
 
     def __init__(self, home: Path) -> None:
         self.store = Store(home / "state.db")
@@ -65,42 +65,42 @@ def configure(parser: argparse.ArgumentParser) -> None:
         made.set_defaults(action=action)
         return made
 
-    listing = add("list", _list, "list the sessions used last, newest first (the default)")
+    listing = add("list", _list, "list the last sessions, newest first (the default)")
     listing.add_argument("--limit", metavar="N", type=positive_number, help=f"show at most N (default {DEFAULT_LIMIT})")
-    listing.add_argument("--all", action="store_true", help="show every session, those of sub-agents too")
-    showing = add("show", _show, "print one conversation with its tool calls and usage")
+    listing.add_argument("--all", action="store_true", help="show every session, including those of sub-agents")
+    showing = add("show", _show, "print one session with its tool calls and usage")
     showing.add_argument("id", metavar="ID")
     showing.add_argument("--events", action="store_true", help="print the recorded events instead")
-    searching = add("search", _search, "find messages by their words")
+    searching = add("search", _search, "search messages")
     searching.add_argument("words", metavar="WORD", nargs="+", help='all must occur; "several words" are one phrase')
     searching.add_argument(
         "--limit", metavar="N", type=positive_number, help=f"show at most N (default {DEFAULT_LIMIT})"
     )
     for made in (listing, showing, searching):
         made.add_argument("--json", action="store_true", help="print one JSON document")
-    exporting = add("export", _export, "write a session to a file or to stdout, secrets masked")
+    exporting = add("export", _export, "write a session to a file or to stdout, secrets redacted")
     exporting.add_argument("id", metavar="ID")
     exporting.add_argument(
         *("--format", "-f"),
         choices=("jsonl", "markdown", "json"),
         default="jsonl",
-        help="jsonl has a record per line and everything there is, json the same in one document, "
-        "markdown the conversation (default jsonl)",
+        help="jsonl: everything, one record per line (the default); json: the same as one document; "
+        "markdown: the conversation",
     )
-    exporting.add_argument("-o", "--output", metavar="FILE", default="-", help="replace FILE; it is private to you")
+    exporting.add_argument("-o", "--output", metavar="FILE", default="-", help="write to FILE, readable only by you")
     deleting = add("delete", _delete, "delete sessions, including those of their sub-agents")
     deleting.add_argument("ids", metavar="ID", nargs="+")
     deleting.add_argument("--yes", "-y", action="store_true", help="do not ask")
-    renaming = add("rename", _rename, "give a session another title")
+    renaming = add("rename", _rename, "change the title of a session")
     renaming.add_argument("id", metavar="ID")
     renaming.add_argument("title", metavar="TITLE", nargs="+")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
+    """Run the chosen action."""
     reconfigure = getattr(sys.stdout, "reconfigure", None)
     if reconfigure is not None:
-        # Conversations hold any character, and not every terminal can show them all.
+        # Sessions contain any character, and not every terminal can show them all.
         reconfigure(errors="replace")
     journal = Journal(hermes_home())
     try:
@@ -123,7 +123,7 @@ def _list(journal: Journal, args: argparse.Namespace) -> int:
     else:
         _print(*list_lines(shown, journal.runner))
         if len(rows) > limit:
-            print(f"({limit} shown; --limit N or --all shows more)", file=sys.stderr)
+            print(f"({limit} shown; use --limit N or --all for more)", file=sys.stderr)
     return 0
 
 
@@ -135,12 +135,12 @@ def _show(journal: Journal, args: argparse.Namespace) -> int:
     elif args.events:
         _print(*event_lines(records))
     else:
-        _print(*conversation_lines(records, journal.runner))
+        _print(*transcript_lines(records, journal.runner))
     return 0
 
 
 def _search(journal: Journal, args: argparse.Namespace) -> int:
-    # The shell has taken the quotes off a phrase; an argument with a blank in it was one.
+    # The shell has removed the quotes of a phrase; an argument with a space was one.
     query = " ".join(f'"{word}"' if " " in word.strip() and '"' not in word else word for word in args.words)
     hits = journal.index.search(query, limit=args.limit or DEFAULT_LIMIT)
     if args.json:
@@ -174,7 +174,7 @@ def _delete(journal: Journal, args: argparse.Namespace) -> int:
     chosen = {row.id: row for row in map(journal.sessions.get, args.ids)}
     if not args.yes:
         if not sys.stdin.isatty():
-            raise HermesError("deleting needs a confirmation and this is no terminal; give --yes to delete anyway")
+            raise HermesError("not a terminal: use --yes to delete without confirmation")
         _print(*list_lines(list(chosen.values()), journal.runner))
         if not confirm(f"Delete {plural(len(chosen), 'session')}, including sub-agents?"):
             print("Nothing was deleted.")
@@ -182,27 +182,27 @@ def _delete(journal: Journal, args: argparse.Namespace) -> int:
     deleted: list[str] = []
     try:
         for session_id in chosen:
-            # A session that was delegated to has gone with the one that did.
+            # A sub-agent's session is deleted with its parent.
             if session_id not in deleted:
                 deleted += journal.sessions.delete(session_id, journal.runner)
     finally:
         if deleted:
             print(f"Deleted {plural(len(deleted), 'session')}.")
-            _forget_words(journal, deleted)
+            _remove_from_index(journal, deleted)
     return 0
 
 
-def _forget_words(journal: Journal, deleted: list[str]) -> None:
+def _remove_from_index(journal: Journal, deleted: list[str]) -> None:
     try:
         journal.index.forget(deleted)
     except JournalError as error:
-        print(f"Warning: the search index still has their words: {one_line(str(error))}", file=sys.stderr)
+        print(f"Warning: the search index still contains them: {one_line(str(error))}", file=sys.stderr)
 
 
 def _rename(journal: Journal, args: argparse.Namespace) -> int:
     title = one_line(" ".join(args.title), 200)
     if not title:
-        raise HermesError("the title is empty; give at least one word")
+        raise HermesError("the title is empty")
     journal.sessions.rename(args.id, title)
     return 0
 

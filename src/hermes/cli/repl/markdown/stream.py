@@ -43,7 +43,7 @@ class _Container:
 class MarkdownStream:
     """Renders Markdown while it streams in.
 
-    Lines are looked at only when they are whole, so that how the text was cut into pieces makes no difference.
+    Lines are parsed only when complete, so the size of the pieces makes no difference.
     The width may be changed at any time; it holds for the blocks that follow.
     """
 

@@ -1,13 +1,16 @@
-"""What the screen consists of: what is under way, the prompt, the status line, and a menu of completions."""
+"""Layout and key bindings of the full-screen prompt: running tools, input, status line, completion menu."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, has_focus
 from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.key_binding.key_processor import KeyPressEvent
 from prompt_toolkit.layout import (
     BufferControl,
     ConditionalContainer,
@@ -25,14 +28,14 @@ from prompt_toolkit.layout.processors import BeforeInput
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-#: Rows that a menu of completions gets below the line being typed, where the terminal has them.
+#: Rows of the completion menu below the input, when the terminal has them.
 _MENU_ROWS = 8
 
 
 def prompt_layout(
     buffer: Buffer, *, label: Callable[[], str], live: Callable[[], list[str]], status: Callable[[], str]
 ) -> Layout:
-    """The layout of the prompt; the functions are asked at each drawing."""
+    """The layout of the prompt; the functions are called at each redraw."""
     search = SearchToolbar()
     prompt = Window(
         BufferControl(
@@ -45,25 +48,25 @@ def prompt_layout(
         dont_extend_height=True,
         wrap_lines=True,
     )
-    under_way = ConditionalContainer(
+    running = ConditionalContainer(
         Window(FormattedTextControl(lambda: _lines("class:live", live())), dont_extend_height=True),
         filter=Condition(lambda: bool(live())),
     )
     status_line = Window(FormattedTextControl(lambda: [("class:status", status())]), height=1, dont_extend_height=True)
-    rows = HSplit([under_way, prompt, search, status_line], align=VerticalAlign.TOP)
+    rows = HSplit([running, prompt, search, status_line], align=VerticalAlign.TOP)
     menu = Float(CompletionsMenu(max_height=_MENU_ROWS, scroll_offset=1), xcursor=True, ycursor=True)
     return Layout(FloatContainer(rows, [menu]), focused_element=prompt)
 
 
 def prompt_style(colour: bool) -> Style:
-    """The looks of it; without colour, none but those a menu needs to be read."""
+    """The style; without colour, only what a readable menu needs."""
     if colour:
         return Style.from_dict({"prompt": "bold ansicyan", "status": "ansibrightblack", "live": "ansibrightblack"})
     return Style.from_dict({"completion-menu.completion.current": "reverse"})
 
 
 def _prompt_height(buffer: Buffer) -> Dimension:
-    """At most half of the terminal, with room for the menu when there is one."""
+    """At most half of the terminal, with room for an open menu."""
     rows = get_app().output.get_size().rows
     state = buffer.complete_state
     menu = min(len(state.completions), _MENU_ROWS) if state is not None else 0
@@ -73,3 +76,60 @@ def _prompt_height(buffer: Buffer) -> Dimension:
 
 def _lines(style: str, lines: list[str]) -> StyleAndTextTuples:
     return [(style, "\n".join(lines))]
+
+
+class KeyActions(Protocol):
+    """The actions of the keys."""
+
+    def send(self) -> None:
+        """Send the input."""
+        ...
+
+    def ctrl_c(self) -> None:
+        """Stop, or clear the input."""
+        ...
+
+    def ctrl_d(self) -> None:
+        """Leave."""
+        ...
+
+
+def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
+    """Enter sends, Alt-Enter and a backslash at the end begin a new line."""
+    keys = KeyBindings()
+    at_prompt = has_focus(buffer)
+
+    @Condition
+    def is_empty() -> bool:
+        return not buffer.text
+
+    def enter(event: KeyPressEvent) -> None:
+        if buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"):
+            buffer.delete_before_cursor()
+            buffer.insert_text("\n")
+        else:
+            actions.send()
+
+    def new_line(event: KeyPressEvent) -> None:
+        buffer.insert_text("\n")
+
+    def ctrl_c(event: KeyPressEvent) -> None:
+        actions.ctrl_c()
+
+    def ctrl_d(event: KeyPressEvent) -> None:
+        actions.ctrl_d()
+
+    def suspend(event: KeyPressEvent) -> None:
+        event.app.suspend_to_background()
+
+    bound: list[tuple[Callable[[KeyPressEvent], None], tuple[str, ...], Condition | None]] = [
+        (new_line, ("escape", "enter"), None),
+        (ctrl_c, ("c-c",), None),
+        (ctrl_c, ("<sigint>",), None),
+        (ctrl_d, ("c-d",), is_empty),
+        (suspend, ("c-z",), None),
+        (enter, ("enter",), None),
+    ]
+    for action, sequence, condition in bound:
+        keys.add(*sequence, filter=at_prompt if condition is None else at_prompt & condition)(action)
+    return keys

@@ -1,4 +1,4 @@
-"""The prompt as plain lines: for a terminal that can do no more, and for a pipe."""
+"""Line-based prompt for simple terminals and pipes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from types import FrameType
 from typing import TextIO
 
 from hermes.agent.events import TurnResult
-from hermes.cli.chat.output import PersonOutput
+from hermes.cli.chat.output import TextOutput
 from hermes.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST
 from hermes.cli.repl.dialogue import Dialogue
-from hermes.cli.repl.prompt.lines import Lines
-from hermes.cli.repl.questions import Question
+from hermes.cli.repl.prompt.streams import LineReader
+from hermes.cli.repl.questions import PromptQuestion
 from hermes.cli.terminal import one_line, plain
 from hermes.contract.events import ReasoningDelta, TurnEvent
 from hermes.sanitize import Redactor
@@ -25,20 +25,20 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class PlainPrompt:
-    """A display that only ever adds lines. Answers go to stdout, everything about them to stderr."""
+    """A display that only appends lines. Answers go to stdout, everything else to stderr."""
 
     def __init__(self, stdin: TextIO, stdout: TextIO, redactor: Redactor) -> None:
-        #: Whether somebody types, rather than a program.
+        #: Whether stdin is a terminal.
         self.is_interactive = stdin.isatty()
-        #: Whether there was anything to do.
+        #: Whether any input was read.
         self.any_line = False
-        self._lines = Lines(stdin.fileno())
+        self._lines = LineReader(stdin.fileno())
         self._output = _PlainOutput(stdout, redactor)
         self._lock = threading.RLock()
         self._signals: deque[int] = deque()
         self._dialogue: Dialogue | None = None
         self._question: object | None = None
-        #: The prompt, or a question, stands at the end of the output.
+        #: Whether the output ends with the prompt or a question.
         self._asked = False
         self._ended = False
 
@@ -46,7 +46,7 @@ class PlainPrompt:
         """Read until the end of the input, or until ``end``."""
         self._dialogue = dialogue
         self.changed()
-        with self._signals_taken():
+        with self._signal_handlers():
             typed = ""
             while not self._ended:
                 try:
@@ -55,7 +55,7 @@ class PlainPrompt:
                     self._end_of_input(dialogue, typed)
                     typed = ""
                     continue
-                self._obey_signals(dialogue)
+                self._handle_signals(dialogue)
                 if line is None:
                     continue
                 typed = f"{typed}\n{line}" if typed else line
@@ -67,7 +67,7 @@ class PlainPrompt:
         self._lines.close()
 
     def _may_read(self, dialogue: Dialogue) -> bool:
-        """A pipe is read as the answers come; a person may speak at any time."""
+        """A pipe is read one message per turn; a terminal at any time."""
         return dialogue.exit_code is None and (self.is_interactive or dialogue.is_idle)
 
     def _enter(self, dialogue: Dialogue, text: str) -> None:
@@ -85,7 +85,7 @@ class PlainPrompt:
         else:
             dialogue.leave(EXIT_FAILED if dialogue.unanswered else 0)
 
-    def _obey_signals(self, dialogue: Dialogue) -> None:
+    def _handle_signals(self, dialogue: Dialogue) -> None:
         while self._signals:
             if self._signals.popleft() != signal.SIGINT:
                 dialogue.leave(EXIT_TERMINATED, "terminated")
@@ -98,8 +98,8 @@ class PlainPrompt:
             self.changed()
 
     @contextlib.contextmanager
-    def _signals_taken(self) -> Generator[None]:
-        """A signal only wakes the loop: what it means is found out where no lock can be held."""
+    def _signal_handlers(self) -> Generator[None]:
+        """A signal handler only wakes the loop, which handles the signal outside of any lock."""
 
         def take(number: int, _frame: FrameType | None) -> None:
             self._signals.append(number)
@@ -112,32 +112,32 @@ class PlainPrompt:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    # -- what others want shown; called by any thread -----------------------------------------------------------
+    # -- display; called by any thread --------------------------------------------------------------------------
 
     def event(self, event: TurnEvent) -> None:
         with self._lock:
             self._output.event(event)
 
-    def turn_over(self, result: TurnResult) -> None:
+    def turn_ended(self, result: TurnResult) -> None:
         with self._lock:
             self._output.end(result)
             if result.status == "interrupted":
-                self._tell("[interrupted]")
+                self._print("[interrupted]")
             elif result.status == "failed":
-                self._tell(f"Error: {one_line(self._output.redacted(result.error or 'the turn failed'))}")
+                self._print(f"Error: {one_line(self._output.redacted(result.error or 'the turn failed'))}")
 
     def say(self, text: str) -> None:
-        with self._lock, self._closed_output_ends():
+        with self._lock, self._leave_on_closed_output():
             self._output.say(text)
 
     def note(self, text: str) -> None:
-        self._tell(plain(text))
+        self._print(plain(text))
 
-    def complain(self, text: str) -> None:
-        self._tell(f"Error: {one_line(text)}")
+    def error(self, text: str) -> None:
+        self._print(f"Error: {one_line(text)}")
 
-    def give_back(self, text: str) -> None:
-        """It is still on the screen, or in the file it came from."""
+    def restore_input(self, text: str) -> None:
+        """Nothing to do: it is still on the screen, or in the file it came from."""
 
     def changed(self) -> None:
         dialogue = self._dialogue
@@ -148,7 +148,7 @@ class PlainPrompt:
             if question is not self._question:
                 self._question = question
                 if question is None:
-                    self._tell("")
+                    self._print("")
                 else:
                     self._ask(question)
             elif question is None and self.is_interactive and dialogue.is_idle and dialogue.exit_code is None:
@@ -156,33 +156,33 @@ class PlainPrompt:
         self._lines.wake()
 
     def clear(self) -> None:
-        """What was printed stays."""
+        """Nothing to do: printed lines stay."""
 
     def end(self) -> None:
         self._ended = True
         self._lines.wake()
 
-    # -- inside -------------------------------------------------------------------------------------------------
+    # -- internal -----------------------------------------------------------------------------------------------
 
-    def _ask(self, question: Question[object]) -> None:
+    def _ask(self, question: PromptQuestion[object]) -> None:
         left = question.seconds_left()
-        self._tell(question.text)
-        self._tell(question.hint + ("" if left is None else f" ({left:.0f} s)"))
+        self._print(question.text)
+        self._print(question.hint + ("" if left is None else f" ({left:.0f} s)"))
         self._prompt(question.label)
 
     def _prompt(self, label: str) -> None:
         if not self._asked:
             self._asked = True
-            with self._closed_output_ends():
+            with self._leave_on_closed_output():
                 self._output.prompt(label)
 
-    def _tell(self, text: str) -> None:
-        with self._lock, self._closed_output_ends():
-            self._output.tell(text, behind_prompt=self._asked)
+    def _print(self, text: str) -> None:
+        with self._lock, self._leave_on_closed_output():
+            self._output.note(text, after_prompt=self._asked)
             self._asked = False
 
     @contextlib.contextmanager
-    def _closed_output_ends(self) -> Generator[None]:
+    def _leave_on_closed_output(self) -> Generator[None]:
         try:
             yield
         except OSError:
@@ -190,8 +190,8 @@ class PlainPrompt:
                 self._dialogue.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)
 
 
-class _PlainOutput(PersonOutput):
-    """What one message in ``hermes chat --query`` shows, for one after the other."""
+class _PlainOutput(TextOutput):
+    """The output of ``hermes chat --query``, for a sequence of messages."""
 
     def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
         super().__init__(stdout, redactor)
@@ -209,20 +209,20 @@ class _PlainOutput(PersonOutput):
         super().event(event)
 
     def say(self, text: str) -> None:
-        """What a command answered."""
+        """Print the answer of a command."""
         self._new_line()
         print(plain(text), file=self._stdout, flush=True)
 
-    def tell(self, text: str, *, behind_prompt: bool) -> None:
-        """A remark; one that comes while the prompt stands there begins a new line."""
+    def note(self, text: str, *, after_prompt: bool) -> None:
+        """Print a note, on a new line when the prompt is shown."""
         self._new_line()
-        if behind_prompt:
+        if after_prompt:
             print(file=sys.stderr)
         if text:
             print(text, file=sys.stderr, flush=True)
 
     def prompt(self, label: str) -> None:
-        """What stands before the line being typed."""
+        """Print the prompt."""
         self._new_line()
         print(label, end="", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""The prompt on a real terminal: it stays usable at the bottom, and everything else appears above it."""
+"""Full-screen prompt: the input stays at the bottom, output appears above it."""
 
 from __future__ import annotations
 
@@ -23,29 +23,28 @@ from hermes.agent.events import TurnResult
 from hermes.cli.failures import EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST, silence_output
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.markdown.stream import MarkdownStream
-from hermes.cli.repl.prompt.captured import Captured
 from hermes.cli.repl.prompt.completion import CommandWords, PromptCompleter
 from hermes.cli.repl.prompt.history import PromptHistory
-from hermes.cli.repl.prompt.keys import prompt_keys
-from hermes.cli.repl.prompt.layout import prompt_layout, prompt_style
-from hermes.cli.repl.questions import Question
-from hermes.cli.repl.show.statusline import status_line
-from hermes.cli.repl.show.turn_view import TurnView, folded
+from hermes.cli.repl.prompt.layout import prompt_keys, prompt_layout, prompt_style
+from hermes.cli.repl.prompt.streams import CapturedStream
+from hermes.cli.repl.questions import PromptQuestion
+from hermes.cli.repl.status_line import status_line
+from hermes.cli.repl.turn_view import TurnView, folded
 from hermes.cli.terminal import fitted, one_line, plain, shows_unicode
 from hermes.contract.events import TurnEvent
 from hermes.host import Host
 
 log = logging.getLogger("hermes.cli.repl")
 
-#: How often what changes by itself is drawn anew, and at most how often anything is.
+#: Interval of redraws while something runs, and the shortest interval of any redraws.
 _TICK_SECONDS = 0.1
-_LEAST_SECONDS_BETWEEN_DRAWINGS = 0.03
-#: Messages in line that are shown; more are counted.
+_MIN_REDRAW_SECONDS = 0.03
+#: How many queued messages are shown.
 _MOST_WAITING_SHOWN = 3
 
 
 class Screen:
-    """A display that owns the terminal. All drawing happens on the thread that runs it."""
+    """A display that owns the terminal. Only the thread that runs it draws."""
 
     def __init__(self, host: Host, stdout: TextIO) -> None:
         colour = not os.environ.get("NO_COLOR")
@@ -54,17 +53,17 @@ class Screen:
         self._stdout = stdout
         self._view = TurnView(host.redactor, colour=colour, unicode=self.unicode)
         self._dialogue: Dialogue | None = None
-        # There from the start: what is shown before the loop runs waits in it.
+        # Created first: output before the loop runs waits in it.
         self._runner = asyncio.Runner()
         self._loop = self._runner.get_loop()
         self._above: list[str] = []
         self._ticking = False
         self._is_over = False
-        self._question: Question[Any] | None = None
-        #: What was being typed when a question came.
+        self._question: PromptQuestion[Any] | None = None
+        #: The unsent input when a question appeared.
         self._draft: Document | None = None
         self._output = Vt100_Output.from_pty(stdout, term=os.environ.get("TERM"))
-        # Asking the terminal where the cursor is costs a round trip per drawing, and some never answer.
+        # Cursor position requests cost a round trip per redraw, and some terminals never answer.
         self._output.enable_cpr = False
         self._buffer = Buffer(
             multiline=True,
@@ -80,7 +79,7 @@ class Screen:
             color_depth=ColorDepth.DEPTH_4_BIT if colour else ColorDepth.DEPTH_1_BIT,
             output=self._output,
             erase_when_done=True,
-            min_redraw_interval=_LEAST_SECONDS_BETWEEN_DRAWINGS,
+            min_redraw_interval=_MIN_REDRAW_SECONDS,
             terminal_size_polling_interval=None,
         )
 
@@ -101,12 +100,12 @@ class Screen:
     def __exit__(self, *_exception: object) -> None:
         self._runner.close()
 
-    # -- what others want shown; called by any thread -----------------------------------------------------------
+    # -- display; called by any thread --------------------------------------------------------------------------
 
     def event(self, event: TurnEvent) -> None:
         self._post(lambda: self._print(self._sized_view().take(event)))
 
-    def turn_over(self, result: TurnResult) -> None:
+    def turn_ended(self, result: TurnResult) -> None:
         self._post(lambda: self._print(f"{self._sized_view().end(result)}\n"))
 
     def say(self, text: str) -> None:
@@ -115,14 +114,14 @@ class Screen:
     def note(self, text: str) -> None:
         self._post(lambda: self._print(f"{self._view.dim(plain(text))}\n"))
 
-    def complain(self, text: str) -> None:
+    def error(self, text: str) -> None:
         self._post(lambda: self._print(self._view.red(f"Error: {one_line(text)}") + "\n"))
 
-    def give_back(self, text: str) -> None:
-        self._post(lambda: self._give_back(text))
+    def restore_input(self, text: str) -> None:
+        self._post(lambda: self._restore_input(text))
 
     def changed(self) -> None:
-        self._post(self._look_around)
+        self._post(self._refresh)
 
     def clear(self) -> None:
         self._post(self._clear)
@@ -130,7 +129,7 @@ class Screen:
     def end(self) -> None:
         self._post(self._exit)
 
-    # -- what the keys do ---------------------------------------------------------------------------------------
+    # -- key actions --------------------------------------------------------------------------------------------
 
     def send(self) -> None:
         if self._question is None:
@@ -164,12 +163,12 @@ class Screen:
     # -- drawing ------------------------------------------------------------------------------------------------
 
     def _post(self, work: Callable[[], None]) -> None:
-        """Have something done by the thread that draws."""
-        with contextlib.suppress(RuntimeError):  # the prompt is over; there is nowhere to show it
+        """Run something on the drawing thread."""
+        with contextlib.suppress(RuntimeError):  # the prompt has ended
             self._loop.call_soon_threadsafe(work)
 
     def _print(self, text: str) -> None:
-        """Put text above the prompt; what comes together is put there together."""
+        """Put text above the prompt; batches what arrives together."""
         if not text:
             self._application.invalidate()
             return
@@ -187,25 +186,25 @@ class Screen:
         self._output.write_raw(text)
         self._output.flush()
         if is_drawn:
-            # Not left to the next regular drawing: the prompt would be missing until then.
-            self._application.render_counter += 1  # what was drawn before is remembered under the old number
+            # Redraw now: the prompt would be missing until the next regular redraw.
+            self._application.render_counter += 1  # invalidates prompt_toolkit's caches
             with set_app(self._application):
                 self._application.renderer.render(self._application, self._application.layout)
 
-    def _look_around(self) -> None:
-        """Something about the dialogue changed."""
+    def _refresh(self) -> None:
+        """Redraw after a change of the dialogue."""
         dialogue = self._dialogue
         if dialogue is None:
             return
         if not dialogue.is_working:
             self._print(self._view.break_off())
-        self._attend_to(dialogue.questions.current)
+        self._show_question(dialogue.questions.current)
         self._application.invalidate()
         if not self._ticking:
             self._tick()
 
-    def _attend_to(self, question: Question[Any] | None) -> None:
-        """Put what is being typed aside while a question is open: half a message must not become its answer."""
+    def _show_question(self, question: PromptQuestion[Any] | None) -> None:
+        """Set the unsent input aside while a question is open: half a message must not become its answer."""
         if question is self._question:
             return
         if self._question is None:
@@ -218,14 +217,14 @@ class Screen:
             self._buffer.set_document(self._draft)
 
     def _tick(self) -> None:
-        """Draw again and again as long as something moves."""
+        """Redraw regularly while something runs."""
         dialogue = self._dialogue
         self._ticking = dialogue is not None and (dialogue.is_working or self._question is not None)
         if self._ticking:
             self._application.invalidate()
             self._loop.call_later(_TICK_SECONDS, self._tick)
 
-    def _give_back(self, text: str) -> None:
+    def _restore_input(self, text: str) -> None:
         if not self._buffer.text and self._question is None:
             self._buffer.set_document(Document(text))
 
@@ -235,13 +234,13 @@ class Screen:
         self._application.invalidate()
 
     def _exit(self) -> None:
-        with contextlib.suppress(OSError):  # a terminal that is gone shows nothing more
+        with contextlib.suppress(OSError):  # the terminal is gone
             self._flush()
         self._is_over = True
         if self._application.is_running and not self._application.is_done:
             self._application.exit()
 
-    # -- what is drawn ------------------------------------------------------------------------------------------
+    # -- content ------------------------------------------------------------------------------------------------
 
     def _sized_view(self) -> TurnView:
         self._view.width = self._columns
@@ -255,7 +254,7 @@ class Screen:
         return "> " if self._question is None else self._question.label
 
     def _live(self) -> list[str]:
-        """The lines between what stays and the prompt."""
+        """The changing lines between the output and the prompt."""
         dialogue, columns = self._dialogue, self._columns
         if dialogue is None:
             return []
@@ -286,7 +285,7 @@ class Screen:
         loop.set_exception_handler(self._handle_failure)
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, dialogue.leave, EXIT_TERMINATED, "terminated")
-        loop.call_soon(self._look_around)
+        loop.call_soon(self._refresh)
         self._host.workers.submit(lambda: _warm_up(dialogue))
         if not self._is_over:
             await self._application.run_async(set_exception_handler=False)
@@ -301,9 +300,9 @@ class Screen:
 
     @contextlib.contextmanager
     def _captured(self) -> Generator[None]:
-        """What plugins print appears above the prompt."""
+        """Show output of plugins above the prompt."""
         before = sys.stdout, sys.stderr
-        streams = [Captured(stream, lambda text: self._post(lambda: self._print(text))) for stream in before]
+        streams = [CapturedStream(stream, lambda text: self._post(lambda: self._print(text))) for stream in before]
         sys.stdout, sys.stderr = streams  # pyright: ignore[reportAttributeAccessIssue]  (text streams, if not TextIO)
         try:
             yield
@@ -314,14 +313,14 @@ class Screen:
 
 
 def _warm_up(dialogue: Dialogue) -> None:
-    """Import, while the person still thinks, what their first message and their first command will need."""
+    """Import in advance what the first message and the first command need."""
     MarkdownStream(80, True).feed("- *text*\n\n")
     _command_words(dialogue)
 
 
 def _command_words(dialogue: Dialogue) -> list[CommandWords]:
-    """The commands as completion knows them."""
-    from hermes.commands.table import all_commands  # brings the parts of every command along
+    """The commands for completion."""
+    from hermes.commands.table import all_commands  # imports every command
     from hermes.commands.words import argument_words
 
     return [

@@ -1,8 +1,10 @@
-"""``hermes approvals``: what may run without asking, what was asked, and what a command would come to."""
+"""``hermes approvals``: allowed commands, approval questions, and an explanation of what the policy decides."""
 
 from __future__ import annotations
 
 import argparse
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import asdict
 from pathlib import Path
@@ -10,8 +12,7 @@ from typing import Any
 
 from hermes.agent.approvals.assessment import Assessment, assess_command
 from hermes.agent.approvals.rules import ApprovalRules
-from hermes.cli.approvals.text import explained_lines, list_lines
-from hermes.cli.terminal import plain, print_json
+from hermes.cli.terminal import one_line, plain, print_json
 from hermes.config import Config, config_path, edit_list, hermes_home, load_config
 from hermes.errors import HermesError
 from hermes.journal.questions import QuestionRow, Questions
@@ -19,13 +20,91 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.sanitize import redact_text
 
-#: How many of the answers given last are shown.
+_LONGEST_SUBJECT = 60
+
+_DECISIONS = {
+    "allow": "no rule matches",
+    "ask": "needs approval",
+    "hardline": "never runs",
+}
+
+
+def list_lines(
+    always: Sequence[str],
+    grants: Sequence[QuestionRow],
+    pending: Sequence[QuestionRow],
+    recent: Sequence[QuestionRow],
+    config: Path,
+) -> Iterator[str]:
+    """Allowed commands, open questions and answers, each under a heading."""
+    if not (always or grants or pending or recent):
+        yield "No approvals and no questions yet."
+        return
+    sections: tuple[tuple[str, Iterable[str]], ...] = (
+        (f"Always allowed (command_allowlist in {config}):", map(plain, always)),
+        ("Allowed in a session:", map(_grant_line, grants)),
+        ("Waiting for an answer:", map(_pending_line, pending)),
+        ("Last answers:", map(_recent_line, recent)),
+    )
+    first = True
+    for heading, lines in sections:
+        shown = list(lines)
+        if shown:
+            yield from ([] if first else [""])
+            yield heading
+            yield from (f"  {line}" for line in shown)
+            first = False
+
+
+def explained_lines(assessment: Assessment, mode: str) -> Iterator[str]:
+    """The policy findings for a command, and the decision with the current settings."""
+    verdict = assessment.verdict
+    yield f"{verdict}: {_DECISIONS[verdict]}"
+    for finding in assessment.found:
+        yield f"  {finding.rule}: {plain(finding.description)}"
+        yield f"    {one_line(finding.part)}"
+    yield _in_effect(assessment, mode)
+    yield from (f"  {plain(reason)}" for reason in assessment.because)
+
+
+def _in_effect(assessment: Assessment, mode: str) -> str:
+    if assessment.outcome == "run":
+        return "Runs without asking."
+    if assessment.outcome == "refuse":
+        return "Is blocked."
+    rules = ", ".join(dict.fromkeys(finding.rule for finding in assessment.findings))
+    who = "; the auxiliary model is asked first" if mode == "smart" else ""
+    return f"Needs approval: {rules}{who}"
+
+
+def _grant_line(row: QuestionRow) -> str:
+    return f"{row.id}  {_clock(row.answered_at)}  session {row.session_id}  {plain(', '.join(row.rules))}"
+
+
+def _pending_line(row: QuestionRow) -> str:
+    return f"{row.id}  {_clock(row.created_at)}  session {row.session_id}  {_subject(row)}"
+
+
+def _recent_line(row: QuestionRow) -> str:
+    answer = row.answer or "withdrawn"
+    return f"{row.id}  {_clock(row.answered_at)}  {answer:<13}  {_subject(row)}"
+
+
+def _subject(row: QuestionRow) -> str:
+    return one_line(redact_text(row.subject), _LONGEST_SUBJECT)
+
+
+def _clock(at: float | None) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(at or 0))
+
+
+#: How many of the last answers are shown.
 RECENT = 20
 
 _EXAMPLES = """
 examples:
-  hermes approvals                                   what is approved, what waits, what was answered
-  hermes approvals explain 'rm -rf build'            would it run, and why; nothing is run
+  hermes approvals                                   allowed commands, open questions, last answers
+  hermes approvals explain 'rm -rf build'            would it run, and why; does not run it
   hermes approvals revoke recursive-delete           ask about that again, everywhere
 """
 
@@ -36,24 +115,26 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     parser.set_defaults(action=_list, json=False)
     actions = parser.add_subparsers(metavar="ACTION")
-    listing = actions.add_parser("list", help="show what is approved, what waits and what was answered (the default)")
+    listing = actions.add_parser(
+        "list", help="show allowed commands, open questions and the last answers (the default)"
+    )
     listing.set_defaults(action=_list)
-    explaining = actions.add_parser("explain", help="say whether a command would run, and why; nothing is run")
+    explaining = actions.add_parser("explain", help="show whether a command would run, and why; does not run it")
     explaining.add_argument("command", metavar="COMMAND", help="the whole command line, in quotes")
-    explaining.add_argument("--cwd", metavar="DIR", type=Path, help="where it would run (default: here)")
+    explaining.add_argument("--cwd", metavar="DIR", type=Path, help="its working directory (default: the current one)")
     explaining.set_defaults(action=_explain)
     for made in (listing, explaining):
         made.add_argument("--json", action="store_true", help="print one JSON document")
-    revoking = actions.add_parser("revoke", help="take back what was approved")
+    revoking = actions.add_parser("revoke", help="revoke approvals")
     which = revoking.add_mutually_exclusive_group(required=True)
     which.add_argument("what", metavar="RULE|ID", nargs="?", help="a rule or pattern, or the id of one approval")
-    which.add_argument("--session", metavar="ID", help="everything that was approved in that conversation")
-    which.add_argument("--all", action="store_true", help="everything, for good and in conversations")
+    which.add_argument("--session", metavar="ID", help="everything approved in that session")
+    which.add_argument("--all", action="store_true", help="everything, permanent and per session")
     revoking.set_defaults(action=_revoke)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
+    """Run the chosen action."""
     home = hermes_home()
     with closing(Store(home / "state.db")) as store:
         return args.action(args, home, store)
@@ -81,7 +162,7 @@ def _list(args: argparse.Namespace, home: Path, store: Store) -> int:
 
 
 def _record(row: QuestionRow) -> dict[str, Any]:
-    """The fields of an approval; those that only other kinds of questions have are left out."""
+    """The fields of an approval, without those of other kinds of questions."""
     named = {
         name: value for name, value in asdict(row).items() if name not in ("kind", "choices", "answer", "deadline")
     }
@@ -136,16 +217,16 @@ def _revoke(args: argparse.Namespace, home: Path, store: Store) -> int:
     if taken:
         edit_list(home, "command_allowlist", remove=list(taken))
     for entry in taken:
-        print(f"{plain(entry)} is no longer approved for good")
+        print(f"{plain(entry)} is no longer always allowed")
     for row in gone:
-        print(f"{row.id} is taken back: {plain(', '.join(row.rules))} in session {row.session_id}")
+        print(f"{row.id} revoked: {plain(', '.join(row.rules))} in session {row.session_id}")
     if not taken and not gone:
-        raise HermesError("nothing of that kind is approved; 'hermes approvals list' shows what is")
+        raise HermesError("no such approval; 'hermes approvals list' shows them")
     return 0
 
 
 def _named(text: str) -> str:
     # An unset variable in a script must not mean everything.
     if not text.strip():
-        raise HermesError("the name is empty; give a rule, an approval's id or a session's, or --all")
+        raise HermesError("empty name; give a rule, an approval id or a session id, or --all")
     return text

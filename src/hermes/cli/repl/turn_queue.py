@@ -1,4 +1,4 @@
-"""Turns one after the other, on a thread of their own; what is said meanwhile waits in line."""
+"""Queue of turns: one runs at a time, on a worker thread; messages sent meanwhile wait."""
 
 from __future__ import annotations
 
@@ -13,63 +13,65 @@ from hermes.scope import Interrupt
 
 
 @dataclass(frozen=True, slots=True)
-class Errand:
-    """Something for the agent to do."""
+class QueuedTurn:
+    """A turn to run."""
 
-    #: As the person typed it.
+    #: The message as typed.
     text: str
     run: Callable[[Interrupt], TurnResult | None]
 
 
-class TurnLine:
-    """At most one turn is under way. Stopping it leaves those in line alone."""
+class TurnQueue:
+    """Runs at most one turn at a time. Stopping it leaves the waiting ones alone. Thread-safe."""
 
-    def __init__(self, workers: Workers, do: Callable[[Errand, Interrupt], None], changed: Callable[[], None]) -> None:
-        """``do`` carries an errand out, and raises nothing."""
+    def __init__(
+        self, workers: Workers, run_turn: Callable[[QueuedTurn, Interrupt], None], changed: Callable[[], None]
+    ) -> None:
+        """``run_turn`` runs a turn and raises nothing."""
         self._workers = workers
-        self._do = do
+        self._run_turn = run_turn
         self._changed = changed
         self._state = threading.Condition()
         self._interrupt: Interrupt | None = None
-        self._waiting: deque[Errand] = deque()
+        self._waiting: deque[QueuedTurn] = deque()
         self._closed = False
 
     @property
     def is_working(self) -> bool:
-        """Whether a turn is under way."""
+        """Whether a turn is running."""
         return self._interrupt is not None
 
     @property
     def is_stopping(self) -> bool:
-        """Whether the turn under way was told to stop."""
+        """Whether the running turn was interrupted."""
         interrupt = self._interrupt
         return interrupt is not None and interrupt.cancelled
 
     @property
     def waiting(self) -> list[str]:
-        """What waits for the turn to end."""
-        return [errand.text for errand in list(self._waiting)]
+        """The waiting messages."""
+        return [queued.text for queued in list(self._waiting)]
 
-    def add(self, errand: Errand) -> bool:
-        """Do this now, or after what is under way. True when it waits."""
+    def add(self, queued: QueuedTurn) -> bool:
+        """Run a turn now, or after the running one. Returns whether it waits."""
         with self._state:
             if self._closed:
                 return False
             if self._interrupt is not None:
-                self._waiting.append(errand)
+                self._waiting.append(queued)
                 return True
             self._interrupt = interrupt = Interrupt()
-        self._workers.submit(lambda: self._serve(errand, interrupt))
+        self._workers.submit(lambda: self._serve(queued, interrupt))
         return False
 
     def stop(self, reason: str) -> None:
-        """Interrupt the turn under way, if there is one."""
+        """Interrupt the running turn, if any."""
         interrupt = self._interrupt
         if interrupt is not None:
             interrupt.cancel(reason)
 
     def close(self, reason: str, *, insist: bool = False) -> None:
-        """Stop, and begin nothing more. Those in line stay there."""
+        """Stop, and start no more turns. The waiting ones stay in the queue."""
         self._closed = True
         self.stop(reason)
         interrupt = self._interrupt
@@ -77,16 +79,16 @@ class TurnLine:
             interrupt.insist()
 
     def wait_until_idle(self, seconds: float) -> bool:
-        """Whether no turn is under way within that time."""
+        """Wait until no turn is running; returns whether that was in time."""
         with self._state:
             return self._state.wait_for(lambda: self._interrupt is None, seconds)
 
-    def _serve(self, errand: Errand | None, interrupt: Interrupt) -> None:
-        while errand is not None:
+    def _serve(self, queued: QueuedTurn | None, interrupt: Interrupt) -> None:
+        while queued is not None:
             self._changed()
-            self._do(errand, interrupt)
+            self._run_turn(queued, interrupt)
             with self._state:
-                errand = self._waiting.popleft() if self._waiting and not self._closed else None
-                self._interrupt = None if errand is None else (interrupt := Interrupt())
+                queued = self._waiting.popleft() if self._waiting and not self._closed else None
+                self._interrupt = None if queued is None else (interrupt := Interrupt())
                 self._state.notify_all()
         self._changed()

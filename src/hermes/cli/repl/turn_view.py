@@ -1,4 +1,4 @@
-"""A turn as a screen shows it: text that stays, and lines that change until they become such text."""
+"""Rendering of a turn on the screen: finished text, and live lines of what is running."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import cached_property
 
 from hermes.agent.events import TurnResult
 from hermes.cli.chat.output import failure_text
+from hermes.cli.chat.tool_lines import ASCII, UNICODE, Running, RunningTools, running_line
 from hermes.cli.repl.markdown.stream import MarkdownStream
-from hermes.cli.repl.show.toollines import ASCII, UNICODE, Running, RunningTools, running_line
 from hermes.cli.terminal import cells, one_line, plain, switched_line
 from hermes.contract.events import (
     AttemptAnswered,
@@ -32,7 +32,7 @@ _DIM, _RED, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[0m"
 
 
 class TurnView:
-    """Fed and drawn by one thread."""
+    """Renders the events of one turn. Not thread-safe."""
 
     def __init__(
         self, redactor: Redactor, *, colour: bool, unicode: bool, clock: Callable[[], float] = time.monotonic
@@ -41,44 +41,44 @@ class TurnView:
         self._colour = colour
         self._clock = clock
         self._unicode = unicode
-        self._signs = UNICODE if unicode else ASCII
-        #: How many columns there are.
+        self._symbols = UNICODE if unicode else ASCII
+        #: Columns of the terminal.
         self.width = 80
-        self._tools = RunningTools(redactor, clock, signs=self._signs)
+        self._tools = RunningTools(redactor, clock, symbols=self._symbols)
         self._since = clock()
-        #: What was shown of the answer, as the model wrote it.
+        #: The streamed answer so far, as Markdown.
         self._shown = ""
-        self._thought = ""
-        self._under_way = False
+        self._reasoning = ""
+        self._is_running = False
 
     @cached_property
     def _text(self) -> MarkdownStream:
-        """The answer as it comes in. Made when there is one: it needs much that a prompt does not."""
+        """The answer as it streams in. Created lazily: its imports are slow."""
         return MarkdownStream(self.width, self._colour, unicode=self._unicode)
 
     def take(self, event: TurnEvent) -> str:
-        """What an event adds to the text that stays."""
+        """The finished text that an event adds."""
         self._text.width = self.width
         if isinstance(event, TextDelta):
             self._shown += event.text
-            return self._end_of_thought() + self._text.feed(event.text)
+            return self._finish_reasoning() + self._text.feed(event.text)
         if isinstance(event, ReasoningDelta):
             return self._think(event.text)
-        before = self._end_of_thought() + self._text.finish()
+        before = self._finish_reasoning() + self._text.finish()
         if isinstance(event, TurnStarted):
-            self._shown, self._under_way, self._since = "", True, self._clock()
+            self._shown, self._is_running, self._since = "", True, self._clock()
         elif isinstance(event, ToolStarted | ChildStarted):
             self._tools.started(event)
         elif isinstance(event, AttemptFailed | EndpointSkipped) or (
             isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls"
         ):
-            # What comes of a failed attempt, or before tool calls, is talk; what comes after them is the answer.
+            # Text of a failed attempt, or before tool calls, is not part of the answer.
             self._shown = ""
         line = self._line(event)
         return f"{before}{line}\n" if line else before
 
     def _line(self, event: TurnEvent) -> str:
-        """What an event leaves behind as a line of its own."""
+        """The line that an event adds, if any."""
         if isinstance(event, ToolEnded | ChildEnded):
             return self.dim(self._tools.finished(event, width=self.width))
         if isinstance(event, AttemptFailed | EndpointSkipped):
@@ -86,60 +86,60 @@ class TurnView:
         if isinstance(event, ModelSwitched):
             return self.dim(switched_line(event))
         if isinstance(event, ContextCompacted):
-            return self.dim(f"… condensed {event.messages_before} messages into {event.messages_after} to make room")
+            return self.dim(f"… compacted {event.messages_before} messages into {event.messages_after} to free context")
         return ""
 
     def end(self, result: TurnResult) -> str:
-        """What the end of the turn adds."""
+        """The text that the end of the turn adds."""
         self._text.width = self.width
         shown, text = self._shown, self.break_off()
         if result.status == "completed" and shown != result.answer:
-            # Nothing was streamed, or a plugin replaced it: show what is on record.
+            # Nothing was streamed, or a plugin replaced it: show the recorded answer.
             text += self._text.feed(result.answer) + self._text.finish()
         elif result.status == "interrupted":
             text += self.dim("[interrupted]") + "\n"
         elif result.status == "failed":
             error = one_line(self._redactor.redact(result.error or "the turn failed"))
-            text += self.red(f"Error: {error}") + "\n" + self.dim("/retry asks the same again.") + "\n"
+            text += self.red(f"Error: {error}") + "\n" + self.dim("Use /retry to try again.") + "\n"
         return text
 
     def break_off(self) -> str:
-        """Nothing is under way any more: what is left of it."""
-        if not self._under_way:
+        """End the turn; returns its unfinished text."""
+        if not self._is_running:
             return ""
-        text = self._end_of_thought() + self._text.finish()
+        text = self._finish_reasoning() + self._text.finish()
         self._tools.clear()
-        self._shown, self._under_way = "", False
+        self._shown, self._is_running = "", False
         return text
 
     def live(self, rows: int, *, is_stopping: bool = False, is_asking: bool = False) -> list[str]:
-        """What changes, in at most that many rows: the end of the unfinished text, and what runs."""
-        if not self._under_way:
+        """The live lines, at most ``rows``: the end of the unfinished text, and what is running."""
+        if not self._is_running:
             return []
         running = self._tools.lines(self.width)
         if is_stopping or not (running or is_asking):
             what = Running("stopping" if is_stopping else "working", "", self._since)
-            running = [*running, running_line(what, self._clock(), width=self.width, signs=self._signs)]
+            running = [*running, running_line(what, self._clock(), width=self.width, symbols=self._symbols)]
         running = running[-rows:]
-        pending = folded(self._thought or self._text.pending, self.width)
+        pending = folded(self._reasoning or self._text.pending, self.width)
         room = rows - len(running)
         return [*(pending[-room:] if room > 0 else []), *running]
 
     def dim(self, text: str) -> str:
-        """Text that matters less."""
+        """Text of less importance."""
         return f"{_DIM}{text}{_RESET}" if self._colour else text
 
     def red(self, text: str) -> str:
-        """Text about something that went wrong."""
+        """Text of an error."""
         return f"{_RED}{text}{_RESET}" if self._colour else text
 
     def _think(self, text: str) -> str:
-        """Reasoning stays line by line, as it is: it is no Markdown."""
-        *whole, self._thought = plain(self._thought + text).split("\n")
+        """Reasoning is shown line by line: it is not Markdown."""
+        *whole, self._reasoning = plain(self._reasoning + text).split("\n")
         return "".join(f"{self.dim(line)}\n" for line in whole)
 
-    def _end_of_thought(self) -> str:
-        line, self._thought = self._thought, ""
+    def _finish_reasoning(self) -> str:
+        line, self._reasoning = self._reasoning, ""
         return f"{self.dim(line)}\n" if line else ""
 
 

@@ -1,4 +1,4 @@
-"""What is known of every plugin without importing any: its manifest, the configuration and past sessions."""
+"""The plugins found from a home and the current folder, with what is known of each without importing it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,58 @@ from typing import Any
 
 from msgspec import Struct
 
+from hermes.cli.terminal import warn
+from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import PluginsConfig
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls, PluginTotals
+from hermes.errors import JournalError
+from hermes.journal.store import Store
+from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls, PluginTotals, plugin_totals
+from hermes.plugins.discovery import discover, find_plugin
 from hermes.plugins.install.source import InstallRecord, read_record
 from hermes.plugins.loader import decide
 from hermes.plugins.manifest import PluginManifest
 from hermes.sanitize import redact_text
+
+
+class InstalledPlugins:
+    """The plugins of a home, its configuration and past calls."""
+
+    def __init__(self) -> None:
+        self.home = hermes_home()
+        self.cwd = Path.cwd()
+        #: The environment of the shell, for child processes: without the keys of ``.env``.
+        self.shell: Mapping[str, str] = dict(os.environ)
+        apply_env(load_env_file(self.home))
+
+    @property
+    def config(self) -> PluginsConfig:
+        """The ``plugins`` section as it is now."""
+        return load_config(self.home).config.plugins
+
+    def manifests(self) -> dict[str, PluginManifest]:
+        """All plugins."""
+        return discover(self.home, self.cwd)
+
+    def find(self, name: str) -> PluginManifest:
+        """The plugin with that key, name or last part of a key."""
+        return find_plugin(name, self.manifests())
+
+    def row(self, manifest: PluginManifest) -> PluginRow:
+        """The row of one plugin."""
+        return plugin_row(manifest, self.config, self.totals(), os.environ)
+
+    def totals(self) -> dict[str, PluginTotals]:
+        """Counters of past calls; empty, with a warning, when the journal cannot be read."""
+        store = Store(self.home / "state.db")
+        try:
+            return plugin_totals(store)
+        except JournalError as error:
+            warn(f"no counters: {error}")
+            return {}
+        finally:
+            store.close()
 
 
 class PluginRow(Struct, frozen=True):
@@ -34,44 +78,44 @@ class PluginRow(Struct, frozen=True):
     author: str
     #: The plugin's folder, or the entry point.
     path: str
-    #: Where it was installed from and which revision, when that is known.
+    #: The source and revision it was installed from, when known.
     origin: str
     revision: str
-    #: What it joined in the last session; before the first one, what its manifest says it provides.
+    #: Subscriptions in the last session; before the first one, those of its manifest.
     hooks: list[str]
     middleware: list[str]
     tools: list[str]
-    #: What it offered that no part of the runtime uses yet.
+    #: Registrations that this version does not use.
     waiting: list[str]
-    #: Why it does not work.
+    #: Why it failed.
     error: str
-    #: What is odd about it without being in the way.
+    #: Warnings about its manifest.
     problems: list[str]
     missing_env: list[str]
-    #: From all past sessions.
+    #: Totals of all past sessions.
     sessions: int
     calls: int
     failures: int
     seconds: float
     last_error: str
-    #: What it asked models.
+    #: Its calls to models.
     model_calls: int
     model_failures: int
     model_tokens: int
-    #: None when no cost is known.
+    #: None when unknown.
     model_cost_usd: float | None
-    #: What it sent elsewhere: where, how many events came in and got out.
+    #: Exports: target, events in and out.
     exports: list[str]
 
     @property
-    def is_switched_on(self) -> bool:
+    def is_enabled(self) -> bool:
         return self.status in ("enabled", "failed")
 
 
 def plugin_row(
     manifest: PluginManifest, config: PluginsConfig, totals: Mapping[str, PluginTotals], env: Mapping[str, str]
 ) -> PluginRow:
-    """What is known of one plugin."""
+    """The row of one plugin."""
     total = totals.get(manifest.key, PluginTotals())
     record = read_record(manifest.path)
     status, error = _status(manifest, config, total)
@@ -129,7 +173,7 @@ def _status(manifest: PluginManifest, config: PluginsConfig, total: PluginTotals
 
 
 def _has_changed_since(folder: Path | None, then: float) -> bool:
-    """Whether a plugin that failed may have been repaired."""
+    """Whether a failed plugin was changed since, and may work now."""
     if folder is None:
         return False
     try:

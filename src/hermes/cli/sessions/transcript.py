@@ -1,4 +1,4 @@
-"""Sessions as text for a person: lists, conversations and hits for a terminal, and conversations as Markdown."""
+"""Sessions as text: lists, search hits, and transcripts for the terminal or as Markdown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def list_lines(rows: Iterable[SessionRow], runner: Runner) -> Iterator[str]:
 
 
 def hit_lines(hits: Iterable[Hit]) -> Iterator[str]:
-    """The messages that matched, under the session they belong to."""
+    """The messages that matched, each under its session."""
     for hit in hits:
         yield _fitted(f"{hit.session_id:<{_ID_WIDTH}}  {_ago(hit.updated_at):<10}  {_safe_line(hit.title)}")
         yield _fitted(f"  {_WHO.get(hit.role, hit.role)}: {_safe_line(hit.snippet)}")
@@ -58,8 +58,8 @@ def event_lines(records: Iterable[Record]) -> Iterator[str]:
 # -- a conversation -------------------------------------------------------------------------------------------------
 
 
-class Conversation:
-    """One session's records, put in the order in which a person reads them."""
+class Transcript:
+    """One session's records in reading order."""
 
     def __init__(self, records: Iterable[Record]) -> None:
         self.session: Record = {}
@@ -83,17 +83,17 @@ class Conversation:
                     pass
 
     def messages(self, turn: Record) -> Iterator[Record]:
-        """What was said in a turn. Tool results are told by the line of their call."""
+        """The messages of a turn. Tool results are part of the line of their call."""
         return (record for record in self._messages[turn["ordinal"]] if record["message"]["role"] != "tool")
 
     def model_call_lines(self, turn: Record, step: int, *, ok: bool) -> Iterator[str]:
-        """The attempts at the provider for one reply: those that gave it, or those that failed before."""
+        """The model calls of one reply: the successful ones, or the failed ones."""
         for call in self._model_calls[turn["id"], f"model:{step}"]:
             if (call["status"] == "ok") == ok:
                 yield _model_call_line(call)
 
     def tool_lines(self, turn: Record, message: Record, width: int) -> Iterator[str]:
-        """The tool calls of a reply, each with how it ended; long arguments are cut to keep to the width."""
+        """The tool calls of a reply with their results; long arguments are cut to the width."""
         for index, call in enumerate(message["message"].get("tool_calls") or ()):
             result = self._results.get((turn["id"], f"tool:{message['step']}.{index}"))
             function = call["function"]
@@ -102,46 +102,46 @@ class Conversation:
             yield f"{name} {_safe_line(function['arguments'], room)}  {ending}"
 
 
-def conversation_lines(records: Iterable[Record], runner: Runner) -> Iterator[str]:
+def transcript_lines(records: Iterable[Record], runner: Runner) -> Iterator[str]:
     """A session from beginning to end, for a terminal."""
-    talk = Conversation(records)
-    yield from _heading(talk.session, runner)
-    for turn in talk.turns:
+    transcript = Transcript(records)
+    yield from _heading(transcript.session, runner)
+    for turn in transcript.turns:
         when = f", {_clock(turn['started_at'])}" + (", undone" if turn["undone"] else "")
-        for message in talk.messages(turn):
+        for message in transcript.messages(turn):
             yield ""
             yield f"--- {_who(message)}{when} ".ljust(_RULE_WIDTH, "-")
             when = ""
-            yield from (f"  ! {line}" for line in talk.model_call_lines(turn, message["step"], ok=False))
-            text = _words(message)
+            yield from (f"  ! {line}" for line in transcript.model_call_lines(turn, message["step"], ok=False))
+            text = _text(message)
             if text:
                 yield text
-            yield from (f"  > {line}" for line in talk.tool_lines(turn, message, _width() - 4))
-            yield from (f"  ({line})" for line in talk.model_call_lines(turn, message["step"], ok=True))
+            yield from (f"  > {line}" for line in transcript.tool_lines(turn, message, _width() - 4))
+            yield from (f"  ({line})" for line in transcript.model_call_lines(turn, message["step"], ok=True))
         if turn["error"]:
             yield f"  ! {turn['state']}: {_safe_line(turn['error'])}"
 
 
 def markdown(records: Iterable[Record]) -> str:
     """A session as a Markdown document."""
-    talk = Conversation(records)
-    session = talk.session
+    transcript = Transcript(records)
+    session = transcript.session
     lines = [
         f"# {_safe_line(session['title']) or session['id']}",
         "",
         f"Session `{session['id']}`, {_date(session['created_at'])}, {_model(session)}",
     ]
-    for turn in talk.turns:
-        for message in talk.messages(turn):
+    for turn in transcript.turns:
+        for message in transcript.messages(turn):
             lines += ["", f"## {_who(message)}", ""]
-            text = _words(message)
+            text = _text(message)
             if text:
                 lines += [text, ""]
-            lines += [f"- {line}" for line in talk.tool_lines(turn, message, _MARKDOWN_WIDTH)]
+            lines += [f"- {line}" for line in transcript.tool_lines(turn, message, _MARKDOWN_WIDTH)]
         if turn["error"]:
             lines += ["", f"> {turn['state']}: {_safe_line(turn['error'])}"]
         if turn["undone"]:
-            lines += ["", "> undone: the conversation went on without this"]
+            lines += ["", "> undone: not part of the conversation any more"]
     return "\n".join(lines).rstrip()
 
 
@@ -166,7 +166,7 @@ def _who(message: Record) -> str:
     return _WHO.get(role, role)
 
 
-def _words(message: Record) -> str:
+def _text(message: Record) -> str:
     return plain(redact_text(message_text(message["message"]))).strip("\n")
 
 
@@ -195,7 +195,7 @@ def _usage(counts: Record) -> str:
 
 
 def _state(state: str, owner: str | None, runner: Runner) -> str:
-    """A session that is recorded as running may have lost its process."""
+    """The state; ``cut off`` for a session recorded as running whose process is gone."""
     if state == "running" and not (owner and runner.is_alive(owner)):
         return "cut off"
     return state
@@ -205,7 +205,7 @@ def _state(state: str, owner: str | None, runner: Runner) -> str:
 
 
 def redacted(value: object) -> object:
-    """Plain data with every secret in it masked."""
+    """Plain data with its secrets redacted."""
     if isinstance(value, str):
         return redact_text(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""A tool call as a line of text: while it runs, and how it ended."""
+"""Tool calls and child agents as lines of text, running and finished."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from hermes.cli.terminal import cells, fitted, one_line, short_duration, shows_u
 from hermes.contract.events import ChildEnded, ChildStarted, ToolEnded, ToolStarted
 from hermes.sanitize import Redactor, is_secret_key
 
-#: No more of a subject than this is ever looked at.
+#: Longest subject that is processed.
 _LONGEST = 2_000
-#: The subject of a call on a line that may be as long as it likes.
+#: Longest subject on a line without a width limit.
 _USUAL = 100
-#: Frames of the spinner in a second.
+#: Frames of the spinner per second.
 _FRAMES = 8
 _CHILD_INDENT = "  "
 
-#: Tool -> the argument that says best what a call is about.
+#: Tool -> the argument that describes a call best.
 _SUBJECTS = {
     "terminal": "command",
     "process": "action",
@@ -35,8 +35,8 @@ _PATCHED_FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete|Move) File: *(\S.*)$",
 
 
 @dataclass(frozen=True, slots=True)
-class Signs:
-    """The signs of the lines."""
+class Symbols:
+    """The symbols in the lines."""
 
     ok: str
     failed: str
@@ -44,13 +44,13 @@ class Signs:
     ellipsis: str
 
 
-UNICODE = Signs("✓", "✗", "⠋⠙⠹⠸⠼⠴⠦⠧", "…")
-ASCII = Signs("+", "x", "|/-\\", "...")
+UNICODE = Symbols("✓", "✗", "⠋⠙⠹⠸⠼⠴⠦⠧", "…")
+ASCII = Symbols("+", "x", "|/-\\", "...")
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A call or a child that runs. Name and subject are made once, not with each frame."""
+    """A running call or child. Name and subject are computed once, not per frame."""
 
     name: str
     subject: str
@@ -58,47 +58,49 @@ class Running:
     indent: str = ""
 
 
-def signs_for(encoding: str | None, term: str | None) -> Signs:
-    """The signs that a terminal of this kind can show."""
+def symbols_for(encoding: str | None, term: str | None) -> Symbols:
+    """The symbols that a terminal of this kind can show."""
     return UNICODE if shows_unicode(encoding, term) else ASCII
 
 
-def finished_line(event: ToolEnded, redactor: Redactor, *, width: int | None = None, signs: Signs = UNICODE) -> str:
-    """How a call ended. With a width, the subject and then the error give way to it."""
+def finished_line(event: ToolEnded, redactor: Redactor, *, width: int | None = None, symbols: Symbols = UNICODE) -> str:
+    """The line of a finished call. With a width, the subject and then the error are cut to fit."""
     ok = event.status == "ok"
-    head = f"{signs.ok if ok else signs.failed} {_name(event.tool_name)}"
+    head = f"{symbols.ok if ok else symbols.failed} {_name(event.tool_name)}"
     subject = subject_of(event.tool_name, event.args, redactor)
     error = "" if ok else _error(event.status, event.error_message, redactor)
-    return _line(head, subject, short_duration(event.duration_ms / 1000), error, width=width, signs=signs)
+    return _line(head, subject, short_duration(event.duration_ms / 1000), error, width=width, symbols=symbols)
 
 
 def child_finished_line(
-    event: ChildEnded, redactor: Redactor, *, width: int | None = None, signs: Signs = UNICODE
+    event: ChildEnded, redactor: Redactor, *, width: int | None = None, symbols: Symbols = UNICODE
 ) -> str:
-    """How a delegated child ended, under the line of the call that started it."""
+    """The line of a finished child, indented under its call."""
     ok = event.child_status == "completed"
-    head = f"{_CHILD_INDENT}{signs.ok if ok else signs.failed} {_child_name(event)}"
+    head = f"{_CHILD_INDENT}{symbols.ok if ok else symbols.failed} {_child_name(event)}"
     error = "" if ok else _error(event.child_status, event.child_error, redactor)
     duration = short_duration(event.duration_ms / 1000)
-    return _line(head, _safe(event.child_goal, redactor), duration, error, width=width, signs=signs)
+    return _line(head, _safe(event.child_goal, redactor), duration, error, width=width, symbols=symbols)
 
 
-def running_line(what: Running, now: float, *, width: int, signs: Signs = UNICODE) -> str:
-    """What runs, with the frame of the spinner that is due."""
+def running_line(what: Running, now: float, *, width: int, symbols: Symbols = UNICODE) -> str:
+    """The line of a running call, with the current frame of the spinner."""
     elapsed = max(now - what.since, 0)
-    frame = signs.spinner[int(elapsed * _FRAMES) % len(signs.spinner)]
-    return _line(f"{what.indent}{frame} {what.name}", what.subject, f"{elapsed:.1f} s", "", width=width, signs=signs)
+    frame = symbols.spinner[int(elapsed * _FRAMES) % len(symbols.spinner)]
+    return _line(
+        f"{what.indent}{frame} {what.name}", what.subject, f"{elapsed:.1f} s", "", width=width, symbols=symbols
+    )
 
 
 class RunningTools:
-    """The calls that run at this moment, a line each. Fed by one thread, drawn by another."""
+    """The running calls, a line each. Updated by one thread, drawn by another."""
 
     def __init__(
-        self, redactor: Redactor, clock: Callable[[], float], *, signs: Signs = UNICODE, most: int = 8
+        self, redactor: Redactor, clock: Callable[[], float], *, symbols: Symbols = UNICODE, most: int = 8
     ) -> None:
         self._redactor = redactor
         self._clock = clock
-        self._signs = signs
+        self._symbols = symbols
         self._most = most
         #: By the id of the call, or of the child's session.
         self._running: dict[str, Running] = {}
@@ -107,7 +109,7 @@ class RunningTools:
         return bool(self._running)
 
     def started(self, event: ToolStarted | ChildStarted) -> None:
-        """A call begins, or a child that a call delegates to."""
+        """Add a call or a child."""
         now = self._clock()
         if isinstance(event, ChildStarted):
             goal = _safe(event.child_goal, self._redactor)
@@ -117,30 +119,30 @@ class RunningTools:
             self._running[event.tool_call_id] = Running(_name(event.tool_name), subject, now)
 
     def finished(self, event: ToolEnded | ChildEnded, *, width: int | None = None) -> str:
-        """It ended: the line that stays."""
+        """Remove a call or a child; returns its final line."""
         if isinstance(event, ChildEnded):
             self._running.pop(event.child_session_id, None)
-            return child_finished_line(event, self._redactor, width=width, signs=self._signs)
+            return child_finished_line(event, self._redactor, width=width, symbols=self._symbols)
         self._running.pop(event.tool_call_id, None)
-        return finished_line(event, self._redactor, width=width, signs=self._signs)
+        return finished_line(event, self._redactor, width=width, symbols=self._symbols)
 
     def clear(self) -> None:
-        """Forget all calls: the turn is over."""
+        """Remove all calls: the turn has ended."""
         self._running.clear()
 
     def lines(self, width: int) -> list[str]:
-        """What runs now, the longest-running first."""
+        """The running calls, the longest-running first."""
         running = list(self._running.values())
         now = self._clock()
         shown = running if len(running) <= self._most else running[: self._most - 1]
-        lines = [running_line(what, now, width=width, signs=self._signs) for what in shown]
+        lines = [running_line(what, now, width=width, symbols=self._symbols) for what in shown]
         if len(shown) < len(running):
-            lines.append(fitted(f"  and {len(running) - len(shown)} more", width, self._signs.ellipsis))
+            lines.append(fitted(f"  and {len(running) - len(shown)} more", width, self._symbols.ellipsis))
         return lines
 
 
 def subject_of(name: str, args: dict[str, Any], redactor: Redactor) -> str:
-    """What a call is about, on one line and without secrets."""
+    """The subject of a call, on one line and redacted."""
     special = _SPECIAL_SUBJECTS.get(name)
     subject = special(args) if special else args.get(_SUBJECTS.get(name, ""))
     if not isinstance(subject, str) or not subject:
@@ -148,19 +150,19 @@ def subject_of(name: str, args: dict[str, Any], redactor: Redactor) -> str:
     return _safe(subject, redactor)
 
 
-def _line(head: str, subject: str, duration: str, error: str, *, width: int | None, signs: Signs) -> str:
+def _line(head: str, subject: str, duration: str, error: str, *, width: int | None, symbols: Symbols) -> str:
     if width is None:
-        subject = fitted(subject, _USUAL, signs.ellipsis)
+        subject = fitted(subject, _USUAL, symbols.ellipsis)
         return "  ".join(filter(None, (f"{head} {subject}".rstrip(), duration, error)))
     if error:
-        # A third of the line is for what it was, when it takes that much; the rest is for what went wrong.
+        # At most a third of the line is for the subject; the rest is for the error.
         subject_room = min(cells(subject) + 1, width // 3)
         error_room = width - cells(head) - subject_room - len(duration) - 4
-        error = fitted(error, max(error_room, width // 3), signs.ellipsis)
+        error = fitted(error, max(error_room, width // 3), symbols.ellipsis)
     ending = f"  {duration}  {error}".rstrip()
     room = width - cells(head) - 1 - cells(ending)
-    subject = fitted(subject, room, signs.ellipsis) if room > len(signs.ellipsis) else ""
-    return fitted(f"{f'{head} {subject}'.rstrip()}{ending}", width, signs.ellipsis)
+    subject = fitted(subject, room, symbols.ellipsis) if room > len(symbols.ellipsis) else ""
+    return fitted(f"{f'{head} {subject}'.rstrip()}{ending}", width, symbols.ellipsis)
 
 
 def _name(name: str) -> str:
@@ -176,14 +178,14 @@ def _error(status: str, error: str | None, redactor: Redactor) -> str:
 
 
 def _safe(text: str, redactor: Redactor) -> str:
-    """The beginning of the text on one line, cut where no secret is divided: half of one would not be recognised."""
+    """The beginning of the text on one line, redacted; not cut inside a secret, whose half would not be recognised."""
     if len(text) > _LONGEST:
         text = text[: redactor.start_of_secret_at(text, _LONGEST)] + "…"
     return one_line(redactor.redact(text), _LONGEST)
 
 
 def _first_plain_value(args: dict[str, Any]) -> str:
-    """The first argument that reads as a subject: no list, no object, and nothing that goes by a secret's name."""
+    """The first scalar argument whose name is not a secret's."""
     for name, value in args.items():
         if isinstance(value, str | int | float) and value != "" and not is_secret_key(name):
             return str(value)
@@ -210,7 +212,7 @@ def _patched_files(args: dict[str, Any]) -> str:
     return ", ".join(_PATCHED_FILE.findall(patch)[:5]) if isinstance(patch, str) else ""
 
 
-def _delegated(args: dict[str, Any]) -> str:
+def _delegated_goal(args: dict[str, Any]) -> str:
     goal, tasks = args.get("goal"), args.get("tasks")
     if isinstance(goal, str) and goal:
         return goal
@@ -220,5 +222,5 @@ def _delegated(args: dict[str, Any]) -> str:
 _SPECIAL_SUBJECTS: dict[str, Callable[[dict[str, Any]], str]] = {
     "todo": _todo_counts,
     "patch": _patched_files,
-    "delegate_task": _delegated,
+    "delegate_task": _delegated_goal,
 }

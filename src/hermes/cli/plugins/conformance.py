@@ -1,4 +1,4 @@
-"""``hermes plugins test``: runs a plugin against the contract and prints what it breaks."""
+"""``hermes plugins test``: runs the conformance test of a plugin and prints its findings."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def configure_test(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
     parser.add_argument("path", metavar="PATH", help="the plugin's folder, or the name of an installed plugin")
     parser.add_argument("--json", action="store_true", help="print one JSON document")
-    parser.add_argument("--strict", action="store_true", help="let warnings fail the test too")
+    parser.add_argument("--strict", action="store_true", help="fail on warnings too")
     parser.add_argument("--skip-tools", action="store_true", help="do not call the plugin's tools and commands")
-    parser.add_argument("--allow-tool-override", action="store_true", help="grant the plugin to replace tools")
+    parser.add_argument("--allow-tool-override", action="store_true", help="allow the plugin to replace tools")
     for name, default, meaning in (
-        ("--deadline", 5.0, "a call that takes longer hangs"),
-        ("--slow", 0.25, "a callback that takes longer is slow"),
-        ("--budget", 60.0, "for everything together"),
+        ("--deadline", 5.0, "a call that takes longer counts as hanging"),
+        ("--slow", 0.25, "a callback that takes longer counts as slow"),
+        ("--budget", 60.0, "total time limit"),
     ):
         text = f"{meaning} (default: {default:g})"
         parser.add_argument(name, type=_seconds, default=default, metavar="SECONDS", help=text)
 
 
 def run_test(args: argparse.Namespace) -> int:
-    """Do what was asked for."""
+    """Run the test with the given arguments."""
     from hermes.testing.conformance.guarded_calls import ConformanceLimits
 
     return run_conformance(
@@ -56,7 +56,7 @@ def run_conformance(
     allow_tool_override: bool = False,
     limits: ConformanceLimits | None = None,
 ) -> int:
-    """Examine the plugin and print the report. 1 when it breaks the contract, 0 when it keeps it."""
+    """Test the plugin and print the report. Returns 1 when it violates the contract, else 0."""
     from hermes.testing.conformance.process import check_plugin_in_process
 
     folder = _folder(path)
@@ -68,13 +68,13 @@ def run_conformance(
 
 def _folder(path: str) -> Path:
     """The plugin's folder, from a path to it or to a file in it, or from the name of an installed plugin."""
-    place = Path(path).expanduser()
-    if place.is_dir():
-        return place
-    if place.is_file() and place.name in ("plugin.yaml", "plugin.yml", "__init__.py"):
-        return place.parent
-    if place.exists():
-        raise PluginError(f"{path} is not a plugin's folder; give the folder that holds its plugin.yaml")
+    target = Path(path).expanduser()
+    if target.is_dir():
+        return target
+    if target.is_file() and target.name in ("plugin.yaml", "plugin.yml", "__init__.py"):
+        return target.parent
+    if target.exists():
+        raise PluginError(f"{path} is not a plugin; give the folder with its plugin.yaml")
     from hermes.config import hermes_home
     from hermes.plugins.discovery import discover, find_plugin
 
@@ -91,7 +91,7 @@ def _lines(report: ConformanceReport) -> list[str]:
     found = [_line(finding) for finding in report.findings]
     errors, warnings = len(report.errors), len(report.warnings)
     if not report.findings:
-        verdict = "keeps the contract"
+        verdict = "conforms to the contract"
     else:
         verdict = f"{errors} error{'s' * (errors != 1)}, {warnings} warning{'s' * (warnings != 1)}"
     return [*found, f"{plain(report.plugin)}: {verdict} ({report.calls} calls in {report.seconds:.1f} s)"]
@@ -103,7 +103,7 @@ def _line(finding: ConformanceFinding) -> str:
 
 
 def _short(file: str) -> str:
-    """The file as seen from here, when it is below."""
+    """The path relative to the current folder, when it is below."""
     try:
         return str(Path(file).relative_to(Path.cwd()))
     except ValueError:

@@ -1,25 +1,28 @@
-"""The line under the prompt: which model, what it used, how full its context is."""
+"""Status line of the prompt: model, tokens, cost, context use."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hermes.agent.session import Session
 from hermes.cli.terminal import cells, fitted, one_line
+from hermes.host import Host
+from hermes.journal.usage.spending import session_spending
 
-#: Parts by importance, the first to go last.
+#: Parts by importance, the most important first.
 _IMPORTANCE = ("yolo", "model", "context", "queued", "cost", "tokens", "session")
 
 
 @dataclass(frozen=True, slots=True)
 class StatusFacts:
-    """What the status line tells. What is unknown is left out."""
+    """Content of the status line. Unknown parts are left out."""
 
     model: str = ""
     session_id: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
     cost_usd: float | None = None
-    #: What the last request filled of the model's window.
+    #: Tokens of the last request.
     context_tokens: int = 0
     context_window: int | None = None
     yolo: bool = False
@@ -27,7 +30,7 @@ class StatusFacts:
 
 
 def status_line(facts: StatusFacts, width: int, *, unicode: bool = True) -> str:
-    """The facts on one line; where they do not fit, the least important go first."""
+    """The facts on one line; the least important are dropped to fit."""
     parts = _parts(facts)
     separator, ellipsis = (" · ", "…") if unicode else (" | ", "...")
     for name in reversed(_IMPORTANCE):
@@ -39,13 +42,13 @@ def status_line(facts: StatusFacts, width: int, *, unicode: bool = True) -> str:
 
 
 def short_session_id(session_id: str) -> str:
-    """The part of a session id that differs from its neighbours'."""
+    """The random part of a session id."""
     return session_id.rpartition("_")[2][-8:]
 
 
 def short_count(count: int) -> str:
     """A number of tokens in at most five characters: ``950``, ``12.3k``, ``128k``, ``1.2M``."""
-    # The bounds are those of the rounded figures, so that 999,700 is 1M and not 1000k.
+    # The bounds are those of the rounded numbers, so that 999,700 is 1M and not 1000k.
     if count < 1_000:
         return str(count)
     scaled, unit = (count / 1_000, "k") if count < 999_500 else (count / 1_000_000, "M")
@@ -53,7 +56,7 @@ def short_count(count: int) -> str:
 
 
 def _parts(facts: StatusFacts) -> dict[str, str]:
-    """The parts in the order in which they are read."""
+    """The parts in reading order."""
     parts = {
         "model": one_line(facts.model, 60) or "no model",
         "tokens": _tokens(facts),
@@ -81,3 +84,20 @@ def _context(facts: StatusFacts) -> str:
         return f"{short_count(facts.context_tokens)} context" if facts.context_tokens else ""
     percent = 100 * facts.context_tokens / facts.context_window
     return f"{short_count(facts.context_tokens)}/{short_count(facts.context_window)} {percent:.0f}%"
+
+
+def session_facts(host: Host, session: Session) -> StatusFacts:
+    """The facts of a session. Reads the journal."""
+    first = session.models.endpoints[0]
+    spent = session_spending(host.store, session.id)
+    costs = [one.cost_usd for one in spent if one.cost_usd is not None]
+    return StatusFacts(
+        model=first.model,
+        session_id=session.id,
+        input_tokens=sum(one.prompt_tokens for one in spent),
+        output_tokens=sum(one.output_tokens for one in spent),
+        cost_usd=sum(costs) if costs else None,
+        context_tokens=session.window.status()["last_prompt_tokens"],
+        context_window=session.runtime.contexts.length_for(first),
+        yolo=host.approvals.trusts(session.id),
+    )

@@ -1,1 +1,0 @@
-"""``hermes approvals``: what may run without asking, and what was asked."""

@@ -1,0 +1,154 @@
+"""``hermes config``: shows and changes the configuration; edits a copy, which replaces the file only when valid."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import secrets
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from hermes.cli.terminal import plain, print_json
+from hermes.commands.settings import masked, select, setting_lines
+from hermes.config import config_path, hermes_home, load_config, load_env_file
+from hermes.config.document import parse_value
+from hermes.config.edit import edit_config, replace_config, unset_config
+from hermes.config.listing import Setting, list_settings
+from hermes.config.load import load_text, read_text
+from hermes.config.wording import dotted
+from hermes.errors import ConfigError
+
+_FIRST_TEXT = "# Hermes settings. 'hermes config show' lists them all with their defaults.\n"
+
+
+def edit_by_hand(home: Path) -> int:
+    """Open an editor on a copy of the configuration; an invalid edit is kept beside the file and never replaces it."""
+    path = config_path(home)
+    before = read_text(path) or ""
+    copy = _make_copy(home, before or _FIRST_TEXT)
+    while True:
+        _run_editor(copy)
+        after = read_text(copy) or ""
+        if after in (before, "" if before else _FIRST_TEXT):
+            copy.unlink(missing_ok=True)
+            print(f"{path} is unchanged")
+            return 0
+        try:
+            loaded = load_text(after, copy, {**os.environ, **load_env_file(home)})
+            replace_config(home, before, after)
+            break
+        except ConfigError as error:
+            print(f"Error: {plain(str(error))}", file=sys.stderr)
+            if not _wants_retry():
+                print(f"{path} is unchanged; your edit is kept in {copy}", file=sys.stderr)
+                return 1
+    copy.unlink(missing_ok=True)
+    for warning in loaded.warnings:
+        print(f"Warning: {plain(warning.replace(str(copy), str(path)))}", file=sys.stderr)
+    print(f"{path} is saved")
+    return 0
+
+
+def _make_copy(home: Path, text: str) -> Path:
+    copy = home / f"config.edit-{secrets.token_hex(3)}.yaml"
+    try:
+        home.mkdir(mode=0o700, parents=True, exist_ok=True)
+        fd = os.open(copy, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(f"{home}: cannot be written: {error.strerror}") from None
+    return copy
+
+
+def _run_editor(copy: Path) -> None:
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+    # Ctrl-C belongs to the editor while it runs. A handler, unlike SIG_IGN, is not inherited.
+    previous = signal.signal(signal.SIGINT, _ignore_signal)
+    try:
+        code = subprocess.run([*shlex.split(command), str(copy)], check=False).returncode
+    except (OSError, ValueError) as error:
+        copy.unlink(missing_ok=True)
+        raise ConfigError(f"cannot start the editor {command!r} ({error}); set VISUAL or EDITOR") from None
+    finally:
+        signal.signal(signal.SIGINT, previous)
+    if code:
+        raise ConfigError(f"the editor {command!r} ended with code {code}; nothing was changed, the copy is {copy}")
+
+
+def _ignore_signal(_number: int, _frame: object) -> None:
+    """Ignore a signal."""
+
+
+def _wants_retry() -> bool:
+    if not sys.stdin.isatty():
+        return False
+    try:
+        answer = input("Edit again? [Y/n] ")
+    except EOFError:
+        return False
+    return answer.strip().lower() in ("", "y", "yes")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the sub-commands."""
+    commands = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    show = commands.add_parser("show", help="print the current settings, secrets redacted")
+    show.add_argument("key", nargs="?", default="", metavar="KEY", help="only this setting or section")
+    show.add_argument("--json", action="store_true", help="print one JSON document")
+    commands.add_parser("path", help="print the path of the file")
+    set_ = commands.add_parser("set", help="change one setting")
+    set_.add_argument("key", metavar="KEY", help="names joined by dots, such as agent.max_turns")
+    set_.add_argument("value", metavar="VALUE", help="written as in the file: 5, true, text, [a, b]")
+    unset = commands.add_parser("unset", help="remove one setting, so that its default applies")
+    unset.add_argument("key", metavar="KEY")
+    commands.add_parser("edit", help="open the file in $VISUAL or $EDITOR")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the chosen action."""
+    home = hermes_home()
+    match args.action:
+        case "show":
+            return _show(home, args.key, as_json=args.json)
+        case "path":
+            print(config_path(home))
+        case "set":
+            edit_config(home, args.key, parse_value(args.value))
+            print(f"{args.key} is set in {config_path(home)}")
+        case "unset":
+            if not unset_config(home, args.key):
+                raise ConfigError(f"{args.key} is not set in {config_path(home)}")
+            print(f"{args.key} is removed from {config_path(home)}; its default applies")
+        case _:
+            from hermes.cli.config import edit_by_hand
+
+            return edit_by_hand(home)
+    return 0
+
+
+def _show(home: Path, key: str, *, as_json: bool) -> int:
+    warnings: list[str] = []
+    environ = {**os.environ, **load_env_file(home, warnings=warnings)}
+    loaded = load_config(home, environ=environ)
+    for warning in [*warnings, *loaded.warnings]:
+        print(f"Warning: {plain(warning)}", file=sys.stderr)
+    settings = select(list(list_settings(loaded.config)), key)
+    exists = loaded.path.exists()
+    if as_json:
+        print_json(_document(settings, loaded.path, exists))
+        return 0
+    print(f"# {loaded.path}" if exists else f"# {loaded.path} (no such file; all values are defaults)")
+    for line in setting_lines(settings):
+        print(plain(line))
+    return 0
+
+
+def _document(settings: list[Setting], path: Path, exists: bool) -> dict[str, Any]:
+    values = {dotted(setting.path): masked(setting.path, setting.value) for setting in settings}
+    defaults = [dotted(setting.path) for setting in settings if setting.is_default]
+    return {"path": str(path), "exists": exists, "values": values, "defaults": defaults}

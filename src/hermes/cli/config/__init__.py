@@ -1,1 +1,0 @@
-"""``hermes config``: shows the configuration and changes it."""

@@ -1,1 +1,0 @@
-"""What is shown of a turn: its text, its tool calls, and the status line."""
