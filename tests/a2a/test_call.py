@@ -48,7 +48,7 @@ def test_one_document_for_programs(capsys: Capture, options: list[str]) -> None:
     assert (document["agent"], document["state"], document["text"]) == (remote.url, "completed", "hello ")
 
 
-def test_a_conversation_goes_on_in_its_context(capsys: Capture) -> None:
+def test_a_context_continues_its_conversation(capsys: Capture) -> None:
     with serving_echo() as remote:
         call(remote.url, "echo one", "--json")
         context = msgspec.json.decode(capsys.readouterr().out)["context_id"]
@@ -56,7 +56,7 @@ def test_a_conversation_goes_on_in_its_context(capsys: Capture) -> None:
         assert msgspec.json.decode(capsys.readouterr().out)["context_id"] == context
 
 
-def test_a_question_that_nobody_answers_tells_how_to(capsys: Capture) -> None:
+def test_an_unanswered_question_shows_the_command_to_answer_it(capsys: Capture) -> None:
     with serving_echo() as remote:
         assert call(remote.url, "ask which one?") == 3
         err = capsys.readouterr().err
@@ -92,7 +92,7 @@ def test_a_person_at_a_terminal_is_asked() -> None:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_whoever_interrupts_the_call_cancels_the_task(number: signal.Signals, code: int) -> None:
+def test_interrupting_the_call_cancels_the_task(number: signal.Signals, code: int) -> None:
     with serving_echo() as remote, process(remote.url, "wait") as calling:
         assert remote.working.wait(20)
         assert calling.stdout is not None and calling.stdout.read(6) == "so far"
@@ -110,13 +110,13 @@ def test_an_interrupt_before_the_first_word_cancels_the_task_too() -> None:
         assert remote.cancelled.wait(20)
 
 
-def test_a_failure_is_told_in_words(capsys: Capture) -> None:
+def test_a_failure_is_reported_as_text(capsys: Capture) -> None:
     with serving_echo() as remote:
         assert call(remote.url, "fail no luck today") == 1
     assert "The agent's task is failed: no luck today" in capsys.readouterr().err
 
 
-def test_what_the_agent_says_does_not_drive_the_terminal(capsys: Capture) -> None:
+def test_control_characters_of_the_agent_do_not_reach_the_terminal(capsys: Capture) -> None:
     with serving_echo() as remote:
         call(remote.url, "echo \x1b[2Jboo\x1b]0;title\x07")
     assert "\x1b" not in capsys.readouterr().out

@@ -79,7 +79,7 @@ def test_security_is_declared_where_there_is_some() -> None:
         ("https://example.org:port", "cannot be parsed"),
     ],
 )
-def test_an_address_that_nobody_can_call_is_refused(base_url: str, problem: str) -> None:
+def test_a_public_url_that_cannot_be_called_is_refused(base_url: str, problem: str) -> None:
     with pytest.raises(ConfigError) as caught:
         agent_card(CardOptions(base_url=base_url))
     assert problem in str(caught.value)
@@ -98,7 +98,7 @@ def test_skills_come_from_the_toolsets_of_the_host(make_host: HostFactory) -> No
         assert skill.name and skill.description and skill.tags and skill.examples
 
 
-def test_what_is_disabled_is_not_a_skill(home: Any, workdir: Any) -> None:
+def test_disabled_toolsets_are_not_skills(home: Any, workdir: Any) -> None:
     model = ModelConfig(provider="custom", default="scripted", base_url="http://127.0.0.1:9/v1")
     config = Config(model=model, agent=AgentConfig(disabled_toolsets=["terminal"]))
     with Host(home, config, HostOptions(), cwd=workdir, env={}) as host:
@@ -113,7 +113,7 @@ def select_like(host: Host) -> list[Tool]:
     return [one for one in host.new_session().offered if one.toolset not in host.runtime.contexts.toolsets]
 
 
-def test_the_toolset_of_a_plugin_is_told_in_the_words_of_its_tools() -> None:
+def test_the_skill_of_a_plugin_is_described_by_its_tools() -> None:
     tools = [
         tool("forecast", "weather-station", "Tell the weather of\n tomorrow. Takes a place."),
         tool("pressure", "weather-station", "Air pressure now"),
@@ -145,7 +145,7 @@ def test_both_generations_can_read_it(caplog: pytest.LogCaptureFixture) -> None:
     assert ParseDict(written, AgentCard(), ignore_unknown_fields=True) == card
 
 
-def test_a_copy_is_asked_about_and_not_sent_twice() -> None:
+def test_a_cached_card_is_revalidated() -> None:
     async def run() -> None:
         first, changed = (agent_card(CardOptions(base_url=BASE, name=name)) for name in ("Hermes", "Iris"))
         path = "/.well-known/agent-card.json"

@@ -46,11 +46,11 @@ def test_hermes_4_reasons(model: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["", "nousresearch/hermes-3-llama-3.1-70b", "gpt-4o", "mixtral", "hermes"])
-def test_others_do_not(model: str) -> None:
+def test_other_models_do_not_reason(model: str) -> None:
     assert not executor.ProviderConfig(model).reasoning_supported
 
 
-def test_what_is_known_of_a_model_stays_as_it_is() -> None:
+def test_provider_config_is_immutable() -> None:
     known = executor.ProviderConfig("gpt-4o")
     assert executor.ProviderConfig.__slots__ == ("model", "reasoning_supported")
     with pytest.raises(AttributeError):
@@ -133,7 +133,7 @@ def test_the_request_has_nothing_that_was_not_asked_for(model: str, reasons: boo
 @pytest.mark.parametrize(
     ("model", "extra"), [("hermes-4", {"reasoning": {"enabled": True}}), ("hermes-3", None), ("gpt-4o", None)]
 )
-def test_what_a_client_is_asked(model: str, extra: Any) -> None:
+def test_the_arguments_of_a_client_call(model: str, extra: Any) -> None:
     client = Answering(completion("fine"))
     ask(HermesA2AExecutor(model, _client=client), "hello")
     assert client.asked == [
@@ -229,7 +229,7 @@ def test_an_answer_without_text(content: str | None) -> None:
     assert reply_to(document(content=content)) == "(no response generated)"
 
 
-def test_half_a_character_does_not_cost_the_reply() -> None:
+def test_a_lone_surrogate_does_not_fail_the_reply() -> None:
     assert ask(HermesA2AExecutor("gpt-4o", _client=Answering(completion("a\ud800b"))), "hello") == "a?b"
 
 
@@ -304,7 +304,7 @@ def test_text_wins_over_tool_calls() -> None:
     assert reply_to(tool_calls([("look", {})], content="I would look."), tools=[TOOL]) == "I would look."
 
 
-def test_what_a_tool_call_lacks() -> None:
+def test_defaults_of_an_incomplete_tool_call() -> None:
     client = Answering(completion(None, [SimpleNamespace(), SimpleNamespace(id=None, function=SimpleNamespace())]))
     bare = {"id": "", "type": "function", "function": {"name": "", "arguments": "{}"}}
     assert msgspec.json.decode(ask(HermesA2AExecutor("gpt-4o", _client=client), "hello")) == [bare, bare]

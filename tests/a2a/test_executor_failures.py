@@ -132,7 +132,7 @@ def test_cancel_takes_the_ids_of_the_stored_task() -> None:
     asyncio.run(run())
 
 
-def test_cancel_with_nothing_under_way_still_says_so() -> None:
+def test_cancel_without_a_running_request() -> None:
     async def run() -> None:
         events = Events()
         made = HermesA2AExecutor("gpt-4o", _client=Answering(completion("fine")))

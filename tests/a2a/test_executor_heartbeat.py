@@ -129,7 +129,7 @@ class Plain(Beat):
 
 
 @pytest.mark.parametrize("beat", [Broken(), Unreachable(), Plain()])
-def test_a_heartbeat_that_fails_disturbs_nobody(beat: Any) -> None:
+def test_failures_of_the_heartbeat_are_ignored(beat: Any) -> None:
     assert ask(HermesA2AExecutor("m", heartbeat=beat, _client=Answering(completion("fine"))), "hello") == "fine"
     assert beat.active_tasks == 0
 

@@ -27,7 +27,7 @@ def run(*arguments: str, **env: str) -> bytes:
     ).stdout
 
 
-def test_what_a_span_says() -> None:
+def test_the_attributes_of_the_span() -> None:
     spans: dict[str, list[dict[str, Any]]] = msgspec.json.decode(run(WORKSPACE_ID="desk-7"))
     common = {"workspace.id": "desk-7", "a2a.task_id": "context-1", "hermes.model": "hermes-4"}
     assert spans == {
@@ -52,7 +52,7 @@ def test_a_workspace_without_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {span["workspace.id"] for found in spans.values() for span in found} == {"unknown"}
 
 
-def test_a_tracer_that_fails_costs_no_reply() -> None:
+def test_failures_of_the_tracer_do_not_fail_the_reply() -> None:
     run("failing")
 
 

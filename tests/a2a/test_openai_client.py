@@ -47,7 +47,7 @@ def test_the_address_and_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
         assert provider.requests[-1].headers["authorization"] == "Bearer to the executor"
 
 
-def test_an_address_that_cannot_be_used_is_told_at_once() -> None:
+def test_an_invalid_address_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match="must start with http"):
         HermesA2AExecutor("gpt-4o", base_url="ftp://models")
 
@@ -58,7 +58,7 @@ def test_streams_are_not_offered() -> None:
 
 
 @pytest.mark.parametrize("reply", [reasoning("hm", "Hello."), tool_call("look", {"at": 1}), "plain"])
-def test_answers_read_like_those_of_the_sdk(reply: ScriptedReply | str) -> None:
+def test_responses_have_the_shape_of_the_sdk(reply: ScriptedReply | str) -> None:
     extra = {"extra_body": {"reasoning": {"enabled": True}}}
     with ScriptedProvider(reply) as provider:
         our_answer = asyncio.run(answer_of(OpenAIClient(base_url=provider.base_url), **extra))
@@ -116,7 +116,7 @@ def test_failures_inside_an_answer_have_a_name_too(code: str, name: str) -> None
         assert name_of_failure(OpenAIClient(base_url=provider.base_url)) == (name, None)
 
 
-def test_their_client_works_as_well() -> None:
+def test_the_openai_sdk_works_as_the_client() -> None:
     with ScriptedProvider(reasoning("hm", "Hello.")) as provider:
 
         async def turn() -> None:
@@ -128,7 +128,7 @@ def test_their_client_works_as_well() -> None:
         asyncio.run(turn())
 
 
-def test_neither_their_package_nor_the_sdk_is_imported_for_nothing() -> None:
+def test_openai_and_the_a2a_sdk_are_imported_only_when_used() -> None:
     code = (
         "import sys, hermes.a2a; assert 'a2a' not in sys.modules; "
         "hermes.a2a.HermesA2AExecutor('hermes-4'); print('openai' in sys.modules)"
@@ -137,7 +137,7 @@ def test_neither_their_package_nor_the_sdk_is_imported_for_nothing() -> None:
     assert done.stdout == "False\n"
 
 
-def test_without_the_sdk_the_way_to_get_it_is_told() -> None:
+def test_a_missing_sdk_is_reported_with_the_install_command() -> None:
     code = (
         "import sys; sys.modules['a2a'] = None\n"
         "try:\n    from hermes.a2a import HermesA2AExecutor\nexcept ImportError as error:\n    print(error)"

@@ -81,7 +81,7 @@ def resolve_names(monkeypatch: pytest.MonkeyPatch, ending: str, answers: Iterato
     monkeypatch.setattr(socket, "getaddrinfo", resolve)
 
 
-def test_every_change_of_state_is_told_in_order_and_nothing_else() -> None:
+def test_only_changes_of_state_are_sent_and_in_order() -> None:
     async def main() -> None:
         async with queue(hook.url) as push:
             await push.send_notification("t", Task(id="t", status=TaskStatus(state=SUBMITTED)))
@@ -94,7 +94,7 @@ def test_every_change_of_state_is_told_in_order_and_nothing_else() -> None:
         assert hook.states == ["submitted", "working", "completed"]
 
 
-def test_what_is_told_is_how_it_was_then() -> None:
+def test_notifications_are_copies_of_the_event() -> None:
     async def main() -> None:
         async with queue(hook.url) as push:
             task = Task(id="t", status=TaskStatus(state=SUBMITTED))
@@ -106,7 +106,7 @@ def test_what_is_told_is_how_it_was_then() -> None:
         assert hook.states == ["submitted"]
 
 
-def test_every_event_is_told_to_those_who_want_it() -> None:
+def test_every_event_is_sent_when_configured() -> None:
     async def main() -> None:
         async with queue(hook.url, every_event=True) as push:
             for event in (status(WORKING), chunk(), status(WORKING)):
@@ -132,7 +132,7 @@ def test_the_headers_prove_who_calls() -> None:
     assert headers["content-type"] == "application/json"
 
 
-def test_a_secret_that_is_not_set_is_noticed_at_once() -> None:
+def test_a_missing_secret_is_a_config_error() -> None:
     with pytest.raises(ConfigError, match=r"a2a\.push\.secret_env: PUSH_SECRET is not set"):
         PushQueue(InMemoryPushNotificationConfigStore(), A2APushConfig(secret_env="PUSH_SECRET"), {})
 
@@ -153,7 +153,7 @@ def test_reporting_an_event_does_not_wait_for_a_slow_webhook() -> None:
         asyncio.run(main())
 
 
-def test_when_too_many_wait_the_newest_are_kept() -> None:
+def test_a_full_queue_drops_the_oldest_events() -> None:
     async def main() -> None:
         async with queue(hook.url, max_queued=2) as push:
             for state in (SUBMITTED, WORKING, SUBMITTED, WORKING, COMPLETED):
@@ -165,7 +165,7 @@ def test_when_too_many_wait_the_newest_are_kept() -> None:
         assert hook.states == ["working", "completed"]
 
 
-def test_what_passes_is_tried_again() -> None:
+def test_temporary_failures_are_retried() -> None:
     async def main() -> None:
         async with queue(hook.url) as push:
             await push.send_notification("t", status(WORKING))
@@ -178,7 +178,7 @@ def test_what_passes_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize(("statuses", "calls"), [([400], 1), ([404], 1), ([500, 500, 500], 3)])
-def test_what_does_not_pass_is_given_up(statuses: list[int], calls: int, caplog: pytest.LogCaptureFixture) -> None:
+def test_permanent_failures_are_not_retried(statuses: list[int], calls: int, caplog: pytest.LogCaptureFixture) -> None:
     async def main() -> None:
         async with queue(hook.url + "?key=in-the-url", max_tries=3) as push:
             await push.send_notification("t", status(WORKING))
@@ -201,7 +201,7 @@ def test_a_webhook_that_does_not_answer_is_given_up() -> None:
         assert len(hook.bodies) == 2
 
 
-def test_a_dead_webhook_keeps_no_other_from_hearing() -> None:
+def test_a_dead_webhook_does_not_affect_the_others() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dead = f"http://127.0.0.1:{listener.getsockname()[1]}/"
 
@@ -215,7 +215,7 @@ def test_a_dead_webhook_keeps_no_other_from_hearing() -> None:
         assert hook.states == ["completed"]
 
 
-def test_nobody_is_sent_elsewhere() -> None:
+def test_redirects_are_not_followed() -> None:
     async def main() -> None:
         async with queue(hook.url) as push:
             await push.send_notification("t", status(WORKING))
@@ -248,7 +248,7 @@ def test_nobody_is_sent_elsewhere() -> None:
         ("http://badexample.org/", ["*.example.org"], False),
     ],
 )
-def test_which_addresses_a_webhook_may_have(
+def test_webhook_addresses_and_the_ssrf_guard(
     url: str, allowed: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     resolve_names(monkeypatch, "example.org", repeat(["8.8.8.8"]))
@@ -260,7 +260,7 @@ def test_which_addresses_a_webhook_may_have(
     assert asyncio.run(main()) is expected
 
 
-def test_a_name_that_changes_its_meaning_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dns_rebinding_of_a_webhook_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """DNS rebinding. The first look-up, when the webhook is accepted, is public; the next one is this machine."""
     resolve_names(monkeypatch, "example.org", iter([["8.8.8.8"], ["127.0.0.1"], ["8.8.8.8", "127.0.0.1"]]))
 
@@ -277,7 +277,7 @@ def test_a_name_that_changes_its_meaning_gains_nothing(monkeypatch: pytest.Monke
         assert hook.bodies == []
 
 
-def test_the_address_that_was_screened_is_the_one_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_checked_address_is_the_one_that_is_called(monkeypatch: pytest.MonkeyPatch) -> None:
     resolve_names(monkeypatch, "hooks.invalid", repeat(["127.0.0.1"]))
 
     async def main() -> None:

@@ -75,7 +75,9 @@ def test_no_spelling_of_a_path_gets_past_the_scopes(reader: tuple[Served, Script
     "method",
     ['"method":"SendMessage"', '"method":1,"method":"SendMessage"', '"\\u006dethod":"SendMessage"'],
 )
-def test_no_spelling_of_a_method_does(reader: tuple[Served, ScriptedProvider], path: str, method: str) -> None:
+def test_no_spelling_of_a_method_gets_past_the_scopes(
+    reader: tuple[Served, ScriptedProvider], path: str, method: str
+) -> None:
     agent, provider = reader
     assert post(agent, path, f'{{"jsonrpc":"2.0","id":1,{method},"params":{MESSAGE}}}') in (403, 404)
     assert provider.requests == []
@@ -90,7 +92,7 @@ def test_no_spelling_of_a_method_does(reader: tuple[Served, ScriptedProvider], p
         HEAD + b"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n",
     ],
 )
-def test_who_never_comes_to_the_end_is_hung_up_on(
+def test_slow_loris_connections_are_closed(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
     monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 0.2)
@@ -109,7 +111,7 @@ def test_who_never_comes_to_the_end_is_hung_up_on(
         assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_an_answer_may_take_longer_than_its_question(
+def test_request_time_limits_do_not_apply_to_answers(
     home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(slow_loris, "SECONDS_FOR_HEAD", 1.0)
@@ -119,7 +121,7 @@ def test_an_answer_may_take_longer_than_its_question(
         assert answer["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
 
 
-def test_of_many_answers_at_once_one_counts(home: Path, workdir: Path) -> None:
+def test_only_one_of_several_concurrent_answers_counts(home: Path, workdir: Path) -> None:
     settings = A2AConfig(push=A2APushConfig(allowed_hosts=["127.0.0.1"], max_tries=1))
     script = by_step(tool_call("terminal", {"command": RISKY}), text("done"))
     with ScriptedProvider(script) as provider, served(home, workdir, provider, settings) as agent:

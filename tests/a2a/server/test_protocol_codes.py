@@ -27,7 +27,7 @@ PUSH_METHODS: dict[str, dict[str, str]] = {
 }
 
 
-def test_a_server_without_push_says_so(tmp_path: Path) -> None:
+def test_push_methods_of_a_server_without_push(tmp_path: Path) -> None:
     """Ours always has it; the methods hold for one that has not."""
 
     async def call() -> list[int]:
@@ -60,7 +60,7 @@ def test_a_server_without_push_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "part", [{"raw": "AAAA", "mediaType": "application/zip"}, {"url": "http://x/y", "mediaType": "video/mp4"}]
 )
-def test_files_of_a_kind_that_is_not_taken(agent: Served, part: dict[str, Any]) -> None:
+def test_files_with_an_unsupported_media_type(agent: Served, part: dict[str, Any]) -> None:
     message = wire_message(parts=[part])
     for method in ("SendMessage", "SendStreamingMessage"):
         assert agent.rpc(method, message)["error"]["code"] == -32005
@@ -68,7 +68,7 @@ def test_files_of_a_kind_that_is_not_taken(agent: Served, part: dict[str, Any]) 
         assert agent.post(path, message).status_code == 400
 
 
-def test_what_this_server_has_no_occasion_for(agent: Served) -> None:
+def test_error_codes_that_cannot_occur(agent: Served) -> None:
     """No extended card (-32007) and a required extension (-32008): the card says that neither can happen.
 
     An answer of the agent that is none (-32006) cannot either: every event of a task goes through one place that takes

@@ -178,7 +178,7 @@ def test_a_finished_task_takes_no_more_messages(agent: Served) -> None:
         (b'[{"jsonrpc": "2.0", "id": "1", "method": "GetTask"}]', -32600, None),
     ],
 )
-def test_requests_that_are_none(agent: Served, body: bytes, code: int, request_id: Any) -> None:
+def test_invalid_requests(agent: Served, body: bytes, code: int, request_id: Any) -> None:
     response = httpx.post(
         agent.url, content=body, headers={"A2A-Version": "1.0", "Content-Type": "application/json"}, verify=UNUSED_TLS
     )

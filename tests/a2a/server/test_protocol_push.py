@@ -100,7 +100,7 @@ def test_webhooks_over_http(agent: Served) -> None:
 
 
 @pytest.mark.parametrize("pause", [0.0, 1.0])
-def test_a_webhook_hears_of_states_and_delays_nothing(agent: Served, pause: float) -> None:
+def test_a_webhook_gets_states_without_delaying_the_task(agent: Served, pause: float) -> None:
     with webhook(pause) as hook:
         config = {"taskPushNotificationConfig": {"url": hook.url, "token": "my-token"}}
         task = agent.rpc("SendMessage", {**wire_message(), "configuration": config})["result"]["task"]

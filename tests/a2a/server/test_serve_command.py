@@ -100,8 +100,8 @@ def test_a_port_that_is_taken(home: Path, workdir: Path) -> None:
     assert done.returncode == 1 and "cannot listen on 127.0.0.1 port" in done.stderr
 
 
-def test_a_server_that_was_killed_goes_on_with_what_waits(home: Path, workdir: Path) -> None:
-    """The parked task takes its answer from the next server; the one at work has failed."""
+def test_waiting_tasks_continue_after_a_kill(home: Path, workdir: Path) -> None:
+    """The waiting task accepts its answer at the next server; the running one has failed."""
     asks = by_step(tool_call("terminal", {"command": RISKY}), text("done"))
 
     def script(request: RecordedRequest) -> Any:

@@ -94,7 +94,7 @@ def test_callers_do_not_see_one_another(home: Path, workdir: Path) -> None:
         assert [len(request.messages) for request in provider.requests] == [2, 2]
 
 
-def test_without_tokens_no_web_page_gets_in(home: Path, workdir: Path) -> None:
+def test_without_tokens_requests_of_web_pages_are_refused(home: Path, workdir: Path) -> None:
     with ScriptedProvider("fine") as provider, served(home, workdir, provider) as agent:
         for headers in ({"Host": "evil.example.org"}, {"Origin": "https://evil.example.org"}, {"Origin": "null"}):
             refused = agent.post("/", {"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}, headers=headers)
@@ -155,7 +155,7 @@ class BrokenStore(InMemoryTaskStore):
         raise RuntimeError(SECRET)
 
 
-def test_a_failure_of_the_server_itself_is_told_by_its_name_alone(home: Path, workdir: Path) -> None:
+def test_of_an_internal_error_only_the_class_is_sent(home: Path, workdir: Path) -> None:
     async def call() -> None:
         card = agent_card(CardOptions(base_url="http://127.0.0.1:1", extended=True))
         database = Database(home / "a2a.db")
@@ -192,7 +192,7 @@ class NoTurns:
 # -- where to listen ------------------------------------------------------------------------------------------------
 
 
-def test_others_are_let_in_with_tokens_only() -> None:
+def test_other_machines_need_tokens() -> None:
     known = read_principals(SETTINGS, ENV, Redactor())
     check_listen_address(ListenAddress("127.0.0.1"), Principals())
     check_listen_address(ListenAddress("::1"), Principals())
@@ -225,7 +225,7 @@ def test_others_are_let_in_with_tokens_only() -> None:
         ),
     ],
 )
-def test_principals_that_cannot_be(settings: A2AConfig, env: dict[str, str], words: str) -> None:
+def test_invalid_principals(settings: A2AConfig, env: dict[str, str], words: str) -> None:
     with pytest.raises(HermesError, match=words):
         read_principals(settings, env, Redactor())
 

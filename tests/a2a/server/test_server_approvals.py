@@ -125,7 +125,7 @@ def test_a_question_holds_no_thread_and_survives_a_restart(home: Path, workdir: 
     assert (workdir / "ran").exists()
 
 
-def test_nobody_answering_is_a_no(home: Path, workdir: Path) -> None:
+def test_an_approval_without_an_answer_in_time_is_denied(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with calling(agent, streaming=False) as client:
             task = await send(client, said("go"))
@@ -141,7 +141,7 @@ def test_nobody_answering_is_a_no(home: Path, workdir: Path) -> None:
     assert not (workdir / "ran").exists()
 
 
-def test_a_conversation_waits_for_its_question(home: Path, workdir: Path) -> None:
+def test_a_context_with_an_open_question_rejects_further_messages(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with calling(agent, streaming=False) as client:
             task = await send(client, said("go"))
@@ -158,7 +158,7 @@ def test_a_conversation_waits_for_its_question(home: Path, workdir: Path) -> Non
     assert not (workdir / "ran").exists()
 
 
-def test_a_parked_task_is_cancelled_after_a_restart_too(home: Path, workdir: Path) -> None:
+def test_a_waiting_task_can_be_canceled_after_a_restart(home: Path, workdir: Path) -> None:
     async def ask() -> Task:
         async with calling(agent, streaming=False) as client:
             return await send(client, said("go"))
@@ -187,7 +187,9 @@ def test_a_parked_task_is_cancelled_after_a_restart_too(home: Path, workdir: Pat
         (A2AConfig(principals={"ci": A2APrincipalConfig(token_env="CI_TOKEN", scopes=["send", "read"])}), RISKY, False),
     ],
 )
-def test_what_callers_may_decide(home: Path, workdir: Path, settings: A2AConfig, command: str, ran: bool) -> None:
+def test_approvals_that_callers_may_give(
+    home: Path, workdir: Path, settings: A2AConfig, command: str, ran: bool
+) -> None:
     async def call() -> None:
         async with calling(agent, streaming=False, headers=BEARER) as client:
             task = await send(client, said("go"))

@@ -70,24 +70,24 @@ def relayed(*told: TurnEvent, answer: str | None = None, pause_after: int = -1, 
     return asyncio.run(run())
 
 
-def test_a_second_attempt_takes_the_place_of_the_first() -> None:
+def test_a_second_attempt_replaces_the_text_of_the_first() -> None:
     told = (TextDelta("half an"), FAILED, TextDelta("a whole answer"), ANSWERED)
     made = relayed(*told, answer="a whole answer", pause_after=0)
     assert artifact_text(made.task) == "a whole answer" and len(made.task.artifacts) == 1
     assert made.chunks[-1].last_chunk and len({chunk.artifact.artifact_id for chunk in made.chunks}) == 1
 
 
-def test_a_second_attempt_that_says_nothing_leaves_nothing() -> None:
+def test_a_second_attempt_without_text_leaves_none() -> None:
     made = relayed(TextDelta("half an answer"), FAILED, ANSWERED, pause_after=0)
     assert artifact_text(made.task) == ""
 
 
-def test_what_had_arrived_of_an_answer_is_kept() -> None:
+def test_the_text_of_a_cut_off_answer_is_kept() -> None:
     made = relayed(TextDelta("half an ans"), pause_after=0)
     assert artifact_text(made.task) == "half an ans" and made.chunks[-1].last_chunk
 
 
-def test_reasoning_is_not_carried() -> None:
+def test_reasoning_is_not_forwarded() -> None:
     made = relayed(ReasoningDelta("secret"), TextDelta("x"), ANSWERED, answer="x")
     assert [chunk.artifact.parts[0].text for chunk in made.chunks] == ["x"]
 
@@ -98,7 +98,7 @@ def test_reasoning_is_not_carried() -> None:
     st.integers(-1, 10),
     st.booleans(),
 )
-def test_pieces_make_the_answers_whatever_the_pace(
+def test_chunks_make_the_answers_at_any_pace(
     first: list[str], second: list[str], pause_after: int, watched: bool
 ) -> None:
     told: list[TurnEvent] = [*map(TextDelta, first), ANSWERED, tool_started("1", "tool", {})]

@@ -23,7 +23,7 @@ def no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
-def test_a_cancelled_command_is_gone_with_its_children(home: Path, workdir: Path, binding: str) -> None:
+def test_canceling_ends_a_command_and_its_child_processes(home: Path, workdir: Path, binding: str) -> None:
     command = "sh -c 'echo $$ > child.pid; sleep 300' & echo $$ > shell.pid; wait"
     pids = [workdir / "child.pid", workdir / "shell.pid"]
 
@@ -70,7 +70,7 @@ def test_child_agents_end_with_the_task(home: Path, workdir: Path) -> None:
         assert len(provider.requests) == 2
 
 
-def test_a_cancelled_model_call_is_hung_up(home: Path, workdir: Path) -> None:
+def test_canceling_closes_the_connection_of_a_model_call(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with calling(agent) as client:
             running = asyncio.create_task(stream(client, said("think")))
@@ -84,7 +84,7 @@ def test_a_cancelled_model_call_is_hung_up(home: Path, workdir: Path) -> None:
         asyncio.run(call())
 
 
-def test_a_conversation_goes_on_after_a_cancelled_task(home: Path, workdir: Path) -> None:
+def test_a_conversation_continues_after_a_canceled_task(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with calling(agent) as client:
             running = asyncio.create_task(stream(client, said("think")))
@@ -99,7 +99,7 @@ def test_a_conversation_goes_on_after_a_cancelled_task(home: Path, workdir: Path
         asyncio.run(call())
 
 
-def test_a_task_that_waits_its_turn_is_cancelled_at_once(home: Path, workdir: Path) -> None:
+def test_a_queued_task_is_canceled_without_waiting(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with calling(agent) as client:
             first = asyncio.create_task(stream(client, said("one", context_id="shared")))

@@ -26,7 +26,7 @@ def written(home: Path, workdir: Path, settings: A2AConfig, files: dict[str, str
     return task["artifacts"][1:]
 
 
-def test_files_stay_unless_wanted(home: Path, workdir: Path) -> None:
+def test_files_are_only_sent_when_configured(home: Path, workdir: Path) -> None:
     assert written(home, workdir, A2AConfig(), {"a.txt": "one"}) == []
     assert (workdir / "a.txt").read_text().strip() == "one"
 
@@ -40,7 +40,7 @@ def test_files_are_artifacts(home: Path, workdir: Path) -> None:
     assert len({artifact["artifactId"] for artifact in sent}) == 2
 
 
-def test_what_must_not_leave_stays(home: Path, workdir: Path, tmp_path: Path) -> None:
+def test_guarded_files_and_secrets_are_not_sent(home: Path, workdir: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere.txt"
     (workdir / "link.txt").symlink_to(tmp_path / "linked.txt")
     files = {

@@ -37,7 +37,7 @@ def test_an_agent_that_calls_itself_ends(home: Path, workdir: Path) -> None:
     assert [result["text"] for result in results[1:]] == ["done"] * 3
 
 
-def test_an_answer_does_not_bring_an_agent_nearer(home: Path, workdir: Path) -> None:
+def test_an_answer_does_not_reset_the_hop_count(home: Path, workdir: Path) -> None:
     """The count is that of the message which began the task, whoever answers its questions."""
     script = by_step(
         tool_call("terminal", {"command": RISKY}),

@@ -111,7 +111,7 @@ PIECES = st.lists(st.sampled_from(["<think>", "</think>", "<thi", "nk>", "<", "a
 
 
 @given(PIECES, st.integers(1, 5))
-def test_how_a_text_is_cut_does_not_matter(pieces: list[str], size: int) -> None:
+def test_redaction_does_not_depend_on_chunk_boundaries(pieces: list[str], size: int) -> None:
     whole = "".join(pieces)
     filter_ = RedactingStream()
     streamed = "".join(filter_.feed(whole[at : at + size]) for at in range(0, len(whole), size)) + filter_.finish()
@@ -128,5 +128,5 @@ def test_how_a_text_is_cut_does_not_matter(pieces: list[str], size: int) -> None
         ("a<thin", "a<thin"),
     ],
 )
-def test_what_is_left_of_a_text(text: str, left: str) -> None:
+def test_redaction_of_a_text(text: str, left: str) -> None:
     assert redacted(text) == left

@@ -58,7 +58,7 @@ def test_too_many_requests(home: Path, workdir: Path) -> None:
         assert refused.json()["id"] == 5 and refused.json()["error"]["data"]["reason"] == "RESOURCE_EXHAUSTED"
 
 
-def test_the_pace_is_kept_for_each_caller() -> None:
+def test_each_caller_has_its_own_rate_limit() -> None:
     limiter = RateLimiter(2)
     assert [limiter.retry_after("a") > 0 for _ in range(3)] == [False, False, True]
     assert limiter.retry_after("b") == 0 and RateLimiter(0).retry_after("a") == 0
@@ -99,7 +99,7 @@ def test_tasks_of_one_conversation_run_one_after_the_other(home: Path, workdir: 
         assert len(agent.host.sessions.list()) == 1
 
 
-def test_a_stream_that_broke_off_is_taken_up_again(home: Path, workdir: Path) -> None:
+def test_a_task_can_be_subscribed_to_after_its_stream_broke(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with calling(agent) as client:
             first: Any = client.send_message(said("tell"))

@@ -149,7 +149,7 @@ def test_the_same_question_again_is_asked_again(home: Path, workdir: Path) -> No
         assert responses(provider) == ["red", "blue"]
 
 
-def test_nobody_answering_is_told_to_the_model(home: Path, workdir: Path) -> None:
+def test_the_model_learns_that_there_was_no_answer_in_time(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with calling(agent, streaming=False) as client:
             task = await send(client, said("go"))
@@ -180,7 +180,7 @@ def test_a_question_needs_no_right_to_approve(home: Path, workdir: Path) -> None
         asyncio.run(call())
 
 
-def test_a_task_that_asks_is_cancelled(home: Path, workdir: Path) -> None:
+def test_a_waiting_task_can_be_canceled(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with calling(agent, streaming=False) as client:
             task = await send(client, said("go"))

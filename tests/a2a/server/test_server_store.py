@@ -53,7 +53,7 @@ def task(name: str, state: TaskState = COMPLETED, *, at: float = 0.0, context_id
     return made
 
 
-def test_pieces_are_joined_and_written_with_the_next_change(database: Database) -> None:
+def test_chunks_are_joined_and_written_with_the_next_status(database: Database) -> None:
     async def run() -> None:
         store = SqliteTaskStore(database)
         made = task("t", WORKING)
@@ -79,7 +79,7 @@ def test_pieces_are_joined_and_written_with_the_next_change(database: Database) 
     asyncio.run(run())
 
 
-def test_what_was_read_is_the_readers_own(database: Database) -> None:
+def test_a_task_from_the_store_is_a_copy(database: Database) -> None:
     async def run() -> None:
         store = SqliteTaskStore(database)
         await store.save(task("t", WORKING), ALICE)
@@ -92,7 +92,7 @@ def test_what_was_read_is_the_readers_own(database: Database) -> None:
     asyncio.run(run())
 
 
-def test_pages_go_through_everything_once(database: Database) -> None:
+def test_pagination_lists_every_task_once(database: Database) -> None:
     async def run() -> None:
         store = SqliteTaskStore(database)
         made = [task(f"t{number}", at=1_000 + number // 3) for number in range(10)] + [task("u1"), task("u2")]
@@ -133,7 +133,7 @@ def test_webhooks_are_kept_by_owner(database: Database) -> None:
     asyncio.run(run())
 
 
-def test_the_sweep_closes_what_was_at_work_and_forgets_what_is_old(database: Database) -> None:
+def test_the_sweep_fails_running_tasks_and_deletes_old_ones(database: Database) -> None:
     now = time.time()
     tasks = [
         task("working", WORKING, at=now),
@@ -194,7 +194,7 @@ def test_a_file_of_every_older_version_opens(home: Path) -> None:
                 assert asyncio.run(SqliteTaskStore(database).get("t", ALICE)) == task("t")
 
 
-def test_a_server_that_starts_over_knows_its_conversations(home: Path, workdir: Path) -> None:
+def test_a_restarted_server_has_its_tasks_and_conversations(home: Path, workdir: Path) -> None:
     """Tasks can be read, what was at work has failed, and the conversation goes on without repeating it."""
 
     async def leave() -> Task:
@@ -236,6 +236,20 @@ def test_a_new_task_is_on_disk_at_once(database: Database) -> None:
         # What waits its moment would not be there for the thread's next work.
         found = database.run_now(lambda connection: connection.execute("SELECT id FROM tasks").fetchall())
         assert found == [("t",)]
+
+    asyncio.run(run())
+
+
+def test_a_question_is_on_disk_before_its_caller_gets_it(database: Database) -> None:
+    async def run() -> None:
+        store = SqliteTaskStore(database)
+        made = task("t", WORKING)
+        await store.save(made, ALICE)
+        made.status.state = TaskState.TASK_STATE_INPUT_REQUIRED
+        await store.save(made, ALICE)
+        with closing(sqlite3.connect(database.path)) as other:  # it sees what is committed
+            [(state,)] = other.execute("SELECT state FROM tasks").fetchall()
+        assert state == TaskState.TASK_STATE_INPUT_REQUIRED
 
     asyncio.run(run())
 

@@ -40,7 +40,7 @@ def test_grpc(home: Path, workdir: Path) -> None:
         asyncio.run(call())
 
 
-def test_grpc_has_the_same_door(home: Path, workdir: Path) -> None:
+def test_grpc_has_the_same_access_policy(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with grpc.aio.insecure_channel(agent.grpc) as channel:
             stub: Any = A2AServiceStub(channel)

@@ -53,7 +53,7 @@ def test_an_answer_streams_once_and_is_kept(home: Path, workdir: Path, binding: 
         asyncio.run(call())
 
 
-def test_tools_are_told_of_and_each_answer_is_an_artifact(home: Path, workdir: Path) -> None:
+def test_tool_calls_are_status_messages_and_answers_are_artifacts(home: Path, workdir: Path) -> None:
     script = by_step(
         tool_calls([("terminal", {"command": "echo hello"})], content="Let me look."), text("It says hello.")
     )
@@ -91,7 +91,7 @@ def test_a_context_is_a_conversation(home: Path, workdir: Path) -> None:
 
 
 @pytest.mark.parametrize("shown", [True, False])
-def test_what_callers_are_told_can_be_chosen(home: Path, workdir: Path, shown: bool) -> None:
+def test_tool_calls_and_answers_in_the_status_are_configurable(home: Path, workdir: Path, shown: bool) -> None:
     script = by_step(tool_call("terminal", {"command": "echo hello"}), text("It says hello."))
     settings = A2AConfig(show_tools=shown, answer_in_status=shown)
 
@@ -105,7 +105,7 @@ def test_what_callers_are_told_can_be_chosen(home: Path, workdir: Path, shown: b
     assert len(task.history) == (2 if shown else 1) and artifact_text(task) == "It says hello."
 
 
-def test_a_secret_in_a_command_is_not_told(home: Path, workdir: Path) -> None:
+def test_secrets_in_commands_are_redacted(home: Path, workdir: Path) -> None:
     secret = "sk-live-0123456789abcdefghij0123456789"
     script = by_step(tool_call("terminal", {"command": f"echo {secret}"}), text("done"))
     with ScriptedProvider(script) as provider, served(home, workdir, provider) as agent:

@@ -47,7 +47,7 @@ class TurnRunner:
         self._set_missing_deadlines()
 
     async def answer(self, task: ActiveTask, message: Message | None, related: list[Task]) -> None:
-        """Answer a message, whatever happens. None stands for an answer that did not come in time."""
+        """Answer a message, whatever happens. None means that the caller did not answer a question in time."""
         try:
             async with self._contexts.turn(task.context), self._slots.slot():
                 if task.is_waiting:

@@ -47,7 +47,8 @@ class SqliteTaskStore(TaskStore):
         _join_text(task)
         key = (context.user.user_name, task.id)
         conversation = (context.user.user_name, task.context_id)
-        if task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED:
+        is_waiting = task.status.state == TaskState.TASK_STATE_INPUT_REQUIRED
+        if is_waiting:
             self._waiting[conversation] = task.id
         elif self._waiting.get(conversation) == task.id:
             del self._waiting[conversation]
@@ -62,7 +63,12 @@ class SqliteTaskStore(TaskStore):
             if status == known and now - at < _SECONDS_BETWEEN_CHUNKS:
                 return
             self._written[key] = (status, now)
-        self._database.run_soon(("task", *key), partial(_write, row=_row(context.user.user_name, task)))
+        write = partial(_write, row=_row(context.user.user_name, task))
+        if is_waiting:
+            # Before the caller gets the question: it may be answered after a crash.
+            await self._database.run(write)
+            return
+        self._database.run_soon(("task", *key), write)
         if not known and not is_ended:
             self._database.flush()  # a caller that knows of the task may ask for it after a crash
 
@@ -112,6 +118,7 @@ class SqliteTaskStore(TaskStore):
         key = (context.user.user_name, task_id)
         self._open.pop(key, None)
         self._written.pop(key, None)
+        self._waiting = {context: waiting for context, waiting in self._waiting.items() if waiting != task_id}
         query = "DELETE FROM tasks WHERE owner = ? AND id = ?"
         await self._database.run(lambda connection: connection.execute(query, key))
 
