@@ -16,7 +16,7 @@ from hermes.config import A2AAgentConfig, A2AConfig, Config
 from hermes.config.sections import AgentConfig, ModelConfig, SecurityConfig
 from hermes.errors import Interrupted
 from hermes.host import Host, HostOptions
-from hermes.peers.hops import arrived
+from hermes.peers.hops import hops_scope
 from hermes.scope import Interrupt, Scope
 from hermes.testing import ScriptedProvider, by_step, text, tool_calls
 from hermes.tools.registry import ToolContext
@@ -135,7 +135,7 @@ def test_an_interrupted_turn_ends_the_remote_task(
 def test_a_whole_turn_carries_hops_and_answers(home: Path, workdir: Path, remote: Remote) -> None:
     script = by_step(tool_calls([("a2a_send", {"agent": "echo", "message": "echo green"})]), text("It said green."))
     with ScriptedProvider(script) as model, Host(home, config(model, remote), cwd=workdir, env={}) as host:
-        with arrived(2):
+        with hops_scope(2):
             result = host.new_session().run("ask echo")
         assert result.answer == "It said green." and remote.hops == [3]
         assert [tool["function"]["name"] for tool in model.requests[0].body["tools"]] == [
@@ -147,7 +147,7 @@ def test_a_whole_turn_carries_hops_and_answers(home: Path, workdir: Path, remote
 
 
 def test_a_circle_of_agents_ends(desk: Desk, remote: Remote) -> None:
-    with arrived(4):
+    with hops_scope(4):
         failure = desk.call("a2a_send", agent="echo", message="echo hi")
     assert "a2a.max_hops allows 4" in failure["error"] and remote.hops == []
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hermes.config import A2AAgentConfig, A2AConfig
 from hermes.http.address import Address
-from hermes.peers.addresses import Peer, Reach, base_of, find_peer, same_place
+from hermes.peers.addresses import Peer, PeerGuard, base_of, find_peer, same_server
 from hermes.peers.failures import PeerError
 
 SETTINGS = A2AConfig(
@@ -69,17 +69,17 @@ def test_any_text_is_a_url_or_refused(text: str) -> None:
 
 
 def test_the_names_of_this_machine_are_one() -> None:
-    assert same_place("http://localhost:80/a", "http://127.0.0.1/b")
-    assert not same_place("http://localhost:80", "http://localhost:81")
-    assert not same_place("http://a.example.org", "https://a.example.org")
-    assert not same_place("http://a.example.org", "http://b.example.org")
+    assert same_server("http://localhost:80/a", "http://127.0.0.1/b")
+    assert not same_server("http://localhost:80", "http://localhost:81")
+    assert not same_server("http://a.example.org", "https://a.example.org")
+    assert not same_server("http://a.example.org", "http://b.example.org")
 
 
 def test_private_addresses_are_for_those_who_are_trusted() -> None:
     stranger, friend = Peer("x", "http://10.0.0.5"), Peer("x", "http://10.0.0.5", is_trusted=True)
     here, next_door = Address("http", "10.0.0.5", 80), Address("http", "10.0.0.6", 80)
-    assert "is in a private network" in Reach(stranger).guard(here, False)
-    assert "is in a private network" in Reach(friend).guard(next_door, False)
-    assert Reach(friend).guard(here, False) == ""
-    assert Reach(stranger, allow_private=True).guard(here, False) == ""
-    assert Reach(stranger).guard(Address("http", "x.example.org", 80), True) == ""
+    assert "is in a private network" in PeerGuard(stranger)(here, False)
+    assert "is in a private network" in PeerGuard(friend)(next_door, False)
+    assert PeerGuard(friend)(here, False) == ""
+    assert PeerGuard(stranger, allow_private=True)(here, False) == ""
+    assert PeerGuard(stranger)(Address("http", "x.example.org", 80), True) == ""

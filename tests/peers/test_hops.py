@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.peers.failures import PeerError
-from hermes.peers.hops import HOPS, arrived, hops_of, next_hop
+from hermes.peers.hops import HOPS, hops_of, hops_scope, next_hop
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_count_survives_the_wire() -> None:
 
 def test_every_agent_adds_one_up_to_the_limit() -> None:
     assert next_hop(1) == 1
-    with arrived(2):
+    with hops_scope(2):
         assert next_hop(3) == 3
         assert contextvars.copy_context().run(next_hop, 3) == 3
         with pytest.raises(PeerError, match=r"by way of 2 agents, and a2a\.max_hops allows 2"):

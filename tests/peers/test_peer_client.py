@@ -12,24 +12,27 @@ import pytest
 from a2a.types import Task
 
 from hermes.peers.addresses import Peer
-from hermes.peers.client import CallOptions, PeerClient, calling
+from hermes.peers.client import PeerCallOptions, PeerClient, connect_peer
 from hermes.peers.failures import PeerError
-from hermes.peers.hops import arrived
-from hermes.peers.reply import Reply, Update
+from hermes.peers.hops import hops_scope
+from hermes.peers.reply import PeerReply, PeerUpdate
 from hermes.trace.parent import joined
 from support.a2a_echo import Remote, serving_echo
 from support.waiting import HANG, wait_until
 
-OPTIONS = CallOptions(timeout=10)
+OPTIONS = PeerCallOptions(timeout=10)
 
 
 def call(
-    remote: Remote, work: Callable[[PeerClient], Awaitable[Reply]], options: CallOptions = OPTIONS, token: str = ""
-) -> Reply:
+    remote: Remote,
+    work: Callable[[PeerClient], Awaitable[PeerReply]],
+    options: PeerCallOptions = OPTIONS,
+    token: str = "",
+) -> PeerReply:
     """What the work makes of a connection to the agent."""
 
-    async def main() -> Reply:
-        async with calling(Peer("echo", remote.url, token, is_trusted=True), options) as client:
+    async def main() -> PeerReply:
+        async with connect_peer(Peer("echo", remote.url, token, is_trusted=True), options) as client:
             return await work(client)
 
     return asyncio.run(main())
@@ -47,7 +50,7 @@ def test_an_answer_is_the_same_however_it_comes(binding: str, stream: bool) -> N
 
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 def test_an_agent_of_the_older_protocol_is_called_too(binding: str) -> None:
-    async def work(client: PeerClient) -> Reply:
+    async def work(client: PeerClient) -> PeerReply:
         asked = await client.send("approval")
         assert asked.is_approval
         return await client.answer(asked.task_id, "deny")
@@ -60,7 +63,7 @@ def test_an_agent_of_the_older_protocol_is_called_too(binding: str) -> None:
 
 
 def test_what_comes_is_told_piece_by_piece() -> None:
-    told: list[Update] = []
+    told: list[PeerUpdate] = []
     with serving_echo() as remote:
         reply = call(remote, lambda client: client.send("echo one two", on_update=told.append))
     assert [update.text for update in told if update.text] == ["one ", "two "]
@@ -69,7 +72,7 @@ def test_what_comes_is_told_piece_by_piece() -> None:
 
 
 def test_an_agent_that_cannot_stream_is_asked_now_and_then() -> None:
-    async def work(client: PeerClient) -> Reply:
+    async def work(client: PeerClient) -> PeerReply:
         sending = asyncio.create_task(client.send("wait"))
         await asyncio.to_thread(remote.working.wait, 5)
         remote.release.set()
@@ -94,7 +97,7 @@ def test_an_answer_in_the_status_alone_is_not_lost() -> None:
 def test_whole_numbers_stay_whole() -> None:
     task = Task(id="t")
     task.metadata.update({"steps": 2, "cost": 0.5, "usage": {"tokens": [10, 1.5]}})
-    reply = Reply()
+    reply = PeerReply()
     reply.take_task(task)
     assert repr(reply.metadata["usage"]) == "{'tokens': [10, 1.5]}"
     assert repr((reply.metadata["steps"], reply.metadata["cost"])) == "(2, 0.5)"
@@ -107,7 +110,7 @@ def test_a_failure_keeps_its_reason() -> None:
 
 
 def test_a_question_is_answered_on_the_same_task() -> None:
-    async def work(client: PeerClient) -> Reply:
+    async def work(client: PeerClient) -> PeerReply:
         asked = await client.send("ask which one?")
         assert asked.waits and not asked.is_approval and asked.status == "which one?"
         answered = await client.answer(asked.task_id, "the red one")
@@ -120,7 +123,7 @@ def test_a_question_is_answered_on_the_same_task() -> None:
 
 
 def test_an_approval_is_answered_with_its_id() -> None:
-    async def work(client: PeerClient) -> Reply:
+    async def work(client: PeerClient) -> PeerReply:
         asked = await client.send("approval")
         assert asked.is_approval and asked.status == "May I?" and asked.question["summary"] == "rm -r build"
         return await client.answer(asked.task_id, "approve")
@@ -131,7 +134,7 @@ def test_an_approval_is_answered_with_its_id() -> None:
 
 
 def test_what_waits_for_nothing_is_not_answered() -> None:
-    async def work(client: PeerClient) -> Reply:
+    async def work(client: PeerClient) -> PeerReply:
         done = await client.send("echo hello")
         return await client.answer(done.task_id, "more")
 
@@ -141,9 +144,9 @@ def test_what_waits_for_nothing_is_not_answered() -> None:
 
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_call_that_is_cancelled_cancels_the_remote_task(stream: bool) -> None:
-    told: list[Update] = []
+    told: list[PeerUpdate] = []
 
-    async def work(client: PeerClient) -> Reply:
+    async def work(client: PeerClient) -> PeerReply:
         sending = asyncio.create_task(client.send("wait", on_update=told.append))
         # From its first update, or from the answer before its first poll, it knows the id of the task.
         await asyncio.to_thread(wait_until, lambda: told if stream else len(remote.headers) > 1)
@@ -151,14 +154,14 @@ def test_a_call_that_is_cancelled_cancels_the_remote_task(stream: bool) -> None:
         with contextlib.suppress(asyncio.CancelledError):
             await sending
         assert remote.cancelled.is_set()
-        return Reply()
+        return PeerReply()
 
     with serving_echo() as remote:
         call(remote, work, replace(OPTIONS, stream=stream))
 
 
 def test_a_task_can_be_looked_at_and_cancelled() -> None:
-    async def work(client: PeerClient) -> Reply:
+    async def work(client: PeerClient) -> PeerReply:
         asked = await client.send("ask what?")
         assert (await client.get(asked.task_id)).state == "input-required"
         return await client.cancel(asked.task_id)
@@ -169,7 +172,7 @@ def test_a_task_can_be_looked_at_and_cancelled() -> None:
 
 @pytest.mark.parametrize("after", [1, 2, 3, 4])
 def test_a_stream_that_breaks_is_taken_up_again(after: int) -> None:
-    async def work(client: PeerClient) -> Reply:
+    async def work(client: PeerClient) -> PeerReply:
         sending = asyncio.create_task(client.send("wait", on_update=told.append))
         await asyncio.to_thread(remote.working.wait, HANG)
         if after <= 2:
@@ -177,7 +180,7 @@ def test_a_stream_that_breaks_is_taken_up_again(after: int) -> None:
         remote.release.set()
         return await sending
 
-    told: list[Update] = []
+    told: list[PeerUpdate] = []
     with serving_echo(Remote(cut_after=[after, 1])) as remote:
         reply = call(remote, work)
     assert (reply.text, reply.state) == ("so far, and the rest", "completed")
@@ -271,8 +274,8 @@ def test_the_current_span_goes_along() -> None:
 
 def test_a_circle_of_agents_ends() -> None:
     with serving_echo() as remote:
-        with arrived(3):
+        with hops_scope(3):
             call(remote, lambda client: client.send("echo hi"))
-        with arrived(4), pytest.raises(PeerError, match=r"a2a\.max_hops allows 4.*circle"):
+        with hops_scope(4), pytest.raises(PeerError, match=r"a2a\.max_hops allows 4.*circle"):
             call(remote, lambda client: client.send("echo hi"))
     assert remote.hops == [4]

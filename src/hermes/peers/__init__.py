@@ -1,1 +1,1 @@
-"""Other agents, reached with the A2A protocol. Only what calls them imports the A2A SDK."""
+"""Client for other agents over A2A. The SDK is imported only when one is called."""

@@ -1,4 +1,4 @@
-"""Which agents are meant by a name or a URL, and which network addresses may be connected to for them."""
+"""Addresses of other agents: by name or URL, and the SSRF guard for connections to them."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another agent: what it is called here, where it is, and the token it wants."""
+    """Another agent: its name here, its URL and its token."""
 
     name: str
     url: str
     token: str = field(default="", repr=False)
-    #: Named by the person who runs this, in the configuration or on the command line: it may be in a private network.
+    #: Named by the user, in the configuration or on the command line: it may be in a private network.
     is_trusted: bool = False
 
 
 def find_peer(settings: A2AConfig, env: Mapping[str, str], target: str) -> Peer:
-    """The agent with that name in the configuration, or at that URL. One that is configured has its token."""
+    """The agent with that name in the configuration, or at that URL. A configured one has its token."""
     target = target.strip()
     for name, agent in settings.agents.items():
         if target == name or ("://" in target and base_of(target) == base_of(agent.url)):
@@ -52,7 +52,7 @@ def read_token(env: Mapping[str, str], variable: str, where: str) -> str:
 
 
 def base_of(url: str) -> str:
-    """The base URL of an agent, also from the URL of its card. Raises ``PeerError`` when it is none."""
+    """The base URL of an agent, also from the URL of its card. Raises ``PeerError`` for anything else."""
     try:
         parts = urlsplit(url.strip())
         host, _ = parts.hostname, parts.port
@@ -69,33 +69,33 @@ def base_of(url: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path.removesuffix(_CARD_PATH).rstrip('/')}"
 
 
-def same_place(one: str, other: str) -> bool:
-    """Whether two URLs lead to the same server. The names of this machine are all one."""
-    (scheme, host, port), (other_scheme, other_host, other_port) = _place(one), _place(other)
+def same_server(one: str, other: str) -> bool:
+    """Whether two URLs have the same server. All names of this machine are the same host."""
+    (scheme, host, port), (other_scheme, other_host, other_port) = _server(one), _server(other)
     same_host = host == other_host or (is_loopback(host) and is_loopback(other_host))
     return (scheme, port) == (other_scheme, other_port) and same_host
 
 
-def _place(url: str) -> tuple[str, str, int]:
+def _server(url: str) -> tuple[str, str, int]:
     parts = urlsplit(url)
     return parts.scheme, (parts.hostname or "").lower(), parts.port or _PORTS.get(parts.scheme, 0)
 
 
 def _shown(url: str) -> str:
-    """The URL for a message; what stands before an @ may be a password."""
+    """The URL for a message; the part before an @ may be a password."""
     return repr(url[:100]) if "@" not in url else "what was given"
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """Where connections for one agent may lead: to public addresses, and to the agent's own if it is trusted."""
+class PeerGuard:
+    """SSRF guard for calls to one agent: public addresses, and the agent's own if it is trusted."""
 
     peer: Peer
     allow_private: bool = False
 
-    def guard(self, server: Address, is_public: bool) -> str:
-        """The SSRF guard: why this server must not be connected to; empty when it may."""
-        if self.allow_private or is_public or (self.peer.is_trusted and same_place(server.origin, self.peer.url)):
+    def __call__(self, server: Address, is_public: bool) -> str:
+        """Why this server must not be connected to; empty allows it."""
+        if self.allow_private or is_public or (self.peer.is_trusted and same_server(server.origin, self.peer.url)):
             return ""
         return (
             f"{server.host} is in a private network; name the agent under a2a.agents, or set "

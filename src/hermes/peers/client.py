@@ -1,4 +1,4 @@
-"""Calls another agent: its card, messages with the answer as it comes, answers to its questions, cancelling."""
+"""Client for another agent: its card, messages with streamed answers, answers to its questions, cancelling."""
 
 from __future__ import annotations
 
@@ -24,45 +24,44 @@ from a2a.types import (
 from google.protobuf import json_format, struct_pb2
 
 from hermes.http.client import HttpClient
-from hermes.peers.addresses import Peer, Reach
-from hermes.peers.failures import PeerError, StreamDropped, in_words
-from hermes.peers.headers import Credentials, trace_headers
+from hermes.peers.addresses import Peer, PeerGuard
+from hermes.peers.failures import PeerError, StreamDropped, as_peer_error
 from hermes.peers.hops import HOPS, next_hop
-from hermes.peers.reply import Reply, Update
-from hermes.peers.transport import PeerTransport
+from hermes.peers.reply import PeerReply, PeerUpdate
+from hermes.peers.transport import PeerAuth, PeerTransport, trace_headers
 from hermes.scope import new_id
 from hermes.version import __version__
 
 _BINDINGS = ["JSONRPC", "HTTP+JSON"]
 _SECONDS_TO_CONNECT = 10.0
-#: How long a remote task may take to be cancelled while somebody waits for us to let go.
-_SECONDS_TO_GIVE_UP = 0.6
-#: And how long its first event may take in that case.
+#: How long the cancelling of a remote task may hold up a caller who has given up.
+_SECONDS_TO_CANCEL = 0.6
+#: How long the first event may take in that case.
 _SECONDS_TO_BEGIN = 0.3
-#: Pauses before an interrupted answer is taken up again. They start over when something came.
+#: Backoff before a broken stream is resumed. It starts over after each event.
 _PAUSES = (0.1, 0.5, 1.0, 2.0, 4.0)
 _SHORTEST_POLL, _LONGEST_POLL = 0.05, 2.0
-#: Words that answer an approval.
+#: The answers to an approval.
 APPROVE, DENY = "approve", "deny"
 
 
 @dataclass(frozen=True, slots=True)
-class CallOptions:
-    """How calls are made."""
+class PeerCallOptions:
+    """Options of calls."""
 
     #: Seconds the agent may be silent.
     timeout: float = 300.0
     max_hops: int = 4
     allow_private: bool = False
-    #: Take the answer as it comes, if the agent can; else ask for it now and then.
+    #: Stream the answer if the agent can; else poll for it.
     stream: bool = True
 
 
 @contextlib.asynccontextmanager
-async def calling(peer: Peer, options: CallOptions) -> AsyncGenerator[PeerClient]:
-    """A connection to an agent whose card was read. Raises ``PeerError`` when there is none."""
-    credentials = Credentials(peer)
-    transport = PeerTransport(HttpClient(), Reach(peer, options.allow_private).guard)
+async def connect_peer(peer: Peer, options: PeerCallOptions) -> AsyncGenerator[PeerClient]:
+    """A client for an agent whose card was read. Raises ``PeerError`` when it cannot be reached."""
+    credentials = PeerAuth(peer)
+    transport = PeerTransport(HttpClient(), PeerGuard(peer, options.allow_private))
     async with httpx.AsyncClient(
         transport=transport,
         auth=credentials,
@@ -72,7 +71,7 @@ async def calling(peer: Peer, options: CallOptions) -> AsyncGenerator[PeerClient
         try:
             card = await A2ACardResolver(http, peer.url).get_agent_card()
         except Exception as error:
-            raise in_words(error, peer.name, options.timeout) from None
+            raise as_peer_error(error, peer.name, options.timeout) from None
         credentials.learn(card)
         config = ClientConfig(
             streaming=options.stream,
@@ -83,7 +82,9 @@ async def calling(peer: Peer, options: CallOptions) -> AsyncGenerator[PeerClient
         try:
             client = await create_client(card, client_config=config)
         except ValueError:
-            offered = ", ".join(sorted({place.protocol_binding for place in card.supported_interfaces})) or "none"
+            offered = (
+                ", ".join(sorted({interface.protocol_binding for interface in card.supported_interfaces})) or "none"
+            )
             raise PeerError(f"{peer.name} offers {offered}; known here are {' and '.join(_BINDINGS)}") from None
         yield PeerClient(peer, card, client, options)
 
@@ -91,7 +92,7 @@ async def calling(peer: Peer, options: CallOptions) -> AsyncGenerator[PeerClient
 class PeerClient:
     """One agent, ready to be called."""
 
-    def __init__(self, peer: Peer, card: AgentCard, client: Client, options: CallOptions) -> None:
+    def __init__(self, peer: Peer, card: AgentCard, client: Client, options: PeerCallOptions) -> None:
         self.peer = peer
         self.card = card
         self._client = client
@@ -101,12 +102,11 @@ class PeerClient:
     # -- messages -----------------------------------------------------------------------------------------------
 
     async def stream(
-        self, text: str, reply: Reply, *, task_id: str = "", context_id: str = "", approval_id: str = ""
-    ) -> AsyncGenerator[Update]:
-        """Send a message and yield what comes, until ``reply`` is settled. ``reply`` always has all there is so far.
+        self, text: str, reply: PeerReply, *, task_id: str = "", context_id: str = "", approval_id: str = ""
+    ) -> AsyncGenerator[PeerUpdate]:
+        """Send a message and yield updates until ``reply`` is settled. ``reply`` always has everything so far.
 
-        With ``task_id`` it is an answer to what that task waits for. A connection that breaks is made again. Raises
-        ``PeerError``.
+        With ``task_id`` it answers the question of that task. A broken stream is resumed. Raises ``PeerError``.
         """
         message = Message(
             message_id=new_id(),
@@ -147,10 +147,10 @@ class PeerClient:
         task_id: str = "",
         context_id: str = "",
         approval_id: str = "",
-        on_update: Callable[[Update], None] | None = None,
-    ) -> Reply:
-        """Send a message and wait for the end of the answer. Whoever stops waiting cancels the remote task."""
-        reply, begun = Reply(), asyncio.Event()
+        on_update: Callable[[PeerUpdate], None] | None = None,
+    ) -> PeerReply:
+        """Send a message and wait for the end of the answer. Cancelling the wait cancels the remote task."""
+        reply, begun = PeerReply(), asyncio.Event()
         updates = self.stream(text, reply, task_id=task_id, context_id=context_id, approval_id=approval_id)
 
         async def read() -> None:
@@ -164,15 +164,15 @@ class PeerClient:
         try:
             await asyncio.shield(reading)
         except asyncio.CancelledError:
-            await self._give_up(reading, begun, reply)
+            await self._abandon(reading, begun, reply)
             raise
         except PeerError:
             await self._stop(reply)
             raise
         return reply
 
-    async def answer(self, task_id: str, text: str, on_update: Callable[[Update], None] | None = None) -> Reply:
-        """Answer what a task waits for. An approval is answered with ``approve`` or ``deny``."""
+    async def answer(self, task_id: str, text: str, on_update: Callable[[PeerUpdate], None] | None = None) -> PeerReply:
+        """Answer the question of a task. An approval is answered with ``approve`` or ``deny``."""
         asked = await self.get(task_id)
         if not asked.waits:
             raise PeerError(f"task {task_id} of {self.peer.name} waits for no answer: it is {asked.state}")
@@ -183,58 +183,58 @@ class PeerClient:
 
     # -- tasks --------------------------------------------------------------------------------------------------
 
-    async def get(self, task_id: str) -> Reply:
-        """A task as it is now."""
-        reply = Reply()
+    async def get(self, task_id: str) -> PeerReply:
+        """The current state of a task."""
+        reply = PeerReply()
         reply.take_task(await self._task(task_id))
         return reply
 
-    async def cancel(self, task_id: str) -> Reply:
+    async def cancel(self, task_id: str) -> PeerReply:
         """Stop a task."""
-        reply = Reply()
+        reply = PeerReply()
         try:
             reply.take_task(await self._client.cancel_task(CancelTaskRequest(id=task_id)))
         except Exception as error:
-            raise in_words(error, self.peer.name, self._options.timeout) from None
+            raise as_peer_error(error, self.peer.name, self._options.timeout) from None
         return reply
 
     async def _task(self, task_id: str) -> Task:
         try:
             return await self._client.get_task(GetTaskRequest(id=task_id))
         except Exception as error:
-            raise in_words(error, self.peer.name, self._options.timeout) from None
+            raise as_peer_error(error, self.peer.name, self._options.timeout) from None
 
-    async def _give_up(self, reading: asyncio.Task[None], begun: asyncio.Event, reply: Reply) -> None:
-        """Nobody waits for the answer any more: see to it that nobody works on it."""
+    async def _abandon(self, reading: asyncio.Task[None], begun: asyncio.Event, reply: PeerReply) -> None:
+        """The caller has stopped waiting: cancel the remote task too."""
         if not reading.done():
             with contextlib.suppress(TimeoutError):  # without its first event the task cannot be named
                 await asyncio.wait_for(begun.wait(), _SECONDS_TO_BEGIN)
         reading.cancel()
         await asyncio.wait({reading})
         if not reading.cancelled():
-            reading.exception()  # it is of no use now, and would be reported as forgotten
+            reading.exception()  # retrieved, so that it is not reported as forgotten
         await self._stop(reply)
 
-    async def _stop(self, reply: Reply) -> None:
+    async def _stop(self, reply: PeerReply) -> None:
         if not reply.task_id or reply.is_settled:
             return
         with contextlib.suppress(PeerError, TimeoutError):
-            await asyncio.wait_for(self.cancel(reply.task_id), _SECONDS_TO_GIVE_UP)
+            await asyncio.wait_for(self.cancel(reply.task_id), _SECONDS_TO_CANCEL)
 
-    # -- an answer as it comes ----------------------------------------------------------------------------------
+    # -- streams and polling -----------------------------------------------------------------------------------
 
-    async def _updates(self, events: AsyncIterator[StreamResponse], reply: Reply) -> AsyncGenerator[Update]:
+    async def _updates(self, events: AsyncIterator[StreamResponse], reply: PeerReply) -> AsyncGenerator[PeerUpdate]:
         try:
             async for event in events:
                 yield reply.take(event)
         except Exception as error:
-            raise in_words(error, self.peer.name, self._options.timeout) from None
+            raise as_peer_error(error, self.peer.name, self._options.timeout) from None
         finally:
             if isinstance(events, AsyncGenerator):
-                await events.aclose()  # now, and not whenever it is collected
+                await events.aclose()  # now, not when it is garbage collected
 
-    async def _resumed(self, reply: Reply) -> AsyncGenerator[StreamResponse]:
-        """What happened since, then the rest. A task that has ended meanwhile has no rest."""
+    async def _resumed(self, reply: PeerReply) -> AsyncGenerator[StreamResponse]:
+        """The state of the task now, then its further events, unless it has ended meanwhile."""
         task = await self._client.get_task(GetTaskRequest(id=reply.task_id))
         yield StreamResponse(task=task)
         if reply.is_settled:
@@ -242,15 +242,15 @@ class PeerClient:
         async for event in self._client.subscribe(SubscribeToTaskRequest(id=reply.task_id)):
             yield event
 
-    async def _polled(self, reply: Reply) -> AsyncGenerator[Update]:
-        """Ask for the task now and then, ever more patiently, until it is settled or nothing happens any more."""
+    async def _polled(self, reply: PeerReply) -> AsyncGenerator[PeerUpdate]:
+        """Poll for the task, with growing pauses, until it is settled or nothing changes any more."""
         loop = asyncio.get_running_loop()
         pause, changed_at = _SHORTEST_POLL, loop.time()
         while not reply.is_settled:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, _LONGEST_POLL)
             update = reply.take_task(await self._task(reply.task_id))
-            if update != Update():
+            if update != PeerUpdate():
                 changed_at = loop.time()
                 yield update
             elif loop.time() - changed_at > self._options.timeout:

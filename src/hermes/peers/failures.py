@@ -1,4 +1,4 @@
-"""What can go wrong with another agent, in words."""
+"""Errors of calls to other agents."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hermes.errors import HermesError
 if TYPE_CHECKING:
     import httpx
 
-_LONGEST_WORDS = 300
+_MAX_CHARS = 300
 _NOT_INSTALLED = "calling other agents needs the A2A SDK; install it with: pip install 'hermes-agent[a2a]'"
 #: Packages that come with the SDK.
 _SDK = ("a2a", "httpx", "google")
@@ -24,14 +24,14 @@ class StreamDropped(PeerError):
 
 
 def missing_sdk(error: ModuleNotFoundError) -> PeerError:
-    """What to tell whoever has not installed the SDK; any other missing module is a fault of ours and raised."""
+    """The error for a missing A2A SDK; any other missing module is a fault of ours and raised."""
     if (error.name or "").partition(".")[0] in _SDK:
         return PeerError(_NOT_INSTALLED)
     raise error
 
 
-def in_words(error: Exception, name: str, timeout: float) -> PeerError:
-    """The failure of a call to the agent called ``name``, whatever part of the SDK it comes from."""
+def as_peer_error(error: Exception, name: str, timeout: float) -> PeerError:
+    """The failure of a call to the agent ``name``, from any part of the SDK."""
     import httpx
     from a2a.client import A2AClientTimeoutError
     from a2a.client.errors import A2AClientError
@@ -44,7 +44,7 @@ def in_words(error: Exception, name: str, timeout: float) -> PeerError:
         waiting = "cannot be reached" if isinstance(cause, httpx.ConnectTimeout) else f"was silent for {timeout:g} s"
         return PeerError(f"{name} {waiting}; try again, or give it more time (a2a.call_timeout)")
     if isinstance(cause, httpx.HTTPStatusError):
-        return PeerError(_status_in_words(cause.response, name))
+        return PeerError(_status_text(cause.response, name))
     if isinstance(cause, httpx.ConnectError):
         return PeerError(f"{name} cannot be reached: {_short(str(cause)) or 'no connection'}; is it running?")
     if isinstance(cause, httpx.RequestError):
@@ -54,7 +54,7 @@ def in_words(error: Exception, name: str, timeout: float) -> PeerError:
     return PeerError(f"what {name} answered cannot be read: {_short(str(error)) or type(error).__name__}")
 
 
-def _status_in_words(response: httpx.Response, name: str) -> str:
+def _status_text(response: httpx.Response, name: str) -> str:
     status = response.status_code
     if status == 401:
         return (
@@ -72,6 +72,6 @@ def _status_in_words(response: httpx.Response, name: str) -> str:
     return f"{name} answered with status {status}{wait}"
 
 
-def _short(words: str) -> str:
-    line = " ".join(words.split())
-    return line if len(line) <= _LONGEST_WORDS else f"{line[: _LONGEST_WORDS - 1]}…"
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _MAX_CHARS else f"{line[: _MAX_CHARS - 1]}…"

@@ -1,4 +1,4 @@
-"""How many agents a message has passed, so that agents that call each other in a circle come to an end."""
+"""Hop count of messages between agents: a limit that ends loops of agents which call each other."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from typing import Any, Protocol
 
 from hermes.peers.failures import PeerError
 
-#: Where a message's metadata has the count.
+#: The name of the count in the metadata of a message.
 HOPS = "hermes.hops"
 
-#: A count beyond every limit; larger ones say nothing more.
+#: Larger counts are cut to this, which is beyond every limit.
 _MOST = 1_000_000
 
 _hops: ContextVar[int] = ContextVar("hermes_hops", default=0)
 
 
-class Metadata(Container[str], Protocol):
-    """The metadata of a message: a mapping, or the SDK's structure, which is none but behaves like one."""
+class MessageMetadata(Container[str], Protocol):
+    """The metadata of a message: a mapping, or the SDK's structure, which behaves like one."""
 
     def __getitem__(self, name: str, /) -> Any: ...
 
 
-def hops_of(metadata: Metadata | None) -> int:
-    """How many agents the message with this metadata has passed. What is no count counts as none."""
+def hops_of(metadata: MessageMetadata | None) -> int:
+    """The number of agents that the message with this metadata has passed. A malformed count is zero."""
     if metadata is None or HOPS not in metadata:
         return 0
     value = metadata[HOPS]
@@ -36,8 +36,8 @@ def hops_of(metadata: Metadata | None) -> int:
 
 
 @contextlib.contextmanager
-def arrived(hops: int) -> Generator[None]:
-    """What runs in the block answers a message that has passed so many agents."""
+def hops_scope(hops: int) -> Generator[None]:
+    """The block answers a message that has passed so many agents."""
     token = _hops.set(hops)
     try:
         yield
@@ -46,7 +46,7 @@ def arrived(hops: int) -> Generator[None]:
 
 
 def next_hop(limit: int) -> int:
-    """The count of a message sent now. Raises ``PeerError`` when that is beyond the limit."""
+    """The count of a message sent now. Raises ``PeerError`` beyond the limit."""
     hops = _hops.get() + 1
     if hops > limit:
         raise PeerError(

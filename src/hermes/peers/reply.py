@@ -1,4 +1,4 @@
-"""What another agent has answered so far, put together from the events of its task."""
+"""The answer of another agent so far, assembled from the events of its task."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from hermes.peers.failures import PeerError
 COMPLETED = "completed"
 WAITING = ("input-required", "auth-required")
 _ENDED = (COMPLETED, "failed", "canceled", "rejected")
-_LONGEST_ANSWER = 4_000_000
+_MAX_ANSWER_CHARS = 4_000_000
 _BETWEEN_ARTIFACTS = "\n\n"
 
 
-class Update(NamedTuple):
-    """What one event brought: a piece of the answer, a word on how the work goes, or both."""
+class PeerUpdate(NamedTuple):
+    """The news of one event: a piece of the answer, a status text, or both."""
 
     text: str = ""
     status: str = ""
 
 
 @dataclass(slots=True)
-class Reply:
-    """The answer to one message. It is settled once the agent has ended its task or waits for us."""
+class PeerReply:
+    """The answer to one message. It is settled once the task has ended or waits for input."""
 
     task_id: str = ""
     context_id: str = ""
-    #: As the protocol calls it: ``working``, ``completed``, ``input-required`` …; empty before the first event.
+    #: As in the protocol: ``working``, ``completed``, ``input-required`` …; empty before the first event.
     state: str = ""
     text: str = ""
-    #: What the agent said of the state: its question, or why it failed.
+    #: The agent's text for the state: its question, or why it failed.
     status: str = ""
-    #: What came with the question in a form for programs: ``approval_id``, ``options`` …
+    #: The data of the question: ``approval_id``, ``options`` …
     question: dict[str, Any] = field(default_factory=dict[str, Any])
     metadata: dict[str, Any] = field(default_factory=dict[str, Any])
     _artifacts: dict[str, str] = field(default_factory=dict[str, str])
@@ -48,15 +48,15 @@ class Reply:
 
     @property
     def waits(self) -> bool:
-        """Whether the agent goes on once it is answered."""
+        """Whether the agent waits for an answer."""
         return self.state in WAITING
 
     @property
     def is_approval(self) -> bool:
-        """Whether it waits for a yes or no to something it wants to do."""
+        """Whether it waits for an approval."""
         return self.waits and "approval_id" in self.question
 
-    def take(self, event: StreamResponse) -> Update:
+    def take(self, event: StreamResponse) -> PeerUpdate:
         """Add an event."""
         match event.WhichOneof("payload"):
             case "message":
@@ -69,41 +69,41 @@ class Reply:
                 return self._take_status(update.status)
             case "artifact_update":
                 self._know(event.artifact_update.task_id, event.artifact_update.context_id, {})
-                return Update(self._take_artifact(event.artifact_update))
+                return PeerUpdate(self._take_artifact(event.artifact_update))
             case _:
-                return Update()
+                return PeerUpdate()
 
-    def take_task(self, task: Task) -> Update:
-        """Catch up with the task as a whole. What was known already brings nothing new."""
+    def take_task(self, task: Task) -> PeerUpdate:
+        """Add the whole task. Text that is known already is not repeated."""
         self._know(task.id, task.context_id, json_format.MessageToDict(task.metadata))
-        pieces = [self._grown(artifact.artifact_id, words(artifact.parts)) for artifact in task.artifacts]
+        pieces = [self._grown(artifact.artifact_id, parts_text(artifact.parts)) for artifact in task.artifacts]
         update = self._take_status(task.status)
-        return Update("".join(pieces) + update.text, update.status)
+        return PeerUpdate("".join(pieces) + update.text, update.status)
 
-    def _take_message(self, message: Message) -> Update:
+    def _take_message(self, message: Message) -> PeerUpdate:
         self._know(message.task_id, message.context_id, json_format.MessageToDict(message.metadata))
         self.state = COMPLETED
-        return Update(self._grown("", words(message.parts)))
+        return PeerUpdate(self._grown("", parts_text(message.parts)))
 
-    def _take_status(self, status: TaskStatus) -> Update:
+    def _take_status(self, status: TaskStatus) -> PeerUpdate:
         before = (self.state, self.status)
-        self.state = state_word(status.state)
-        self.status = words(part for part in status.message.parts if part.WhichOneof("content") != "data")
+        self.state = state_name(status.state)
+        self.status = parts_text(part for part in status.message.parts if part.WhichOneof("content") != "data")
         self.question = _data(status.message.parts) if self.waits else {}
         if self.state == COMPLETED:
-            # Some agents give the answer here alone; those that repeat it are not heard twice.
+            # Some agents give the answer only here; others repeat it, which is ignored.
             text = self._grown("", self.status) if self.status and not self._artifacts else ""
             self.status = ""
-            return Update(text)
+            return PeerUpdate(text)
         is_news = self.status and (self.state, self.status) != before and not self.is_settled
-        return Update(status=self.status if is_news else "")
+        return PeerUpdate(status=self.status if is_news else "")
 
     def _take_artifact(self, update: TaskArtifactUpdateEvent) -> str:
-        name, text = update.artifact.artifact_id, words(update.artifact.parts)
+        name, text = update.artifact.artifact_id, parts_text(update.artifact.parts)
         return self._grown(name, self._artifacts.get(name, "") + text if update.append else text)
 
     def _grown(self, name: str, text: str) -> str:
-        """Set the text of an artifact and return what that adds to the answer, which only ever grows."""
+        """Set the text of an artifact and return the addition to the answer, which only grows."""
         if name not in self._artifacts:
             piece = (_BETWEEN_ARTIFACTS if self.text and text else "") + text
         elif text.startswith(self._artifacts[name]):
@@ -112,27 +112,27 @@ class Reply:
             piece = _BETWEEN_ARTIFACTS + text
         self._artifacts[name] = text
         self.text += piece
-        if len(self.text) > _LONGEST_ANSWER:
-            raise PeerError(f"the answer is longer than {_LONGEST_ANSWER:,} characters")
+        if len(self.text) > _MAX_ANSWER_CHARS:
+            raise PeerError(f"the answer is longer than {_MAX_ANSWER_CHARS:,} characters")
         return piece
 
     def _know(self, task_id: str, context_id: str, metadata: dict[str, Any]) -> None:
         self.task_id = task_id or self.task_id
         self.context_id = context_id or self.context_id
-        self.metadata |= _whole(metadata)
+        self.metadata |= _with_integers(metadata)
 
 
-def state_word(state: TaskState) -> str:
-    """A state as people write it: ``input-required`` for TASK_STATE_INPUT_REQUIRED."""
+def state_name(state: TaskState) -> str:
+    """The name of a state: ``input-required`` for TASK_STATE_INPUT_REQUIRED."""
     return TaskState.Name(state).removeprefix("TASK_STATE_").lower().replace("_", "-")
 
 
-def words(parts: Iterable[Part]) -> str:
+def parts_text(parts: Iterable[Part]) -> str:
     """Parts as text: data as JSON, files by their names."""
-    return "".join(map(_part_words, parts))
+    return "".join(map(_part_text, parts))
 
 
-def _part_words(part: Part) -> str:
+def _part_text(part: Part) -> str:
     match part.WhichOneof("content"):
         case "text":
             return part.text
@@ -147,12 +147,12 @@ def _part_words(part: Part) -> str:
             return ""
 
 
-def _whole(value: Any) -> Any:
-    """The value with whole numbers as such: the protocol has no other numbers than fractions."""
+def _with_integers(value: Any) -> Any:
+    """The value with whole numbers as integers: the protocol has only floats."""
     if isinstance(value, dict):
-        return {name: _whole(item) for name, item in cast("dict[str, Any]", value).items()}
+        return {name: _with_integers(item) for name, item in cast("dict[str, Any]", value).items()}
     if isinstance(value, list):
-        return [_whole(item) for item in cast("list[Any]", value)]
+        return [_with_integers(item) for item in cast("list[Any]", value)]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -161,5 +161,5 @@ def _data(parts: Iterable[Part]) -> dict[str, Any]:
         if part.WhichOneof("content") == "data":
             document = cast("object", json_format.MessageToDict(part.data))  # its stub knows objects only
             if isinstance(document, dict):
-                return _whole(document)
+                return _with_integers(document)
     return {}

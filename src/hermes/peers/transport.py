@@ -1,19 +1,27 @@
-"""httpx transport for the A2A SDK over our own HTTP client: requests run on worker threads, behind the SSRF guard."""
+"""httpx transport and authentication for the A2A SDK, over our own HTTP client.
+
+Requests run on worker threads, behind the SSRF guard.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import sys
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Generator, Iterator
 
 import httpx
+from a2a.types import AgentCard
 
 from hermes.http.client import HttpClient, ResponseStream
 from hermes.http.errors import AddressRefused, BadBody, BodyTooLarge, ConnectError, HttpError, NotHttp, TimedOut
 from hermes.http.exchange import Timeouts
 from hermes.http.ssrf import Guard
 from hermes.http.threads import run_in_thread
+from hermes.peers.addresses import Peer, same_server
 from hermes.peers.failures import PeerError
 from hermes.scope import Interrupt
+from hermes.trace.parent import incoming
 
 #: More than any answer needs; an endless one ends here.
 MAX_RESPONSE_BYTES = 64 * 1024 * 1024
@@ -38,7 +46,7 @@ class PeerTransport(httpx.AsyncBaseTransport):
 
         def send(own: Interrupt) -> ResponseStream:
             with own.on_cancel(interrupt.cancel):
-                return self._client.open(
+                response = self._client.open(
                     request.method,
                     str(request.url),
                     [*headers, ("accept-encoding", "gzip, deflate")],
@@ -48,11 +56,21 @@ class PeerTransport(httpx.AsyncBaseTransport):
                     guard=self._guard,
                     max_bytes=MAX_RESPONSE_BYTES,
                 )
+                opened.append(response)
+                if interrupt.cancelled:  # the task is gone, and may have missed the response
+                    response.close()
+                return response
 
+        opened: list[ResponseStream] = []
         try:
             response = await run_in_thread(send)
         except HttpError as error:
             raise _as_httpx(error) from error
+        except asyncio.CancelledError:
+            interrupt.cancel()
+            for response in opened:
+                response.close()
+            raise
         kept = [(name, value) for name, value in response.headers.items() if name not in _ENCODED_BODY]
         return httpx.Response(response.status, headers=kept, stream=_Body(response, interrupt))
 
@@ -118,3 +136,41 @@ def _as_httpx(error: HttpError) -> Exception:
         return httpx.ConnectError(str(error))
     kind = httpx.RemoteProtocolError if isinstance(error, NotHttp | BadBody) else httpx.ReadError
     return kind(str(error))
+
+
+class PeerAuth(httpx.Auth):
+    """Sends the token to its agent, and to no other server."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._header, self._value = "Authorization", f"Bearer {peer.token}"
+
+    def learn(self, card: AgentCard) -> None:
+        """Use the header that the card asks for; a bearer token if it accepts one."""
+        schemes = card.security_schemes.values()
+        keys = [scheme.api_key_security_scheme for scheme in schemes if scheme.HasField("api_key_security_scheme")]
+        takes_bearer = any(scheme.WhichOneof("scheme") != "api_key_security_scheme" for scheme in schemes)
+        header = next((key.name for key in keys if key.location == "header" and key.name), "")
+        if header and not takes_bearer:
+            self._header, self._value = header, self._peer.token
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response]:
+        """Add the header. A card that would send the token to another server is refused."""
+        if self._peer.token:
+            if not same_server(str(request.url), self._peer.url):
+                raise PeerError(
+                    f"the card of {self._peer.name} sends callers to {request.url.copy_with(path='/', query=None)}, "
+                    f"another server, which the token is not for; use the URL of that server if it may have it"
+                )
+            request.headers[self._header] = self._value
+        yield request
+
+
+def trace_headers() -> dict[str, str]:
+    """The trace context: of the current span, else the one that the turn came with."""
+    headers: dict[str, str] = {}
+    if "opentelemetry.trace" in sys.modules:  # imported when spans are made
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        TraceContextTextMapPropagator().inject(headers)
+    return headers or dict(incoming())

@@ -1,4 +1,4 @@
-"""Tells callers of their tasks by webhook, off the path of the events: a queue for each task."""
+"""Webhook notifications of tasks: a bounded queue for each task, off the path of its events."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from hermes.config.sections import A2APushConfig
 
 log = logging.getLogger("hermes.a2a")
 
-#: How long what is left may take when the server ends.
+#: How long the remaining notifications may take when the server ends.
 _SECONDS_TO_DRAIN = 2.0
-#: Tasks whose last state is remembered; of a forgotten one a state may be told twice.
+#: Tasks whose last state is remembered; a state of a forgotten one may be sent twice.
 _MOST_STATES = 10_000
 _ENDED = (
     TaskState.TASK_STATE_COMPLETED,
@@ -34,24 +34,24 @@ _ENDED = (
 
 @dataclass(slots=True)
 class PushCounts:
-    """What became of the notifications: one for each webhook and event."""
+    """Counts of notifications: one for each webhook and event."""
 
     sent: int = 0
     failed: int = 0
-    #: Events that never left because too many waited.
+    #: Events dropped from a full queue.
     dropped: int = 0
 
 
 @dataclass(slots=True)
-class _Lane:
-    """What waits to be told of one task, in order."""
+class _TaskQueue:
+    """The queued events of one task, in order."""
 
     waiting: deque[StreamResponse] = field(default_factory=deque[StreamResponse])
     worker: asyncio.Task[None] | None = None
 
 
 class PushQueue(PushNotificationSender):
-    """A queue for each task. Whoever reports an event never waits for a webhook."""
+    """A bounded queue for each task. Reporting an event never waits for a webhook."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class PushQueue(PushNotificationSender):
         self._webhooks = webhooks
         self._settings = settings
         self._delivery = PushDelivery(settings, env, first_pause)
-        self._lanes: dict[str, _Lane] = {}
+        self._queues: dict[str, _TaskQueue] = {}
         self._states: OrderedDict[str, int] = OrderedDict()
 
     async def accepts(self, url: str) -> bool:
-        """Whether a webhook may be at this URL; for the SDK's ``push_url_validator``. It is looked at again later."""
+        """Whether a webhook may be at this URL; for the SDK's ``push_url_validator``. Each delivery checks again."""
         problem = await self._delivery.refusal(url)
         if problem:
             log.warning("a webhook is refused: %s", problem)
@@ -79,31 +79,31 @@ class PushQueue(PushNotificationSender):
         """Put an event into the queue of its task."""
         if not (self._settings.every_event or self._is_news(task_id, event)):
             return
-        lane = self._lanes.setdefault(task_id, _Lane())
-        if len(lane.waiting) >= self._settings.max_queued:
-            lane.waiting.popleft()  # the newest state is the one that counts
+        queue = self._queues.setdefault(task_id, _TaskQueue())
+        if len(queue.waiting) >= self._settings.max_queued:
+            queue.waiting.popleft()  # the newest state matters most
             self.counts.dropped += 1
-        lane.waiting.append(to_stream_response(event))  # a copy: whose it is may change it before it is sent
-        if lane.worker is None:
-            lane.worker = asyncio.create_task(self._work(task_id, lane))
+        queue.waiting.append(to_stream_response(event))  # a copy: the original may change before it is sent
+        if queue.worker is None:
+            queue.worker = asyncio.create_task(self._work(task_id, queue))
 
     async def aclose(self) -> None:
-        """Send what can be sent in a moment, and stop."""
-        workers = [lane.worker for lane in self._lanes.values() if lane.worker is not None]
+        """Send the queued events within a moment, and stop."""
+        workers = [queue.worker for queue in self._queues.values() if queue.worker is not None]
         if workers:
             _, late = await asyncio.wait(workers, timeout=_SECONDS_TO_DRAIN)
             for worker in late:
                 worker.cancel()
             if late:
                 await asyncio.wait(late)
-        self.counts.dropped += sum(len(lane.waiting) for lane in self._lanes.values())
-        self._lanes.clear()
+        self.counts.dropped += sum(len(queue.waiting) for queue in self._queues.values())
+        self._queues.clear()
         await self._delivery.aclose()
 
-    # -- which events -------------------------------------------------------------------------------------------
+    # -- filter -------------------------------------------------------------------------------------------------
 
     def _is_news(self, task_id: str, event: PushNotificationEvent) -> bool:
-        """Whether the task's state has changed. Pieces of the answer and words about tools are no news."""
+        """Whether the task's state has changed. Pieces of the answer and status texts do not count."""
         if not isinstance(event, Task | TaskStatusUpdateEvent):
             return False
         state = event.status.state
@@ -116,22 +116,22 @@ class PushQueue(PushNotificationSender):
                 self._states.popitem(last=False)
         return True
 
-    # -- one task after the other, all tasks side by side -------------------------------------------------------
+    # -- delivery: in order within a task, tasks in parallel -----------------------------------------------------
 
-    async def _work(self, task_id: str, lane: _Lane) -> None:
+    async def _work(self, task_id: str, queue: _TaskQueue) -> None:
         try:
-            while lane.waiting:
+            while queue.waiting:
                 webhooks = await self._webhooks.get_info_for_dispatch(task_id)
-                body = msgspec.json.encode(MessageToDict(lane.waiting.popleft()))
+                body = msgspec.json.encode(MessageToDict(queue.waiting.popleft()))
                 await asyncio.gather(*(self._deliver(webhook, body) for webhook in webhooks))
         except Exception:
             log.exception("the webhooks of task %s are not told any more", task_id)
-            self.counts.dropped += len(lane.waiting)
-            lane.waiting.clear()
+            self.counts.dropped += len(queue.waiting)
+            queue.waiting.clear()
         finally:
-            lane.worker = None
-            if not lane.waiting:
-                self._lanes.pop(task_id, None)
+            queue.worker = None
+            if not queue.waiting:
+                self._queues.pop(task_id, None)
 
     async def _deliver(self, webhook: TaskPushNotificationConfig, body: bytes) -> None:
         problem = "the server ended"

@@ -25,7 +25,7 @@ from hermes.agent.session import Session
 from hermes.errors import TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import QuestionRow, Questions
-from hermes.peers.hops import arrived, hops_of
+from hermes.peers.hops import hops_of, hops_scope
 from hermes.trace.parent import joined
 
 T = TypeVar("T")
@@ -144,7 +144,7 @@ class TurnRunner:
 
         def turn() -> TurnOutcome:
             session = task.session = self._contexts.open(session_id, resumes=resumes)
-            with arrived(hops):
+            with hops_scope(hops):
                 return self._run_on_thread(task, session, partial(run, session, stream))
 
         task.start_turn(self._host.workers, turn, stream.end)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from a2a.types import AgentCard
 
     from hermes.peers.client import PeerClient
-    from hermes.peers.reply import Reply
+    from hermes.peers.reply import PeerReply
 
 #: Words about its work that the model is shown of a long answer.
 _NOTES = 20
@@ -87,17 +87,17 @@ def _call(args: Args, context: ToolContext, models: Models, work: Callable[[Peer
         peer = find_peer(config.a2a, os.environ, str(args["agent"]))
         models.redactor.add_secret(peer.token)
         try:
-            from hermes.peers.client import CallOptions, calling
+            from hermes.peers.client import PeerCallOptions, connect_peer
         except ModuleNotFoundError as error:
             raise missing_sdk(error) from None
-        options = CallOptions(
+        options = PeerCallOptions(
             timeout=config.a2a.call_timeout,
             max_hops=config.a2a.max_hops,
             allow_private=config.security.allow_private_urls,
         )
 
         async def connected() -> Fields:
-            async with calling(peer, options) as client:
+            async with connect_peer(peer, options) as client:
                 return await work(client)
 
         result = tool_result(agent=peer.name, **_until(connected, context.scope.interrupt))
@@ -126,7 +126,7 @@ def _until(work: Callable[[], Awaitable[Fields]], interrupt: Interrupt) -> Field
         raise Interrupted(interrupt.reason) from None
 
 
-def _answered(reply: Reply, context: ToolContext) -> Fields:
+def _answered(reply: PeerReply, context: ToolContext) -> Fields:
     fields: Fields = {"state": reply.state, "task_id": reply.task_id, "context_id": reply.context_id}
     fields["text"] = shorten(reply.text, context.limits.max_output_chars)
     if reply.status:

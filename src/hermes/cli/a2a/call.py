@@ -15,8 +15,8 @@ from hermes.sanitize import Redactor
 
 if TYPE_CHECKING:
     from hermes.peers.addresses import Peer
-    from hermes.peers.client import CallOptions, PeerClient
-    from hermes.peers.reply import Reply, Update
+    from hermes.peers.client import PeerCallOptions, PeerClient
+    from hermes.peers.reply import PeerReply, PeerUpdate
 
 #: Exit code: the agent waits for an answer, and there is no terminal to ask at.
 UNANSWERED = 3
@@ -68,10 +68,10 @@ def run(args: argparse.Namespace) -> int:
     # An address that the user typed may be in a private network.
     peer = Peer(peer.name, peer.url, token, is_trusted=True)
     try:
-        from hermes.peers.client import CallOptions
+        from hermes.peers.client import PeerCallOptions
     except ModuleNotFoundError as error:
         raise missing_sdk(error) from None
-    options = CallOptions(
+    options = PeerCallOptions(
         timeout=args.timeout or settings.call_timeout, max_hops=settings.max_hops, stream=not args.no_stream
     )
     return _Call(args, peer, options).run()
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 class _Call:
     """One call, with the questions of the agent and their answers, until it is done."""
 
-    def __init__(self, args: argparse.Namespace, peer: Peer, options: CallOptions) -> None:
+    def __init__(self, args: argparse.Namespace, peer: Peer, options: PeerCallOptions) -> None:
         self._args = args
         self._peer = peer
         self._options = options
@@ -100,16 +100,16 @@ class _Call:
             return EXIT_INTERRUPTED
         return self._conclude(reply)
 
-    async def _main(self) -> Reply:
+    async def _main(self) -> PeerReply:
         import asyncio
         import signal
 
-        from hermes.peers.client import calling
+        from hermes.peers.client import connect_peer
 
         task = asyncio.current_task()
         assert task is not None
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-        async with calling(self._peer, self._options) as client:
+        async with connect_peer(self._peer, self._options) as client:
             reply = await self._first(client)
             while reply.waits:
                 answer = await self._answer_to(reply)
@@ -118,13 +118,13 @@ class _Call:
                 reply = await client.answer(reply.task_id, answer, self._show)
         return reply
 
-    async def _first(self, client: PeerClient) -> Reply:
+    async def _first(self, client: PeerClient) -> PeerReply:
         args = self._args
         if args.task:
             return await client.answer(args.task, args.message, self._show)
         return await client.send(args.message, context_id=args.context, on_update=self._show)
 
-    async def _answer_to(self, reply: Reply) -> str:
+    async def _answer_to(self, reply: PeerReply) -> str:
         """The answer to a question; empty when there is none."""
         if reply.is_approval and self._choice:
             return self._choice
@@ -136,7 +136,7 @@ class _Call:
         print(label, end="", file=sys.stderr, flush=True)
         return await _read_line()
 
-    def _show(self, update: Update) -> None:
+    def _show(self, update: PeerUpdate) -> None:
         if self._args.json:
             return
         if update.status:
@@ -155,7 +155,7 @@ class _Call:
     def _clean(self, text: str) -> str:
         return plain(self._redactor.redact(text))
 
-    def _conclude(self, reply: Reply) -> int:
+    def _conclude(self, reply: PeerReply) -> int:
         code = 0 if reply.state == "completed" else UNANSWERED if reply.waits else 1
         if self._args.json:
             print_json(_document(reply, self._peer, self._redactor))
@@ -185,7 +185,7 @@ def _word(name: str) -> str:
     return shlex.quote(one_line(name))
 
 
-def _document(reply: Reply, peer: Peer, redactor: Redactor) -> dict[str, Any]:
+def _document(reply: PeerReply, peer: Peer, redactor: Redactor) -> dict[str, Any]:
     document: dict[str, Any] = {
         "agent": peer.url,
         "task_id": reply.task_id,
