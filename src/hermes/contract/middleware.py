@@ -31,7 +31,7 @@ class MiddlewareSpec(NamedTuple):
 
 _SCHEMAS = (SCHEMA_VERSION, Field("middleware_schema_version", "str", "Version of the middleware contract."))
 _REQUEST = (
-    Field("request", "dict", "The provider's keyword arguments as they stand now.", "raw"),
+    Field("request", "dict", "The provider's keyword arguments as they are now.", "raw"),
     Field("original_request", "dict", "The same before any middleware.", "raw"),
 )
 _ORIGINAL_ARGS = Field("original_args", "dict", "The arguments before any middleware.", "raw")
