@@ -1,4 +1,4 @@
-"""Every error the runtime raises on purpose. Messages are written for the person who must act on them."""
+"""The errors of the runtime. Their messages are for the user who has to act on them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class HermesError(Exception):
 
 
 class Interrupted(BaseException):
-    """The work in hand was cancelled.
+    """The running work was cancelled.
 
     A ``BaseException``, so that ``except Exception`` in a plugin or a tool cannot swallow it.
     """
@@ -70,7 +70,7 @@ class SessionBusy(JournalError):
 
 
 class LeaseLost(JournalError):
-    """This runner's epoch is over: another one has taken the session. Nothing more may be written."""
+    """This runner's fencing token (epoch) is outdated: another one has the session. Nothing more may be written."""
 
 
 FailureReason = Literal[

@@ -1,4 +1,4 @@
-"""Everything one process needs to run agents, built once from the configuration: the composition root."""
+"""The composition root: builds the parts of a process that runs agents, from the configuration."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ log = logging.getLogger("hermes.host")
 
 @dataclass(frozen=True, slots=True)
 class HostOptions:
-    """What one run asks for beyond the configuration."""
+    """The options of one run beyond the configuration."""
 
     provider: str = ""
     model: str = ""
@@ -71,11 +71,11 @@ class HostOptions:
     plugin_objects: Sequence[object] = ()
     #: False leaves out the plugins that the configuration enables.
     use_enabled_plugins: bool = True
-    #: Run without asking anybody. Only what is never allowed stays refused.
+    #: Run without approvals. Hardline commands stay refused.
     allow_everything: bool = False
-    #: Run the configured hook commands without anybody's consent.
+    #: Run the configured hook commands without consent.
     accept_hooks: bool = False
-    #: Asks for consent to a hook command; without it, what nobody accepted before does not run.
+    #: Asks for consent to a hook command; without it, only commands that were accepted before run.
     ask_consent: AskConsent | None = None
     platform: str = "cli"
 
@@ -102,7 +102,7 @@ class Host:
         self.redactor = redactor or Redactor()
         self.hooks = Hooks()
         self.workers = Workers()
-        #: Who can be asked, by conversation; a surface with a person says so here.
+        #: The users that can be asked, by session; a surface with a user attaches it here.
         self.responders = Responders()
         self.open_sessions = OpenSessions(lambda: self._conversation_models().endpoints)
         self._open_journal()
@@ -124,8 +124,8 @@ class Host:
         except BaseException:
             self.hooks.close()
             raise
-        #: What the person should know before work begins, one line each.
-        self.notices = [*self._plugins_that_did_not_load(), *memory_notices, *engine_notices, *shell_notices]
+        #: Notices for the user, one line each.
+        self.notices = [*self._missing_plugins(), *memory_notices, *engine_notices, *shell_notices]
         self.notices += self.models.keys.notices
 
     def _open_journal(self) -> None:
@@ -230,7 +230,7 @@ class Host:
         return self.resume_session(row.id)
 
     def offered_tools(self) -> list[Tool]:
-        """The tools that a new conversation's model is told about."""
+        """The tools that a new session offers to its model."""
         config, options = self.config, self.options
         toolsets = options.toolsets
         if toolsets is None:
@@ -266,9 +266,9 @@ class Host:
             cwd=self.cwd,
         )
 
-    def _plugins_that_did_not_load(self) -> list[str]:
-        looks_for_them = self.options.use_enabled_plugins and not is_set("HERMES_SAFE_MODE", self._env)
-        return self.plugins.missing(self.config.plugins.enabled if looks_for_them else (), self.redactor.redact)
+    def _missing_plugins(self) -> list[str]:
+        uses_enabled = self.options.use_enabled_plugins and not is_set("HERMES_SAFE_MODE", self._env)
+        return self.plugins.missing(self.config.plugins.enabled if uses_enabled else (), self.redactor.redact)
 
     def _load_shell_hooks(self) -> list[str]:
         events = self.config.hooks.events
@@ -290,14 +290,14 @@ class Host:
         )
 
     def _cwd_of(self, session_id: str) -> Path:
-        """Where a conversation works; a resumed one elsewhere than this process, perhaps."""
+        """The directory of a session; a resumed one may be elsewhere than this process."""
         session = self.open_sessions.get(session_id)
         return self.cwd if session is None else session.cwd
 
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self, reason: str = "shutdown") -> None:
-        """End every session, then the parts, those that others lean on last."""
+        """End every session, then the parts, in the order of their dependencies."""
         for session in self.open_sessions:
             session.close(reason)
         self.runtime.memory.close()
@@ -312,7 +312,7 @@ class Host:
         self.runner.close()
 
     def _record_plugin_counters(self) -> None:
-        """Leave what the plugins did with the session used last. No run fails for want of it."""
+        """Store the counters of the plugins with the session used last. A run never fails because of it."""
         stats = self.hooks.stats()
         if not self.open_sessions or not (
             stats or any(plugin.status in ("loaded", "failed") for plugin in self.plugins)

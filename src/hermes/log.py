@@ -13,7 +13,7 @@ from pathlib import Path
 from hermes.sanitize import Redactor
 from hermes.scope import current_scope
 
-#: Only these loggers are configured; the root logger belongs to whoever embeds the runtime.
+#: Only these loggers are configured; the root logger belongs to the embedding program.
 LOGGERS = ("hermes", "hermes_plugins", "agent")
 MAX_BYTES = 5_000_000
 BACKUPS = 3
@@ -134,7 +134,7 @@ def _session_id(record: logging.LogRecord) -> str:
 
 
 class _FileHandler(logging.Handler):
-    """Writes to the log file; a failure is told once and then the handler keeps quiet."""
+    """Writes to the log file; a failure is reported once, then the handler is silent."""
 
     def __init__(self, file: LogFile) -> None:
         super().__init__()
@@ -159,7 +159,7 @@ class _FileHandler(logging.Handler):
 
 
 class _StderrHandler(logging.Handler):
-    """Shows the log to the person at the terminal."""
+    """Shows the log on the terminal."""
 
     def emit(self, record: logging.LogRecord) -> None:
         with contextlib.suppress(OSError, ValueError):
@@ -208,7 +208,7 @@ class LogFile:
     def _rotate(self, fd: int) -> None:
         import fcntl
 
-        # Nobody waits here: whoever finds the lock taken writes on, and the rotation happens without it.
+        # No waiting here: a process that finds the lock taken continues to write, and another one rotates.
         with contextlib.suppress(OSError):
             lock = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:

@@ -1,4 +1,4 @@
-"""The ids of the work in hand and the interrupt that can end it."""
+"""Scope: the correlation ids of running work, and the interrupt that cancels it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hermes.errors import Interrupted
 
 
 class Interrupt:
-    """A one-way switch shared by everything that works on one turn.
+    """Cancellation token shared by everything that works on one turn. Thread-safe and async-signal-safe.
 
     ``cancel`` takes no lock that other code holds, so a signal handler may call it at any instant.
     Callbacks may be called twice when registration and cancellation race: they must be idempotent.
@@ -25,7 +25,7 @@ class Interrupt:
 
     def __init__(self) -> None:
         self.cancelled = False
-        #: Somebody is past asking politely: what can be ended by force should be.
+        #: A second request to stop: what can be ended by force should be.
         self.insisted = False
         self.reason = ""
         self._callbacks: dict[int, Callable[[], None]] = {}
@@ -57,7 +57,7 @@ class Interrupt:
 
     @contextlib.contextmanager
     def starting(self) -> Generator[None]:
-        """Start something and register its callback in the block: whoever wants to leave by force waits for that."""
+        """Start something and register its callback in the block: a forced exit waits for that."""
         self._starts += 1
         try:
             yield
@@ -101,7 +101,7 @@ def _call_quietly(callback: Callable[[], None]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Whose work this is: the correlation ids that every hook, log line and journal row carries."""
+    """The correlation ids of every hook, log line and journal row."""
 
     session_id: str = ""
     task_id: str = ""

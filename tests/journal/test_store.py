@@ -230,7 +230,7 @@ def locked_elsewhere(journal_path: Path) -> Generator[Callable[[], None]]:
 def test_a_lock_that_is_never_released_ends_the_patience(
     store: Store, journal_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "LOCK_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(database, "LOCK_TIMEOUT_SECONDS", 0.1)
     store.write(add("before"))
     ran: list[bool] = []
     with locked_elsewhere(journal_path), pytest.raises(JournalError) as caught:

@@ -117,7 +117,7 @@ def test_commands_are_refused_where_nobody_can_be_asked(new_host: NewHost, workd
     config = Config(approvals=approvals, command_allowlist=["embedded-model"])
     result = ask(new_host(config, allow_everything=True), RUN)
     assert [call.status for call in result.tool_calls] == ["blocked"]
-    assert "run only when a person says yes" in str(result.tool_calls[0].error_message)
+    assert "always need a user's approval" in str(result.tool_calls[0].error_message)
     assert not (workdir / "ran").exists()
 
 

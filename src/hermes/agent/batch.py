@@ -1,4 +1,4 @@
-"""The tool calls of one model reply: which run at the same time, what is recorded when, in which order they return."""
+"""The tool calls of one model reply: run in parallel where they are independent, each recorded and closed once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_PARALLEL = 8
 
 @dataclass(slots=True)
 class _Slot:
-    """One call of the batch, with its place in the journal and, in the end, its message."""
+    """One call of the batch, with its journal key and, in the end, its message."""
 
     index: int
     key: str
@@ -48,7 +48,7 @@ class _Slot:
 
 
 class ToolBatch:
-    """Runs the calls of one reply: those that do not disturb one another together, the others in order."""
+    """Runs the calls of one reply: independent ones in parallel, the others in order."""
 
     def __init__(
         self, session: Session, journal: TurnJournal, scope: Scope, listener: Listener, loop: LoopGuard, step: int
@@ -61,8 +61,8 @@ class ToolBatch:
         self._loop = loop
         self._step = step
         self._settling = threading.Lock()
-        self._telling = threading.Lock()
-        self._owes_commit = False
+        self._notifying = threading.Lock()
+        self._needs_commit = False
         self._slots: list[_Slot] = []
 
     def run(self, requests: list[ToolRequest], offered: frozenset[str]) -> None:
@@ -75,7 +75,7 @@ class ToolBatch:
             waiting = [slot for slot in self._slots if not self._replay(slot)]
             for segment in self._segments(waiting):
                 self._run_segment(segment)
-            if self._owes_commit or self._scope.interrupt.cancelled:
+            if self._needs_commit or self._scope.interrupt.cancelled:
                 self._journal.commit()
         except BaseException as error:
             self._give_up(error)
@@ -89,7 +89,7 @@ class ToolBatch:
     # -- replay -------------------------------------------------------------------------------------------------
 
     def _replay(self, slot: _Slot) -> bool:
-        """Take what an earlier run of the turn recorded. False when the call has yet to run."""
+        """Use what an earlier run of the turn recorded. False when the call has yet to run."""
         recorded = self._journal.steps.get(slot.key)
         if recorded is None:
             return False
@@ -100,7 +100,7 @@ class ToolBatch:
         outcome = _outcome_from(recorded.body)
         slot.message = self._journal.messages.get((self._step, slot.index + 1))
         if slot.message is None:
-            # The result was recorded but nothing proves that anybody heard of it.
+            # The result was recorded, but its end event may not have been emitted.
             self._finish(slot, outcome)
         else:
             slot.outcome, slot.finished = outcome, slot.call.ended(outcome)
@@ -112,12 +112,12 @@ class ToolBatch:
 
     def _segments(self, slots: list[_Slot]) -> Iterator[list[_Slot]]:
         segment: list[_Slot] = []
-        company = _Company()
+        group = _ParallelGroup()
         for slot in slots:
-            if not company.takes(slot):
+            if not group.add(slot):
                 yield segment
-                segment, company = [], _Company()
-                company.takes(slot)
+                segment, group = [], _ParallelGroup()
+                group.add(slot)
             segment.append(slot)
         if segment:
             yield segment
@@ -132,7 +132,7 @@ class ToolBatch:
                 self._close(slot, outcome)
         self._claim([slot for slot in ready if slot.unsafe])
         for slot in ready:
-            self._tell(slot.call.started())
+            self._notify(slot.call.started())
         if len(ready) > 1 and not all(_is_quick(slot) for slot in ready) and _can_run_together(ready):
             self._run_on_workers(ready, MAX_PARALLEL)
         else:
@@ -140,7 +140,7 @@ class ToolBatch:
                 self._run_alone(slot)
 
     def _prepare(self, slot: _Slot) -> ToolOutcome | None:
-        """Pass the gates. A call cancelled before or on the way is closed, so that the conversation stays whole."""
+        """Pass the gates. A call that is cancelled is closed, because every call needs its result message."""
         interrupt = self._scope.interrupt
         if interrupt.cancelled:
             return slot.call.cancelled(interrupt.reason)
@@ -150,14 +150,14 @@ class ToolBatch:
             return slot.call.cancelled(stop.reason)
 
     def _claim(self, slots: list[_Slot]) -> None:
-        """Put on record that these calls are about to take effect: after a crash they are never run again blindly."""
+        """Write-ahead claim: record that these calls are about to run, so that a crash never runs them twice."""
         for slot in slots:
             self._journal.step(slot.key, "claimed", "unsafe", slot.call.claim())
         if slots:
             self._journal.commit()
 
     def _run_alone(self, slot: _Slot) -> None:
-        # A plugin's tool may ignore the interrupt; on a thread of its own it can be left behind.
+        # A plugin's tool may ignore the interrupt; on a worker thread it can be abandoned.
         if slot.call.tool is not None and slot.call.tool.plugin:
             self._run_on_workers([slot], 1)
         else:
@@ -179,7 +179,7 @@ class ToolBatch:
         ended = wait_for(tasks, interrupt)
         if len(ended) < len(tasks):
             for slot in slots:
-                self._leave_behind(slot)
+                self._abandon(slot)
         for task in ended:
             task.result()
 
@@ -187,10 +187,10 @@ class ToolBatch:
         try:
             outcome = slot.call.execute()
         except TurnSuspended:
-            # What can run again asks again once the answer is there; nothing on record says that it ran.
+            # A call that can run again asks again once the answer is there; no record says that it ran.
             if not slot.unsafe:
                 raise
-            message = "Somebody would have to be asked, which cannot be done in the middle of this call."
+            message = "This needs a question to the user, which cannot be asked in the middle of this call."
             outcome = slot.call.failed(message, "approval_denied")
         except BaseException as error:
             self._close(slot, slot.call.cancelled(type(error).__name__))
@@ -200,7 +200,7 @@ class ToolBatch:
     # -- closing ------------------------------------------------------------------------------------------------
 
     def _close(self, slot: _Slot, outcome: ToolOutcome) -> None:
-        """Record the result, tell the observers, make the message. Only the first one to close a call does so."""
+        """Record the result, emit the end, make the message. Only the first caller closes a call."""
         effect = slot.call.tool.effect if slot.call.tool is not None else "pure"
         with self._settling:
             if slot.outcome is not None:
@@ -210,7 +210,7 @@ class ToolBatch:
         if slot.unsafe:
             self._journal.commit()
         else:
-            self._owes_commit = True
+            self._needs_commit = True
         self._finish(slot, outcome)
 
     def _finish(self, slot: _Slot, outcome: ToolOutcome) -> None:
@@ -220,7 +220,7 @@ class ToolBatch:
         self._answer(slot, outcome, ended, f"{content}\n\n{warning}" if warning else content)
 
     def _answer(self, slot: _Slot, outcome: ToolOutcome, ended: ToolEnded, content: str) -> None:
-        """Make the message, once: what comes later comes from a thread that the turn did not wait for."""
+        """Make the message, once: a later call comes from a thread that was abandoned."""
         with self._settling:
             if slot.message is not None:
                 return
@@ -228,10 +228,10 @@ class ToolBatch:
             slot.message = {"role": "tool", "tool_call_id": slot.call.request.id, "content": content}
             self._journal.message(self._step, slot.index + 1, slot.message)
         log.info("%s %s: %s, %d ms", slot.key, slot.call.request.name, outcome.status, outcome.duration_ms)
-        self._tell(ended)
+        self._notify(ended)
 
-    def _leave_behind(self, slot: _Slot) -> None:
-        """Close a call of a cancelled turn whose thread may be stuck: in the tool, or in an observer of its end."""
+    def _abandon(self, slot: _Slot) -> None:
+        """Close a call of a cancelled turn whose thread may be stuck in the tool or in an observer."""
         cancelled = slot.call.cancelled(self._scope.interrupt.reason)
         self._close(slot, cancelled)
         # The result itself may not be shown before the observers had their chance to change it.
@@ -239,20 +239,20 @@ class ToolBatch:
         self._answer(slot, outcome, slot.call.ended(outcome), cancelled.result)
 
     def _give_up(self, error: BaseException) -> None:
-        """The batch cannot go on: whoever heard of a call hears of its end, and every call has a message."""
+        """The batch failed: every call that was announced gets its end event, and every call a message."""
         message = f"The turn failed before this call had a result ({type(error).__name__})"
         for slot in self._slots:
             if slot.message is None:
                 outcome = slot.outcome or slot.call.failed(message, "turn_failed")
                 ended = slot.call.ended(outcome)
                 content = slot.call.finish(ended)
-                # The surface that is told may be the very thing that failed.
+                # The listener may be the very thing that failed.
                 with contextlib.suppress(Exception):
                     self._answer(slot, outcome, ended, content)
 
-    def _tell(self, event: ToolStarted | ToolEnded) -> None:
-        """One at a time, because a surface is not made for several threads."""
-        with self._telling:
+    def _notify(self, event: ToolStarted | ToolEnded) -> None:
+        """One at a time: listeners need not be thread-safe."""
+        with self._notifying:
             self._listener(event)
 
     def _make_slot(self, index: int, request: ToolRequest, offered: frozenset[str]) -> _Slot:
@@ -266,18 +266,18 @@ class ToolBatch:
 
 
 @dataclass(slots=True)
-class _Company:
+class _ParallelGroup:
     """Calls that may run together: those that only read, or writers of separate files. All else runs alone."""
 
     all_read: bool = True
     all_separate: bool = True
     _size: int = 0
     _files: set[Path] = field(default_factory=set[Path])
-    #: Everything above the files, so that one look tells whether a path holds one of them.
+    #: The parents of the files, so that one look-up finds whether a folder contains one of them.
     _folders: set[Path] = field(default_factory=set[Path])
 
-    def takes(self, slot: _Slot) -> bool:
-        """Add the call, unless it would disturb those that are in. The first one is always welcome."""
+    def add(self, slot: _Slot) -> bool:
+        """Add the call, unless it conflicts with those that are in. The first one always fits."""
         paths = _written_paths(slot)
         all_read = self.all_read and slot.call.tool is not None and slot.call.tool.parallel
         all_separate = self.all_separate and paths is not None and not any(map(self._holds, paths))
@@ -295,12 +295,12 @@ class _Company:
 
 
 def _can_run_together(slots: list[_Slot]) -> bool:
-    company = _Company()
-    return all(company.takes(slot) for slot in slots)
+    group = _ParallelGroup()
+    return all(group.add(slot) for slot in slots)
 
 
 def _written_paths(slot: _Slot) -> list[Path] | None:
-    """The files a call writes, or None when that cannot be told."""
+    """The files a call writes, or None when that is not known."""
     tool, call = slot.call.tool, slot.call
     if tool is None or tool.writes is None:
         return None

@@ -25,7 +25,7 @@ def ignore_events(_event: TurnEvent) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TurnResult:
-    """How a turn ended. ``answer`` is on disk before anybody sees it."""
+    """The result of a turn. ``answer`` is on disk before it is returned."""
 
     session_id: str
     turn_id: str
@@ -72,10 +72,10 @@ def _written_files(call: ToolEnded) -> tuple[str, ...]:
     if call.status != "ok" or '"files_' not in call.result:
         return ()
     try:
-        told = msgspec.json.decode(call.result, type=_WrittenFiles)
+        written = msgspec.json.decode(call.result, type=_WrittenFiles)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return ()
-    return (*told.files_modified, *told.files_created, *told.files_deleted)
+    return (*written.files_modified, *written.files_created, *written.files_deleted)
 
 
 def changed_paths(calls: Sequence[ToolEnded]) -> list[str]:

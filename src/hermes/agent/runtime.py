@@ -1,4 +1,4 @@
-"""What the sessions of a process share: the parts of its host, and the table of open sessions."""
+"""The runtime that all sessions of a host share, and the table of open sessions."""
 
 from __future__ import annotations
 

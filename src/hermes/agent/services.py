@@ -1,4 +1,4 @@
-"""What plugins may ask of the host: the implementation of ``HostServices`` behind ``ctx``."""
+"""The services of the host for plugins: the implementation of ``HostServices`` behind ``ctx``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One conversation: its id, its history, and the turns that extend it."""
+"""A session: one conversation, and the turns that extend it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ParentCall:
 
 
 class Session:
-    """A conversation on one host. One turn runs at a time; a second caller is told so."""
+    """A conversation on one host. One turn runs at a time; a second caller gets ``SessionBusy``."""
 
     def __init__(
         self,
@@ -62,10 +62,10 @@ class Session:
         self.id = session_id
         self.cwd = cwd
         self.platform = platform
-        #: A name for a session that is not on record yet; empty names it after its first message.
+        #: A title for a session that is not stored yet; empty names it after its first message.
         self.title = ""
         self.transcript = Transcript(history or [])
-        #: The models that answer, and the tools the model is told about; both may change between turns.
+        #: The models that answer, and the tools that are offered; both may change between turns.
         self.models = models
         self.offered = offered
         self.max_steps = max_steps
@@ -104,11 +104,11 @@ class Session:
     ) -> TurnResult:
         """Answer a message. A turn that an earlier process left unfinished is finished first.
 
-        The same ``request_key`` again gives the answer of the first time and runs nothing. ``task_id`` is what the
-        surface calls the work, for hooks to name it; it must be new. ``context`` is added to the message for this turn
-        only, as ``pre_llm_call`` may do.
+        ``request_key`` is an idempotency key: the same key again gives the answer of the first time and runs nothing.
+        ``task_id`` is the id of the work at the surface, for hooks; it must be new. ``context`` is added to the
+        message for this turn only, as ``pre_llm_call`` may do.
         """
-        with self._one_at_a_time():
+        with self._exclusive():
             interrupt = interrupt or Interrupt()
             if not self._is_new:
                 self._finish(("running",), listener, interrupt)
@@ -130,12 +130,12 @@ class Session:
     def finish_open_turn(
         self, *, listener: Listener = ignore_events, interrupt: Interrupt | None = None
     ) -> TurnResult | None:
-        """Go on with the last turn when it has no answer: cut off, interrupted or failed. None when there is none."""
-        with self._one_at_a_time():
+        """Continue the last turn when it has no answer: crashed, interrupted or failed. None when there is none."""
+        with self._exclusive():
             return self._finish(("running", "interrupted", "failed"), listener, interrupt or Interrupt())
 
     def steer(self, text: str) -> bool:
-        """Say something to the agent while it works: it hears it before its next model call. False when it is idle."""
+        """Add a message to the running turn, before its next model call. False when no turn runs."""
         if not self._running.locked():
             return False
         self._steering.append(text)
@@ -145,8 +145,8 @@ class Session:
         """What was said to the agent since this was last called."""
         return [self._steering.popleft() for _ in range(len(self._steering))]
 
-    def tell(self, event: TurnEvent) -> None:
-        """Show something to whoever watches the turn in hand. To be called in the turn's own thread."""
+    def notify(self, event: TurnEvent) -> None:
+        """Send an event to the listener of the running turn. To be called in the turn's own thread."""
         self._listener(event)
 
     def messages(self) -> list[Message]:
@@ -154,38 +154,38 @@ class Session:
         return self.transcript.messages()
 
     def compress(self, instructions: str = "", interrupt: Interrupt | None = None) -> CompressionReport:
-        """Make the conversation shorter now, between two turns; ``instructions`` say what to keep above all.
+        """Compact the conversation now, between two turns; ``instructions`` say what to keep above all.
 
         Raises ``HermesError`` when there is nothing to gain. The journal keeps every message.
         """
-        with self._one_at_a_time():
+        with self._exclusive():
             self.transcript.earlier, report = compress_now(self, instructions, interrupt or Interrupt())
             return report
 
     @property
     def before_compress(self) -> BeforeCompress | None:
-        """Says what of the messages that are about to be condensed should be kept in mind."""
+        """Asks the memory what to keep of the messages that are about to be summarised."""
         return None if self.memory is None else self.memory.before_compress
 
     def last_result(self) -> TurnResult:
-        """The answer that is on record already."""
+        """The stored result of the last turn."""
         turn = Sessions(self.runtime.store).last_turn(self.id)
         if turn is None:
             raise SessionNotFound(f"session {self.id} has no message yet; give one with --query")
         return _recorded_result(self.id, turn["id"], turn["state"], turn["answer"], turn["error"])
 
     def undo(self, count: int = 1) -> list[Message]:
-        """Take back the last turns, as many as there are; returns what the user had said in them, oldest first."""
+        """Undo the last turns, as many as there are; returns their user messages, oldest first."""
         from hermes.journal.history.undoing import undo_turns  # few conversations need it
 
-        with self._one_at_a_time():
+        with self._exclusive():
             undone = undo_turns(self.runtime.store, self.runtime.runner, self.id, count)
             self._turns_known = None
             self.transcript.earlier = Sessions(self.runtime.store).context(self.id)
             return [turn.message for turn in undone]
 
     def close(self, reason: str = "shutdown", *, new_session_id: str = "") -> None:
-        """Give up the session's identity on this host, once; ``new_session_id`` takes its place, if any does."""
+        """End the session on this host, once; ``new_session_id`` is the session that replaces it, if any."""
         if self.closed:
             return
         self.closed = True
@@ -214,10 +214,10 @@ class Session:
         return self._run_turn(journal, listener, interrupt)
 
     def _catch_up(self, journal: TurnJournal) -> None:
-        """Another process may have gone on with the session since its history was read."""
+        """Read the transcript again when another process may have continued the session."""
         if self._turns_known != journal.ordinal:
             self.transcript.earlier = Sessions(self.runtime.store).context(self.id, before_turn=journal.ordinal)
-        self._turns_known = None  # until the turn in hand is over
+        self._turns_known = None  # until the running turn has ended
 
     def _run_turn(
         self, journal: TurnJournal, listener: Listener, interrupt: Interrupt, context: str = ""
@@ -256,7 +256,7 @@ class Session:
         )
 
     @contextlib.contextmanager
-    def _one_at_a_time(self) -> Generator[None]:
+    def _exclusive(self) -> Generator[None]:
         if not self._running.acquire(blocking=False):
             raise SessionBusy(f"session {self.id} is answering another message; wait for it to end")
         try:
@@ -268,7 +268,7 @@ class Session:
 def _recorded_result(
     session_id: str, turn_id: str, state: TurnState, answer: str | None, error: str | None
 ) -> TurnResult:
-    """The result of a turn that ended before, as far as it is asked for again."""
+    """The stored result of a turn that ended before."""
     return TurnResult(
         session_id=session_id,
         turn_id=turn_id,

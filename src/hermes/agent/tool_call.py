@@ -1,7 +1,7 @@
 """One tool invocation, in three stages: the only way any tool runs.
 
-``prepare`` decides whether the call may run and with which arguments, ``execute`` runs it, ``finish`` tells the
-observers and gives the text the model sees. A batch prepares its calls one after another, executes them together and
+``prepare`` decides whether the call may run and with which arguments, ``execute`` runs it, ``finish`` emits its
+end and gives the text the model sees. A batch prepares its calls one after another, executes them together and
 finishes each as it ends.
 """
 
@@ -39,7 +39,7 @@ MAX_RESULT_CHARS = 100_000
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What came of a call. ``result`` is the raw JSON text, before any transformation."""
+    """The outcome of a call. ``result`` is the raw JSON text, before any transformation."""
 
     result: str
     status: ToolStatus
@@ -92,7 +92,7 @@ class ToolCall:
     # -- prepare ------------------------------------------------------------------------------------------------
 
     def prepare(self) -> ToolOutcome | None:
-        """Bring the arguments into shape and pass the gates. An outcome means that the call is over already."""
+        """Prepare the arguments and pass the gates. An outcome means that the call ended already."""
         problem = self._read_arguments() or self._availability()
         self._apply_request_middleware()
         self._plugin_decision = self._announce()
@@ -171,7 +171,7 @@ class ToolCall:
         return self.failed(problem, "invalid_arguments") if problem else None
 
     def failed(self, message: str, error_type: str) -> ToolOutcome:
-        """The outcome of a call that came to nothing."""
+        """The outcome of a call that failed."""
         return ToolOutcome(tool_error(message), "error", self.args, 0, error_type, message)
 
     # -- run ----------------------------------------------------------------------------------------------------
@@ -225,11 +225,11 @@ class ToolCall:
         return result
 
     def _pass_gate_late(self, args: Args) -> ToolOutcome | None:
-        """Judge what middleware made of the arguments. The call is under way, so an answer cannot come later."""
+        """Gate for arguments that middleware changed. The call is running, so the answer cannot come later."""
         try:
             return self._pass_gate(args)
         except TurnSuspended:
-            message = "The arguments were changed on the way, and nobody can approve them now; the call was not run."
+            message = "Middleware changed the arguments, and they cannot be approved now; the call was not run."
             return self._blocked(Decision(False, message, "approval_denied"), args)
 
     def _final_args(self) -> Args:
@@ -244,19 +244,19 @@ class ToolCall:
             tool_error(message, **extra), "cancelled", self._final_args(), 0, "keyboard_interrupt", message
         )
 
-    # -- on record ----------------------------------------------------------------------------------------------
+    # -- records -----------------------------------------------------------------------------------------------
 
     @property
     def unsafe(self) -> bool:
-        """Whether the call must be on record before it starts, because nobody may run it twice."""
+        """Whether the call needs a write-ahead claim, because it must never run twice."""
         return self.tool is None or self.tool.effect == "unsafe"
 
     def claim(self) -> dict[str, Any]:
-        """The call as the journal has it before it starts."""
+        """The write-ahead claim of the call, recorded before it starts."""
         return {"id": self.request.id, "name": self.request.name, "args": self.args}
 
     def record(self, outcome: ToolOutcome) -> dict[str, Any]:
-        """The call as the journal has it when it is over."""
+        """The record of the call with its result."""
         return {
             "id": self.request.id,
             "name": self.request.name,

@@ -1,7 +1,7 @@
-"""One user message answered: model call, tool calls, model call … until there is text.
+"""A turn: one user message answered by model calls and tool calls, until there is text.
 
-Everything between the steps is a function of what the journal holds, so a turn that was cut off can be run again and
-comes to the same point without repeating a finished step.
+Everything between the steps is a function of what the journal holds, so a turn that crashed can run again and gets
+to the same point without repeating a finished step.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("hermes.turn")
 
-#: Where steering messages stand in their step: behind the results of as many tool calls as a reply may have.
+#: The position of steering messages in their step: behind the results of as many tool calls as a reply may have.
 _AFTER_TOOL_RESULTS = 1_000_000
 
 
@@ -86,7 +86,7 @@ class Turn:
     def run(self) -> TurnResult:
         """Answer the message. Failures and interruptions are results.
 
-        Only a journal that cannot be written raises, and a person who will answer later: then the turn stays open.
+        Raises only when the journal cannot be written, or ``TurnSuspended`` when an answer comes later.
         """
         started = time.perf_counter()
         token = current_scope.set(self._scope)
@@ -107,11 +107,11 @@ class Turn:
             reason = str(failure)
             raise
         except Exception as failure:
-            error = reason = self._models.redactor.redact(_in_words(failure))
+            error = reason = self._models.redactor.redact(_error_text(failure))
             error_type = type(failure).__name__
             answer = self._close_unanswered("failed", error, failure)
         else:
-            self._emit_answer(answer)  # whatever comes of that, the answer is on record
+            self._emit_answer(answer)  # the answer is stored, whatever the hooks do
         finally:
             self._emit_end(status, reason)
             log.info(
@@ -220,14 +220,14 @@ class Turn:
                     changed_paths=changed,
                 )
             )
-            words = _nudge_from(answers)
-            self._journal.step(key, "done", "pure", {"message": words})
+            nudge = _nudge_from(answers)
+            self._journal.step(key, "done", "pure", {"message": nudge})
         else:
-            words = recorded.body["message"]
-        if words is None:
+            nudge = recorded.body["message"]
+        if nudge is None:
             return False
         self._nudges += 1
-        self._journal.message(step, 1, {"role": "user", "content": words})
+        self._journal.message(step, 1, {"role": "user", "content": nudge})
         return True
 
     def _conclude(self, requests: RequestBuilder, step: int) -> str:
@@ -256,7 +256,7 @@ class Turn:
         return answered
 
     def _recorded_answer(self, key: str, tools: list[ToolDefinition]) -> Answered | None:
-        """The reply on record, unless it says nothing: repeating that would end the turn the same way for ever."""
+        """The recorded reply, unless it is empty: replaying that would end the turn the same way for ever."""
         recorded = self._journal.steps.get(key)
         if recorded is None:
             return None
@@ -300,7 +300,7 @@ class Turn:
     # -- endings ------------------------------------------------------------------------------------------------
 
     def _close_unanswered(self, state: TurnState, reason: str, cause: BaseException) -> str:
-        """Record a turn that has no answer, with what had arrived of one, so that the conversation can go on."""
+        """Record a turn that has no answer, with what had arrived of one, so that the conversation can continue."""
         partial: Reply | None = getattr(cause, "partial", None)
         text = partial.content if partial is not None else self._draft.strip() and self._draft
         note = f"[{state}]" if not text else f"{text}\n\n[{state}]"
@@ -314,7 +314,7 @@ class Turn:
     def _emit_answer(self, answer: str) -> None:
         emit = self._hooks.post_llm_call
         if emit is not None:
-            # The answer is on record: cancelling the wait for an async callback does not undo it.
+            # The answer is stored: cancelling the wait for an async callback does not undo it.
             with contextlib.suppress(Interrupted):
                 emit(
                     TurnAnswered(
@@ -367,7 +367,7 @@ class Turn:
 
 
 def assistant_message(reply: Reply) -> Message:
-    """A reply as it stands in the conversation. Servers refuse arguments that are not JSON, so those are left out."""
+    """A reply as a message. Servers refuse arguments that are not JSON, so those are left out."""
     message: Message = {"role": "assistant", "content": reply.content or None}
     if reply.tool_calls:
         message["tool_calls"] = [tool_call_message(call) for call in reply.tool_calls]
@@ -398,7 +398,7 @@ def _context_pieces(answers: list[Answer]) -> list[str]:
     return [piece for piece in pieces if isinstance(piece, str) and piece.strip()]
 
 
-def _in_words(failure: Exception) -> str:
+def _error_text(failure: Exception) -> str:
     return str(failure) if isinstance(failure, HermesError) else f"{type(failure).__name__}: {failure}"
 
 
@@ -408,9 +408,9 @@ def _nudge_from(answers: Sequence[Answer]) -> str | None:
         if not isinstance(answer.value, dict):
             continue
         value = cast("dict[str, Any]", answer.value)
-        words = value.get("message") if value.get("action") == "continue" else None
+        nudge = value.get("message") if value.get("action") == "continue" else None
         if value.get("decision") == "block":
-            words = value.get("reason")
-        if isinstance(words, str) and words.strip():
-            return words
+            nudge = value.get("reason")
+        if isinstance(nudge, str) and nudge.strip():
+            return nudge
     return None

@@ -9,7 +9,7 @@ from hermes.commands.surface import Surface
 from hermes.contract.events import SessionReset
 from hermes.errors import HermesError
 from hermes.host import Host
-from hermes.journal.leases import give_up_lease
+from hermes.journal.leases import release_lease
 
 
 class Conversation:
@@ -65,7 +65,7 @@ class Conversation:
                 )
             )
         if host.sessions.turn_count(old.id):
-            give_up_lease(host.store, host.runner, old.id)  # another process may go on with it now
+            release_lease(host.store, host.runner, old.id)  # another process may go on with it now
 
     def confirmed(self, question: str) -> bool:
         """Whether something that discards work may be done: asked where the configuration says so."""

@@ -1,4 +1,4 @@
-"""How values become text in the journal: JSON, with large ones stored once under their hash."""
+"""Encoding of values in the journal: JSON, with large ones stored once under their hash."""
 
 from __future__ import annotations
 

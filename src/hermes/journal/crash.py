@@ -1,7 +1,7 @@
 """Crash points: the places where a test can end the process as ``kill -9`` would.
 
-``HERMES_CRASH_AT=7`` kills the process at the seventh point it reaches. Points stand before and after every commit and
-every effect, so that resuming can be proven from each of them.
+``HERMES_CRASH_AT=7`` kills the process at the seventh point it reaches. There is a point before and after every commit
+and every effect, so that resuming can be proven from each of them.
 """
 
 from __future__ import annotations

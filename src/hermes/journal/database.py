@@ -1,4 +1,4 @@
-"""Opening the database file: connections, migrations, and what SQLite's errors mean."""
+"""The SQLite file: connections, schema migrations, and errors explained for users."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from hermes.errors import JournalCorrupt, JournalError, JournalTooNew
 from hermes.journal import schema
 
 #: How long a writer waits for another process before it gives up, visibly and before the effect.
-LOCK_PATIENCE_SECONDS = 30.0
+LOCK_TIMEOUT_SECONDS = 30.0
 #: A row of a journal is small and several tables change with each commit: small pages halve what is written and synced.
 PAGE_SIZE = 2_048
-#: What is left of the write-ahead log on disk when it starts over after a checkpoint.
+#: The size that the write-ahead log keeps on disk when it starts over after a checkpoint.
 LOG_SIZE_LIMIT = 16 * 1024 * 1024
 MINIMUM_SQLITE = (3, 37, 0)
 
@@ -30,7 +30,7 @@ def check_sqlite_version() -> None:
 
 
 def companion(path: Path, suffix: str) -> Path:
-    """A file that stands beside the database, such as its write-ahead log."""
+    """A file beside the database, such as its write-ahead log."""
     return path.with_name(path.name + suffix)
 
 
@@ -44,7 +44,7 @@ def open_writer(path: Path) -> sqlite3.Connection:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     # A connection that may write folds the log back when it closes, so a file that is refused must not see one.
     open_reader(path).close()
-    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=LOCK_PATIENCE_SECONDS)
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=LOCK_TIMEOUT_SECONDS)
     try:
         if _version(connection) == 0:
             _prepare_new_file(connection, path)
@@ -156,7 +156,7 @@ def _back_up(connection: sqlite3.Connection, target: Path) -> None:
 # -- errors ---------------------------------------------------------------------------------------------------------
 
 
-def concerns_everyone(error: Exception) -> bool:
+def is_fatal(error: Exception) -> bool:
     """Whether it is the disk or the file that failed, and not just what one caller asked for."""
     return isinstance(error, sqlite3.OperationalError) or type(error) is sqlite3.DatabaseError
 
@@ -167,7 +167,7 @@ def _code(error: sqlite3.Error) -> str:
 
 
 def explain(error: Exception, path: Path) -> Exception:
-    """The journal error that says what SQLite's or the system's error means for the person who sees it."""
+    """The journal error that says what SQLite's or the system's error means for the user who sees it."""
     if isinstance(error, sqlite3.Error):
         explained = _explain_sqlite(error, path)
     elif isinstance(error, OSError):

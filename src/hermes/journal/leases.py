@@ -1,4 +1,4 @@
-"""The right to write to a session: one runner at a time, and each turn under an epoch of its own."""
+"""Session leases: one runner writes to a session at a time, with the epoch as a fencing token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hermes.journal.store import Store
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """What the journal is told about a session when its first turn is accepted."""
+    """The facts about a session that are stored with its first turn."""
 
     id: str
     cwd: str
@@ -29,14 +29,14 @@ class SessionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to write to a session, ended by a higher epoch."""
+    """The right to write to a session. ``epoch`` is the fencing token: a higher one ends the lease."""
 
     session_id: str
     runner: str
     epoch: int
 
     def last_seq(self, connection: sqlite3.Connection) -> int:
-        """The number of the session's last event. Raises when the lease is over."""
+        """The number of the session's last event. Raises ``LeaseLost`` when the lease has ended."""
         row = connection.execute(
             "SELECT (SELECT max(seq) FROM events WHERE session_id = s.id) FROM sessions s "
             "WHERE s.id = ? AND s.epoch = ? AND s.runner = ?",
@@ -63,7 +63,7 @@ def create_session(connection: sqlite3.Connection, runner: Runner, session: Sess
 
 
 def take_lease(connection: sqlite3.Connection, runner: Runner, session_id: str) -> Lease:
-    """Make this runner the owner under a new epoch, which ends every earlier lease. A living owner is left alone."""
+    """Make this runner the owner with a new fencing token, which ends earlier leases. Refused while the owner lives."""
     refuse_if_busy(connection, runner, session_id)
     epoch: int = connection.execute(
         "UPDATE sessions SET runner = ?, epoch = epoch + 1, updated_at = ? WHERE id = ? RETURNING epoch",
@@ -72,8 +72,8 @@ def take_lease(connection: sqlite3.Connection, runner: Runner, session_id: str) 
     return Lease(session_id, runner.id, epoch)
 
 
-def give_up_lease(store: Store, runner: Runner, session_id: str) -> None:
-    """Let others have a session that this runner owns. Nothing to do for one it does not."""
+def release_lease(store: Store, runner: Runner, session_id: str) -> None:
+    """Release a session that this runner owns. Nothing to do for one it does not."""
     query = "UPDATE sessions SET runner = NULL WHERE id = ? AND runner = ?"
     store.write(lambda connection: connection.execute(query, (session_id, runner.id)))
 

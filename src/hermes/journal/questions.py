@@ -120,7 +120,7 @@ class Questions:
         self._update_pending(question_id, "deadline = ?", deadline)
 
     def answer(self, question_id: str, answer: str, reason: str = "") -> QuestionRow:
-        """Answer a question. The first answer counts: the row is returned as it is now, whoever answered it."""
+        """Answer a question. The first answer counts: the row is returned as it is now."""
         text = clean_text(answer)
         approved = "granted" if text in GRANTS else "denied"
         values = (text, clean_text(reason), time.time(), approved, question_id)

@@ -1,4 +1,7 @@
-"""Who runs a session: a process is alive while it holds the kernel lock on its runner file. No clocks, no pids."""
+"""Runner: the identity of a process that owns sessions.
+
+It is alive while it holds the kernel lock (``flock``) on its runner file: no heartbeats, no clocks, no pids.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from hermes.errors import JournalError
 
 
 class Runner:
-    """This process as an owner of sessions. The file appears with the first session it takes."""
+    """This process as an owner of sessions. Its file is made with the first session it takes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,7 +39,7 @@ class Runner:
                     ) from error
 
     def is_alive(self, runner_id: str) -> bool:
-        """Whether another process holds that runner's lock. The file of a dead one is swept away."""
+        """Whether another process holds that runner's lock. The file of a dead one is removed."""
         if runner_id == self.id:
             return True
         try:
@@ -56,7 +59,7 @@ class Runner:
             os.close(file)
 
     def describe(self, runner_id: str) -> str:
-        """A living runner in words, for the person who is told that a session is busy."""
+        """A living runner as text, for the error that a session is busy."""
         try:
             note = msgspec.json.decode(self._path(runner_id).read_bytes(), type=dict[str, str | int])
             return f"process {note['pid']} on {note['host']} since {note['since']}"
@@ -64,7 +67,7 @@ class Runner:
             return "another process"
 
     def close(self) -> None:
-        """Give up every session this process owned."""
+        """Release every session of this process."""
         with self._starting:
             if self._file < 0:
                 return

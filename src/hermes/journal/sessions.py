@@ -54,7 +54,7 @@ _SESSION_QUERY = """
     FROM sessions s
 """
 
-#: Leaves out the messages of turns that were taken back.
+#: Leaves out the messages of undone turns.
 _STANDING = "AND turn NOT IN (SELECT ordinal FROM turns WHERE session_id = :id AND undone)"
 
 
@@ -88,13 +88,13 @@ class Sessions:
         return self._store.read(find)
 
     def messages(self, session_id: str, *, before_turn: int | None = None) -> list[Message]:
-        """The whole conversation in order, without the turns that were taken back."""
+        """The whole conversation in order, without undone turns."""
         limit = 2**62 if before_turn is None else before_turn
         rows = self._store.read(lambda connection: _messages(connection, session_id, limit, _STANDING))
         return [row["message"] for row in rows]
 
     def context(self, session_id: str, *, before_turn: int | None = None) -> list[Message]:
-        """The conversation as a model sees it: what was condensed is left out, its summary stands in its place."""
+        """The conversation as a model sees it: summarised messages are replaced by their summary."""
         limit = 2**62 if before_turn is None else before_turn
         return self._store.read(lambda connection: visible_messages(connection, session_id, limit))
 
@@ -104,7 +104,7 @@ class Sessions:
         return self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone()[0])
 
     def last_turn(self, session_id: str) -> dict[str, Any] | None:
-        """State, answer and error of the last turn that was not taken back."""
+        """State, answer and error of the last turn that was not undone."""
         query = (
             "SELECT id, state, answer, error FROM turns WHERE session_id = ? AND NOT undone "
             "ORDER BY ordinal DESC LIMIT 1"
@@ -158,7 +158,7 @@ class Sessions:
             ).fetchall()
             for (member,) in rows:
                 refuse_if_busy(connection, runner, member)
-            # What a person deletes is to be gone from the disk, not just out of reach.
+            # Deleted data must be gone from the disk, not just out of reach.
             connection.execute("PRAGMA secure_delete=ON")
             try:
                 connection.executemany("DELETE FROM sessions WHERE id = ?", rows)

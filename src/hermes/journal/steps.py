@@ -1,4 +1,4 @@
-"""What the loop records of one turn: steps, events, messages and model calls, committed together."""
+"""The write-ahead record of one turn: steps, events, messages and model calls, committed together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PUT_MESSAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step as recorded: ``claimed`` before an unsafe effect, ``done`` with its result."""
+    """A step as recorded: ``claimed`` before an unsafe effect (write-ahead claim), ``done`` with its result."""
 
     state: StepState
     body: Any
@@ -55,7 +55,7 @@ class ModelCallRow:
     purpose: str = ""
 
 
-#: How the keys begin of calls that are made beside the conversation: for a side job, for a plugin.
+#: Prefixes of the keys of model calls beside the conversation: auxiliary ones, and those of plugins.
 SIDE_KEY, PLUGIN_KEY = "side:", "plugin:"
 #: Leaves those out of a query.
 NOT_ASIDE = f"key NOT LIKE '{SIDE_KEY}%' AND key NOT LIKE '{PLUGIN_KEY}%'"
@@ -75,7 +75,7 @@ def is_aside(key: str) -> bool:
 
 
 class _Pending:
-    """What waits for the next commit, already encoded: later changes to a recorded value do not change the record."""
+    """The rows of the next commit, already encoded: later changes to a recorded value do not change the record."""
 
     __slots__ = ("events", "messages", "others")
 
@@ -96,10 +96,10 @@ class _Pending:
 
 
 class TurnJournal:
-    """The port through which the loop records one turn. Threads of a batch may share it.
+    """The port through which the loop records one turn. Thread-safe: the threads of a batch share it.
 
-    What is written waits until ``commit``, so that rows which need no commit of their own ride on the next one. Every
-    commit carries the epoch of the session's lease: a runner that was replaced writes nothing more.
+    Rows wait until ``commit``, so that those which need no commit of their own are written with the next one. Every
+    commit checks the fencing token (the epoch of the session's lease): a runner that was replaced writes nothing more.
     """
 
     def __init__(self, store: Store, lease: Lease, turn_id: str, ordinal: int, task_id: str, state: TurnState) -> None:
@@ -170,7 +170,7 @@ class TurnJournal:
     def commit(self) -> None:
         """Put everything recorded so far on disk, or raise and write nothing; it then waits for the next commit.
 
-        When this returns, what other threads had recorded before the call is on disk too, whoever committed it.
+        When this returns, what other threads recorded before the call is on disk too (group commit).
         """
         with self._commit_lock:
             rows = self._take_pending()
@@ -208,28 +208,28 @@ class TurnJournal:
 
 
 def record_model_call(store: Store, session_id: str, turn_id: str, row: ModelCallRow) -> None:
-    """Put on record what a model was asked beside the conversation. Nothing to do for one that is not on record."""
+    """Store a model call beside the conversation, if its session is stored."""
 
     def write(connection: sqlite3.Connection) -> None:
-        if _is_on_record(connection, session_id):
+        if _is_stored(connection, session_id):
             _insert_model_call(connection, session_id, turn_id, row)
 
     store.write(write)
 
 
 def record_plugin_calls(store: Store, calls: Sequence[tuple[str, str, ModelCallRow]]) -> None:
-    """Put on record what models were asked for plugins, each with its session and turn, of which there may be none."""
+    """Store model calls of plugins, each with its session and turn, of which there may be none."""
 
     def write(connection: sqlite3.Connection) -> None:
         for session_id, turn_id, row in calls:
-            inside = _is_on_record(connection, session_id)
+            inside = _is_stored(connection, session_id)
             query = _INSERT_MODEL_CALL if inside else _INSERT_OUTSIDE_CALL
             connection.execute(query, _values(session_id, turn_id, row))
 
     store.write(write)
 
 
-def _is_on_record(connection: sqlite3.Connection, session_id: str) -> bool:
+def _is_stored(connection: sqlite3.Connection, session_id: str) -> bool:
     return connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
 
 

@@ -1,4 +1,4 @@
-"""The database file in use: one writer per process, grouped commits, readers beside it."""
+"""The store of the journal: one writer connection per process, group commit, readers beside it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 from hermes.errors import JournalCorrupt, JournalError
 from hermes.journal import database
 from hermes.journal.crash import crash_point
-from hermes.journal.database import companion, concerns_everyone, explain
+from hermes.journal.database import companion, explain, is_fatal
 
 T = TypeVar("T")
 
@@ -26,10 +26,10 @@ CHECKPOINT_AT_CLOSE_BYTES = 4 * 1024 * 1024
 
 
 class Store:
-    """Access to ``state.db``.
+    """Access to ``state.db``. Thread-safe.
 
     Writes of a process go through one connection, under a thread lock and then an advisory lock on a sidecar file.
-    Threads that wait are committed together by the one that holds the lock: one sync serves them all.
+    Group commit: waiting threads are committed together by the one that holds the lock, with one sync for all.
     """
 
     def __init__(self, path: Path) -> None:
@@ -46,7 +46,7 @@ class Store:
         self._damage: JournalCorrupt | None = None
 
     def files(self) -> list[Path]:
-        """The files nobody else in this process may open: closing any descriptor of them drops SQLite's locks."""
+        """The files no other code of this process may open: closing any descriptor of them drops SQLite's locks."""
         return [self.path, *(companion(self.path, suffix) for suffix in ("-wal", "-shm", ".lock"))]
 
     # -- writing ------------------------------------------------------------------------------------------------
@@ -104,10 +104,10 @@ class Store:
         try:
             fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            self._lock_patiently()
+            self._wait_for_lock()
 
-    def _lock_patiently(self) -> None:
-        deadline = time.monotonic() + database.LOCK_PATIENCE_SECONDS
+    def _wait_for_lock(self) -> None:
+        deadline = time.monotonic() + database.LOCK_TIMEOUT_SECONDS
         pause = 0.0005
         while True:
             time.sleep(pause)
@@ -117,7 +117,7 @@ class Store:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise JournalError(
-                        f"{self.path} has been locked by another process for {database.LOCK_PATIENCE_SECONDS:g} s; "
+                        f"{self.path} has been locked by another process for {database.LOCK_TIMEOUT_SECONDS:g} s; "
                         f"see which hermes processes run and try again"
                     ) from None
 
@@ -246,7 +246,7 @@ def _run_isolated(connection: sqlite3.Connection, write: _Write[Any], path: Path
     try:
         write.run(connection)
     except Exception as error:
-        if concerns_everyone(error):
+        if is_fatal(error):
             raise
         connection.execute("ROLLBACK TO one_write")
         write.fail(explain(error, path))
@@ -254,6 +254,6 @@ def _run_isolated(connection: sqlite3.Connection, write: _Write[Any], path: Path
 
 
 def _checkpoint(connection: sqlite3.Connection) -> None:
-    # The commit before it stands, so a checkpoint that fails is only put off.
+    # The commit before it is safe, so a checkpoint that fails is only postponed.
     with contextlib.suppress(sqlite3.Error):
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)")

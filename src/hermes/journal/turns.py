@@ -1,4 +1,4 @@
-"""Turns in the journal: accepted once, and taken up again where a process that died left them."""
+"""Turns in the journal: accepted once per idempotency key, and resumed where a process that died left them."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = [
     "begin_turn",
     "next_model_key",
     "reopen_turn",
-    "take_up_turn",
+    "resume_turn",
 ]
 
-#: The protocol of the loop between steps, kept with every turn so that a later one can tell what it finds.
+#: The protocol of the loop between steps, stored with every turn so that a later version recognises it.
 LOOP_VERSION = 1
 
 
@@ -43,8 +43,8 @@ def begin_turn(
 ) -> TurnJournal:
     """Accept a message: once this returns, the turn is durable.
 
-    The same request key again gives the turn it started the first time: ended, or to be finished now when the process
-    that ran it is gone.
+    ``request_key`` is an idempotency key: the same one again gives the turn it started the first time, ended or to be
+    finished now when the process that ran it is gone.
     """
     runner.start()
 
@@ -105,7 +105,7 @@ def _deliver_again(
         return _load(connection, store, Lease(session_id, runner.id, -1), turn_id)
     if owner == runner.id:
         raise SessionBusy(f"session {session_id} is answering this very message already; wait for it to end")
-    return take_up_turn(connection, store, runner, session_id, turn_id)
+    return resume_turn(connection, store, runner, session_id, turn_id)
 
 
 def reopen_turn(store: Store, runner: Runner, session_id: str, *, states: tuple[TurnState, ...]) -> TurnJournal | None:
@@ -122,12 +122,12 @@ def reopen_turn(store: Store, runner: Runner, session_id: str, *, states: tuple[
         ).fetchone()
         if last is None or last[1] not in states:
             return None
-        return take_up_turn(connection, store, runner, session_id, last[0])
+        return resume_turn(connection, store, runner, session_id, last[0])
 
     return store.write(write)
 
 
-def take_up_turn(
+def resume_turn(
     connection: sqlite3.Connection, store: Store, runner: Runner, session_id: str, turn_id: str
 ) -> TurnJournal:
     """Like ``reopen_turn`` for a turn that is known, inside a transaction that is already open."""
@@ -172,10 +172,10 @@ def _load(connection: sqlite3.Connection, store: Store, lease: Lease, turn_id: s
 
 
 def _close_open_attempt(connection: sqlite3.Connection, turn: TurnJournal) -> None:
-    """Close the model call that may have been under way when the runner died.
+    """Close the model call that may have been running when the runner died.
 
-    Its start rode on a commit that never came, so it is inferred: the next step is a model call when the set-up is done
-    and every tool call of the last reply is.
+    Its start was to be written by a commit that never came, so it is inferred: the next step is a model call when the
+    set-up is done and every tool call of the last reply is.
     """
     key = next_model_key(turn.steps)
     if key is None:

@@ -92,8 +92,8 @@ def test_silence_is_not_told_as_a_fault(home: Path, workdir: Path) -> None:
         host.responders.attach(session.id, person)
         session.run("go")
     [result] = results(provider)
-    assert "Nobody answered within 45 s" in result["error"]
-    assert "no fault of the system" in result["error"] and "do not work around it" in result["error"]
+    assert "no answer within 45 s" in result["error"]
+    assert "Nothing is wrong with the system" in result["error"] and "do not work around it" in result["error"]
 
 
 def test_a_person_that_cannot_be_reached_means_no(home: Path, workdir: Path) -> None:
@@ -383,7 +383,7 @@ def test_a_tool_that_a_plugin_calls_passes_the_same_gate(home: Path, workdir: Pa
 def test_a_tool_called_outside_any_session_has_nobody_to_ask(home: Path, workdir: Path) -> None:
     with ScriptedProvider([]) as provider, approving_host(home, workdir, provider) as host:
         result = json.loads(host.services.dispatch_tool("terminal", {"command": RISKY}))
-    assert result["status"] == "blocked" and "Nobody can be asked" in result["error"]
+    assert result["status"] == "blocked" and "no one to ask" in result["error"]
 
 
 # -- delegated tasks ------------------------------------------------------------------------------------------------

@@ -192,7 +192,7 @@ def test_an_approval_taken_back_before_the_start_stops_the_call(home: Path, work
         host.responders.attach(session.id, ScriptedResponder(says("once")))
         session.run("go")
     [(status, error_type, message)] = seen
-    assert (status, error_type) == ("blocked", "approval_denied") and "taken back" in message
+    assert (status, error_type) == ("blocked", "approval_denied") and "revoked" in message
     assert not (workdir / "ran").exists()
 
 

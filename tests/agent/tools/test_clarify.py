@@ -67,7 +67,7 @@ def test_somebody_who_will_not_answer_is_no_error(make_host: HostFactory) -> Non
 
 def test_headless_says_how_to_go_on(make_host: HostFactory) -> None:
     answer = ask(make_host, {"question": "Why?"}, None)
-    assert "nobody can be asked" in answer["error"] and "assumed" in answer["error"]
+    assert "no one to ask" in answer["error"] and "assumed" in answer["error"]
 
 
 @pytest.mark.parametrize(

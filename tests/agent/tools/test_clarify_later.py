@@ -92,4 +92,4 @@ def test_a_call_that_may_not_run_twice_cannot_ask(make_host: HostFactory) -> Non
         result = session.run("go")
         assert (result.status, result.answer) == ("completed", "ok")
         told = msgspec.json.decode(provider.requests[-1].messages[-1]["content"])
-        assert "cannot be done in the middle of this call" in told["error"]
+        assert "cannot be asked in the middle of this call" in told["error"]

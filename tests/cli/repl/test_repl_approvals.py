@@ -82,7 +82,7 @@ def test_nobody_answering_is_a_timeout_and_ctrl_c_stops_the_turn(home: Path, wor
             terminal.wait_for("[interrupted]")
             terminal.send("/quit")
             assert terminal.end() == 0
-    assert "Nobody answered within 1 s" in str(_tool_result(provider.requests[1]))
+    assert "no answer within 1 s" in str(_tool_result(provider.requests[1]))
     assert len(provider.requests) == 3
 
 

@@ -100,7 +100,7 @@ def test_a_turn_that_was_cut_off_is_closed_and_taken_back(store: Store, new_runn
     talk(store, living, "three")
     assert said(store) == ["one", "answer to one", "three", "answer to three"]
     [state] = rows(store.path, "SELECT state, error FROM turns WHERE ordinal = 1")
-    assert state == ("interrupted", "taken back before it was finished")
+    assert state == ("interrupted", "undone before it was finished")
     # The answers of the test turns have no "final" step; what was cut off adds no complaint of its own.
     assert {problem.turn for problem in verify(Sessions(store).export("s1"))} == {0, 2}
 

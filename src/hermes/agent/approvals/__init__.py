@@ -1,1 +1,1 @@
-"""Whether a tool call may run: what the rules say, who is asked, and what the answer means."""
+"""Approvals: the gate that every tool call passes before it runs."""

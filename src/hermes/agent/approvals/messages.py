@@ -24,7 +24,7 @@ def hardline(findings: Sequence[Finding]) -> str:
     """A hardline command."""
     parts = ", ".join(dict.fromkeys(finding.part for finding in findings))
     return (
-        f"This is never run, whoever asks for it ({_named(findings)}; in: {parts}). No setting and no approval "
+        f"This command never runs ({_named(findings)}; in: {parts}). No setting and no approval "
         f"changes that. {_NO_WAY_ROUND}; tell the user what you wanted it for."
     )
 
@@ -33,13 +33,13 @@ def denied_by_pattern(pattern: str) -> str:
     """The user's settings refuse the command."""
     return (
         f"The user's settings refuse this command (approvals.deny: {pattern!r}). {_NO_WAY_ROUND}; "
-        f"go on without it, or tell the user why it is needed."
+        f"continue without it, or tell the user why it is needed."
     )
 
 
 def denied_tool(tool: str) -> str:
     """The user's settings refuse the tool."""
-    return f"The user's settings refuse the tool {tool} (approvals.tools). Go on without it."
+    return f"The user's settings refuse the tool {tool} (approvals.tools). Continue without it."
 
 
 def denied(reason: str) -> str:
@@ -59,36 +59,36 @@ def denied_by_model(findings: Sequence[Finding]) -> str:
 def timed_out(seconds: float) -> str:
     """There was no answer in time."""
     return (
-        f"Nobody answered within {seconds:g} s whether this call may run, so it was not run. This is no fault of the "
-        f"system or of the call: the person is away. Do not repeat it now and do not work around it; go on with what "
-        f"does not need it, or end your turn and say what waits for their approval."
+        f"There was no answer within {seconds:g} s, so this call was not run. Nothing is wrong with the system or the "
+        f"call: the user is away. Do not repeat it now and do not work around it; continue with what does not need "
+        f"it, or end your turn and say what waits for approval."
     )
 
 
 def revoked() -> str:
     """The approval was revoked before the call started."""
-    return "The approval for this call was taken back before it started, so it was not run. Ask the user about it."
+    return "The approval for this call was revoked before it started, so it was not run. Ask the user about it."
 
 
 def headless_embedded_model() -> str:
     """A command of the embedded model in a headless run."""
     return (
-        "Commands of the embedded model run only when a person says yes, and nobody can be asked in this run. "
+        "Commands of the embedded model always need a user's approval, and this run has no one to ask. "
         "No setting changes that; another model has no such rule."
     )
 
 
 def headless(findings: Sequence[Finding], *, is_child: bool) -> str:
     """The call needs approval in a headless run."""
-    needs = f"This call needs a person's approval ({_named(findings)})."
+    needs = f"This call needs approval ({_named(findings)})."
     if is_child:
         return (
-            f"{needs} Nobody can be asked on behalf of a delegated task, so it was not run. Go on without it, "
+            f"{needs} A delegated task has no one to ask, so it was not run. Continue without it, "
             f"and report to the agent that gave you the task what you need and why."
         )
     rules = ", ".join(dict.fromkeys(finding.rule for finding in findings))
     return (
-        f"{needs} Nobody can be asked in this run, so it was not run. Find a way that needs no approval, or tell the "
+        f"{needs} This run has no one to ask, so it was not run. Find a way that needs no approval, or tell the "
         f"user: they may allow it with --yolo, with 'hermes config set approvals.headless allow', or for good with "
         f"'hermes config set command_allowlist [{rules}]'."
     )

@@ -1,4 +1,4 @@
-"""Who can be asked at a surface: to approve a call, or to answer a question of the model."""
+"""Responders: the users that can be asked at a surface, to approve a call or to answer a question of the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the settings say about calls: rules for tools, commands that are refused, and what is approved for good."""
+"""The approval settings: rules for tools, refused commands, and what is approved permanently."""
 
 from __future__ import annotations
 

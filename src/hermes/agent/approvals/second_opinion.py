@@ -1,4 +1,4 @@
-"""A second opinion on a call, from the auxiliary model: approve, deny, or leave it to a person."""
+"""Smart approvals: the auxiliary model approves a call, denies it, or leaves it to the user."""
 
 from __future__ import annotations
 

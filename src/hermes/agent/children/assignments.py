@@ -35,7 +35,7 @@ class Assignment:
 
     @property
     def message(self) -> str:
-        """What the child is told. The same arguments give the same text, so that a child can be entered again."""
+        """The message for the child. The same arguments give the same text, so that a child can be resumed."""
         return f"{self.goal}\n\nContext:\n{self.context}" if self.context else self.goal
 
 

@@ -120,7 +120,7 @@ class Delegation:
         if emit is not None:
             with contextlib.suppress(Interrupted):
                 emit(started)
-        self._parent.tell(started)
+        self._parent.notify(started)
         child.start(self._settings.child_timeout_seconds, self._ended.put)
 
     # -- waiting ------------------------------------------------------------------------------------------------
@@ -166,7 +166,7 @@ class Delegation:
         if emit is not None:
             with contextlib.suppress(Interrupted):
                 emit(ended)
-        self._parent.tell(ended)
+        self._parent.notify(ended)
 
     def _report(self, child: Child) -> ChildReport:
         room = MAX_RESULT_CHARS * 4 // 5 // len(self._children)  # the text around it needs the rest

@@ -1,4 +1,4 @@
-"""The default context engine: the older part of a conversation becomes one summary, its start and its end stay."""
+"""The default context engine: summarises the older part of a conversation, keeps its start and its end."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class Compressor:
     def _write(self, middle: list[Message], ask: Ask | None, wanted: SummaryRequest) -> str:
         from hermes.agent.context.summary import plain_summary, write_summary
 
-        reason = "no model is at hand for it"
+        reason = "no model is available for it"
         if ask is not None:
             try:
                 text = write_summary(middle, ask, wanted)
@@ -123,7 +123,7 @@ class Compressor:
 
 
 def _quote(task: Message | None, plan: CompactionPlan) -> str:
-    """The request in hand, when its own message does not stay."""
+    """The current request, when its own message is not kept."""
     from hermes.journal.bodies import message_text
 
     return "" if task is None or task in plan.tail or task in plan.head else message_text(task)

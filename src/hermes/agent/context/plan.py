@@ -12,7 +12,7 @@ from hermes.agent.context.tokens import estimate, message_tokens
 from hermes.config.sections import CompressionConfig
 from hermes.journal.turns import Message
 
-#: How the one message begins that stands for everything condensed so far.
+#: The beginning of the message that replaces everything summarised so far.
 SUMMARY_MARK = "[Summary of the conversation so far"
 
 #: The most a summary may take, and the least it needs to be of use.

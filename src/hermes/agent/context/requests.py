@@ -55,7 +55,7 @@ class RequestBuilder:
         self._setup = setup
 
     def build(self, place: Place) -> list[Message]:
-        """The messages of the request whose answer belongs at ``place``. Context and stand-ins are in no record."""
+        """The messages of the request whose answer belongs at ``place``. Context and stand-ins are not stored."""
         setup = self._setup
         messages = self._transcript.messages(before=place)
         if setup.context:
@@ -130,7 +130,7 @@ class RequestBuilder:
 
 
 def compress_now(session: Session, focus: str, interrupt: Interrupt) -> tuple[list[Message], CompressionReport]:
-    """What the model sees of the conversation from now on, on record, and what that came to.
+    """Compact between two turns: the stored messages that the model sees from now on, and a report.
 
     Raises ``HermesError`` when it cannot be made shorter, and ``Interrupted`` when that was cancelled.
     """

@@ -1,4 +1,4 @@
-"""The text that carries a task on: what a model is asked to write, and what stands in when no model answers."""
+"""Summaries of a conversation: written by a model, or a plain list of what happened when no model answers."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ _MOST_CHUNKS = 8
 #: How often a chunk that the model refuses as too long is halved.
 _MOST_HALVINGS = 3
 
-#: The shortest line of a summary that nobody wrote.
+#: The shortest line of a plain summary.
 _LEAST_LINE_CHARS = 60
 _QUOTE_CHARS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryRequest:
-    """What a summary is to be."""
+    """The summary that is wanted."""
 
     #: Its length, in tokens.
     tokens: int
@@ -84,7 +84,7 @@ def write_summary(middle: list[Message], ask: Ask, wanted: SummaryRequest) -> st
 
 
 def plain_summary(middle: list[Message], wanted: SummaryRequest) -> str:
-    """A summary that nobody had to write: what was asked, what was done, what was said last."""
+    """A summary without a model: what was asked, what was done, what was said last."""
     room = wanted.tokens * BYTES_PER_TOKEN
     requests = [message_text(one) for one in middle if one["role"] == "user" and not is_summary(one)]
     said = [message_text(one) for one in middle if one["role"] == "assistant" and message_text(one).strip()]
@@ -100,7 +100,7 @@ def plain_summary(middle: list[Message], wanted: SummaryRequest) -> str:
 
 
 def summary_message(text: str, count: int, quote: str = "") -> Message:
-    """The one message that stands for ``count`` others; ``quote`` is the request in hand, word for word."""
+    """The message that replaces ``count`` others; ``quote`` is the current request, word for word."""
     parts = [f"{SUMMARY_MARK}: {count} earlier messages{_MARK_END}", text.strip()]
     if quote.strip():
         parts.append(f"[The request in hand, word for word]\n{cut(quote, _QUOTE_CHARS)}")

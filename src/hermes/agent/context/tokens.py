@@ -1,4 +1,4 @@
-"""About how many tokens a conversation takes, when no server has counted them."""
+"""Token estimates, for when no server has counted them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def message_tokens(message: dict[str, Any]) -> int:
 
 
 def tools_tokens(tools: list[dict[str, Any]]) -> int:
-    """What the model is told about its tools."""
+    """The tokens of tool definitions."""
     return _json_tokens(tools)
 
 

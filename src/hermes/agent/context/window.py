@@ -41,7 +41,7 @@ BeforeCompress = Callable[[list[Message]], str]
 
 
 class Contexts:
-    """The context engine of a host, and a window for each of its conversations."""
+    """The context engine of a host, and a context window for each of its sessions."""
 
     def __init__(
         self,
@@ -58,13 +58,13 @@ class Contexts:
         #: The messages of an open session, for the tools of an engine.
         self._messages_of = messages_of
         name = config.context.engine.strip()
-        #: The engine that the configuration asks a plugin for; empty for our own.
+        #: The plugin engine that the configuration names; empty for the built-in one.
         self.wanted = "" if name == Compressor.name else name
         #: That engine, once it is found.
         self.engine: PluginEngine | None = None
 
     def choose(self, plugins: PluginSet, tools: ToolRegistry, hooks: Hooks) -> list[str]:
-        """Take the engine that the configuration names, with its tools. Returns what the user should know."""
+        """Take the engine that the configuration names, with its tools. Returns notices for the user."""
         name = self.wanted
         if not name:
             return []
@@ -90,7 +90,7 @@ class Contexts:
 
     @property
     def toolsets(self) -> list[str]:
-        """The toolset that comes with the engine, whichever others are chosen."""
+        """The toolset of the engine, which is always offered."""
         return [] if self.engine is None else self.engine.toolsets
 
     def window(self, session_id: str, platform: str) -> ContextWindow:
@@ -105,7 +105,7 @@ class Contexts:
         return (known.context_window if known is not None else None) or DEFAULT_LENGTH
 
     def asker(self, scope: Scope, endpoints: Sequence[Endpoint]) -> tuple[Ask, int]:
-        """What reaches the model that writes summaries, and how much that can read at once."""
+        """A function that asks the model for summaries, and how many tokens that model can read at once."""
 
         def ask(messages: list[Message]) -> str:
             return self._side.ask(TASK, messages, scope=scope, main=endpoints).content
@@ -114,7 +114,7 @@ class Contexts:
 
 
 class ContextWindow:
-    """The window of one conversation: what is in it, and whether and how room is made."""
+    """The context window of one session: what is in it, and when and how it is compacted."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class ContextWindow:
         settings: CompressionConfig,
         engine: PluginEngine | None,
     ) -> None:
-        #: Whether room is made without anybody asking for it.
+        #: Whether the conversation is compacted automatically.
         self.is_automatic = settings.enabled
         self._contexts = contexts
         self._session_id = session_id
@@ -132,7 +132,7 @@ class ContextWindow:
         self._compressor = Compressor(settings, DEFAULT_LENGTH)
         self._engine = engine
         self._endpoint: Endpoint | None = None
-        #: What the last answer was counted to have taken, itself included, and the message it ended up in.
+        #: The counted tokens of the last request with its answer, and the message of that answer.
         self._counted = 0
         self._counted_messages = 0
         self._last_counted: Message | None = None
@@ -140,7 +140,7 @@ class ContextWindow:
     # -- what is in it ------------------------------------------------------------------------------------------
 
     def use(self, endpoint: Endpoint) -> None:
-        """Say which model answers from here on."""
+        """Set the model that answers from now on."""
         if endpoint == self._endpoint:
             return
         is_new, self._endpoint = self._endpoint is None, endpoint
@@ -160,7 +160,7 @@ class ContextWindow:
         return estimate(request) + tools_tokens(tools)
 
     def answered(self, usage: Usage | None, messages: int, answer: Message, *, is_replay: bool) -> None:
-        """Take note of what a request and its answer took, which are now ``messages`` messages in all."""
+        """Count what a request and its answer took, which are now ``messages`` messages in all."""
         if usage is None or not usage.prompt_tokens:
             return
         self._counted, self._counted_messages, self._last_counted = usage.total_tokens, messages, answer
@@ -170,7 +170,7 @@ class ContextWindow:
             self._engine.call("update_from_response", counts)
 
     def status(self) -> dict[str, Any]:
-        """How full it is, in the words of ``ContextEngine.get_status``."""
+        """How full it is, with the fields of ``ContextEngine.get_status``."""
         own = self._compressor.get_status()
         return own if self._engine is None else {**own, **self._engine.status()}
 
@@ -248,6 +248,6 @@ def _notes(before_compress: BeforeCompress | None, messages: list[Message]) -> s
         return ""
     try:
         return before_compress(messages)
-    except Exception as error:  # whoever was asked, the conversation goes on
+    except Exception as error:  # memory must not stop the compaction
         log.warning("what memory wanted to add to the summary is left out: %s", describe(error))
         return ""

@@ -1,4 +1,4 @@
-"""The tools that call other agents: one connection for each call, which ends when nobody waits for it any more."""
+"""The tools that call other agents: one connection for each call, closed when the call is cancelled."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _call(args: Args, context: ToolContext, models: Models, work: Callable[[Peer
         result = tool_result(agent=peer.name, **_until(connected, context.scope.interrupt))
     except PeerError as error:
         result = tool_error(str(error))
-    # An agent may say back what it was told, its token too.
+    # An agent may echo what it was sent, its token too.
     return models.redactor.redact(result) if models.redactor.suspects(result) else result
 
 

@@ -1,4 +1,4 @@
-"""The ``clarify`` tool: a question of the model's for the person at the other end, if there is one."""
+"""The ``clarify`` tool: a question of the model for the user, if there is one to ask."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def run_clarify(args: Args, context: ToolContext, responders: Responders, questi
     if earlier is not None and earlier.state == "answered":
         response = earlier.answer
     else:
-        person, stored = responders.get(row.session_id), StoredQuestion(questions, row, earlier)
-        if person is None:
+        responder, stored = responders.get(row.session_id), StoredQuestion(questions, row, earlier)
+        if responder is None:
             stored.withdraw("no one could be asked")
             return tool_error(
-                f"nobody can be asked here ({context.scope.platform}, not interactive). Choose the most sensible "
-                f"reading yourself, go on, and say in your answer what you assumed"
+                f"there is no one to ask here ({context.scope.platform}, not interactive). Choose the most sensible "
+                f"reading yourself, continue, and say in your answer what you assumed"
             )
-        ask = person.answer
-        response, _ = stored.ask(person.surface, lambda: (ask(question, choices, context.scope.interrupt) or "", ""))
+        ask = responder.answer
+        response, _ = stored.ask(responder.surface, lambda: (ask(question, choices, context.scope.interrupt) or "", ""))
     asked = {"question": question, "choices_offered": choices or None}
     if response is None or not response.strip():
         note = "The user did not answer. Choose the most sensible reading yourself and say what you assumed."

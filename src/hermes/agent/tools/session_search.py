@@ -38,7 +38,7 @@ def run_session_search(args: Args, context: ToolContext, store: Store, index: Se
 
 
 def _discover(args: Args, query: str, session_id: str, current: str, store: Store, index: SearchIndex) -> str:
-    """The conversations that match best, each with the passages that do. The one in hand is known already."""
+    """The conversations that match best, each with the passages that do. The current one is left out."""
     limit = bounded_int(args, "limit", 3, 1, MAX_SESSIONS)
     sessions = Sessions(store)
     within = sessions.get(session_id).id if session_id else ""

@@ -15,7 +15,7 @@ from hermes.tools.results import tool_error, tool_result
 STATUSES = ("pending", "in_progress", "completed", "cancelled")
 MAX_ITEMS = 100
 MAX_CHARS = 500
-#: Lists held for the batch in hand; those of conversations that were busy long ago are forgotten first.
+#: Lists kept in memory; the least recently used are dropped first.
 _HELD = 1_000
 
 Item = dict[str, str]

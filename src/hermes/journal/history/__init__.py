@@ -1,1 +1,1 @@
-"""Past conversations: branched, taken back, compacted, searched."""
+"""Past conversations: branched, undone, compacted, searched."""

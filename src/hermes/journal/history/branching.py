@@ -17,7 +17,7 @@ _TURN = (
     "THEN :new || substr({0}, length(:old) + 1) ELSE :new || ':' || {0} END"
 )
 
-#: Rows are copied as they are, those of turns that were taken back too, so that every reference by number holds.
+#: Rows are copied as they are, those of undone turns too, so that every reference by number holds.
 _COPIES = (
     "INSERT INTO sessions (id, branched_from, platform, title, cwd, provider, model, runner, epoch, created_at, "
     "updated_at) SELECT :new, id, platform, :title, cwd, provider, model, :runner, 1, :now, :now FROM sessions "
@@ -52,7 +52,7 @@ def branch_session(store: Store, runner: Runner, session_id: str, new_id: str, t
             raise SessionNotFound(f"session {session_id} has no message yet, so there is nothing to branch from")
         query = "SELECT 1 FROM turns WHERE session_id = ? AND state = 'running'"
         if connection.execute(query, (session_id,)).fetchone():
-            raise JournalError(f"session {session_id} has a turn that is not finished; finish it or take it back first")
+            raise JournalError(f"session {session_id} has a turn that is not finished; finish it or undo it first")
         values = {
             "old": session_id,
             "new": new_id,

@@ -1,4 +1,4 @@
-"""Compactions in the journal: what the model sees in place of the older part of a conversation that stays on record."""
+"""Compactions in the journal: the shorter messages that replace older ones for the model. Nothing is deleted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from hermes.journal.runner import Runner
 from hermes.journal.steps import Message
 from hermes.journal.store import Store
 
-#: Where a message stands in its session: (turn, step, position).
-Place = tuple[int, int, int]
+#: The position of a message in its session: (turn, step, position).
+SessionPlace = tuple[int, int, int]
 
 #: The event of a compaction that was asked for between two turns; one inside a turn is a step of that turn.
 EVENT_KIND = "compacted"
@@ -26,7 +26,7 @@ _ALL = (
     "SELECT seq, body FROM events WHERE session_id = ? AND (kind = 'compacted' OR "
     "(kind = 'step_done' AND key LIKE 'compact:%')) ORDER BY seq DESC"
 )
-#: A turn that was taken back, or taken up again, after its messages had been condensed.
+#: A turn that was undone, or resumed, after its messages had been summarised.
 _OUTDATED = (
     "SELECT 1 FROM events e JOIN turns t ON t.id = e.turn_id WHERE e.session_id = :id AND e.seq > :seq "
     "AND (t.ordinal < :turn OR (t.ordinal = :turn AND :step > 0 AND e.kind = 'turn_undone')) LIMIT 1"
@@ -39,10 +39,10 @@ _LATER_MESSAGES = (
 
 
 class Compaction(msgspec.Struct):
-    """A conversation made shorter: ``messages`` stand for every message before the place ``covers``."""
+    """A shorter conversation: ``messages`` replace every message before the place ``covers``."""
 
     messages: list[Message]
-    covers: Place
+    covers: SessionPlace
     #: ``window`` (it was getting full), ``refused`` (by the provider, as too long) or ``asked`` (by the user).
     reason: str
     tokens_before: int
@@ -50,7 +50,7 @@ class Compaction(msgspec.Struct):
 
 
 def record_compaction(store: Store, runner: Runner, session_id: str, compaction: Compaction) -> None:
-    """Put a compaction between two turns on record. Refused when the conversation has changed since it was read."""
+    """Store a compaction between two turns. Refused when the conversation has changed since it was read."""
     runner.start()
 
     def write(connection: sqlite3.Connection) -> None:
@@ -71,15 +71,15 @@ def record_compaction(store: Store, runner: Runner, session_id: str, compaction:
 
 def visible_messages(connection: sqlite3.Connection, session_id: str, before_turn: int) -> list[Message]:
     """What the model sees of the turns below that number: the last compaction that still holds, and what follows it."""
-    last = next(_standing(connection, session_id, before_turn), None)
+    last = next(_valid_compactions(connection, session_id, before_turn), None)
     turn, step, position = last.covers if last is not None else (0, 0, 0)
     values = {"id": session_id, "turn": turn, "step": step, "position": position, "before": before_turn}
     rows = connection.execute(_LATER_MESSAGES, values)
     return [*(last.messages if last is not None else ()), *(unpack(connection, body) for (body,) in rows.fetchall())]
 
 
-def _standing(connection: sqlite3.Connection, session_id: str, before_turn: int) -> Iterator[Compaction]:
-    """The compactions that still say what is on record, newest first."""
+def _valid_compactions(connection: sqlite3.Connection, session_id: str, before_turn: int) -> Iterator[Compaction]:
+    """The compactions that are still valid, newest first."""
     for seq, text in connection.execute(_ALL, (session_id,)):
         body: Any = unpack(connection, text)
         compaction = msgspec.convert(body, Compaction)

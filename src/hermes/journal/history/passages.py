@@ -9,7 +9,7 @@ from typing import Any, cast
 from hermes.journal.bodies import message_text, unpack
 from hermes.journal.store import Store
 
-#: Newest first; turns that the user took back do not count. The name is looked for in the text before it is decoded.
+#: Newest first; undone turns do not count. The name is looked for in the text before it is decoded.
 _TOOL_CALLS = """
     SELECT e.body FROM events e
     JOIN turns t ON t.id = e.turn_id AND NOT t.undone
@@ -22,7 +22,7 @@ _TOOL_CALLS = """
 
 @dataclass(frozen=True, slots=True)
 class PassageMessage:
-    """A message where it stands in its conversation."""
+    """A message in its conversation."""
 
     id: int
     role: str
@@ -61,7 +61,7 @@ def passage(store: Store, session_id: str, *, around: int | None, window: int) -
 
 
 def families(store: Store, session_ids: list[str]) -> dict[str, str]:
-    """The first ancestor of each of these sessions: the conversation that a person had."""
+    """The first ancestor of each of these sessions: the conversation of the user."""
     query = """
         WITH RECURSIVE line(start, id, parent) AS (
             SELECT id, id, parent_id FROM sessions WHERE id = ?
@@ -77,7 +77,7 @@ def families(store: Store, session_ids: list[str]) -> dict[str, str]:
 
 
 def family_of(store: Store, session_id: str) -> set[str]:
-    """A session, its ancestors, and everybody they delegated to."""
+    """A session, its ancestors, and all sessions they delegated to."""
     root = families(store, [session_id])[session_id]
     query = """
         WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id)

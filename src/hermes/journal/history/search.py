@@ -71,7 +71,7 @@ class SearchIndex:
         self.path = path
 
     def files(self) -> list[Path]:
-        """The files of the index, which nobody else in this process may open."""
+        """The files of the index, which no other code in this process may open."""
         return [self.path, companion(self.path, "-wal"), companion(self.path, "-shm")]
 
     def search(
@@ -123,7 +123,7 @@ class SearchIndex:
             stale = [(message_id,) for message_id, hit in hits if hit is None]
             if not stale:
                 return [hit for _, hit in hits if hit is not None]
-            # These messages were deleted, replaced or taken back since they were indexed, and hide others that match.
+            # These messages were deleted, replaced or undone since they were indexed, and hide others that match.
             index.executemany("DELETE FROM docs WHERE message_id = ?", stale)
 
     def _current_hit(self, message_id: int, session_id: str, role: str, snippet: str) -> Hit | None:

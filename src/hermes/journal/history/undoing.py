@@ -1,4 +1,4 @@
-"""Taking turns back: they stay on record, and the conversation goes on as if they had not been."""
+"""Undo: turns that stay in the journal, while the conversation continues without them."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from hermes.journal.leases import Lease, take_lease
 from hermes.journal.runner import Runner
 from hermes.journal.steps import Message, TurnJournal
 from hermes.journal.store import Store
-from hermes.journal.turns import take_up_turn
+from hermes.journal.turns import resume_turn
 
-_CUT_OFF = "taken back before it was finished"
+_CUT_OFF = "undone before it was finished"
 
 
 @dataclass(frozen=True, slots=True)
 class UndoneTurn:
-    """A turn that was taken back, and what the user had said in it."""
+    """An undone turn, and its user message."""
 
     ordinal: int
     message: Message
 
 
 def undo_turns(store: Store, runner: Runner, session_id: str, count: int) -> list[UndoneTurn]:
-    """Take back the last ``count`` turns, or as many as there are; returns them, oldest first.
+    """Undo the last ``count`` turns, or as many as there are; returns them, oldest first.
 
     All of it is one transaction. A turn whose process died is closed first; one that a living process runs is refused.
     """
@@ -54,7 +54,7 @@ def _closed_lease(connection: sqlite3.Connection, store: Store, runner: Runner, 
     """The right to write to the session, with the turn that was cut off, if any, brought to an end."""
     if not cut_off:
         return take_lease(connection, runner, session_id)
-    turn = take_up_turn(connection, store, runner, session_id, cut_off)
+    turn = resume_turn(connection, store, runner, session_id, cut_off)
     turn.end("interrupted", error=_CUT_OFF)
     turn.write_pending(connection)
     return turn.lease

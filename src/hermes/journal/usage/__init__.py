@@ -1,1 +1,1 @@
-"""What was spent: by session, by model, by plugin."""
+"""Token use and cost, by session, model and plugin."""

@@ -73,11 +73,11 @@ def _midnight() -> float:
 
 # -- calls of callbacks and tools -----------------------------------------------------------------------------------
 
-#: The site that stands for loading a plugin.
+#: The site of loading a plugin.
 REGISTER_SITE = "register"
-#: How the sites begin that stand for a tool it offers, and for something no part of the runtime uses yet.
+#: Prefixes of the sites of a tool it offers, and of a registration that no part of the runtime uses.
 TOOL_SITE, WAITING_SITE = "tool:", "waiting:"
-#: How the sites begin that stand for what it exports: calls are events in, failures those that did not get out.
+#: Prefix of the sites of its exports: calls are events in, failures those that did not get out.
 EXPORT_SITE = "export:"
 
 _MAX_ERROR_CHARS = 500
@@ -97,7 +97,7 @@ class PluginCalls(Struct, frozen=True):
 
 
 class PluginTotals(Struct):
-    """One plugin over all sessions on record."""
+    """One plugin over all stored sessions."""
 
     calls: int = 0
     failures: int = 0
@@ -119,7 +119,7 @@ class PluginTotals(Struct):
 
 
 def record_plugin_counters(store: Store, session_id: str, counters: Sequence[PluginCalls]) -> None:
-    """Add what plugins did in a session to its record. A session that is not on record leaves none."""
+    """Add what plugins did in a session to its record. Nothing is stored for a session that is not stored itself."""
     if not counters or not store.path.exists():
         return
     now = time.time()
@@ -130,7 +130,7 @@ def record_plugin_counters(store: Store, session_id: str, counters: Sequence[Plu
         return (*names, one.calls, one.failures, one.seconds, error, now, session_id)
 
     def write(connection: sqlite3.Connection) -> None:
-        # A session that goes on in another process has rows already; loading tells only how it went last.
+        # A session that continues in another process has rows already; of loading, only the last result counts.
         connection.executemany(
             "INSERT INTO plugin_calls SELECT id, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE id = ? "
             "ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, failures = failures + excluded.failures, "
@@ -144,7 +144,7 @@ def record_plugin_counters(store: Store, session_id: str, counters: Sequence[Plu
 
 
 def plugin_totals(store: Store) -> dict[str, PluginTotals]:
-    """How every plugin that was ever loaded has fared, by its key."""
+    """How every plugin that was ever loaded did, by its key."""
 
     def read(connection: sqlite3.Connection) -> dict[str, PluginTotals]:
         totals = {row[0]: PluginTotals(*row[1:]) for row in connection.execute(_TOTALS)}

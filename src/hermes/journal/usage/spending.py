@@ -55,7 +55,7 @@ class Used:
     reasoning_tokens: int
     #: None when the cost of no call is known.
     cost_usd: float | None
-    #: Calls whose cost nobody knows: no price, or answered without a word about the tokens.
+    #: Calls whose cost is unknown: no price, or no token count.
     unpriced: int
 
 
@@ -114,7 +114,7 @@ class Spending:
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
-    #: None when no provider told.
+    #: None when unknown.
     cost_usd: float | None
 
 
