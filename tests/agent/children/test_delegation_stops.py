@@ -17,7 +17,7 @@ from hermes.agent.children import child as child_module
 from hermes.agent.children import delegate as delegate_module
 from hermes.contract.events import ChildStarted, TextDelta, TurnEvent
 from hermes.host import Host
-from hermes.local.service import LocalService
+from hermes.models.driver import Driver
 from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, by_step, hanging, text, tool_call, tool_calls
 from hermes.tools.registry import Tool
@@ -85,17 +85,17 @@ def test_what_a_stopped_child_had_said_is_its_report(
         host = make_host(provider)
         host.config.delegation.child_timeout_seconds = 0.4
         arrived: list[str] = []
-        send = LocalService.send
+        send = Driver.send
 
-        def noting(service: LocalService, *args: Any, on_delta: Callable[[Any], object], **options: Any) -> Any:
+        def noting(driver: Driver, *args: Any, on_delta: Callable[[Any], object], **options: Any) -> Any:
             def note(delta: Any) -> None:
                 on_delta(delta)
                 if isinstance(delta, TextDelta):
                     arrived.append(delta.text)
 
-            return send(service, *args, on_delta=note, **options)
+            return send(driver, *args, on_delta=note, **options)
 
-        monkeypatch.setattr(LocalService, "send", noting)
+        monkeypatch.setattr(Driver, "send", noting)
         stop_clock(lambda: arrived)
         host.new_session().run("go")
         [child] = _result(provider)["results"]
