@@ -365,11 +365,11 @@ def test_a_session_sees_what_another_process_added_meanwhile(make_host: HostFact
 def test_threads_that_were_stuck_end_when_the_pool_is_closed() -> None:
     workers, release = Workers(), threading.Event()
     before = set(threading.enumerate())
-    workers.submit(lambda: release.wait(30))
+    workers.submit(lambda: release.wait(60))
     [thread] = set(threading.enumerate()) - before
     workers.close()
     release.set()
-    thread.join(10)
+    thread.join(60)
     assert not thread.is_alive()
 
 

@@ -309,7 +309,7 @@ def test_a_tool_that_ignores_the_interrupt_is_left_behind(make_host: HostFactory
 
     def stubborn(args: Payload, **_: Any) -> str:
         interrupt.cancel("stop")
-        release.wait(30)
+        release.wait(60)
         return "{}"
 
     with ScriptedProvider([tool_call("stubborn", {})]) as provider:

@@ -128,4 +128,4 @@ def test_follow_prints_what_is_added(home: Path) -> None:
         assert process.stdout.readline().rstrip() == line("third")
     finally:
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=60)

@@ -228,7 +228,7 @@ def test_output_that_nobody_reads_ends_quietly(unbuffered: str, tmp_path: Path) 
     assert process.stderr is not None
     assert process.stderr.read() == b""
     process.stderr.close()
-    assert process.wait(timeout=30) == 141
+    assert process.wait(timeout=60) == 141
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
@@ -269,7 +269,7 @@ def test_ctrl_c_ends_with_130(tmp_path: Path, home: Path) -> None:
     assert process.stdout is not None
     assert process.stdout.readline().endswith(b"ready\n")
     process.send_signal(signal.SIGINT)
-    _, error = process.communicate(timeout=30)
+    _, error = process.communicate(timeout=60)
     assert (process.returncode, error) == (130, b"")
 
 

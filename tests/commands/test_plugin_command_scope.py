@@ -73,5 +73,5 @@ def test_a_single_run_ends_with_the_code_of_an_interrupt(home: Path, workdir: Pa
         with start_hermes(*command, home=home, cwd=workdir, stderr=subprocess.PIPE) as process:
             provider.wait_for_request()
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 130
+            assert process.wait(60) == 130
             assert process.stderr is not None and process.stderr.read() == "Error: /ask was interrupted\n"

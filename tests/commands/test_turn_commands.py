@@ -80,7 +80,7 @@ def test_a_running_turn_cannot_be_undone(make_host: HostFactory) -> None:
                 session.undo()
         finally:
             interrupt.cancel()
-            turn.join(10)
+            turn.join(60)
         assert [len(session.undo()), len(session.undo()), len(session.undo())] == [1, 1, 0]
 
 

@@ -267,7 +267,7 @@ def test_a_terminated_process_closes_what_it_started(home: Path, workdir: Path, 
         process = start_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir, env={"EVENTS": str(events_file)})
         provider.wait_for_request()
         os.kill(process.pid, signal.SIGTERM)
-        process.wait(10)
+        process.wait(60)
     [fired] = _fired(events_file)
     _compare("SIGTERM", fired)
 

@@ -17,9 +17,10 @@ from hermes.hooks import subscriber as subscriber_module
 from hermes.hooks import threads as threads_module
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
-from hermes.hooks.threads import AsyncLoop
+from hermes.hooks.threads import AsyncLoop, CallFuture
 from hermes.scope import Scope, current_scope
 from support.hook_callbacks import answer
+from support.waiting import HANG
 
 variable: ContextVar[str] = ContextVar("variable", default="lost")
 
@@ -134,12 +135,12 @@ def test_cancelling_the_turn_ends_the_wait_and_the_coroutine(hooks: Hooks) -> No
 
     hooks.subscribe("pre_llm_call", "p", hangs)
     with InScope() as scope:
-        canceller = threading.Thread(target=lambda: started.wait(5) and scope.interrupt.cancel())
+        canceller = threading.Thread(target=lambda: started.wait(60) and scope.interrupt.cancel())
         canceller.start()
         with pytest.raises(Interrupted):
             emit(hooks, "pre_llm_call")
         canceller.join()
-    assert ended.wait(5)
+    assert ended.wait(60)
 
 
 def test_closing_events_of_a_cancelled_turn_are_delivered_but_not_waited_for_forever(
@@ -175,7 +176,7 @@ def test_a_callback_that_blocks_the_loop_is_named(
             named.set()
 
     async def blocks(**_fields: Any) -> bool:
-        return named.wait(5)
+        return named.wait(60)
 
     watcher = Watcher(logging.WARNING)
     logging.getLogger("hermes.hooks").addHandler(watcher)
@@ -241,7 +242,7 @@ def test_a_coroutine_with_a_deadline_is_cancelled_when_it_is_late() -> None:
 
     with pytest.raises(TimeoutError, match=r"no answer within 0.05 s"):
         loop.run(hangs(), "test", timeout=0.05)
-    assert cancelled.wait(5)
+    assert cancelled.wait(60)
     loop.close()
 
 
@@ -250,11 +251,11 @@ def test_a_coroutine_with_a_deadline_is_cancelled_when_it_is_late() -> None:
 
 def test_a_late_callback_is_left_behind_and_a_late_policy_denies(hooks: Hooks, gate: threading.Event) -> None:
     def hangs(**_fields: Any) -> None:
-        gate.wait(30)
+        gate.wait(60)
 
     hooks.subscribe("pre_tool_call", "slow", hangs, timeout=0.05)
     hooks.subscribe("pre_tool_call", "policy", hangs, timeout=0.05, on_error="deny")
-    hooks.subscribe("pre_tool_call", "quick", answer({"action": "approve"}), timeout=5)
+    hooks.subscribe("pre_tool_call", "quick", answer({"action": "approve"}), timeout=60)
     denied, quick = emit(hooks, "pre_tool_call", tool_name="t", args={}, middleware_trace=[])
     assert denied.plugin == "policy"
     assert denied.value["action"] == "block"
@@ -270,7 +271,7 @@ def test_a_callback_with_a_deadline_runs_elsewhere_with_a_copy_and_the_context(h
         args["changed"] = True
         seen.append((variable.get(), threading.current_thread() is threading.main_thread()))
 
-    hooks.subscribe("post_tool_call", "p", callback, timeout=5)
+    hooks.subscribe("post_tool_call", "p", callback, timeout=60)
     token = variable.set("carried")
     args: dict[str, Any] = {}
     try:
@@ -285,7 +286,7 @@ def test_unwinding_under_a_deadline_reaches_the_turn(hooks: Hooks) -> None:
     def unwinds(**_fields: Any) -> None:
         raise Interrupted("inside")
 
-    hooks.subscribe("post_tool_call", "p", unwinds, timeout=5)
+    hooks.subscribe("post_tool_call", "p", unwinds, timeout=60)
     with pytest.raises(Interrupted):
         emit(hooks, "post_tool_call")
 
@@ -295,19 +296,46 @@ def test_cancelling_the_turn_ends_the_wait_for_a_deadline(hooks: Hooks, gate: th
 
     def hangs(**_fields: Any) -> None:
         started.set()
-        gate.wait(30)
+        gate.wait(60)
 
     hooks.subscribe("post_tool_call", "p", hangs, timeout=30)
     with InScope() as scope:
-        canceller = threading.Thread(target=lambda: started.wait(5) and scope.interrupt.cancel())
+        canceller = threading.Thread(target=lambda: started.wait(60) and scope.interrupt.cancel())
         canceller.start()
         with pytest.raises(Interrupted):
             emit(hooks, "post_tool_call")
         canceller.join()
 
 
+class Deadline:
+    """Deadlines without a clock: a callback is late once it calls ``hang``, and never before."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> None:
+        self._gate = gate
+        self._hanging = self._late = 0
+        wait = CallFuture.wait
+
+        def wait_or_miss(future: CallFuture, _seconds: float) -> bool:
+            while not wait(future, 0.002):
+                if self._hanging > self._late:
+                    self._late += 1
+                    return False
+            return True
+
+        monkeypatch.setattr(CallFuture, "wait", wait_or_miss)
+
+    def hang(self) -> None:
+        self._hanging += 1
+        self._gate.wait(HANG)
+
+
+@pytest.fixture
+def deadline(monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> Deadline:
+    return Deadline(monkeypatch, gate)
+
+
 def test_repeated_misses_trip_a_breaker_that_tries_again_later(
-    hooks: Hooks, gate: threading.Event, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    hooks: Hooks, deadline: Deadline, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     calls: list[bool] = []
     hang = True
@@ -315,7 +343,7 @@ def test_repeated_misses_trip_a_breaker_that_tries_again_later(
     def sometimes(**_fields: Any) -> str:
         calls.append(hang)
         if hang:
-            gate.wait(30)
+            deadline.hang()
         return "here"
 
     now = 1000.0
@@ -331,13 +359,13 @@ def test_repeated_misses_trip_a_breaker_that_tries_again_later(
     assert emit(hooks, "pre_llm_call") == [Answer("p", "here")]
 
 
-def test_misses_with_answers_in_between_do_not_trip_it(hooks: Hooks, gate: threading.Event) -> None:
+def test_misses_with_answers_in_between_do_not_trip_it(hooks: Hooks, deadline: Deadline) -> None:
     calls: list[str] = []
 
     def sometimes(**fields: Any) -> None:
         calls.append(fields["status"])
         if fields["status"] == "slow":
-            gate.wait(30)
+            deadline.hang()
 
     hooks.subscribe("post_tool_call", "p", sometimes, timeout=0.05)
     plan = ["slow", "slow", "quick", "slow", "slow", "quick"]
@@ -353,7 +381,7 @@ def test_background_events_arrive_in_order_across_hooks_with_copies(hooks: Hooks
     seen: list[Any] = []
 
     def slow(**fields: Any) -> str:
-        gate.wait(5)
+        gate.wait(60)
         seen.append((fields["tool_call_id"], dict(fields["args"])))
         return "not used"
 
@@ -378,11 +406,11 @@ def test_args_changed_behind_the_turn_do_not_count_those_changed_in_time_do(hook
         changed.set()
 
     def in_time(args: dict[str, Any]) -> None:
-        assert changed.wait(5)
+        assert changed.wait(60)
         args["in time"] = True
 
     hooks.subscribe("pre_tool_call", "behind", behind, background=True)
-    hooks.subscribe("pre_tool_call", "in_time", in_time, timeout=5)
+    hooks.subscribe("pre_tool_call", "in_time", in_time, timeout=60)
     args: dict[str, Any] = {}
     trace: list[dict[str, str]] = []
     emit(hooks, "pre_tool_call", args=args, middleware_trace=trace)
@@ -399,12 +427,12 @@ def test_a_full_queue_drops_events_and_counts_them(
 
     def slow(**_fields: Any) -> None:
         started.set()
-        gate.wait(5)
+        gate.wait(60)
         seen.append(1)
 
     hooks.subscribe("post_tool_call", "p", slow, background=True)
     emit(hooks, "post_tool_call")
-    assert started.wait(5)
+    assert started.wait(60)
     for _ in range(5):
         emit(hooks, "post_tool_call")
     gate.set()
@@ -416,7 +444,7 @@ def test_a_full_queue_drops_events_and_counts_them(
 
 def test_flush_names_the_plugins_that_are_not_done(hooks: Hooks, gate: threading.Event) -> None:
     def hangs(**_fields: Any) -> None:
-        gate.wait(30)
+        gate.wait(60)
 
     hooks.subscribe("on_session_end", "stuck", hangs, background=True)
     hooks.subscribe("on_session_end", "fine", answer(), background=True)
@@ -434,7 +462,7 @@ def test_cancelling_the_turn_does_not_cancel_what_is_queued(
 
     async def export(**_fields: Any) -> None:
         started.set()
-        gate.wait(5)
+        gate.wait(60)
         await asyncio.sleep(0)
         scope = current_scope.get()
         seen.append(scope.session_id if scope else None)
@@ -442,7 +470,7 @@ def test_cancelling_the_turn_does_not_cancel_what_is_queued(
     hooks.subscribe("on_session_end", "p", export, background=True)
     with InScope() as scope:
         emit(hooks, "on_session_end")
-        assert started.wait(5)
+        assert started.wait(60)
         scope.interrupt.cancel()
     gate.set()
     assert hooks.flush(5) == []
@@ -477,12 +505,12 @@ def test_trouble_in_one_event_does_not_cost_the_next(
     assert "'p'" in caplog.text
 
 
-def test_background_with_a_timeout_leaves_a_late_event_behind(hooks: Hooks, gate: threading.Event) -> None:
+def test_background_with_a_timeout_leaves_a_late_event_behind(hooks: Hooks, deadline: Deadline) -> None:
     seen: list[str] = []
 
     def callback(**fields: Any) -> None:
         if fields["status"] == "slow":
-            gate.wait(30)
+            deadline.hang()
         seen.append(fields["status"])
 
     hooks.subscribe("post_tool_call", "p", callback, background=True, timeout=0.05)

@@ -433,13 +433,13 @@ def test_giving_up_on_a_call_that_still_runs_is_the_middlewares_error(hooks: Hoo
     def base(payload: Any) -> str:
         calls.append(payload)
         started.set()
-        assert release.wait(5)
+        assert release.wait(60)
         return "late"
 
     def impatient(**fields: Any) -> Any:
         workers.append(threading.Thread(target=fields["next_call"]))
         workers[0].start()
-        assert started.wait(5)
+        assert started.wait(60)
         raise TimeoutError("no patience")
 
     with pytest.raises(TimeoutError, match="no patience"):

@@ -61,7 +61,7 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/brotli":
             self.answer(200, b"?", ("content-encoding", "br"))
         elif self.path == "/hold":
-            site.hold.wait(20)
+            site.hold.wait(60)
         else:
             self.answer(200, b'{"path": "%s"}' % self.path.encode())
 

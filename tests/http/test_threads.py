@@ -186,7 +186,7 @@ def test_a_cancelled_task_is_not_taken_for_an_interrupt() -> None:
 
         def work(own: Interrupt) -> None:
             started.set()
-            own.wait(10)
+            own.wait(60)
             own.check()
 
         waiting = asyncio.create_task(run_in_thread(work, interrupt))

@@ -103,11 +103,11 @@ def one_batch(store: Store, *works: Callable[[sqlite3.Connection], Any]) -> Gene
 
     def hold(_: sqlite3.Connection) -> None:
         started.set()
-        may_end.wait(10)
+        may_end.wait(60)
 
     holder = Caller(store, hold)
     holder.start()
-    assert started.wait(10)
+    assert started.wait(60)
     callers: list[Caller] = []
     for count, work in enumerate(works, 1):
         callers.append(Caller(store, work))
@@ -118,7 +118,7 @@ def one_batch(store: Store, *works: Callable[[sqlite3.Connection], Any]) -> Gene
     finally:
         may_end.set()
         for thread in (holder, *callers):
-            thread.join(10)
+            thread.join(60)
     assert not any(thread.is_alive() for thread in (holder, *callers))
 
 

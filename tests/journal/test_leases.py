@@ -178,7 +178,7 @@ def test_threads_that_start_a_runner_at_once_share_it(runner: Runner, tmp_path: 
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(5)
+        thread.join(60)
     assert not any(thread.is_alive() for thread in threads)
     assert [file.name for file in (tmp_path / "journal" / "runners").iterdir()] == [runner.id]
 

@@ -120,20 +120,20 @@ def test_when_a_commit_returns_what_other_threads_committed_is_on_disk(
 
     def linger(_: sqlite3.Connection) -> None:
         in_transaction.set()
-        may_go_on.wait(10)
+        may_go_on.wait(60)
 
     vars(turn)["_pending"].others.append(linger)
     first = threading.Thread(target=turn.commit)
     first.start()
-    assert in_transaction.wait(10)
+    assert in_transaction.wait(60)
     second = threading.Thread(target=turn.commit)
     second.start()
     second.join(0.05)
     assert second.is_alive(), "the rows are on their way, but not there"
     may_go_on.set()
-    second.join(10)
+    second.join(60)
     assert rows(journal_path, "SELECT key FROM steps WHERE state = 'claimed'") == [("tool:1.0",)]
-    first.join(10)
+    first.join(60)
 
 
 def test_threads_that_share_a_turn_lose_nothing(store: Store, runner: Runner) -> None:

@@ -57,7 +57,7 @@ def user_of(home: Path) -> tuple[subprocess.Popen[str], dict[str, Any]]:
 
 
 def leave(user: subprocess.Popen[str]) -> None:
-    user.communicate(timeout=30)
+    user.communicate(timeout=60)
 
 
 def test_it_starts_with_the_first_request_and_goes_with_its_user(make_service: ServiceFactory, home: Path) -> None:

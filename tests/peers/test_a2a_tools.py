@@ -102,7 +102,7 @@ def test_a_task_is_cancelled(desk: Desk) -> None:
 
 def test_an_interrupt_ends_the_call_and_the_remote_task(desk: Desk, remote: Remote) -> None:
     def interrupt() -> None:
-        remote.working.wait(10)
+        remote.working.wait(60)
         desk.interrupt.cancel("enough")
 
     thread = threading.Thread(target=interrupt)
@@ -121,7 +121,7 @@ def test_an_interrupted_turn_ends_the_remote_task(
         interrupt = Interrupt()
 
         def stop() -> None:
-            remote.working.wait(10)
+            remote.working.wait(60)
             interrupt.cancel("enough")
 
         thread = threading.Thread(target=stop)

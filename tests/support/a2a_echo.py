@@ -219,10 +219,10 @@ def serving_echo(remote: Remote | None = None) -> Generator[Remote]:
         thread = threading.Thread(target=asyncio.run, args=(main(),), name="echo")
         thread.start()
         try:
-            assert ready.wait(10)
+            assert ready.wait(60)
             yield remote
         finally:
             remote.release.set()
             server[0].should_exit = True
-            thread.join(10)
+            thread.join(60)
             assert not thread.is_alive()

@@ -126,7 +126,7 @@ class _ServerThread:
         await serve_until(self._stop, self.host, self.address, self.principals, announce)
 
     def wait_until_ready(self) -> str:
-        self._ready.wait(20)
+        self._ready.wait(60)
         if self.failure is not None:
             raise self.failure
         return self.url
@@ -134,7 +134,7 @@ class _ServerThread:
     def stop(self) -> None:
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(20)
+        self._thread.join(60)
         if self.failure is not None:
             raise self.failure
         assert not self._thread.is_alive()
@@ -163,7 +163,7 @@ class SilentModel:
 
     def __exit__(self, *_: object) -> None:
         self._listener.close()
-        self._thread.join(5)
+        self._thread.join(60)
 
 
 def wire_message(words: str = "hello", **more: Any) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class ReplTerminal:
     def __exit__(self, *_: object) -> None:
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGKILL)
-            self.process.wait(10)
+            self.process.wait(60)
         self.hang_up()
 
     # -- the person ---------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def parallel_tools_reversed(rig: Rig) -> Run:
     second_is_over = threading.Event()
 
     def wait(_args: object, _context: object) -> str:
-        second_is_over.wait(10)
+        second_is_over.wait(60)
         return '{"who": "first"}'
 
     def hurry(_args: object, _context: object) -> str:
@@ -241,7 +241,7 @@ def two_at_once(rig: Rig) -> list[Session]:
     meet = threading.Barrier(2)
 
     def wait(_args: object, _context: object) -> str:
-        meet.wait(10)
+        meet.wait(60)
         return "{}"
 
     def script(request: Any) -> Any:

@@ -72,7 +72,7 @@ class EventRecorder:
         with self._changed:
             self._events.clear()
 
-    def wait_for(self, name: str, count: int = 1, timeout: float = 5.0) -> list[dict[str, Any]]:
+    def wait_for(self, name: str, count: int = 1, timeout: float = 30.0) -> list[dict[str, Any]]:
         """Wait until a hook has fired so often; ``TimeoutError`` when it does not."""
         with self._changed:
             if not self._changed.wait_for(lambda: self._count(name) >= count, timeout):

@@ -95,7 +95,7 @@ def test_the_question_is_on_record_before_it_is_asked_and_the_answer_before_it_i
 def cancelled(request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
     """A person whose surface is told to stop."""
     threading.Timer(0.05, interrupt.cancel, ["stop"]).start()
-    interrupt.wait(10)
+    interrupt.wait(60)
     interrupt.check()
     return says("once")
 

@@ -108,7 +108,7 @@ def test_kill_9_while_a_child_waits_for_its_model(home: Path, workdir: Path) -> 
         process = start_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir)
         provider.wait_for_request(3)
         process.kill()
-        process.wait(10)
+        process.wait(60)
         resumed = run_hermes("chat", "--continue", "-Q", home=home, cwd=workdir)
     assert (resumed.returncode, resumed.stdout) == (0, "All done.\n"), resumed.stderr
     assert (workdir / "effects.log").read_text() == "ran\n"

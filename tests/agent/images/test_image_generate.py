@@ -267,7 +267,7 @@ def test_cancelling_does_not_wait_for_the_provider(home: Path, workdir: Path) ->
 
     def wait(_body: dict[str, Any]) -> Answer:
         entered.set()
-        go_on.wait(20)
+        go_on.wait(60)
         return json_answer({"data": []})
 
     script = [tool_call("image_generate", {"prompt": "x"}), text("never")]
@@ -277,7 +277,7 @@ def test_cancelling_does_not_wait_for_the_provider(home: Path, workdir: Path) ->
         configured_host(home, workdir, provider, **bundled(server)) as host,
     ):
         interrupt = Interrupt()
-        threading.Thread(target=lambda: entered.wait(10) and interrupt.cancel("enough")).start()
+        threading.Thread(target=lambda: entered.wait(60) and interrupt.cancel("enough")).start()
         result = host.new_session().run("Draw", interrupt=interrupt)
         go_on.set()
     assert result.status == "interrupted"

@@ -20,7 +20,7 @@ from hermes.journal.usage.spending import session_spending, usage_by
 from hermes.models.endpoint import Endpoint
 from hermes.plugins.llm.access import PluginLlm
 from hermes.scope import Scope
-from hermes.testing import EventRecorder, ScriptedProvider, dropped, failure, hanging, text
+from hermes.testing import EventRecorder, ScriptedProvider, ScriptedReply, dropped, failure, hanging, text
 from support import run_hermes
 from support.configured import write_plugin
 from support.llm_rig import KEY, PING, granted, llm_host, recorded, working_in, write_settings
@@ -283,11 +283,13 @@ def test_no_key_is_in_sight(
         llm_host(home, workdir, provider, auxiliary={"transient_retries": 0}) as (host, llm),
     ):
         events.attach(host.hooks)
+        # Long enough for the request to arrive, where there will be no answer.
+        seconds = 2 if isinstance(reply, ScriptedReply) and reply.options.get("hang") else 60
         try:
             if is_async:
-                outcome: object = asyncio.run(llm.acomplete(PING, timeout=0.5, purpose="p"))
+                outcome: object = asyncio.run(llm.acomplete(PING, timeout=seconds, purpose="p"))
             else:
-                outcome = llm.complete(PING, timeout=0.5, purpose="p")
+                outcome = llm.complete(PING, timeout=seconds, purpose="p")
         except HermesError as error:
             outcome = error
             assert error.__cause__ is None and error.__context__ is None

@@ -138,7 +138,7 @@ def _writer(notes: NoteFile, name: str, count: int) -> subprocess.Popen[str]:
 def test_two_processes_lose_nothing_of_each_other(notes: NoteFile) -> None:
     writers = [_writer(notes, name, 25) for name in ("left", "right")]
     for writer in writers:
-        writer.communicate(timeout=30)
+        writer.communicate(timeout=60)
         assert writer.returncode == 0
     assert sorted(notes.entries()) == sorted(f"{name}-{number}" for name in ("left", "right") for number in range(25))
 

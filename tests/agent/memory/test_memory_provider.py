@@ -294,7 +294,7 @@ class Slow:
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         self.entered.set()
-        self.go_on.wait(20)
+        self.go_on.wait(60)
         return "too late"
 
     def sync_turn(self, user_content: str, assistant_content: str) -> None:
@@ -335,7 +335,7 @@ def test_ctrl_c_does_not_wait_for_the_provider(slow_host: Callable[..., tuple[Ho
         host, slow = slow_host(provider, 30.0)
         with host:
             interrupt = Interrupt()
-            threading.Thread(target=lambda: slow.entered.wait(10) and interrupt.cancel("enough")).start()
+            threading.Thread(target=lambda: slow.entered.wait(60) and interrupt.cancel("enough")).start()
             assert host.new_session().run("x", interrupt=interrupt).status == "interrupted"
             slow.go_on.set()
     assert provider.requests == []

@@ -32,7 +32,7 @@ class Someone:
         self.asked.append((question, list(choices)))
         self.called.set()
         if self._answer == "(thinks)":
-            interrupt.wait(20)
+            interrupt.wait(60)
             interrupt.check()
         return self._answer
 
@@ -92,7 +92,7 @@ def test_cancelling_the_turn_ends_the_wait(make_host: HostFactory) -> None:
         host = make_host(provider)
         session = host.new_session()
         host.responders.attach(session.id, person)
-        threading.Thread(target=lambda: person.called.wait(10) and interrupt.cancel("enough")).start()
+        threading.Thread(target=lambda: person.called.wait(60) and interrupt.cancel("enough")).start()
         result = session.run("go", interrupt=interrupt)
     assert result.status == "interrupted"
     assert [call.status for call in result.tool_calls] == ["cancelled"]

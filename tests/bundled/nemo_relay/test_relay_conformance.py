@@ -96,7 +96,7 @@ def test_parallel_tools_that_end_in_reverse(exporting_host: HostMaker, relay_fol
         [tool_calls([ScriptedCall("slow", {}, "call_1"), ScriptedCall("quick", {}, "call_2")]), text("done")],
         options={"toolsets": ["race"]},
     )
-    add_tool(host, "slow", lambda _args, _context: f'{{"waited":{second_is_over.wait(10)}}}')
+    add_tool(host, "slow", lambda _args, _context: f'{{"waited":{second_is_over.wait(60)}}}')
     add_tool(host, "quick", lambda _args, _context: '{"who":"quick"}')
 
     def note(tool_name: str, **_: Any) -> None:
@@ -209,7 +209,7 @@ def test_sessions_at_the_same_time_never_mix(exporting_host: HostMaker, relay_fo
     both_are_in = threading.Barrier(4)
 
     def meet(_args: object, _context: object) -> str:
-        both_are_in.wait(20)
+        both_are_in.wait(60)
         return '{"met":true}'
 
     def script(request: RecordedRequest) -> Any:
@@ -222,7 +222,7 @@ def test_sessions_at_the_same_time_never_mix(exporting_host: HostMaker, relay_fo
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     host.close()
     assert problems(relay_folder) == []
     documents = trajectories(relay_folder)
@@ -239,11 +239,11 @@ def test_opened_in_one_thread_and_closed_in_another(exporting_host: HostMaker, r
     session = host.new_session()
     opened = threading.Thread(target=session.run, args=("go",))
     opened.start()
-    opened.join(20)
+    opened.join(60)
     session.run("again")
     closed = threading.Thread(target=session.close)
     closed.start()
-    closed.join(20)
+    closed.join(60)
     assert problems(relay_folder) == []
     assert len(trajectories(relay_folder)[session.id]["steps"]) == 5
 

@@ -170,7 +170,7 @@ def test_more_delegations_than_cores(exporting_host: HostMaker, adaptive: Path) 
     all_are_in = threading.Barrier(width)
 
     def meet(_args: object, _context: object) -> str:
-        all_are_in.wait(20)
+        all_are_in.wait(60)
         return '{"met":true}'
 
     def script(request: RecordedRequest) -> Any:

@@ -37,7 +37,7 @@ def test_with_a_browser(home: Path, workdir: Path, server: AuthorizationServer) 
             lines.append(process.stdout.readline())
         address = next(line.strip() for line in lines if "/authorize?" in line)
         assert visit(address)[0] == 200
-        rest, errors = process.communicate(timeout=30)
+        rest, errors = process.communicate(timeout=60)
     [stored] = AuthFile(home).credentials("lab")
     assert rest == "lab: signed in, stored as 'me'\n"
     assert (errors, process.returncode) == ("", 0)

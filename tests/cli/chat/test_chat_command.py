@@ -225,7 +225,7 @@ def test_a_signal_ends_the_turn_in_order_and_it_can_be_finished(
         )
         provider.wait_for_request()
         os.kill(process.pid, number)
-        stdout, stderr = process.communicate(timeout=10)
+        stdout, stderr = process.communicate(timeout=60)
         session_id = stderr.split()[1]
         resumed = run_hermes("chat", "--resume", session_id, "--quiet", home=home, cwd=workdir)
     assert (process.returncode, stdout) == (code, "")
@@ -333,7 +333,7 @@ def test_a_session_in_use_is_refused_with_the_name_of_who_uses_it(home: Path, wo
         provider.wait_for_request(2)
         refused = run_hermes("chat", "-q", "me too", "-Q", "--resume", session_id, home=home, cwd=workdir)
         busy.send_signal(signal.SIGINT)
-        busy.wait(10)
+        busy.wait(60)
     assert refused.returncode == 1
     assert f"in use by process {busy.pid}" in refused.stderr
 

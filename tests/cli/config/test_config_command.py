@@ -264,7 +264,7 @@ def test_on_a_terminal_a_bad_edit_can_be_corrected(path: Path, tmp_path: Path) -
         text=True,
     )
     os.write(main_end, b"y\n")
-    output, error = process.communicate(timeout=30)
+    output, error = process.communicate(timeout=60)
     os.close(main_end)
     os.close(terminal)
     assert process.returncode == 0, error

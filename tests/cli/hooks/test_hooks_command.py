@@ -344,7 +344,7 @@ def test_a_signal_during_a_hook_command_ends_both(home: Path, workdir: Path) -> 
         ) as process:
             pid = int((workdir / "fifo").read_text())
             process.send_signal(signal.SIGINT)
-            _, errors = process.communicate(timeout=20)
+            _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and b"Interrupted" in errors
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)

@@ -245,7 +245,7 @@ def test_wrong_usage(home: Path, capsys: Output) -> None:
 def test_two_at_once_leave_a_whole_file(home: Path, workdir: Path, server: ModelServer) -> None:
     write(home, lab(server), f"LAB_TOKEN={KEY}\n")
     runs = [start_hermes("model", "set", "lab", name, home=home, cwd=workdir) for name in ("alpha", "beta")]
-    assert [run.wait(30) for run in runs] == [0, 0]
+    assert [run.wait(60) for run in runs] == [0, 0]
     written = (home / "config.yaml").read_text()
     assert written in (lab(server), lab(server).replace("default: alpha", "default: beta"))
 

@@ -387,7 +387,7 @@ class Terminal:
     def end(self) -> tuple[int, str]:
         while self._read():
             pass
-        code = self.process.wait(timeout=30)
+        code = self.process.wait(timeout=60)
         os.close(self.main_end)
         return code, self.seen
 

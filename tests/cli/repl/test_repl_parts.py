@@ -102,11 +102,11 @@ class TestQuestions:
         second.start()
         assert questions.current is not None and "first" in questions.current.text
         questions.current.reply("2")
-        first.join(5)
+        first.join(60)
         _wait_until(lambda: questions.current is not None and questions.current.seconds_left() is None)
         assert questions.current is not None and "second" in questions.current.text
         questions.current.reply("my own words")
-        second.join(5)
+        second.join(60)
         assert answers == {"first": "no", "second": "my own words"}
         assert questions.current is None
 

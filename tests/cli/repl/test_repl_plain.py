@@ -88,7 +88,7 @@ def test_a_signal_ends_a_pipe(home: Path, workdir: Path, number: signal.Signals,
         os.write(writer, b"first\nsecond\n")
         provider.wait_for_request()
         process.send_signal(number)
-        stdout, stderr = process.communicate(timeout=20)
+        stdout, stderr = process.communicate(timeout=60)
         os.close(writer)
     assert (process.returncode, stdout) == (code, b"")
     assert b"[interrupted]" in stderr and b"Traceback" not in stderr
@@ -142,6 +142,6 @@ def test_resume_without_a_message_still_finishes_one_turn_where_nobody_types(hom
         process = start_hermes("-q", "slow", home=home, cwd=workdir)
         provider.wait_for_request()
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(60)
         done = run_hermes("-c", home=home, cwd=workdir, stdin="not a message\n")
     assert (done.returncode, done.stdout) == (0, "Finished.\n")

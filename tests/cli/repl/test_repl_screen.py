@@ -254,7 +254,7 @@ def test_a_message_that_is_not_taken_comes_back_to_the_prompt(home: Path, workdi
             terminal.wait_for(f"in use by process {busy.pid}")
             terminal.wait_until(lambda: terminal.text.count("> me too") == 2, "the message again")
             busy.send_signal(signal.SIGINT)
-            busy.wait(20)
+            busy.wait(60)
             terminal.type(ENTER)
             terminal.wait_for("Free now.")
             terminal.send("/quit")

@@ -152,7 +152,7 @@ def test_two_processes_renew_once(file: AuthFile, home: Path, server: Authorizat
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    tokens = [process.communicate(timeout=30)[0].strip() for process in processes]
+    tokens = [process.communicate(timeout=60)[0].strip() for process in processes]
     assert refreshes(server) == 1
     assert tokens == [file.credentials("lab")[0].secret] * 3
 

@@ -72,7 +72,7 @@ class ScriptedProvider:
         if self._thread is not None:
             self._thread.join()
 
-    def wait_for_request(self, count: int = 1, timeout: float = 10.0) -> RecordedRequest:
+    def wait_for_request(self, count: int = 1, timeout: float = 30.0) -> RecordedRequest:
         """Block until ``count`` requests have arrived in all; returns the last of them."""
         with self._arrival:
             if not self._arrival.wait_for(lambda: len(self.requests) >= count, timeout):
