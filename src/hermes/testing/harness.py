@@ -1,16 +1,17 @@
-"""Loads one plugin against the real hooks and tools, without a model or a session."""
+"""Plugin harness: loads one plugin on the real hooks, tools and HTTP client, without a model or a session."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hermes.errors import PluginError
 from hermes.hooks.execution_chain import ExecutionChain
 from hermes.hooks.observers import Answer, Emitter
 from hermes.hooks.request_chain import RequestChain, RequestOutcome
 from hermes.hooks.table import Hooks
+from hermes.http.client import HttpClient
 from hermes.plugins.context import load_one
 from hermes.plugins.llm.access import ModelAccess
 from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
@@ -21,6 +22,9 @@ from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import ToolContext, ToolRegistry
 from hermes.tools.terminal.background import ProcessTable
+
+if TYPE_CHECKING:
+    from hermes.plugins.http import PluginHttp
 
 
 class PluginHarness:
@@ -49,6 +53,7 @@ class PluginHarness:
         #: Answers what the plugin asks ``ctx.llm``: a ``FakeLlm`` or a ``RecordingLlm``.
         self.model_access = llm
         self._processes = ProcessTable()
+        self._http = HttpClient()
         self.plugin = self._load(plugin, dict(settings or {}))
 
     def _load(self, plugin: str | Path | Callable[[Any], Any], settings: dict[str, Any]) -> LoadedPlugin:
@@ -102,6 +107,7 @@ class PluginHarness:
         """End the plugin's threads and processes."""
         self.hooks.close()
         self._processes.close()
+        self._http.close()
 
     def __enter__(self) -> PluginHarness:
         return self
@@ -114,6 +120,13 @@ class PluginHarness:
     @property
     def profile_name(self) -> str:
         return "default"
+
+    @property
+    def http(self) -> PluginHttp:
+        """Real requests, to loopback too: that is where the servers of a test are."""
+        from hermes.plugins.http import PluginHttp
+
+        return PluginHttp(self._http, allow_private=True)
 
     def dispatch_tool(self, name: str, args: dict[str, Any], **_kwargs: Any) -> str:
         return self.call_tool(name, args)
