@@ -25,7 +25,7 @@ from hermes.agent.services import Services
 from hermes.agent.session import Session
 from hermes.agent.tools.catalogue import agent_tools
 from hermes.agent.workers import Workers
-from hermes.config.fresh import FreshConfig
+from hermes.config.load import FreshConfig
 from hermes.config.sections import Config
 from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.table import Hooks

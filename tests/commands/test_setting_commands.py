@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from hermes.agent.llm.side_call import SideModel
+from hermes.commands.completion import argument_candidates
 from hermes.commands.table import all_commands
-from hermes.commands.words import argument_words
 from hermes.config.sections import FallbackConfig, ProviderConfig
 from hermes.scope import Scope
 from hermes.testing import ScriptedProvider, text
@@ -121,7 +121,7 @@ def test_what_may_follow_a_command_is_known_for_completion(make_host: HostFactor
     with ScriptedProvider([]) as provider:
         host = make_host(provider, toolsets=["file"])
         conversation = Prompt(host).conversation
-        words = {command.name: argument_words(conversation, command) for command in all_commands(host)}
+        words = {command.name: argument_candidates(conversation, command) for command in all_commands(host)}
     assert words["approve"] == ("once", "session", "always") and words["stop"] == ()
     assert "undo" in words["help"] and words["model"] == ("custom:scripted",)
     assert {"enable terminal", "disable patch"} <= set(words["tools"])

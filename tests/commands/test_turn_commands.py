@@ -123,7 +123,7 @@ def test_compress_shortens_what_the_model_hears_and_can_be_undone_with_a_turn(ma
         for number in range(12):
             prompt.session.run(f"question {number}")
         answer = prompt.type("/compact the numbers")
-        assert answer.startswith("Compressed 24 messages (") and answer.endswith("stays on record.")
+        assert answer.startswith("Compressed 24 messages (") and answer.endswith("stays in the journal.")
         prompt.session.run("go on")
         assert 1 < len(heard(provider, 13)) < 12 and heard(provider, 13)[-1] == "go on"
         original = prompt.session

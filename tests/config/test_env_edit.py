@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.config import env_path, load_env_file
-from hermes.config.env_edit import save_env
+from hermes.config.environment import save_env
 from hermes.errors import ConfigError
 
 
@@ -36,6 +36,6 @@ def test_every_value_comes_back_or_is_refused(value: str, tmp_path_factory: pyte
 
 
 def test_what_would_break_the_file_is_refused(home: Path) -> None:
-    with pytest.raises(ConfigError, match="the value for TOKEN holds characters that cannot be kept"):
+    with pytest.raises(ConfigError, match="the value for TOKEN holds characters that cannot be stored"):
         save_env(home, {"TOKEN": "a\nPATH=/evil"})
     assert not env_path(home).exists()

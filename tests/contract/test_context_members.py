@@ -99,7 +99,8 @@ def test_properties_are_there() -> None:
 def test_the_table_names_every_registration() -> None:
     offered = {name for name in dir(PluginContext) if name.startswith("register_")}
     elsewhere = {"register_cron_scheduler", "register_model_provider"}
-    assert offered - set(MEMBERS) == elsewhere, "these are offered where others collect them"
+    own = {"register_event_sink"}
+    assert offered - set(MEMBERS) - own == elsewhere, "these are offered where others collect them"
 
 
 # -- the wrong thing is ignored, never an error ----------------------------------------------------------------------

@@ -14,6 +14,7 @@ import msgspec
 
 from hermes.config import sections
 from hermes.config.check import NAMED_ITEMS
+from hermes.config.messages import allowed_values
 from hermes.config.sections import (
     A2AConfig,
     Config,
@@ -24,7 +25,6 @@ from hermes.config.sections import (
     ProviderConfig,
     ShellHookConfig,
 )
-from hermes.config.wording import allowed_values
 from hermes.host import Host
 
 from .markdown import code, table

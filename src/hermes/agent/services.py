@@ -17,7 +17,7 @@ from hermes.tools.results import encodable, tool_error
 if TYPE_CHECKING:
     from hermes.agent.llm.plugin_calls import PluginModels
     from hermes.agent.runtime import Runtime
-    from hermes.config.fresh import FreshConfig
+    from hermes.config.load import FreshConfig
     from hermes.journal.turns import TurnJournal
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import ModelAccess

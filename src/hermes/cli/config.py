@@ -19,7 +19,7 @@ from hermes.config.document import parse_value
 from hermes.config.edit import edit_config, replace_config, unset_config
 from hermes.config.listing import Setting, list_settings
 from hermes.config.load import load_text, read_text
-from hermes.config.wording import dotted
+from hermes.config.messages import dotted
 from hermes.errors import ConfigError
 
 _FIRST_TEXT = "# Hermes settings. 'hermes config show' lists them all with their defaults.\n"

@@ -8,7 +8,7 @@ from dataclasses import asdict
 
 from hermes.cli.arguments import moment
 from hermes.cli.terminal import cells, one_line, print_json
-from hermes.commands.wording import plural
+from hermes.commands.text import plural
 from hermes.config import hermes_home
 from hermes.journal.store import Store
 from hermes.journal.usage.spending import GROUPINGS, Grouping, Used, total, usage_by

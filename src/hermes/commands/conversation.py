@@ -1,4 +1,4 @@
-"""The state that a surface shares with the commands typed on it."""
+"""Conversation: the state that a surface shares with the commands typed on it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hermes.journal.leases import release_lease
 
 
 class Conversation:
-    """Which session a person is in. Commands may move them to another one."""
+    """The session a user is in. Commands may switch to another one."""
 
     def __init__(
         self, host: Host, session: Session | None, surface: Surface, *, opened: Callable[[], Session] | None = None
@@ -45,7 +45,7 @@ class Conversation:
         self.switch_to(session, "new_session")
 
     def switch_to(self, session: Session, reason: str = "session_boundary") -> None:
-        """Leave the session for another one: plugins are told of the end of the old identity, then of the new one."""
+        """Leave the session for another one: hooks report the end of the old identity, then the new one."""
         old, self._session = self.session, session
         host = self.host
         person = host.responders.get(old.id)
@@ -65,13 +65,13 @@ class Conversation:
                 )
             )
         if host.sessions.turn_count(old.id):
-            release_lease(host.store, host.runner, old.id)  # another process may go on with it now
+            release_lease(host.store, host.runner, old.id)  # another process may continue it now
 
     def confirmed(self, question: str) -> bool:
         """Whether something that discards work may be done: asked where the configuration says so."""
         return not self.host.config.approvals.destructive_slash_confirm or self.surface.confirm(question)
 
     def need_prompt(self, what: str) -> None:
-        """Refuse what would be lost at once, because nothing comes after this command."""
+        """Refuse a change that would be lost, because the run ends with this command."""
         if not self.surface.is_live:
             raise HermesError(f"{what} needs an interactive prompt: start one with 'hermes chat'")

@@ -1,4 +1,4 @@
-"""Runs a line that is a slash command: the runtime's own, or one that a plugin registered."""
+"""Dispatch of slash commands: the runtime's own, and those that plugins registered."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _COMMAND = re.compile(r"/([a-zA-Z][\w-]*)(?:\s+(.*))?\s*", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class CommandAnswer:
-    """What a command had to say: plain text, without secrets. Its surface removes what could drive a terminal."""
+    """The answer of a command: plain text, without secrets. Its surface removes terminal control sequences."""
 
     text: str = ""
     error: str = ""
 
 
 def is_command(host: Host, line: str) -> bool:
-    """Whether a line is meant as a command. ``/etc/hosts`` and ``/tmp is full`` are not: there is such a path."""
+    """Whether a line is a command. ``/etc/hosts`` and ``/tmp is full`` are not: there is such a path."""
     found = _COMMAND.fullmatch(line.strip())
     if found is None:
         return False
@@ -98,8 +98,8 @@ def _run_plugin_command(conversation: Conversation, name: str, arguments: str) -
         return CommandAnswer(error=f"/{name} was interrupted")
     except Exception as error:
         log.warning("command /%s of plugin %r failed", name, command.plugin, exc_info=True)
-        told = host.redactor.redact(f"{type(error).__name__}: {error}")
-        return CommandAnswer(error=f"/{name} (plugin {command.plugin}): {told}")
+        text = host.redactor.redact(f"{type(error).__name__}: {error}")
+        return CommandAnswer(error=f"/{name} (plugin {command.plugin}): {text}")
     finally:
         current_scope.reset(token)
     return CommandAnswer(text="" if value is None else str(value))

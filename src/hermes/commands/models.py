@@ -1,4 +1,4 @@
-"""Commands that choose who answers and how: model, reasoning."""
+"""Commands that choose the model and its reasoning effort: model, reasoning."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ def model(conversation: Conversation, arguments: str) -> str:
 
 def _read(arguments: str, current: str, config: Config, known: set[str]) -> tuple[str, str]:
     """Provider and model, from ``MODEL``, ``PROVIDER:MODEL`` or ``PROVIDER MODEL``. Model names may have colons too."""
-    words = arguments.split()
-    if len(words) > 2:
+    parts = arguments.split()
+    if len(parts) > 2:
         raise HermesError("/model takes a model, PROVIDER:MODEL, or a provider and a model")
-    if len(words) == 2:
-        return words[0], words[1]
-    provider, colon, name = words[0].partition(":")
+    if len(parts) == 2:
+        return parts[0], parts[1]
+    provider, colon, name = parts[0].partition(":")
     if colon and name and (provider in known or canonical(provider) in known):
         return provider, name
-    if words[0] in config.providers and config.providers[words[0]].model:
-        return words[0], config.providers[words[0]].model
-    return current, words[0]
+    if parts[0] in config.providers and config.providers[parts[0]].model:
+        return parts[0], config.providers[parts[0]].model
+    return current, parts[0]
 
 
 def _overview(conversation: Conversation) -> str:
@@ -74,7 +74,7 @@ def _configured(config: Config) -> Iterator[str]:
 
 
 def reasoning(conversation: Conversation, arguments: str) -> str:
-    """Show or hide the model's reasoning, or say how much of it there should be."""
+    """Show or hide the model's reasoning, or set the effort."""
     surface, session = conversation.surface, conversation.session
     word = arguments.lower()
     if not word:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hermes.commands.conversation import Conversation
-from hermes.commands.wording import ago, columns, plural, positive, shortened
+from hermes.commands.text import ago, columns, plural, positive, shortened
 from hermes.errors import HermesError, SessionNotFound
 
 _LISTED = 10
@@ -47,11 +47,11 @@ def sessions(conversation: Conversation, arguments: str) -> str:
             for number, row in enumerate(rows, 1)
         ]
     )
-    return "\n".join([*lines, "", "Go on with one of them: /resume NUMBER"])
+    return "\n".join([*lines, "", "Continue one of them: /resume NUMBER"])
 
 
 def resume(conversation: Conversation, arguments: str) -> str:
-    """Go on with another session, named by its number in the list or by the beginning of its id."""
+    """Continue another session, named by its number in the list or by the beginning of its id."""
     if not arguments:
         return sessions(conversation, "")
     session_id = conversation.host.sessions.get(_chosen(conversation, arguments)).id
@@ -74,7 +74,7 @@ def _chosen(conversation: Conversation, arguments: str) -> str:
 
 
 def branch(conversation: Conversation, arguments: str) -> str:
-    """Copy the session and go on in the copy."""
+    """Copy the session and continue in the copy."""
     old = conversation.session
     copy = conversation.host.branch_session(old, shortened(arguments, _LONGEST_TITLE))
     conversation.switch_to(copy)
@@ -95,7 +95,7 @@ def title(conversation: Conversation, arguments: str) -> str:
 
 
 def title_of(conversation: Conversation) -> str:
-    """The title on record, or the one that waits for the first message."""
+    """The stored title, or the one that waits for the first message."""
     try:
         return conversation.host.sessions.get(conversation.session.id).title
     except SessionNotFound:

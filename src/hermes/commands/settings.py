@@ -10,7 +10,7 @@ import msgspec
 from hermes.commands.conversation import Conversation
 from hermes.config.document import KeyPath
 from hermes.config.listing import Setting, list_settings
-from hermes.config.wording import dotted, suggestion
+from hermes.config.messages import dotted, suggestion
 from hermes.errors import ConfigError, HermesError
 from hermes.sanitize import REDACTED, is_secret_key, redact_text
 

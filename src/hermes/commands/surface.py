@@ -1,4 +1,4 @@
-"""What commands need of the place where a person types."""
+"""Surface: what commands need of the prompt, chat or run that they are typed in."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ UserMessage = str | list[dict[str, Any]]
 
 
 class Surface(Protocol):
-    """A prompt, a chat or a single run, as far as commands have to do with it."""
+    """A prompt, a chat or a single run."""
 
-    #: Whether the conversation goes on after the command.
+    #: Whether the conversation continues after the command.
     is_live: bool
     #: Whether the model's reasoning is shown.
     show_reasoning: bool
 
     @property
     def is_working(self) -> bool:
-        """Whether a turn is under way."""
+        """Whether a turn is running."""
         ...
 
     @property
@@ -29,11 +29,11 @@ class Surface(Protocol):
         ...
 
     def run(self, message: UserMessage) -> None:
-        """Answer a message now. Only asked for while no turn is under way; it need not wait for the answer."""
+        """Answer a message now. Only called while no turn is running; it need not wait for the answer."""
         ...
 
     def queue(self, text: str) -> None:
-        """Answer a message after the turn that is under way."""
+        """Answer a message after the running turn."""
         ...
 
     def steer(self, text: str) -> bool:
@@ -41,23 +41,23 @@ class Surface(Protocol):
         ...
 
     def stop(self, reason: str) -> None:
-        """Interrupt the turn that is under way."""
+        """Interrupt the running turn."""
         ...
 
     def interrupt(self) -> Interrupt:
-        """What ends a command that takes long, when the person wants that."""
+        """The interrupt of a long command."""
         ...
 
     def pending_approval(self) -> ApprovalRequest | None:
-        """The call that waits for the person's word."""
+        """The call that waits for approval."""
         ...
 
     def answer_approval(self, answer: ApprovalAnswer) -> None:
-        """Give the person's word on it."""
+        """Answer the pending approval."""
         ...
 
     def confirm(self, question: str) -> bool:
-        """Ask the person for a yes. Where nobody can be asked, what they typed is yes enough."""
+        """Ask the user to confirm. True where no one can be asked: they typed the command."""
         ...
 
     def clear_screen(self) -> None:
@@ -70,7 +70,7 @@ class Surface(Protocol):
 
 
 class OneShotSurface:
-    """The surface of a single run: nothing is under way before the command, and nobody is there after it."""
+    """The surface of a single run: no turn is running, and no one answers questions."""
 
     is_live = False
     is_working = False

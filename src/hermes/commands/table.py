@@ -1,12 +1,12 @@
-"""Which commands there are, and what runs each: those of the runtime first, then those of plugins."""
+"""Command table: the slash commands of the runtime and of plugins, and their handlers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.commands import facts, models, sessions, settings, tools, turns, work
+from hermes.commands import models, sessions, settings, status, tools, turns
 from hermes.commands.conversation import Conversation
-from hermes.commands.wording import columns
+from hermes.commands.text import columns
 from hermes.contract.commands import SLASH_COMMANDS, SlashCommand
 from hermes.errors import HermesError, did_you_mean
 from hermes.host import Host
@@ -24,7 +24,7 @@ def show_help(conversation: Conversation, arguments: str) -> str:
     for category in dict.fromkeys(command.category for command in (*known[1:], known[0])):
         rows = [(usage(command, 28), command.summary) for command in known if command.category == category]
         lines += [category, *columns(rows), ""]
-    return "\n".join([*lines, "Anything else that you type is for the model. /help COMMAND says more about one."])
+    return "\n".join([*lines, "Anything else that you type is for the model. /help COMMAND explains one."])
 
 
 HANDLERS: dict[str, Handler] = {
@@ -36,18 +36,18 @@ HANDLERS: dict[str, Handler] = {
     "branch": sessions.branch,
     "title": sessions.title,
     "quit": sessions.leave,
-    "status": facts.status,
-    "usage": facts.usage,
-    "plugins": facts.plugins,
+    "status": status.status,
+    "usage": status.usage,
+    "plugins": status.plugins,
     "history": turns.history,
     "retry": turns.retry,
     "undo": turns.undo,
     "compress": turns.compress,
-    "stop": work.stop,
-    "queue": work.queue,
-    "steer": work.steer,
-    "approve": work.approve,
-    "deny": work.deny,
+    "stop": turns.stop,
+    "queue": turns.queue,
+    "steer": turns.steer,
+    "approve": turns.approve,
+    "deny": turns.deny,
     "model": models.model,
     "reasoning": models.reasoning,
     "tools": tools.tools,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hermes.commands.conversation import Conversation
-from hermes.commands.wording import columns, plural
+from hermes.commands.text import columns, plural
 from hermes.errors import HermesError, did_you_mean
 from hermes.tools.toolsets import toolsets as all_toolsets
 

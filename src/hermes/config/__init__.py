@@ -1,11 +1,11 @@
-"""The configuration of a home: what can be set, how it is read, and how it is changed without harm."""
+"""Configuration of a home: its settings, reading them, and editing the file."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from hermes.config.environment import apply_env, env_path, load_env_file
-from hermes.config.home import config_path, hermes_home
+from hermes.config.files import config_path, hermes_home
 from hermes.config.load import LoadedConfig, load_config
 from hermes.config.sections import (
     A2AAgentConfig,

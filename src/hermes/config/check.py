@@ -1,4 +1,4 @@
-"""Fits plain data to the structs of the configuration and finds everything that does not fit, not just the first."""
+"""Validation: converts plain data to the structs of the configuration and reports every value that does not fit."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any, cast, get_args
 
 import msgspec
 
+from hermes.config.aliases import AliasedConfig, AliasedModelConfig
 from hermes.config.document import KeyPath
+from hermes.config.messages import allowed_values, describe, dotted, suggestion
 from hermes.config.sections import ApiMode, AuxiliaryConfig, HooksConfig
-from hermes.config.wording import allowed_values, describe, dotted, suggestion
-from hermes.config.written import Written, WrittenModel
 
 #: Sections whose other keys are names chosen by the user: the field that collects them, and what an item is.
 NAMED_ITEMS: dict[type, tuple[str, type]] = {AuxiliaryConfig: ("tasks", dict), HooksConfig: ("events", object)}
@@ -23,7 +23,7 @@ _ABSENT: Any = object()
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A value that cannot be used: where it stands, what was found and what is allowed there."""
+    """A value that cannot be used: its key, what was found and what is allowed."""
 
     path: KeyPath
     found: str
@@ -42,10 +42,10 @@ class Findings:
     unknown: dict[KeyPath, str] = field(default_factory=dict[KeyPath, str])
 
 
-def check(document: dict[str, Any]) -> tuple[Written, Findings]:
+def check(document: dict[str, Any]) -> tuple[AliasedConfig, Findings]:
     """The document as structs. What has a problem keeps its default."""
     findings = Findings()
-    return _fit_struct(document, Written, (), findings), findings
+    return _fit_struct(document, AliasedConfig, (), findings), findings
 
 
 def _fit(value: Any, kind: Any, path: KeyPath, findings: Findings) -> Any:
@@ -71,7 +71,7 @@ def _fit_dict(value: dict[object, Any], kind: Any, path: KeyPath, findings: Find
 
 
 def _fit_struct(value: Any, kind: type[msgspec.Struct], path: KeyPath, findings: Findings) -> Any:
-    if kind is WrittenModel and isinstance(value, str):
+    if kind is AliasedModelConfig and isinstance(value, str):
         value = {"default": value}
     if not isinstance(value, dict):
         findings.problems.append(Problem(path, describe(value, path), "a mapping of key: value lines"))

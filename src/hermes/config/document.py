@@ -1,4 +1,4 @@
-"""Turns the text of ``config.yaml`` into plain data, and knows on which line a value stands."""
+"""Parses the text of ``config.yaml`` into plain data, and finds the line of a value."""
 
 from __future__ import annotations
 

@@ -15,11 +15,10 @@ from ruamel.yaml.tokens import CommentToken
 
 from hermes.config.check import check
 from hermes.config.document import KeyPath, parse_document
-from hermes.config.files import locked, write_atomically
-from hermes.config.home import config_path
+from hermes.config.files import config_path, locked, write_atomically
 from hermes.config.load import read_text
+from hermes.config.messages import describe, dotted
 from hermes.config.sections import Config
-from hermes.config.wording import describe, dotted
 from hermes.errors import ConfigError
 
 #: A dotted key: parts may be quoted when they hold dots themselves.
@@ -89,7 +88,7 @@ def edit_list(home: Path, dotted_key: str, *, add: Iterable[str] = (), remove: I
 
 
 def replace_config(home: Path, before: str, after: str) -> None:
-    """Put a whole new text in place of the one that was read, unless somebody else has changed it since."""
+    """Replace the whole text, unless it has changed since it was read."""
     with locked(home):
         path = config_path(home)
         if (read_text(path) or "") != before:
@@ -147,7 +146,7 @@ def _editor(text: str) -> Any:
 
 
 def _refuse_new_mistakes(before: str, after: str, path: Path) -> None:
-    """Old mistakes may stay, or nobody could correct two of them one by one; new ones may not come in."""
+    """Refuse new problems. Old ones may stay, so that several can be corrected one by one."""
     _, old = check(parse_document(before, str(path)))
     _, new = check(parse_document(after, str(path)))
     for problem in new.problems:
@@ -177,7 +176,7 @@ def _parent(document: CommentedMap, path: KeyPath) -> Any:
 
 
 def _take_out(document: CommentedMap, path: KeyPath) -> bool:
-    """Remove what stands at a path; whether anything did."""
+    """Remove the value at a path; whether there was one."""
     node: Any = document
     for part in path[:-1]:
         node = _child(node, part)

@@ -1,4 +1,4 @@
-"""The ``.env`` file, and the references to it in the configuration."""
+"""The ``.env`` file: reading it, references to it in the configuration, and changing it."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def expand_references(
 ) -> dict[str, Any]:
     """A copy of the document in which ``${NAME}`` in keys, tokens, addresses and headers has its value.
 
-    A value that refers to a variable nobody set becomes empty, as if it had not been written.
+    A value that refers to a variable that is not set becomes empty, as if it had not been written.
     """
 
     def expand(text: str, path: str) -> str:
@@ -114,3 +114,36 @@ def expand_references(
         return walk(item, f"{path}.{key}" if path else key, inner, depth + 1)
 
     return walk(document, "", False, 0)
+
+
+# -- editing ---------------------------------------------------------------------------------------------------------
+
+
+def save_env(home: Path, values: Mapping[str, str]) -> None:
+    """Set variables in ``.env``, which is then private to its owner."""
+    for name, value in values.items():
+        if not value.isprintable() or "\ufffd" in value:
+            raise ConfigError(f"the value for {name} holds characters that cannot be stored; it was not saved")
+    from hermes.config.files import locked, write_atomically
+    from hermes.config.load import read_text
+
+    with locked(home):
+        path = env_path(home)
+        lines = (read_text(path) or "").splitlines()
+        for name, value in values.items():
+            line = f"{name}={_quoted(value)}"
+            own = re.compile(rf"\s*(?:export\s+)?{re.escape(name)}\s*=")
+            found = [index for index, text in enumerate(lines) if own.match(text)]
+            if found:
+                lines[found[-1]] = line  # of several the last counts
+            else:
+                lines.append(line)
+        write_atomically(path, "\n".join(lines) + "\n")
+        path.chmod(0o600)
+
+
+def _quoted(value: str) -> str:
+    if "'" not in value:
+        return f"'{value}'"
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -1,19 +1,32 @@
-"""Writing a file so that no crash and no second writer can lose what it held."""
+"""Files of a home: its paths, the lock that edits share across processes, and atomic writes."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import Generator
 from pathlib import Path
 
 from hermes.errors import ConfigError
 
 
+def hermes_home() -> Path:
+    """``$HERMES_HOME``, or ``~/.hermes`` when it is not set. The directory need not exist."""
+    named = os.environ.get("HERMES_HOME", "").strip()
+    try:
+        return Path(named or "~/.hermes").expanduser().absolute()
+    except RuntimeError:
+        raise ConfigError("no home directory is known for this user; set HERMES_HOME to a directory") from None
+
+
+def config_path(home: Path) -> Path:
+    """The configuration file of a home."""
+    return home / "config.yaml"
+
+
 @contextlib.contextmanager
 def locked(home: Path) -> Generator[None]:
-    """Hold the lock that makes edits of one home take turns, across processes."""
+    """Hold the lock of a home's files, across processes."""
     import fcntl
 
     try:
@@ -32,7 +45,7 @@ def write_atomically(path: Path, text: str) -> None:
     """Replace a file's content in one step, keeping its mode; a new file is private to its owner."""
     # A link (to a folder of dot files, say) stays a link: the file it leads to is replaced.
     target = Path(os.path.realpath(path))
-    fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    fresh = target.with_name(f".{target.name}.{os.urandom(4).hex()}.tmp")
     try:
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o600
         fd = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -1,4 +1,4 @@
-"""Every setting in effect, one by one, with the name it is written under."""
+"""Lists every setting in effect, with its key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a home's configuration."""
+"""Reads a home's configuration, once or again whenever the file changes."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes.config.home import config_path
+from hermes.config.files import config_path
 from hermes.config.sections import Config
 from hermes.errors import ConfigError
 
 if TYPE_CHECKING:
     from hermes.config.check import Problem
 
-#: No configuration is this long; something else was put in its place.
+#: No configuration is this long.
 _MAX_BYTES = 4_000_000
 
 
@@ -24,7 +24,7 @@ class LoadedConfig(msgspec.Struct, frozen=True):
     """A configuration, and where it came from."""
 
     config: Config
-    #: What should be looked at but does not prevent a run.
+    #: Problems that do not prevent a run.
     warnings: list[str]
     path: Path
     #: The document as it is written in the file; empty when there is none.
@@ -34,7 +34,7 @@ class LoadedConfig(msgspec.Struct, frozen=True):
 def load_config(home: Path, *, ignore_user: bool = False, environ: Mapping[str, str] | None = None) -> LoadedConfig:
     """The configuration of a home: defaults, overlaid with ``config.yaml`` when there is one.
 
-    Everything that is wrong with the file is told in one ``ConfigError``; the file is never changed.
+    Everything that is wrong with the file is in one ``ConfigError``; the file is never changed.
     """
     path = config_path(home)
     text = None if ignore_user else read_text(path)
@@ -53,18 +53,18 @@ def load_text(text: str, path: Path, environ: Mapping[str, str]) -> LoadedConfig
 
 def load_document(raw: dict[str, Any], path: Path, environ: Mapping[str, str], text: str = "") -> LoadedConfig:
     """The configuration that plain data holds; with the ``text`` it came from, messages name the line."""
+    from hermes.config.aliases import resolve_aliases
     from hermes.config.check import check
     from hermes.config.environment import expand_references
-    from hermes.config.wording import dotted
-    from hermes.config.written import settle
+    from hermes.config.messages import dotted
 
     warnings: list[str] = []
     expanded = expand_references(raw, environ, warnings.append)
     written, findings = check(expanded)
     if findings.problems:
-        raise ConfigError(_tell(findings.problems, text, path))
+        raise ConfigError(_report(findings.problems, text, path))
     warnings += [f"{dotted(key)} is not a known setting; {hint}".rstrip("; ") for key, hint in findings.unknown.items()]
-    config = settle(written, warnings)
+    config = resolve_aliases(written, warnings)
     return LoadedConfig(config, [f"{path}: {warning}" for warning in warnings], path, raw)
 
 
@@ -87,7 +87,7 @@ def read_text(path: Path) -> str | None:
         raise ConfigError(f"{path}, line {line}: not UTF-8 text; save the file as UTF-8") from None
 
 
-def _tell(problems: list[Problem], text: str, path: Path) -> str:
+def _report(problems: list[Problem], text: str, path: Path) -> str:
     from hermes.config.document import line_of
 
     lines: list[str] = []
@@ -97,3 +97,38 @@ def _tell(problems: list[Problem], text: str, path: Path) -> str:
     if len(lines) == 1:
         return f"{path}: {lines[0]}"
     return "\n  ".join([f"{path}: {len(lines)} settings cannot be used:", *lines])
+
+
+# -- reloading -------------------------------------------------------------------------------------------------------
+
+_Stamp = tuple[int, int, int, int]
+
+
+class FreshConfig:
+    """Reloads the configuration when its file has changed; checking costs one ``stat``."""
+
+    def __init__(self, home: Path, config: Config, env: Mapping[str, str], *, follow: bool = True) -> None:
+        """``config`` is what the process started with. Without ``follow``, the file is not read again."""
+        self._home = home
+        self._config = config
+        self._env = env
+        self._follow = follow
+        self._seen = _stamp(home)
+
+    def current(self) -> Config:
+        """The configuration. Raises ``ConfigError``, until it is repaired, when the file cannot be used."""
+        stamp = _stamp(self._home) if self._follow else self._seen
+        if stamp != self._seen:
+            self._config = load_config(self._home, environ=self._env).config
+            # Taken before the file was read: what was written meanwhile is seen the next time.
+            self._seen = stamp
+        return self._config
+
+
+def _stamp(home: Path) -> _Stamp | None:
+    """A stamp that changes whenever the file does."""
+    try:
+        found = config_path(home).stat()
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino

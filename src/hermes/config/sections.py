@@ -1,4 +1,4 @@
-"""The shape of ``config.yaml``: a struct per section; each field has its default, bounds and a sentence."""
+"""Schema of ``config.yaml``: a struct per section; each field has its default, bounds and a description."""
 
 from typing import Annotated, Any, Literal
 
@@ -25,7 +25,7 @@ HookSeconds = Annotated[float, Meta(gt=0, le=300)]
 
 
 class PhaseTimeoutsConfig(Struct, kw_only=True):
-    """How long each phase of a request may take. What is unset is the usual time."""
+    """Deadlines for each phase of a request. Unset is the default."""
 
     connect: Seconds | None = None  #: Seconds to open a connection.
     first_byte: Seconds | None = None  #: Seconds from the request to the first byte of the answer.
@@ -54,17 +54,17 @@ class ModelConfig(Struct, kw_only=True):
 
 
 class OAuthConfig(Struct, kw_only=True):
-    """How to sign in at a provider instead of giving a key."""
+    """Signing in at a provider instead of using a key."""
 
     client_id: Name  #: Name under which the provider knows this program.
-    token_url: Name  #: Address that hands out tokens.
+    token_url: Name  #: Address that issues tokens.
     authorization_url: str = ""  #: Address to sign in at with a browser on this machine.
-    device_url: str = ""  #: Address that hands out codes to type in on another device.
+    device_url: str = ""  #: Address that issues codes to type in on another device.
     scopes: list[str] = []  #: What to ask access to.
 
 
 class ProviderQuirksConfig(Struct, kw_only=True):
-    """Where a server departs from the format it speaks. What is unset is what is known of the provider."""
+    """Deviations of a server from its API format. Unset is what is known of the provider."""
 
     merge_system: bool | None = None  #: Send one system message, at the start.
     max_tokens_field: Literal["max_tokens", "max_completion_tokens", ""] | None = None  #: Name of the answer's limit.
@@ -142,7 +142,7 @@ class DelegationConfig(Struct, kw_only=True):
 
 
 class PluginsConfig(Struct, kw_only=True):
-    """Which plugins load, and what each may do."""
+    """Plugins to load, and their settings."""
 
     enabled: list[str] = []  #: Keys or names of plugins to load.
     disabled: list[str] = []  #: Keys or names never loaded; wins over enabled.
@@ -150,20 +150,20 @@ class PluginsConfig(Struct, kw_only=True):
 
 
 class ApprovalsConfig(Struct, kw_only=True):
-    """Who decides about a dangerous command."""
+    """Approval of dangerous commands."""
 
     mode: Literal["manual", "smart", "off"] = "manual"  #: Ask a person, ask a model first, or never ask.
     timeout: Seconds = 60  #: Seconds to wait for an answer; then it is denied.
     deny: list[str] = []  #: Command patterns (globs) that are always refused.
     tools: dict[str, ToolRule] = {}  #: A rule for each tool by name or pattern: allow, ask or deny.
-    headless: Literal["deny", "allow"] = "deny"  #: What happens when nobody can be asked.
+    headless: Literal["deny", "allow"] = "deny"  #: What happens when no one can be asked.
     cron_mode: Literal["deny", "allow"] = "deny"  #: What scheduled runs do instead of asking.
     destructive_slash_confirm: bool = True  #: Ask before a slash command discards work.
     mcp_reload_confirm: bool = True  #: Ask before MCP servers are reloaded.
 
 
 class TerminalConfig(Struct, kw_only=True):
-    """How commands run."""
+    """Commands of the terminal tool."""
 
     backend: Literal["local"] = "local"  #: Where commands run.
     cwd: str = "."  #: Directory commands start in.
@@ -172,7 +172,7 @@ class TerminalConfig(Struct, kw_only=True):
 
 
 class ToolOutputConfig(Struct, kw_only=True):
-    """How much of a tool's answer reaches the model."""
+    """Limits for tool results, as the model gets them."""
 
     max_bytes: Chars = 50_000  #: Longest output; the middle is left out.
     max_lines: Positive = 2_000  #: Most lines of a file read at once.
@@ -206,7 +206,7 @@ class AuxiliaryConfig(Struct, kw_only=True):
     tasks: dict[str, AuxiliaryTaskConfig] = {}  #: The jobs by name; written directly under the section.
 
     def task(self, name: str) -> AuxiliaryTaskConfig:
-        """The settings of one job; a job nobody configured has the defaults."""
+        """The settings of one job; defaults when it is not configured."""
         return self.tasks.get(name) or AuxiliaryTaskConfig()
 
     def task_timeout(self, name: str) -> float:
@@ -215,7 +215,7 @@ class AuxiliaryConfig(Struct, kw_only=True):
 
 
 class CompressionConfig(Struct, kw_only=True):
-    """When and how a long conversation is shortened."""
+    """Compression of long conversations."""
 
     enabled: bool = True  #: Shorten before the window is full.
     threshold: Part = 0.5  #: Part of the window that triggers it.
@@ -231,7 +231,7 @@ class ContextConfig(Struct, kw_only=True):
 
 
 class MemoryConfig(Struct, kw_only=True):
-    """What is remembered between conversations."""
+    """Memory between conversations."""
 
     provider: str = ""  #: Memory plugin; empty is the built-in one.
     memory_enabled: bool = True  #: Keep notes about the work.
@@ -267,7 +267,7 @@ class ShellHookConfig(Struct, kw_only=True):
 
 
 class OutputSpillConfig(Struct, kw_only=True):
-    """What becomes of a very long text that a hook adds to the conversation."""
+    """Limit for a text that a hook adds to the conversation."""
 
     max_chars: Chars = 10_000  #: Longest text added as it is; a longer one goes to a file.
 
@@ -280,16 +280,16 @@ class HooksConfig(Struct, kw_only=True):
 
 
 class ToolLoopGuardrailsConfig(Struct, kw_only=True):
-    """What happens when the model repeats itself within one turn."""
+    """Guardrails for a model that repeats itself within one turn."""
 
     enabled: bool = True  #: Watch for loops at all.
-    warn_identical: Positive = 3  #: The same call with the same result so often: the model is told.
-    warn_failures: Positive = 3  #: One tool failing so often in a row: the model is told.
+    warn_identical: Positive = 3  #: Equal calls with equal results before the model is warned.
+    warn_failures: Positive = 3  #: Failures of one tool in a row before the model is warned.
     stop_after: Natural = 0  #: Repeats after which the call is refused; 0 never refuses.
 
 
 class ImageGenConfig(Struct, kw_only=True):
-    """Which registered provider makes images."""
+    """Image generation."""
 
     provider: str = ""  #: Name of the provider; empty is the only one there is.
     model: str = ""  #: Model it should use; empty is its own choice.
@@ -303,7 +303,7 @@ class SecurityConfig(Struct, kw_only=True):
 
 
 class A2APrincipalConfig(Struct, kw_only=True):
-    """Somebody who may call the A2A server, known by a token."""
+    """A caller of the A2A server, identified by a token."""
 
     token_env: str = ""  #: Name of the environment variable that holds the token.
     token_sha256: str = ""  #: SHA-256 of the token in hex, instead of the token itself.
@@ -334,15 +334,15 @@ class A2AConfig(Struct, kw_only=True):
     principals: dict[str, A2APrincipalConfig] = {}  #: Who may call, by name.
     approvals: Literal["deny", "ask", "allow"] = "ask"  #: What callers may decide about dangerous calls.
     approval_timeout: Seconds = 600  #: Seconds a caller has to answer; then it is denied.
-    show_tools: bool = True  #: Tell callers which tools are at work.
+    show_tools: bool = True  #: Show callers which tools are running.
     answer_in_status: bool = False  #: Repeat the answer in the status of a finished task.
     files: bool = False  #: Send the files that tools wrote as artifacts.
-    max_tasks: Positive = 200  #: Tasks at work at the same time; further ones wait.
+    max_tasks: Positive = 200  #: Tasks running at the same time; further ones wait.
     max_waiting: Natural = 1_000  #: Tasks that may wait; further ones are refused.
     max_requests_per_minute: Natural = 1_200  #: Requests of one caller; 0 is no limit.
     max_body_bytes: Positive = 16_000_000  #: Longest request.
     max_file_bytes: Positive = 8_000_000  #: Longest file of a message or of an artifact.
-    keep_days: Positive = 30  #: Days a finished task can be looked at.
+    keep_days: Positive = 30  #: Days a finished task is kept.
     push: A2APushConfig = field(default_factory=A2APushConfig)
     agents: dict[str, A2AAgentConfig] = {}  #: Other agents, by name.
     max_hops: Positive = 4  #: Agents that a message may pass, one calling the next.

@@ -30,11 +30,9 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
         "clear", "clear the screen and start a new session", "", _SESSIONS, while_working=False, at_prompt=True
     ),
     SlashCommand("sessions", "list the sessions used last", "[N]", _SESSIONS),
+    SlashCommand("resume", "continue another session", "[ID | NUMBER]", _SESSIONS, while_working=False, at_prompt=True),
     SlashCommand(
-        "resume", "go on with another session", "[ID | NUMBER]", _SESSIONS, while_working=False, at_prompt=True
-    ),
-    SlashCommand(
-        "branch", "copy the session and go on in the copy", "[TITLE]", _SESSIONS, ("fork",), while_working=False
+        "branch", "copy the session and continue in the copy", "[TITLE]", _SESSIONS, ("fork",), while_working=False
     ),
     SlashCommand("title", "show the title of the session, or change it", "[TEXT]", _SESSIONS),
     SlashCommand("status", "show the state of the session", "", _SESSIONS),
@@ -42,12 +40,10 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("history", "show the last messages", "[N]", _TURNS),
     SlashCommand("retry", "take the last turn back and ask the same again", "", _TURNS, while_working=False),
     SlashCommand("undo", "take the last turn back, or the last N", "[N]", _TURNS, while_working=False),
-    SlashCommand(
-        "compress", "shorten what the model sees of it", "[WHAT MATTERS]", _TURNS, ("compact",), while_working=False
-    ),
+    SlashCommand("compress", "summarise old messages", "[WHAT MATTERS]", _TURNS, ("compact",), while_working=False),
     SlashCommand("stop", "stop the agent", "", _WORK, at_prompt=True),
-    SlashCommand("queue", "say something when the agent is done", "TEXT", _WORK, at_prompt=True),
-    SlashCommand("steer", "say something to the agent while it works", "TEXT", _WORK, at_prompt=True),
+    SlashCommand("queue", "queue a message for when the agent is done", "TEXT", _WORK, at_prompt=True),
+    SlashCommand("steer", "send a message to the agent while it works", "TEXT", _WORK, at_prompt=True),
     SlashCommand(
         "approve",
         "allow the call that waits",
@@ -60,7 +56,7 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("model", "show the model, or change it", "[MODEL | PROVIDER:MODEL | PROVIDER MODEL]", _SETTINGS),
     SlashCommand(
         "reasoning",
-        "show the model's reasoning, or say how much there should be",
+        "show the model's reasoning, or set the effort",
         "[show | hide | low | medium | high | none | default]",
         _SETTINGS,
         words=("show", "hide", "low", "medium", "high", "none", "default"),

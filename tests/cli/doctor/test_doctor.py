@@ -19,8 +19,8 @@ from hermes.cli.doctor.command import GROUPS
 from hermes.cli.doctor.configuration import OLDER_SPELLINGS
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.system import PACKAGES
+from hermes.config.aliases import AliasedConfig, AliasedModelConfig
 from hermes.config.sections import Config, ModelConfig
-from hermes.config.written import Written, WrittenModel
 from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider
 from support import hermes_command, hermes_environment, run_hermes
@@ -269,7 +269,7 @@ def test_older_spellings(home: Path, workdir: Path) -> None:
 
 
 def test_every_older_spelling_is_known() -> None:
-    sections = {("model",): (WrittenModel, ModelConfig), (): (Written, Config)}
+    sections = {("model",): (AliasedModelConfig, ModelConfig), (): (AliasedConfig, Config)}
     extra = {
         (*path, name)
         for path, (written, settled) in sections.items()

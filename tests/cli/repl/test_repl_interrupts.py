@@ -140,7 +140,7 @@ def test_steering_reaches_the_model_before_its_next_step(home: Path, workdir: Pa
             terminal.send("greet me")
             terminal.wait_until(lambda: (workdir / "started").exists())
             terminal.send("/steer in French")
-            terminal.wait_for("The agent is told before its next step.")
+            terminal.wait_for("The agent gets it before its next step.")
             (workdir / "go").touch()
             terminal.wait_for("In French: bonjour.")
             terminal.type(CTRL_D)

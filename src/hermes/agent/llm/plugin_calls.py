@@ -13,7 +13,7 @@ from hermes.agent.llm.models import Models
 from hermes.agent.llm.plugin_ledger import PluginLedger
 from hermes.agent.llm.plugin_options import CallOptions, ModelQuestion, ModelRoute, ModelRoutes, chat_messages
 from hermes.agent.workers import Workers
-from hermes.config.fresh import FreshConfig
+from hermes.config.load import FreshConfig
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError, PluginLlmUsage
 from hermes.errors import HermesError, ProviderError, did_you_mean
 from hermes.journal.steps import PLUGIN_KEY

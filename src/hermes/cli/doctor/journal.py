@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hermes.cli.doctor.check import CheckResult, broken, ok, size, warning
 from hermes.cli.doctor.installation import Installation
-from hermes.commands.wording import plural
+from hermes.commands.text import plural
 from hermes.journal import schema
 from hermes.journal.database import companion, explain
 from hermes.journal.history.search import SearchIndex

@@ -15,7 +15,7 @@ from hermes.cli.doctor.plugins import plugins_may_bring
 from hermes.cli.model.problems import address_of, explain, is_among, not_listed, split_advice
 from hermes.cli.model.server_models import list_models
 from hermes.cli.model.setup import ModelSetup, Origins
-from hermes.commands.wording import plural
+from hermes.commands.text import plural
 from hermes.config import env_path
 from hermes.config.sections import FallbackConfig, ModelConfig
 from hermes.errors import ConfigError, FailureReason, HermesError, NotConfigured, ProviderError

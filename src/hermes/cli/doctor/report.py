@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.cli.doctor.check import CheckResult, Status
-from hermes.commands.wording import plural
+from hermes.commands.text import plural
 from hermes.version import __version__
 
 _MARKS: dict[Status, str] = {"ok": "✓", "warning": "!", "broken": "✗", "skipped": "-"}

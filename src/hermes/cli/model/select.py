@@ -122,7 +122,7 @@ class Selection:
 def save(setup: ModelSetup, chosen: Selection) -> list[str]:
     """Write a choice; what was done, one line each. The key goes first: a model without its key is of no use."""
     from hermes.config.edit import edit_together
-    from hermes.config.env_edit import save_env
+    from hermes.config.environment import save_env
 
     raw = setup.origins.raw
     put: dict[str, Any] = {}

@@ -246,7 +246,7 @@ def _ask_value(name: str, requirement: str | dict[str, Any]) -> str:
 
 
 def _save_env(installed: InstalledPlugins, name: str, value: str) -> None:
-    from hermes.config.env_edit import save_env
+    from hermes.config.environment import save_env
 
     try:
         save_env(installed.home, {name: value})

@@ -12,7 +12,7 @@ from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.plain import PlainPrompt
 from hermes.cli.terminal import is_interactive, one_line, plain, shows_unicode
 from hermes.commands.dispatch import run_command
-from hermes.commands.wording import plural
+from hermes.commands.text import plural
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.version import __version__

@@ -21,7 +21,7 @@ from hermes.cli.repl.turn_queue import QueuedTurn, TurnQueue
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import is_command, run_command
 from hermes.commands.surface import UserMessage
-from hermes.commands.wording import plural
+from hermes.commands.text import plural
 from hermes.contract.events import ReasoningDelta, ToolEnded, TurnEvent, TurnStarted
 from hermes.errors import HermesError
 from hermes.host import Host

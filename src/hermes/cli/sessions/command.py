@@ -14,7 +14,7 @@ import msgspec
 from hermes.cli.arguments import positive_number
 from hermes.cli.sessions.transcript import event_lines, hit_lines, list_lines, markdown, redacted, transcript_lines
 from hermes.cli.terminal import confirm, one_line, print_data, write_private_file
-from hermes.commands.wording import plural
+from hermes.commands.text import plural
 from hermes.config import hermes_home
 from hermes.errors import HermesError, JournalError
 from hermes.journal.history.search import SearchIndex

@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.cli.terminal import cells, fitted, one_line
 from hermes.cli.trace.format import NARROW, cost, duration
-from hermes.commands.wording import plural
+from hermes.commands.text import plural
 from hermes.trace.records import Mark, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, UsageRecord, family
 
 Kind = Literal["turn", "model", "attempt", "tool", "approval", "child", "side", "mark"]

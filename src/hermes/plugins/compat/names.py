@@ -164,7 +164,7 @@ def home_of(host: PluginHost) -> Path:
     home: object = getattr(host.services, "home", None)
     if isinstance(home, Path):
         return home
-    from hermes.config.home import hermes_home
+    from hermes.config.files import hermes_home
 
     return hermes_home()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes.config.home import config_path
+from hermes.config.files import config_path
 from hermes.config.sections import ShellHookConfig
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads import CANCELLED_GRACE

@@ -320,10 +320,12 @@ def _warm_up(dialogue: Dialogue) -> None:
 
 def _command_words(dialogue: Dialogue) -> list[CommandWords]:
     """The commands for completion."""
+    from hermes.commands.completion import argument_candidates
     from hermes.commands.table import all_commands  # imports every command
-    from hermes.commands.words import argument_words
 
     return [
-        CommandWords(command.name, command.summary, command.aliases, argument_words(dialogue.conversation, command))
+        CommandWords(
+            command.name, command.summary, command.aliases, argument_candidates(dialogue.conversation, command)
+        )
         for command in all_commands(dialogue.host)
     ]

@@ -1,4 +1,4 @@
-"""Pieces of text that several commands answer with. Lines are short enough for any terminal; only names are longer."""
+"""Text helpers for answers of commands: columns, counts, times, costs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ago(then: float) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """A cost in US dollars; nothing when nobody told it."""
+    """A cost in US dollars; empty when it is unknown."""
     return "" if cost is None else f"${cost:.4f}"
 
 

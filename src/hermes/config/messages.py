@@ -1,4 +1,4 @@
-"""How the configuration talks about itself: what was found, what is allowed, what was probably meant."""
+"""Messages about settings: the value found, the values allowed, and suggestions for unknown keys."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def describe(value: Any, path: KeyPath) -> str:
 
 
 def allowed_values(kind: Any) -> str:
-    """The values a setting takes, in words."""
-    return _words(msgspec.inspect.type_info(kind))
+    """The values a setting takes, as text."""
+    return _describe_type(msgspec.inspect.type_info(kind))
 
 
-def _words(info: Any) -> str:
+def _describe_type(info: Any) -> str:
     match info:
         case msgspec.inspect.Metadata():
-            return _words(info.type)
+            return _describe_type(info.type)
         case msgspec.inspect.BoolType():
             return "true or false"
         case msgspec.inspect.IntType() | msgspec.inspect.FloatType():
@@ -60,9 +60,9 @@ def _words(info: Any) -> str:
         case msgspec.inspect.LiteralType():
             return "one of " + ", ".join(str(value) or "''" for value in info.values)
         case msgspec.inspect.ListType():
-            return f"a list (each item: {_words(info.item_type)})"
+            return f"a list (each item: {_describe_type(info.item_type)})"
         case msgspec.inspect.UnionType():
-            return " or ".join(_words(choice) for choice in info.types)
+            return " or ".join(_describe_type(choice) for choice in info.types)
         case _:
             return "a mapping of key: value lines"
 
@@ -79,7 +79,7 @@ def _bounds(info: msgspec.inspect.IntType | msgspec.inspect.FloatType) -> str:
 
 
 def suggestion(name: str, path: KeyPath, siblings: Iterable[str]) -> str:
-    """A hint about what an unknown key was meant to be; empty when there is none."""
+    """The likely correction of an unknown key; empty when there is none."""
     from difflib import get_close_matches
 
     close = get_close_matches(name, list(siblings), n=1)

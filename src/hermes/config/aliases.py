@@ -1,4 +1,4 @@
-"""Other spellings that a configuration file may use, and what they mean."""
+"""Aliases: other spellings that a configuration file may use, and the settings they mean."""
 
 from msgspec import field
 
@@ -7,37 +7,37 @@ from hermes.config.sections import Config, FallbackConfig, ModelConfig, Name, Pr
 # As in sections.py, annotations are evaluated once, here.
 
 
-class WrittenModel(ModelConfig, kw_only=True):
-    """``model`` as people write it."""
+class AliasedModelConfig(ModelConfig, kw_only=True):
+    """``model`` with its aliases."""
 
     model: str = ""  #: Means default.
     name: str = ""  #: Means default.
     api_base: str = ""  #: Means base_url.
 
 
-class CustomProvider(ProviderConfig, kw_only=True):
+class CustomProviderConfig(ProviderConfig, kw_only=True):
     """An item of ``custom_providers``: a provider that carries its own name."""
 
     name: Name
 
 
-class Written(Config, kw_only=True):
-    """``config.yaml`` as people write it."""
+class AliasedConfig(Config, kw_only=True):
+    """``config.yaml`` with the aliases it may use."""
 
-    model: WrittenModel = field(default_factory=WrittenModel)  # pyright: ignore[reportIncompatibleVariableOverride]
+    model: AliasedModelConfig = field(default_factory=AliasedModelConfig)  # pyright: ignore[reportIncompatibleVariableOverride]
     provider: str = ""  #: Means model.provider.
     base_url: str = ""  #: Means model.base_url.
     api_base: str = ""  #: Means model.base_url.
-    custom_providers: list[CustomProvider] = []  #: Means providers.
+    custom_providers: list[CustomProviderConfig] = []  #: Means providers.
     fallback_model: FallbackConfig | None = None  #: Means one more entry of fallback_providers.
 
 
-def settle(written: Written, warnings: list[str]) -> Config:
+def resolve_aliases(written: AliasedConfig, warnings: list[str]) -> Config:
     """The configuration in its one documented spelling. Where two spellings differ, the documented one wins."""
     model = written.model
-    settled = {name: getattr(written, name) for name in Config.__struct_fields__}
-    settled["model"] = ModelConfig(**{name: getattr(model, name) for name in ModelConfig.__struct_fields__})
-    main: ModelConfig = settled["model"]
+    resolved = {name: getattr(written, name) for name in Config.__struct_fields__}
+    resolved["model"] = ModelConfig(**{name: getattr(model, name) for name in ModelConfig.__struct_fields__})
+    main: ModelConfig = resolved["model"]
     main.default = _choose(
         warnings, "model.default", model.default, {"model.model": model.model, "model.name": model.name}
     )
@@ -52,12 +52,12 @@ def settle(written: Written, warnings: list[str]) -> Config:
         if custom.name in written.providers:
             warnings.append(f"custom_providers: {custom.name!r} is left out, providers has that name already")
             continue
-        settled["providers"][custom.name] = ProviderConfig(
+        resolved["providers"][custom.name] = ProviderConfig(
             **{n: getattr(custom, n) for n in ProviderConfig.__struct_fields__}
         )
     if written.fallback_model is not None:
-        settled["fallback_providers"].append(written.fallback_model)
-    return Config(**settled)
+        resolved["fallback_providers"].append(written.fallback_model)
+    return Config(**resolved)
 
 
 def _choose(warnings: list[str], name: str, value: str, others: dict[str, str]) -> str:

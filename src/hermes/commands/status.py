@@ -1,4 +1,4 @@
-"""Commands that only tell: status, usage, plugins."""
+"""Read-only commands: status, usage, plugins."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hermes.agent.context.tokens import estimate
 from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
 from hermes.commands.sessions import title_of
-from hermes.commands.wording import columns, dollars, plural
+from hermes.commands.text import columns, dollars, plural
 from hermes.journal.usage.spending import Spending, session_spending
 
 
 def status(conversation: Conversation, arguments: str) -> str:
-    """Show where the session stands."""
+    """Show the state of the session."""
     host, session, surface = conversation.host, conversation.session, conversation.surface
     first = session.models.endpoints[0]
     spent = session_spending(host.store, session.id)
@@ -57,7 +57,7 @@ def usage(conversation: Conversation, arguments: str) -> str:
             f"{one.prompt_tokens:,}",
             f"{one.cached_tokens:,}",
             f"{one.output_tokens:,}",
-            dollars(one.cost_usd) or "not told",
+            dollars(one.cost_usd) or "unknown",
         )
         for one in spent
     ]
@@ -81,7 +81,7 @@ def _sum_line(spent: Sequence[Spending]) -> str:
 
 
 def plugins(conversation: Conversation, arguments: str) -> str:
-    """List the plugins that somebody wants in use, and their commands."""
+    """List the plugins in use, and their commands."""
     found = [plugin for plugin in conversation.host.plugins if plugin.status != "not enabled"]
     if not found:
         return "No plugins are in use. 'hermes plugins list' shows those there are."

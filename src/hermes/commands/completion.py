@@ -1,4 +1,4 @@
-"""What the arguments of a command can be right now, for completion."""
+"""Completion of the arguments of commands."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from hermes.commands.conversation import Conversation
 from hermes.commands.models import known_models
 from hermes.commands.table import all_commands
 from hermes.config.listing import list_settings
-from hermes.config.wording import dotted
+from hermes.config.messages import dotted
 from hermes.contract.commands import SlashCommand
 from hermes.tools.toolsets import toolsets
 
-Words = tuple[str, ...]
+Candidates = tuple[str, ...]
 
 
-def argument_words(conversation: Conversation, command: SlashCommand) -> Words:
+def argument_candidates(conversation: Conversation, command: SlashCommand) -> Candidates:
     """Everything that may follow the name of a command, as far as it can be listed. Cheap enough for every key."""
     make = _MAKERS.get(command.name)
     return command.words if make is None else make(conversation)
 
 
-def _commands(conversation: Conversation) -> Words:
+def _commands(conversation: Conversation) -> Candidates:
     return tuple(command.name for command in all_commands(conversation.host))
 
 
-def _models(conversation: Conversation) -> Words:
+def _models(conversation: Conversation) -> Candidates:
     return tuple(known_models(conversation.host.config))
 
 
-def _tools(conversation: Conversation) -> Words:
+def _tools(conversation: Conversation) -> Candidates:
     offered = {tool.name for tool in conversation.session.offered}
     return _switched(sorted(conversation.host.tools.all()), offered.__contains__)
 
 
-def _toolsets(conversation: Conversation) -> Words:
+def _toolsets(conversation: Conversation) -> Candidates:
     offered = {tool.name for tool in conversation.session.offered}
     known = toolsets(conversation.host.tools)
     return _switched(sorted(known), lambda name: known[name] <= offered)
 
 
-def _switched(names: Iterable[str], is_on: Callable[[str], bool]) -> Words:
+def _switched(names: Iterable[str], is_on: Callable[[str], bool]) -> Candidates:
     return tuple(f"{'disable' if is_on(name) else 'enable'} {name}" for name in names)
 
 
-def _sessions(conversation: Conversation) -> Words:
+def _sessions(conversation: Conversation) -> Candidates:
     return tuple(conversation.listed)
 
 
-def _settings(conversation: Conversation) -> Words:
+def _settings(conversation: Conversation) -> Candidates:
     keys = [dotted(setting.path) for setting in list_settings(conversation.host.config)]
     return tuple(dict.fromkeys([key.partition(".")[0] for key in keys] + keys))
 
 
-_MAKERS: dict[str, Callable[[Conversation], Words]] = {
+_MAKERS: dict[str, Callable[[Conversation], Candidates]] = {
     "help": _commands,
     "model": _models,
     "tools": _tools,

@@ -33,7 +33,7 @@ def test_stop_stops_only_what_works(prompt: Prompt) -> None:
 
 
 def test_a_queued_message_waits_while_the_agent_works_and_is_asked_at_once_otherwise(prompt: Prompt) -> None:
-    assert "say what" in prompt.refused("/queue")
+    assert "the text is missing" in prompt.refused("/queue")
     assert prompt.type("/queue hello there") == ""
     assert prompt.surface.asked == ["hello there"]
     prompt.surface.is_working = True
@@ -43,9 +43,9 @@ def test_a_queued_message_waits_while_the_agent_works_and_is_asked_at_once_other
 
 
 def test_steering_reaches_the_agent_or_becomes_a_message(prompt: Prompt) -> None:
-    assert "say what" in prompt.refused("/steer ")
+    assert "the text is missing" in prompt.refused("/steer ")
     prompt.surface.is_working = True
-    assert prompt.type("/steer use tabs") == "The agent is told before its next step."
+    assert prompt.type("/steer use tabs") == "The agent gets it before its next step."
     assert prompt.surface.steered == ["use tabs"]
     prompt.surface.is_working = False
     prompt.type("/steer use spaces")
@@ -53,8 +53,8 @@ def test_steering_reaches_the_agent_or_becomes_a_message(prompt: Prompt) -> None
 
 
 def test_approvals_are_answered(prompt: Prompt) -> None:
-    assert prompt.refused("/approve") == "no call waits for your word"
-    assert prompt.refused("/deny") == "no call waits for your word"
+    assert prompt.refused("/approve") == "no call waits for approval"
+    assert prompt.refused("/deny") == "no call waits for approval"
     prompt.surface.approval = request()
     assert prompt.type("/approve") == "Allowed this once: git push --force"
     assert prompt.type("/approve SESSION") == "Allowed for this session: git push --force"
