@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.trace.formats.atif_file import DEFAULT_TEMPLATE, file_name, write_trajectory
+from hermes.trace.formats.atif import DEFAULT_TEMPLATE, file_name, write_trajectory
 
 
 def test_a_document_is_written_privately_and_replaced(tmp_path: Path) -> None:

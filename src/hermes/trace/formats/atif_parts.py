@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any, cast
 
-from hermes.trace.formats.times import iso, milliseconds
 from hermes.trace.records import ModelStep, ToolCallRecord, ToolStep, UsageRecord
 
 Document = dict[str, Any]
@@ -98,3 +98,13 @@ def approvals(tool: ToolStep) -> list[Document]:
         )
         for one in tool.approvals
     ]
+
+
+def iso(at: float) -> str:
+    """Seconds since the epoch as RFC 3339 in UTC, to the microsecond."""
+    return datetime.fromtimestamp(at, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def milliseconds(started_at: float, ended_at: float | None) -> int | None:
+    """How long something took; None while it runs."""
+    return None if ended_at is None else round((ended_at - started_at) * 1000)

@@ -8,8 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.trace.formats.atif_parts import no_nulls
-from hermes.trace.formats.times import iso
+from hermes.trace.formats.atif_parts import iso, no_nulls
 from hermes.trace.records import AttemptRecord, ModelStep, SessionRecord, SideCall, ToolStep, TurnRecord, UsageRecord
 
 VERSION = "0.1"

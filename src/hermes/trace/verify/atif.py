@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from hermes.trace.formats.atif import SCHEMA_VERSION
-from hermes.trace.verify.fields import Fields, Shape, problems_of
+
+Fields = dict[str, Any]
+
+
+class Shape(NamedTuple):
+    """The fields of one kind of object."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+
 
 _AGENT_ONLY = ("model_name", "reasoning_effort", "reasoning_content", "tool_calls", "metrics")
 
@@ -149,3 +158,13 @@ def _objects(value: object) -> list[Fields]:
         if isinstance(value, list)
         else []
     )
+
+
+def problems_of(found: Fields, shape: Shape, where: str) -> Iterator[str]:
+    """Fields that are missing, null though required, or not part of the format."""
+    for name in shape.required:
+        if found.get(name) is None:
+            yield f"{where}: {name} is missing"
+    for name in found:
+        if name not in shape.required and name not in shape.optional:
+            yield f"{where}: {name!r} is no field of the format"

@@ -8,8 +8,7 @@ from collections.abc import Callable
 
 from hermes.sanitize import Redactor
 from hermes.trace.collector import Collector
-from hermes.trace.formats.atif import document
-from hermes.trace.formats.atif_file import write_trajectory
+from hermes.trace.formats.atif import document, write_trajectory
 from hermes.trace.health import ExporterHealth
 from hermes.trace.records import SessionRecord, family
 
