@@ -230,12 +230,17 @@ def _put_back(home: Path, left: Task) -> None:
         connection.execute("UPDATE turns SET state = 'running', ended_at = NULL, error = NULL")
 
 
-def test_a_new_task_is_on_disk_at_once(database: Database) -> None:
+def test_a_new_task_does_not_wait_for_the_batch_of_writes(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database_module, "_SECONDS_TO_BATCH", 3_600.0)
+
     async def run() -> None:
-        await SqliteTaskStore(database).save(task("t", WORKING), ALICE)
-        # What waits its moment would not be there for the thread's next work.
-        found = database.run_now(lambda connection: connection.execute("SELECT id FROM tasks").fetchall())
-        assert found == [("t",)]
+        store = SqliteTaskStore(database)
+        await store.save(task("done"), ALICE)  # this one waits for it
+        await store.save(task("t", WORKING), ALICE)
+        with closing(sqlite3.connect(database.path)) as other:  # it sees what is committed
+            async with asyncio.timeout(20):
+                while not other.execute("SELECT 1 FROM tasks WHERE id = 't'").fetchall():
+                    await asyncio.sleep(0.005)
 
     asyncio.run(run())
 

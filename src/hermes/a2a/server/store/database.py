@@ -87,15 +87,18 @@ class Database:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._transact, self._take_writes(), work)
 
-    def run_soon(self, key: Key, write: Write) -> None:
+    def run_soon(self, key: Key, write: Write, seconds: float | None = None) -> None:
         """Write with the next transaction, without waiting for it; replaces an earlier write with the same key."""
         self._writes.pop(key, None)
         self._writes[key] = write
-        if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(_SECONDS_TO_BATCH, self.flush)
+        loop = asyncio.get_running_loop()
+        at = loop.time() + (_SECONDS_TO_BATCH if seconds is None else seconds)
+        if self._timer is None or self._timer.when() > at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = loop.call_at(at, self._flush)
 
-    def flush(self) -> None:
-        """Start the next transaction now."""
+    def _flush(self) -> None:
         written = self._thread.submit(self._transact, self._take_writes(), lambda _connection: None)
         written.add_done_callback(_log_failure)
 

@@ -18,6 +18,7 @@ from hermes.scope import new_id
 
 #: New chunks are written at most this often; a change of the status is always written.
 _SECONDS_BETWEEN_CHUNKS = 1.0
+_SECONDS_TO_STORE_NEW = 0.002
 
 TERMINAL = (
     TaskState.TASK_STATE_COMPLETED,
@@ -68,9 +69,9 @@ class SqliteTaskStore(TaskStore):
             # Before the caller gets the question: it may be answered after a crash.
             await self._database.run(write)
             return
-        self._database.run_soon(("task", *key), write)
-        if not known and not is_ended:
-            self._database.flush()  # a caller that knows of the task may ask for it after a crash
+        # A caller may ask for a new task after a crash. It is stored early, but not while its turn is being started.
+        is_new = not known and not is_ended
+        self._database.run_soon(("task", *key), write, seconds=_SECONDS_TO_STORE_NEW if is_new else None)
 
     @property
     def has_waiting(self) -> bool:
