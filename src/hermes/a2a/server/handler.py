@@ -1,7 +1,8 @@
 """Request handler: every method of the protocol, for all transports.
 
 The SDK's ``DefaultRequestHandler`` moves each event through four queues and as many asyncio tasks, which costs more
-than the rest of a turn.
+than the rest of a turn. Required fields are checked here first, because the SDK's validator takes 0.2 ms of the 3 ms
+that serving may add to a turn.
 """
 
 from __future__ import annotations
@@ -49,6 +50,7 @@ from a2a.utils.errors import (
 from a2a.utils.input_mode_validator import validate_input_modes
 from a2a.utils.proto_utils import validate_proto_required_fields
 from a2a.utils.task import apply_history_length, validate_history_length, validate_page_size
+from google.api import field_behavior_pb2
 from google.protobuf.message import Message as Request
 
 from hermes.a2a.server.runner import TurnRunner
@@ -63,6 +65,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 UrlCheck = Callable[[str], Awaitable[bool]]
 
 _MAX_REFERENCES = 10
+#: The package of values with any content; nothing in them is required.
+_FREE_FORM = "google.protobuf"
 #: Time for the turns to end when the server stops.
 _STOP_SECONDS = 2.0
 _SHUTDOWN = "the server stops"
@@ -73,7 +77,7 @@ def _guarded(method: F) -> F:
 
     @functools.wraps(method)
     async def run(self: A2ARequestHandler, params: Request, context: ServerCallContext) -> Any:
-        validate_proto_required_fields(params)
+        check_required(params)
         try:
             return await method(self, params, context)
         except A2AError:
@@ -89,7 +93,7 @@ def _guarded_stream(method: F) -> F:
 
     @functools.wraps(method)
     async def run(self: A2ARequestHandler, params: Request, context: ServerCallContext) -> AsyncGenerator[Event]:
-        validate_proto_required_fields(params)
+        check_required(params)
         stream: AsyncGenerator[Event] = method(self, params, context)
         try:
             async for event in stream:
@@ -107,6 +111,34 @@ def _guarded_stream(method: F) -> F:
 def _hidden(error: Exception) -> InternalError:
     log.error("a request failed", exc_info=error)
     return InternalError(message=f"Agent error: {type(error).__name__}")
+
+
+def check_required(message: Request) -> None:
+    """Raise the SDK's error for a missing field; its validator runs only for messages that lack one."""
+    if not _is_complete(message):
+        validate_proto_required_fields(message)
+
+
+def _is_complete(message: Request) -> bool:
+    present = message.ListFields()
+    if not _required_fields(message.DESCRIPTOR) <= {field.name for field, _ in present}:
+        return False
+    return all(
+        _is_complete(item)
+        for field, value in present
+        if field.message_type is not None and field.message_type.file.package != _FREE_FORM
+        for item in (value if field.is_repeated else (value,))
+    )
+
+
+@functools.cache
+def _required_fields(descriptor: Any) -> frozenset[str]:
+    options = field_behavior_pb2.field_behavior
+    return frozenset(
+        cast("str", field.name)
+        for field in descriptor.fields
+        if field_behavior_pb2.REQUIRED in field.GetOptions().Extensions[options]
+    )
 
 
 class A2ARequestHandler(RequestHandler):
