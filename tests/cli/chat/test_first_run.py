@@ -94,7 +94,7 @@ def test_another_server(home: Path, workdir: Path, places: dict[str, str], serve
     write(home, places)
     with ReplTerminal(home, workdir, "chat", "-q", "Hello.", columns=120, ready=MENU) as terminal:
         terminal.send("2")
-        terminal.wait_for("Its address")
+        terminal.wait_for("Its URL")
         terminal.send("127.0.0.1")
         terminal.wait_for("must start with http")
         terminal.send(server.base_url)

@@ -33,7 +33,7 @@ def test_a_dangerous_command_waits_for_the_persons_word(home: Path, workdir: Pat
             terminal.wait_for("s left)")
             assert f"The agent wants to to run this command:\n    {DANGEROUS}; echo done\n" in terminal.text
             terminal.send("maybe")
-            terminal.wait_for("the agent waits for your word")
+            terminal.wait_for("answer o (once)")
             terminal.send(typed)
             terminal.wait_for("I see.")
             terminal.send("/quit")
@@ -112,7 +112,7 @@ def test_one_message_on_a_terminal_may_ask_too(home: Path, workdir: Path) -> Non
         write_config(home, provider.base_url)
         with ReplTerminal(home, workdir, "chat", "-q", "tidy up", ready="allow?") as terminal:
             terminal.type("what\n")
-            terminal.wait_for("the agent waits for your word")
+            terminal.wait_for("answer o (once)")
             terminal.type("y\n")
             assert terminal.end() == 0
             assert "I see." in terminal.text

@@ -107,7 +107,7 @@ def test_a_simple_terminal_gets_lines_and_no_escape_codes(home: Path, workdir: P
             terminal.type("second\n")
             terminal.wait_for("allow?")
             terminal.type("hm\n")
-            terminal.wait_for("the agent waits for your word")
+            terminal.wait_for("answer o (once)")
             terminal.type("o\n")
             terminal.wait_for("Two.")
             terminal.wait_until(lambda: terminal.text.endswith(">"), "a new prompt")
