@@ -11,10 +11,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hermes.policy import judge_command
-from hermes.policy.findings import Findings
-from hermes.policy.judge import examine
-from hermes.policy.paths import Place
+from hermes.policy.judge import analyse
+from hermes.policy.paths import PathContext
 from hermes.policy.shell.syntax import readings
+from hermes.policy.verdict import Findings
 from policy.corpus import CORPUS, judge
 from policy.scripts import ScriptWriter
 
@@ -86,7 +86,7 @@ def test_no_text_makes_it_fail(text: str) -> None:
 def read_unguarded(text: str) -> None:
     """Judge a text so that a mistake shows: asking about the command would hide it."""
     for reading in readings(text):
-        examine(reading, Place("/home/user/project", "/home/user", "/home/user/.hermes"), Findings())
+        analyse(reading, PathContext("/home/user/project", "/home/user", "/home/user/.hermes"), Findings())
 
 
 SNIPPETS = (

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.policy.listing import commands_in
-from hermes.policy.writing import judge_write
+from hermes.policy.judge import commands_in, judge_write
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What a shell command would do: pure functions from command to verdict."""
+"""Command policy: static analysis of shell commands. Depends on no other package of Hermes."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""One program about to run: what rules look at."""
+"""A program call as the rules see it: name, arguments, input and output redirections."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
 
-from hermes.policy.paths import Place
+from hermes.policy.paths import PathContext
 from hermes.policy.shell.flow import TERMINAL, Flow
 from hermes.policy.shell.marks import known_part
 
@@ -14,15 +14,15 @@ _ASSIGNMENT = re.compile(r"\w+(?:\[[^\]]*\])?\+?=")
 
 
 @dataclass(slots=True)
-class Options:
-    """Arguments told apart: single letters, long names with their values, and the rest."""
+class ParsedOptions:
+    """Parsed arguments: option letters, long options with their values, and operands."""
 
     letters: set[str] = field(default_factory=set[str])
     names: dict[str, str] = field(default_factory=dict[str, str])
     operands: list[str] = field(default_factory=list[str])
 
     def has(self, letters: str = "", *names: str) -> bool:
-        """Whether one of the letters is set, or one of the long names or a shortening of it."""
+        """Whether one of the letters is set, or one of the long names or an abbreviation of it."""
         if not self.letters.isdisjoint(letters):
             return True
         return any(name.startswith(given) for given in self.names for name in names if len(given) > 2)
@@ -30,31 +30,31 @@ class Options:
 
 @dataclass(slots=True)
 class Call:
-    """A program, its arguments, what it reads and where its output goes."""
+    """A program, its arguments, its input and its output redirections."""
 
     #: As written, the program first.
     words: list[str]
-    #: The text it stands in.
+    #: The surrounding command text.
     source: str
-    place: Place
+    paths: PathContext
     stdin: Flow = TERMINAL
     #: The files its output is redirected to.
     writes: list[str] = field(default_factory=list[str])
-    #: The program's name alone, in lower case: some file systems do not care about case.
+    #: The base name in lower case: some file systems ignore case.
     program: str = field(init=False)
-    _options: Options | None = None
+    _options: ParsedOptions | None = None
 
     def __post_init__(self) -> None:
         self.program = base_name(self.words[0]) if self.words else ""
 
     @property
     def args(self) -> list[str]:
-        """The words behind the program."""
+        """The words after the program."""
         return self.words[1:]
 
     @property
-    def options(self) -> Options:
-        """The arguments read the usual way. Letters that take a value are not known here and stay letters."""
+    def options(self) -> ParsedOptions:
+        """The arguments, parsed the usual way. Which letters take a value is unknown here."""
         if self._options is None:
             self._options = read_options(self.args)
         return self._options
@@ -69,15 +69,17 @@ class Call:
                 if name in names:
                     found += [value] if equals else following
             elif word.startswith("-"):
-                place = next((place for place, letter in enumerate(word) if place and letter in letters), None)
-                if place is not None:
-                    found += [word[place + 1 :]] if word[place + 1 :] else following
+                position = next(
+                    (position for position, letter in enumerate(word) if position and letter in letters), None
+                )
+                if position is not None:
+                    found += [word[position + 1 :]] if word[position + 1 :] else following
         return found
 
 
-def read_options(args: list[str], values: str = "") -> Options:
-    """Options and operands, mixed as they come; after ``--`` only operands. ``values`` are letters with a value."""
-    options = Options()
+def read_options(args: list[str], values: str = "") -> ParsedOptions:
+    """Options and operands in any order; after ``--`` only operands. ``values``: letters that take a value."""
+    options = ParsedOptions()
     waiting = iter(args)
     for word in waiting:
         if word == "--":

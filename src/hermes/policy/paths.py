@@ -1,4 +1,4 @@
-"""Which places of a file system a command must not touch, or not without asking; no disk is looked at."""
+"""Sensitive paths: classifies paths by name, without reading the disk."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from posixpath import join, normpath
 
-from hermes.policy.names import names
 from hermes.policy.shell.marks import UNKNOWN, is_known
+from hermes.policy.shell.words import names
 
-#: Losing one of these as a whole loses the machine, or a person's work.
+#: Folders whose loss destroys the system or the user's work.
 _VITAL = names(
     "/ /bin /boot /dev /etc /home /lib /lib32 /lib64 /libx32 /media /mnt /nix /nix/store /opt /proc /root /run /sbin "
     "/srv /sys /usr /usr/bin /usr/include /usr/lib /usr/lib64 /usr/libexec /usr/local /usr/local/bin /usr/local/lib "
@@ -45,7 +45,7 @@ _CREDENTIALS = re.compile(
     r"|\.aws/(?:credentials|config)|\.kube/config|\.docker/config\.json|\.config/(?:gh/hosts\.yml|gcloud/.*|hub)|\.azure/.*"
     r"|\.gnupg/.*|\.password-store/.*|\.cargo/credentials(?:\.toml)?|\.terraform\.d/credentials.*|id_(?:rsa|dsa|ecdsa|ed25519))$"
 )
-#: What of the agent's own folder decides what it does, or is its record. People keep other work there too.
+#: Files of the agent's own folder with its configuration or records; users may keep other files there.
 _HERMES_FILE = re.compile(
     rf"(?:[^/]*[*?\[{UNKNOWN}].*|config\.ya?ml|auth\.json|shell-hooks-allowlist\.json|(?:state|search)\.db.*|\.[^/]*"
     r"|(?:plugins|runners|memories|cache|logs|hooks|skills|cron)(?:/.*)?)?",
@@ -56,16 +56,16 @@ _ENV_FILE = re.compile(r"(?:^|/)\.env(?:rc|\.(?!example|sample|template|dist|sch
 
 
 @dataclass(slots=True)
-class Place:
-    """Where a command runs and whose it is."""
+class PathContext:
+    """The working folder and home of a command; resolves and classifies paths."""
 
-    #: Empty when an earlier part of the command line made it unknowable.
+    #: Empty when an earlier part of the command line made it unknown.
     cwd: str
     home: str
     hermes_home: str
 
     def resolve(self, path: str) -> str:
-        """The path from the root, without ``.``, ``..``, double slashes and other names for the root."""
+        """The absolute path, without ``.``, ``..``, double slashes and aliases of the root."""
         path = self._expand_tilde(path).replace("\\", "/")
         if not path.startswith("/") and not _DRIVE.match(path.lower()):
             path = join(self.cwd or UNKNOWN, path)
@@ -90,7 +90,7 @@ class Place:
         return folder + slash + rest
 
     def is_vital(self, path: str) -> bool:
-        """Whether deleting the path with all below it would wreck the system or somebody's home."""
+        """Whether a recursive delete of the path would destroy the system or a home folder."""
         if not path:
             return False
         if _DRIVE.fullmatch(path.lower().replace("\\", "/")):
@@ -105,15 +105,15 @@ class Place:
         return False
 
     def is_raw_device(self, path: str) -> bool:
-        """Whether writing to the path goes past the file system: a disk, a partition, memory."""
+        """Whether the path is a raw device: a disk, a partition, memory."""
         return path.startswith("/") and _RAW_DEVICE.match(self.resolve(path)) is not None
 
     def may_be_device(self, path: str) -> bool:
-        """Whether the path is a device that is not one of the everyday ones, or may turn out to be one."""
+        """Whether the path is, or may be, a device other than the harmless ones."""
         return _DEVICE.match(self.resolve(path)) is not None
 
     def sensitive_kind(self, path: str) -> str | None:
-        """The rule that a change of this file falls under."""
+        """The key of the rule for writes to this file, if any."""
         if not path:
             return None
         whole = self.resolve(path)
@@ -143,7 +143,7 @@ class Place:
 
 
 def _without_everything(path: str) -> str:
-    """``/etc/*`` means ``/etc``: what lies in it is what counts."""
+    """``/etc/*`` as ``/etc``."""
     folder, _, name = path.rpartition("/")
     while _EVERYTHING.fullmatch(name):
         path = folder or "/"

@@ -1,9 +1,12 @@
-"""What is said about a command: a decision and what it rests on."""
+"""Verdict on a command: a decision and the findings behind it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
+
+from hermes.policy.rules import BY_KEY
+from hermes.policy.shell.marks import shown
 
 Decision = Literal["allow", "ask", "hardline"]
 
@@ -12,19 +15,65 @@ Decision = Literal["allow", "ask", "hardline"]
 class Finding:
     """One rule that applies to one part of a command."""
 
-    #: Short and stable: what an approval for good stores.
+    #: Short and stable: permanent approvals store it.
     rule: str
-    #: What the part would do, as the end of a sentence: "deletes a directory tree".
+    #: The effect of the part, as the end of a sentence: "deletes a directory tree".
     description: str
     #: The text of the part, shortened when it is long.
     part: str
-    #: Whether the command must not run at all, whoever asks.
+    #: Whether the command must never run, even when approved.
     hardline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The decision, and every finding behind it: hardline ones first, each group in order of appearance."""
+    """The decision and its findings: hardline ones first, then in order of appearance."""
 
     decision: Decision
     findings: tuple[Finding, ...] = ()
+
+
+_LONGEST_PART = 160
+_ALLOW = Verdict("allow")
+
+
+class Findings:
+    """Collected findings: each rule once per part, in order of appearance."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, bool], Finding] = {}
+
+    def add(self, key: str, part: str, *, contained: bool = False, only_hardline: bool = False) -> None:
+        """Add a finding. In a container nothing is hardline; in text that may never run only hardline counts."""
+        rule = BY_KEY[key]
+        hardline = rule.hardline and not contained
+        if only_hardline and not hardline:
+            return
+        text = _escaped(_shortened(shown(part).strip()))
+        self._found.setdefault((key, text, hardline), Finding(key, rule.description, text, hardline))
+
+    @property
+    def hardline(self) -> bool:
+        """Whether any finding is hardline."""
+        return any(finding.hardline for finding in self._found.values())
+
+    def verdict(self) -> Verdict:
+        """The verdict for the findings so far."""
+        if not self._found:
+            return _ALLOW
+        found = sorted(self._found.values(), key=lambda finding: not finding.hardline)
+        return Verdict("hardline" if found[0].hardline else "ask", tuple(found))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_PART else text[: _LONGEST_PART - 1] + "…"
+
+
+def _escaped(text: str) -> str:
+    """The text with control and invisible characters as escapes; newlines and tabs stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() or character in "\n\t" else character.encode("unicode_escape").decode()
+        for character in text
+    )

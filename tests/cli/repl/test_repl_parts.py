@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.events import TurnResult, TurnStatus
 from hermes.cli.repl.prompt.streams import CapturedStream, LineReader
-from hermes.cli.repl.questions import PromptQuestions, approval_question, clarifying_question, visible, yes_or_no
+from hermes.cli.repl.questions import PromptQuestions, approval_question, clarifying_question, yes_or_no
 from hermes.cli.repl.turn_view import TurnView, folded
-from hermes.cli.terminal import cells
+from hermes.cli.terminal import cells, escape_hidden
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -87,7 +87,7 @@ class TestQuestions:
 
     @given(st.text())
     def test_nothing_invisible_gets_through(self, text: str) -> None:
-        assert all(character.isprintable() or character in "\n\t" for character in visible(text))
+        assert all(character.isprintable() or character in "\n\t" for character in escape_hidden(text))
 
     def test_questions_come_one_after_the_other(self) -> None:
         questions, answers = PromptQuestions(lambda: None), dict[str, object]()

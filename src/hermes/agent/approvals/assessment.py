@@ -80,7 +80,7 @@ class Assessment:
         """The command line as a whole, and every single command in it."""
         if self.command is None:
             return ()
-        from hermes.policy.listing import commands_in
+        from hermes.policy.judge import commands_in
 
         return (self.command, *commands_in(self.command, cwd=self.cwd))
 
@@ -158,7 +158,7 @@ def _examine_input(args: Args, context: ToolContext, hermes_home: Path) -> Asses
 
 
 def _examine_files(paths: Iterable[Path], context: ToolContext, hermes_home: Path) -> Assessment:
-    from hermes.policy.writing import judge_write
+    from hermes.policy.judge import judge_write
 
     found = [finding for path in paths if (finding := judge_write(str(path), hermes_home=hermes_home)) is not None]
     # What the tool itself will refuse is not worth a question.

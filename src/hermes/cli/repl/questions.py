@@ -10,9 +10,8 @@ from typing import Any, Generic, TypeVar
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.cli.repl.prompt.streams import LineReader
-from hermes.cli.terminal import one_line
+from hermes.cli.terminal import escape_hidden, one_line
 from hermes.errors import HermesError, Interrupted
-from hermes.sanitize.visible import visible
 from hermes.scope import Interrupt
 
 T = TypeVar("T")
@@ -142,8 +141,8 @@ class PromptQuestions:
 def approval_question(request: ApprovalRequest) -> PromptQuestion[ApprovalAnswer]:
     """The question whether a tool call may run."""
     # The command is shown unredacted: redaction could hide a part of what the user decides about.
-    subject = "\n".join(f"    {line}" for line in visible(request.subject).split("\n"))
-    why = f"  {visible(request.description)} ({', '.join(request.rules)})" if request.rules else ""
+    subject = "\n".join(f"    {line}" for line in escape_hidden(request.subject).split("\n"))
+    why = f"  {escape_hidden(request.description)} ({', '.join(request.rules)})" if request.rules else ""
     action = "run this command" if request.tool == "terminal" else f"call {request.tool}"
     kept = "this [s]ession, [a]lways, " if request.can_be_kept else ""
 
@@ -170,7 +169,7 @@ def approval_question(request: ApprovalRequest) -> PromptQuestion[ApprovalAnswer
 
 def clarifying_question(text: str, choices: Sequence[str]) -> PromptQuestion[str]:
     """A question of the model, with choices or a free-text answer."""
-    numbered = [f"  {number}. {visible(choice)}" for number, choice in enumerate(choices, 1)]
+    numbered = [f"  {number}. {escape_hidden(choice)}" for number, choice in enumerate(choices, 1)]
 
     def read(line: str) -> str:
         number = int(line) if line.isdecimal() and len(line) < 3 else 0
@@ -178,7 +177,7 @@ def clarifying_question(text: str, choices: Sequence[str]) -> PromptQuestion[str
 
     what = "Type a number or an answer" if choices else "Type an answer"
     return PromptQuestion(
-        "\n".join([f"The agent asks: {visible(text)}", *numbered]),
+        "\n".join([f"The agent asks: {escape_hidden(text)}", *numbered]),
         hint=f"{what}; Enter lets the agent decide.",
         label="answer: ",
         read=read,

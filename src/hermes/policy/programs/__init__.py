@@ -1,1 +1,1 @@
-"""What programs do with their arguments: launchers, wrappers, interpreters, and what they print."""
+"""Program models: launchers, wrappers, interpreters, and the output of programs."""

@@ -1,4 +1,4 @@
-"""What the shell does itself, and programs whose effect later parts of the line depend on."""
+"""Shell builtins, and programs that later parts of the command line depend on."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from hermes.policy.call import Call, read_options
 from hermes.policy.programs.launchers import run_file, run_here, run_text
 from hermes.policy.programs.outputs import formatted, output
 from hermes.policy.rules.targets import downloaded_files
+from hermes.policy.shell.expander import text_of
 from hermes.policy.shell.flow import DOWNLOAD, NOTHING, Flow, joined
 from hermes.policy.shell.marks import UNKNOWN, is_known
 
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 def _cd(shell: Shell, call: Call) -> Flow:
     operands = [word for word in call.args if word not in ("-P", "-L", "-e", "-@", "--")]
     target = operands[0] if operands else "~"
-    place = shell.state.place
-    place.cwd = place.resolve(target) if is_known(target) and target != "-" else ""
+    paths = shell.state.paths
+    paths.cwd = paths.resolve(target) if is_known(target) and target != "-" else ""
     return NOTHING
 
 
@@ -93,10 +94,10 @@ def _cat(shell: Shell, call: Call) -> Flow:
 
 def _decoder(shell: Shell, call: Call) -> Flow:
     """``base64 -d FILE``: the file may have been written a moment ago."""
-    path = next((path for path in call.options.operands if shell.state.place.resolve(path) in shell.state.files), None)
+    path = next((path for path in call.options.operands if shell.state.paths.resolve(path) in shell.state.files), None)
     if path is None:
         return output(call)
-    return output(Call(call.words, call.source, call.place, shell.content_of(path)))
+    return output(Call(call.words, call.source, call.paths, shell.content_of(path)))
 
 
 # Files that a later part of the line may run
@@ -104,28 +105,28 @@ def _decoder(shell: Shell, call: Call) -> Flow:
 
 def _tee(shell: Shell, call: Call) -> Flow:
     for path in call.options.operands:
-        shell.state.files[shell.state.place.resolve(path)] = call.stdin
+        shell.state.files[shell.state.paths.resolve(path)] = call.stdin
     return call.stdin
 
 
 def _copy(shell: Shell, call: Call) -> Flow:
     state, operands = shell.state, call.options.operands
     if len(operands) >= 2:
-        source, target = state.place.resolve(operands[0]), state.place.resolve(operands[-1])
-        for place in (target, f"{target}/{source.rpartition('/')[2]}"):
+        source, target = state.paths.resolve(operands[0]), state.paths.resolve(operands[-1])
+        for copy in (target, f"{target}/{source.rpartition('/')[2]}"):
             if source in state.files:
-                state.files[place] = state.files[source]
+                state.files[copy] = state.files[source]
             if source in state.executable:
-                state.executable.add(place)
+                state.executable.add(copy)
             if "/bin/" in source or "/sbin/" in source:
-                state.copies[place] = source
+                state.copies[copy] = source
     return NOTHING
 
 
 def _chmod(shell: Shell, call: Call) -> Flow:
     modes = [word for word in call.args if not word.startswith("--")]
     if modes and _makes_executable(modes[0]):
-        shell.state.executable.update(map(shell.state.place.resolve, modes[1:]))
+        shell.state.executable.update(map(shell.state.paths.resolve, modes[1:]))
     return NOTHING
 
 
@@ -143,7 +144,7 @@ def _download(shell: Shell, call: Call) -> Flow:
         targets = [word.partition("?")[0].rpartition("/")[2] for word in call.options.operands if "/" in word]
     for target in targets:
         if target != "-":
-            shell.state.files[shell.state.place.resolve(target)] = DOWNLOAD
+            shell.state.files[shell.state.paths.resolve(target)] = DOWNLOAD
     return DOWNLOAD if "-" in targets or not targets else NOTHING
 
 
@@ -180,3 +181,28 @@ BUILTINS: dict[str, Callable[[Shell, Call], Flow]] = {
     "readarray": _read,
     "exit": lambda _shell, _call: NOTHING,
 }
+
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+
+def multiplies(body: Node, name: str) -> bool:
+    """Whether a function starts itself more than once in a pipeline, or in the background."""
+    waiting = [body]
+    while waiting:
+        node = waiting.pop()
+        children = node.children
+        if node.type == "pipeline" and sum(_calls(child, name) for child in children) > 1:
+            return True
+        if any(child.type == "&" and at and _calls(children[at - 1], name) for at, child in enumerate(children)):
+            return True
+        waiting += node.named_children
+    return False
+
+
+def _calls(node: Node, name: str) -> bool:
+    if node.type == "command":
+        called = node.child_by_field_name("name")
+        return called is not None and text_of(called) == name
+    return any(_calls(child, name) for child in node.named_children if child.type != "function_definition")

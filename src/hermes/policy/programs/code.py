@@ -1,4 +1,4 @@
-"""Inline code in other languages: the shell commands and deletions that stand in it in plain sight."""
+"""Inline code in other languages: finds literal shell commands and deletions in it. Input is length-bounded (ReDoS)."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ _MOST_LITERALS = 40
 
 @dataclass(frozen=True, slots=True)
 class InlineCode:
-    """What a piece of code names."""
+    """What was found in a piece of code."""
 
-    #: Texts that it may hand to a shell.
+    #: Literals that it may pass to a shell.
     commands: tuple[str, ...] = ()
-    #: Paths that it may delete with all below them.
+    #: Paths that it may delete recursively.
     deleted: tuple[str, ...] = ()
     #: Files under ``/dev`` that it opens for writing.
     devices: tuple[str, ...] = ()
@@ -47,7 +47,7 @@ class InlineCode:
 
 
 def look_into(code: str) -> InlineCode:
-    """What stands in the code in plain sight. Reading it is no promise: the rule for inline code asks anyway."""
+    """The literal commands and paths in the code. Best effort: the inline-code rule asks anyway."""
     literals = [_text(match) for match in _LITERAL.finditer(code)][:_MOST_LITERALS]
     commands: list[str] = []
     if literals and _RUNS.search(code):

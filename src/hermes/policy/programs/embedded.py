@@ -1,4 +1,4 @@
-"""Command lines among the arguments of programs that are no shells."""
+"""Command lines in the arguments of programs that are not shells."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
 from hermes.policy.programs.launchers import run_flow, run_text
 from hermes.policy.shell.marks import is_known
+from hermes.policy.shell.words import names
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
 
-#: Options whose value is a command line.
+#: ParsedOptions whose value is a command line.
 _TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
     "su": ("-c", "--command"),
     "runuser": ("-c", "--command"),

@@ -1,4 +1,4 @@
-"""Programs that run code of their own language: what they are given as an argument, on standard input or in a file."""
+"""Interpreters: the code they run, from an argument, standard input or a file."""
 
 from __future__ import annotations
 
@@ -128,9 +128,9 @@ def _look(shell: Shell, call: Call, code: str) -> None:
         shell.report("fork-bomb", code)
     if found.kills_everything:
         shell.report("kill-everything", code)
-    if any(map(call.place.is_raw_device, found.devices)):
+    if any(map(call.paths.is_raw_device, found.devices)):
         shell.report("raw-device", code)
-    if any(path.startswith(("/", "~", "..", "C:")) and call.place.is_vital(path) for path in found.deleted):
+    if any(path.startswith(("/", "~", "..", "C:")) and call.paths.is_vital(path) for path in found.deleted):
         shell.report("delete-system-tree", code)
     for command in found.commands:
         shell.read_apart(command, only_hardline=True)

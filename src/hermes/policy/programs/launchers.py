@@ -1,4 +1,4 @@
-"""Programs that take a script, a command line or a list of arguments and run it."""
+"""Launchers: programs that run a script, a command line or an argument list."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
 from hermes.policy.shell.flow import PROGRAM, TERMINAL, Flow
 from hermes.policy.shell.marks import DECODED, REMOTE, UNKNOWN, known_part
+from hermes.policy.shell.words import names
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
@@ -95,7 +95,7 @@ def run_file(shell: Shell, call: Call, path: str, arguments: list[str], *, here:
 
 def run_path(shell: Shell, call: Call) -> Flow | None:
     """``./file``: a program that this command line made or made executable; None when it is neither."""
-    path = shell.state.place.resolve(call.words[0])
+    path = shell.state.paths.resolve(call.words[0])
     if path in shell.state.copies:
         return shell.run([shell.state.copies[path], *call.args], call)
     if path in shell.state.executable:

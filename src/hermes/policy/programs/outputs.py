@@ -1,4 +1,4 @@
-"""What programs print, where the command line alone tells."""
+"""Output of programs, as far as the command line alone determines it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from binascii import Error as BadEncoding
 from collections.abc import Callable
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
 from hermes.policy.shell.flow import DOWNLOAD, NOTHING, PROGRAM, Flow, joined, text_flow
 from hermes.policy.shell.marks import UNKNOWN, is_known
-from hermes.policy.shell.words import escapes
+from hermes.policy.shell.words import escapes, names
 
 _FORMAT = re.compile(r"%(?:(%)|([-+ #0]*\d*(?:\.\d+)?)([sbcdiqxXou]))")
 _SET = re.compile(r"\[:(\w+):\]|(.)-(.)|(.)", re.DOTALL)
@@ -213,7 +212,7 @@ def _tee(call: Call) -> Flow:
 
 
 def _pwd(call: Call) -> Flow:
-    return text_flow((call.place.cwd or UNKNOWN) + "\n")
+    return text_flow((call.paths.cwd or UNKNOWN) + "\n")
 
 
 def _seq(call: Call) -> Flow:

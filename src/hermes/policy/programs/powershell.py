@@ -1,4 +1,4 @@
-"""PowerShell and cmd: enough of their language to see deletion, downloads that run, and encodings."""
+"""PowerShell and cmd: detects deletion, execution of downloads, and encoded commands."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from binascii import Error as BadEncoding
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
+from hermes.policy.shell.words import names
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell

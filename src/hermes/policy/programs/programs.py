@@ -1,4 +1,4 @@
-"""What a call leads to: the programs it starts in turn, and what it prints."""
+"""Dispatch of a call to its program model: the programs it starts, and its output."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, base_name, without_version
-from hermes.policy.names import names
 from hermes.policy.programs.builtins import BUILTINS
-from hermes.policy.programs.contained import container
 from hermes.policy.programs.embedded import run_options
 from hermes.policy.programs.interpreters import INLINE, interpret
 from hermes.policy.programs.launchers import (
@@ -28,9 +26,10 @@ from hermes.policy.programs.launchers import (
 from hermes.policy.programs.outputs import output
 from hermes.policy.programs.powershell import PROGRAMS as WINDOWS
 from hermes.policy.programs.powershell import windows
-from hermes.policy.programs.wrappers import LOOSE, WRAPPERS, loose_commands, unwrap
+from hermes.policy.programs.wrappers import LOOSE, WRAPPERS, container, loose_commands, unwrap
 from hermes.policy.shell.flow import PROGRAM, Flow
 from hermes.policy.shell.marks import DECODED, REMOTE, is_known, known_part
+from hermes.policy.shell.words import names
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
@@ -170,7 +169,7 @@ def _unknown(shell: Shell, call: Call) -> Flow:
     key = "remote-script" if REMOTE in first else "decode-then-execute" if DECODED in first else "unknown-program"
     shell.report(key, call.source)
     flags = {letter for word in call.args if word[:1] == "-" != word[1:2] for letter in word[1:]}
-    if flags & {"r", "R"} and any(map(call.place.is_vital, call.args)):
+    if flags & {"r", "R"} and any(map(call.paths.is_vital, call.args)):
         shell.report("delete-system-tree", call.source)
     rest = known_part(first)
     words = [rest, *call.args] if rest and not rest.endswith("/") else call.args

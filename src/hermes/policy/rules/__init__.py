@@ -1,4 +1,4 @@
-"""All rules, and which of them concern a program."""
+"""All rules, indexed by program."""
 
 from __future__ import annotations
 

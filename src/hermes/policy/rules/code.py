@@ -1,10 +1,10 @@
-"""Code that nobody has looked at: from the network, decoded, inline, or not known at all."""
+"""Rules for unreviewed code: downloaded, decoded, inline or unknown; and for hidden text (Trojan source)."""
 
 from __future__ import annotations
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
 from hermes.policy.rules.rule import ANY, Rule
+from hermes.policy.shell.words import names
 
 _NETWORK_TOOLS = names("nc ncat netcat socat")
 _SENDERS = names("curl wget nc ncat scp rsync http https sftp ftp")
@@ -28,7 +28,7 @@ def _names_secret(call: Call, word: str) -> bool:
     path = word.rpartition("@")[2] if "@" in word else word.partition("=")[2] or word
     if path.startswith(("http", "-")) or ("/" not in path and not path.startswith(".")):
         return False
-    kind = call.place.sensitive_kind(path)
+    kind = call.paths.sensitive_kind(path)
     return kind in ("write-ssh", "write-credentials") and not path.endswith(".pub")
 
 

@@ -1,10 +1,10 @@
-"""Containers, clusters and cloud resources."""
+"""Rules for containers, clusters and cloud resources."""
 
 from __future__ import annotations
 
-from hermes.policy.call import Call, Options, read_options
-from hermes.policy.names import names
+from hermes.policy.call import Call, ParsedOptions, read_options
 from hermes.policy.rules.rule import Rule
+from hermes.policy.shell.words import names
 
 _ENGINES = names("docker podman nerdctl docker-compose podman-compose")
 _STOPS = names("stop kill down restart prune")
@@ -64,7 +64,7 @@ def _reaches_host(call: Call) -> bool:
 def _mounts_vital(call: Call, value: str) -> bool:
     named = [part.partition("=")[2] for part in value.split(",") if part.startswith(("source=", "src="))]
     source = named[0] if named else value.partition(":")[0]
-    return source.startswith(("/", "~")) and (call.place.is_vital(source) or source.endswith("docker.sock"))
+    return source.startswith(("/", "~")) and (call.paths.is_vital(source) or source.endswith("docker.sock"))
 
 
 def _deletes_in_cluster(call: Call) -> bool:
@@ -109,7 +109,7 @@ def _deletes_in_cloud(call: Call) -> bool:
     return any(word == "delete" or word.startswith(("delete-", "terminate-")) for word in words)
 
 
-def _flags(call: Call) -> Options:
+def _flags(call: Call) -> ParsedOptions:
     return read_options(call.args)
 
 

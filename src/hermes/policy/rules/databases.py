@@ -1,12 +1,12 @@
-"""Databases: SQL and commands that throw data away."""
+"""Rules for databases: SQL and commands that delete data."""
 
 from __future__ import annotations
 
 import re
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
 from hermes.policy.rules.rule import Rule
+from hermes.policy.shell.words import names
 
 _CLIENTS = names(
     "psql mysql mariadb sqlite3 sqlite duckdb sqlcmd clickhouse-client clickhouse cockroach mycli pgcli usql isql "

@@ -1,12 +1,12 @@
-"""Deleting directory trees."""
+"""Rules for recursive deletion."""
 
 from __future__ import annotations
 
 import re
 
 from hermes.policy.call import Call, read_options
-from hermes.policy.names import names
 from hermes.policy.rules.rule import Rule
+from hermes.policy.shell.words import names
 
 _RM = names("rm grm srm trash-rm rimraf del-cli")
 _FIND = names("find gfind fd")
@@ -24,11 +24,11 @@ def _is_recursive(call: Call) -> bool:
 def _removes_vital_tree(call: Call) -> bool:
     if "--no-preserve-root" in call.args or call.options.has("", "no-preserve-root"):
         return True
-    return _is_recursive(call) and any(map(call.place.is_vital, call.options.operands))
+    return _is_recursive(call) and any(map(call.paths.is_vital, call.options.operands))
 
 
 def _removes_tree(call: Call) -> bool:
-    return _is_recursive(call) or any(map(call.place.is_vital, call.options.operands))
+    return _is_recursive(call) or any(map(call.paths.is_vital, call.options.operands))
 
 
 def _find_removes(call: Call) -> bool:
@@ -48,7 +48,7 @@ def _names_rm(words: list[str]) -> bool:
 def _find_removes_vital(call: Call) -> bool:
     start = next((at for at, word in enumerate(call.args) if word[:1] in ("-", "(", "!")), len(call.args))
     roots = call.args[:start] or ["."]
-    if not _find_removes(call) or not any(map(call.place.is_vital, roots)):
+    if not _find_removes(call) or not any(map(call.paths.is_vital, roots)):
         return False
     return not any(
         word in _NARROWING and call.args[at + 1 : at + 2] not in (["*"], [".*"], ["/"], ["*.*"])
@@ -68,13 +68,13 @@ def _rsync_deletes(call: Call) -> bool:
 
 def _rsync_deletes_vital(call: Call) -> bool:
     return any(name.startswith("del") for name in call.options.names) and any(
-        map(call.place.is_vital, call.options.operands[-1:])
+        map(call.paths.is_vital, call.options.operands[-1:])
     )
 
 
 def _moves_vital(call: Call) -> bool:
     operands = call.options.operands
-    return any(map(call.place.is_vital, operands[:-1]))
+    return any(map(call.paths.is_vital, operands[:-1]))
 
 
 def _windows_tree(call: Call) -> bool:

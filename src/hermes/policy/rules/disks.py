@@ -1,11 +1,11 @@
-"""Disks: formatting, partitioning, writing past the file system."""
+"""Rules for disks: formatting, partitioning, raw writes."""
 
 from __future__ import annotations
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
 from hermes.policy.rules.rule import ANY, Rule
 from hermes.policy.rules.targets import written_paths
+from hermes.policy.shell.words import names
 
 _FORMATTERS = names(
     "mkfs mke2fs mkswap mkntfs mkdosfs mkexfatfs mkudffs mkisofs-device newfs newfs_apfs newfs_hfs newfs_msdos "
@@ -24,7 +24,7 @@ def _formats(call: Call) -> bool:
 
 
 def _writes_device(call: Call) -> bool:
-    return any(map(call.place.is_raw_device, [*call.writes, *written_paths(call)]))
+    return any(map(call.paths.is_raw_device, [*call.writes, *written_paths(call)]))
 
 
 def _wipes_device(call: Call) -> bool:
@@ -36,7 +36,7 @@ def _wipes_device(call: Call) -> bool:
         return False
     if call.program in ("sgdisk", "sfdisk") and not call.options.has("Zz", "zap-all", "delete", "wipe"):
         return False
-    return any(map(call.place.is_raw_device, call.args))
+    return any(map(call.paths.is_raw_device, call.args))
 
 
 def _changes_disk(call: Call) -> bool:
@@ -59,12 +59,12 @@ _DESTRUCTIVE_WORDS: dict[str, frozenset[str]] = {
 
 def _maybe_device(call: Call) -> bool:
     return any(
-        path.startswith("/dev") and call.place.may_be_device(path) for path in [*call.writes, *written_paths(call)]
+        path.startswith("/dev") and call.paths.may_be_device(path) for path in [*call.writes, *written_paths(call)]
     )
 
 
 def _links_device(call: Call) -> bool:
-    return any(map(call.place.is_raw_device, call.options.operands[:-1]))
+    return any(map(call.paths.is_raw_device, call.options.operands[:-1]))
 
 
 def _partitions(call: Call) -> bool:

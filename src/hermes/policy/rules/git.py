@@ -1,10 +1,10 @@
-"""Git: work and history that cannot be had back."""
+"""Rules for git: irrecoverable loss of work or history."""
 
 from __future__ import annotations
 
-from hermes.policy.call import Call, Options, read_options
-from hermes.policy.names import names
+from hermes.policy.call import Call, ParsedOptions, read_options
 from hermes.policy.rules.rule import Rule
+from hermes.policy.shell.words import names
 
 _GIT = names("git hub")
 _GLOBAL_VALUES = names("-C -c --git-dir --work-tree --namespace --super-prefix --exec-path --config-env")
@@ -18,7 +18,7 @@ def _command(call: Call) -> tuple[str, list[str]]:
     return (args[at], args[at + 1 :]) if at < len(args) else ("", [])
 
 
-def _is(call: Call, name: str) -> Options | None:
+def _is(call: Call, name: str) -> ParsedOptions | None:
     command, args = _command(call)
     return read_options(args) if command == name else None
 

@@ -1,12 +1,12 @@
-"""Who may read, write and run files."""
+"""Rules for file permissions: world-writable files, setuid (privilege escalation), recursive changes."""
 
 from __future__ import annotations
 
 import re
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
 from hermes.policy.rules.rule import Rule
+from hermes.policy.shell.words import names
 
 _SYMBOLIC = re.compile(r"(?:^|,)(?:[ug]*[oa][ugoa]*|)[+=][rxXst]*w")
 _EXPLICIT = re.compile(r"(?:^|,)[ug]*[oa][ugoa]*[+=][rxXst]*w|(?:^|,)=[rxXst]*w")
@@ -36,7 +36,7 @@ def _is_recursive(call: Call) -> bool:
 
 
 def _vital_recursive(call: Call) -> bool:
-    return _is_recursive(call) and any(map(call.place.is_vital, call.options.operands[1:]))
+    return _is_recursive(call) and any(map(call.paths.is_vital, call.options.operands[1:]))
 
 
 def _gives_to_root(call: Call) -> bool:

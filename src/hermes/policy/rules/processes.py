@@ -1,13 +1,13 @@
-"""Ending processes: all of them, many of them, or the machine with them."""
+"""Rules for killing processes, shutdown and fork bombs."""
 
 from __future__ import annotations
 
 import re
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
 from hermes.policy.rules.rule import ANY, Rule
 from hermes.policy.rules.targets import written_paths
+from hermes.policy.shell.words import names
 
 _KILL = re.compile(r"-(?:s|-signal)?=?(?:9|SIGKILL|KILL)", re.IGNORECASE)
 _LOGIN_MANAGER = re.compile(
@@ -57,7 +57,7 @@ def _boots_kernel(call: Call) -> bool:
 
 
 def _triggers_sysrq(call: Call) -> bool:
-    return any(call.place.resolve(path) == "/proc/sysrq-trigger" for path in [*call.writes, *written_paths(call)])
+    return any(call.paths.resolve(path) == "/proc/sysrq-trigger" for path in [*call.writes, *written_paths(call)])
 
 
 def _pkills_many(call: Call) -> bool:

@@ -1,4 +1,4 @@
-"""A rule: its name, what it is about, and how it recognises a call."""
+"""A rule: key, description, and the predicates that match calls."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ Predicate = Callable[[Call], bool]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What is asked about, or refused when ``hardline``.
+    """Needs approval, or is blocked when ``hardline``.
 
-    Each check goes with the programs it is tried on; one without programs is tried on whatever redirects its output
-    into a file. A rule without checks is reported by the reader of command lines itself, being about more than a call.
+    Each check has the programs it applies to; a check without programs applies to every call that redirects its output
+    to a file. A rule without checks is reported by the shell parser itself, because it is about more than one call.
     """
 
     key: str

@@ -1,12 +1,12 @@
-"""The agent's own runtime: stopping, changing or unguarding itself."""
+"""Rules for the agent's own runtime: stopping it, changing it, or removing its safeguards."""
 
 from __future__ import annotations
 
 import re
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
 from hermes.policy.rules.rule import Rule
+from hermes.policy.shell.words import names
 
 _OWN_NAME = re.compile(r"\bhermes(?:[-_]agent)?\b", re.IGNORECASE)
 _CHANGES = {
@@ -47,7 +47,7 @@ def _ends_itself(call: Call) -> bool:
 RULES = (
     Rule(
         "own-runtime",
-        "stops, changes or unguards this agent itself",
+        "stops or changes this agent, or removes its safeguards",
         (
             (names("hermes python"), _changes_itself),
             (names("pip pipx uv conda"), _uninstalls),

@@ -1,10 +1,10 @@
-"""Stopping, restarting and disabling services; sudo in ways that go past its password prompt."""
+"""Rules for services, and for privilege escalation: sudo in ways that bypass its password prompt."""
 
 from __future__ import annotations
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
 from hermes.policy.rules.rule import Rule
+from hermes.policy.shell.words import names
 
 _VERBS = names(
     "stop restart disable mask kill try-restart reload-or-restart isolate rescue emergency suspend hibernate "

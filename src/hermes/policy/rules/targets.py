@@ -1,11 +1,11 @@
-"""Which files a program would write, by its arguments."""
+"""Files that a program writes, by its arguments."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from hermes.policy.call import Call, read_options
-from hermes.policy.names import names
+from hermes.policy.shell.words import names
 
 
 def written_paths(call: Call) -> list[str]:

@@ -1,11 +1,11 @@
-"""Writing where a change outlives the task: system and shell configuration, keys, credentials."""
+"""Rules for persistent writes: system and shell configuration, keys, credentials."""
 
 from __future__ import annotations
 
 from hermes.policy.call import Call
-from hermes.policy.names import names
 from hermes.policy.rules.rule import ANY, Predicate, Rule
 from hermes.policy.rules.targets import PROGRAMS, written_paths
+from hermes.policy.shell.words import names
 
 _ACCOUNTS = names(
     "useradd userdel usermod groupadd groupdel groupmod passwd chpasswd visudo vipw vigr adduser deluser chsh gpasswd "
@@ -15,7 +15,7 @@ _ACCOUNTS = names(
 
 def _writes(kind: str) -> Predicate:
     def applies(call: Call) -> bool:
-        return any(call.place.sensitive_kind(path) == kind for path in [*call.writes, *written_paths(call)])
+        return any(call.paths.sensitive_kind(path) == kind for path in [*call.writes, *written_paths(call)])
 
     return applies
 
@@ -23,7 +23,7 @@ def _writes(kind: str) -> Predicate:
 def _changes_mode(call: Call) -> bool:
     """Permissions of the system's own files."""
     paths = call.options.operands
-    return any(path == "/" or call.place.sensitive_kind(path) == "write-system-config" for path in paths)
+    return any(path == "/" or call.paths.sensitive_kind(path) == "write-system-config" for path in paths)
 
 
 def _changes_accounts(call: Call) -> bool:

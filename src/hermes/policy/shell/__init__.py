@@ -1,1 +1,1 @@
-"""Reads a command line as a shell would: syntax, quoting, expansion, redirection."""
+"""Shell parser: syntax, quoting, expansion, command substitution, redirection."""

@@ -1,14 +1,14 @@
-"""Assignments: what a shell learns about its variables, and values that other programs run."""
+"""Variable assignments, and variables whose values other programs run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hermes.policy.names import names
 from hermes.policy.shell.expander import text_of
 from hermes.policy.shell.flow import NOTHING, Flow
 from hermes.policy.shell.marks import UNKNOWN, is_known
 from hermes.policy.shell.state import Value
+from hermes.policy.shell.words import names
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -44,7 +44,7 @@ def assign(shell: Shell, node: Node, _stdin: Flow) -> Flow:
 
 
 def assign_for_now(shell: Shell, node: Node) -> tuple[str, Value | None]:
-    """An assignment in front of a command holds for that command only; the result is what it hides."""
+    """Apply an assignment before a command, which holds for that command only; returns the hidden values."""
     name = node.child_by_field_name("name")
     key = text_of(name) if name is not None else ""
     hidden = shell.state.variables.pop(key, None)
@@ -53,7 +53,7 @@ def assign_for_now(shell: Shell, node: Node) -> tuple[str, Value | None]:
 
 
 def restore(shell: Shell, name: str, value: Value | None) -> None:
-    """Bring back what an assignment in front of a command hid."""
+    """Restore the values hidden by an assignment before a command."""
     if value is None:
         shell.state.variables.pop(name, None)
     else:
@@ -87,7 +87,7 @@ def unset(shell: Shell, node: Node, _stdin: Flow) -> Flow:
 
 
 def _run_assigned(shell: Shell, name: str, value: str, source: str) -> None:
-    """A variable that other programs run, or that would switch this runtime's own guard off."""
+    """Report a variable that other programs run, or that would disable the agent's own safeguards."""
     if name == "HERMES_YOLO_MODE" and value not in ("", "0", "false"):
         shell.report("own-runtime", source)
     if name in _RUN_VARIABLES and is_known(value) and (" " in value or value.startswith("$(")):

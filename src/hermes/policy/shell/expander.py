@@ -1,13 +1,13 @@
-"""Syntax nodes into the words a program would be given."""
+"""Word expansion: syntax nodes to the words a program gets, including parameter expansion."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hermes.policy.shell import parameters
-from hermes.policy.shell.ascii import from_parser
-from hermes.policy.shell.marks import SPLIT, UNKNOWN, plain
+from hermes.policy.shell.marks import SPLIT, UNKNOWN, is_known, plain
+from hermes.policy.shell.syntax import from_parser
 from hermes.policy.shell.words import double_quoted, escapes, fields, quoted, split_unquoted, unquoted
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ _SPECIAL = frozenset("\\${},\"'` \t\n")
 
 
 class Expander:
-    """Undoes quoting, fills in what the shell knows, marks what it does not."""
+    """Removes quotes, expands known values, and marks unknown ones."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
 
     def words(self, nodes: Iterable[Node]) -> list[str]:
-        """The words of neighbouring nodes. Nodes that touch are one word, whatever the parser thinks."""
+        """The words of neighbouring nodes. Adjacent nodes are one word, even if the parser splits them."""
         result: list[str] = []
         touching: list[Node] = []
         for node in _flat(nodes):
@@ -76,7 +76,7 @@ class Expander:
         return quoted(self._double(node, node.start_byte + 1, node.end_byte - (text_of(node)[-1:] == '"')))
 
     def _double(self, node: Node, start: int, end: int) -> str:
-        """Text between double quotes, with the expansions that the parser found in it and those it overlooked."""
+        """Text between double quotes, with the expansions that the parser found and those it missed."""
         whole, offset = node.text or b"", node.start_byte
         done: list[str] = []
         at = start
@@ -142,7 +142,7 @@ class Expander:
         if index in ("@", "*") or name in ("@", "*"):
             return state.items(name)
         value = _member(state.items(name), index) if index else state.value(name)
-        result = parameters.expand(value, operator, operands)
+        result = expand(value, operator, operands)
         if operator in (":=", "="):
             state.assign(name, result)
         return [result]
@@ -215,3 +215,66 @@ def _member(items: list[str], index: str) -> str:
         return items[int(index)] if UNKNOWN not in items else UNKNOWN
     except (ValueError, IndexError):
         return UNKNOWN
+
+
+def expand(value: str, operator: str, operands: list[str]) -> str:
+    """The value after the operator; unknown when it cannot be determined."""
+    first = operands[0] if operands else ""
+    if operator in (":-", "-", ":=", "="):
+        return value if value and is_known(value) else first
+    if operator in (":+", "+"):
+        return first if value else ""
+    if operator in ("", ":?", "?", "@"):
+        return value
+    if not is_known(value) or not all(map(is_known, operands)):
+        return UNKNOWN
+    if operator == ":":
+        return _substring(value, operands)
+    if operator in _CASES:
+        return _CASES[operator](value)
+    if operator in ("#", "##", "%", "%%"):
+        return _trimmed(value, operator, first)
+    if operator in ("/", "//", "/#", "/%"):
+        return _replaced(value, operator, first, operands[1] if len(operands) > 1 else "")
+    return UNKNOWN
+
+
+def _first_lower(value: str) -> str:
+    return value[:1].lower() + value[1:]
+
+
+def _first_upper(value: str) -> str:
+    return value[:1].upper() + value[1:]
+
+
+_CASES = {",,": str.lower, "^^": str.upper, ",": _first_lower, "^": _first_upper}
+
+
+def _substring(value: str, operands: list[str]) -> str:
+    try:
+        start, *length = (int(operand) for operand in operands if operand.strip())
+    except ValueError:
+        return UNKNOWN
+    rest = value[start:] if start >= 0 or -start <= len(value) else ""
+    return rest[: length[0]] if length else rest
+
+
+def _trimmed(value: str, operator: str, pattern: str) -> str:
+    """Without the shortest or longest beginning or end that fits the pattern."""
+    lengths = range(len(value) + 1) if len(operator) == 1 else range(len(value), -1, -1)
+    for length in lengths:
+        if operator[0] == "#" and fnmatchcase(value[:length], pattern):
+            return value[length:]
+        if operator[0] == "%" and fnmatchcase(value[len(value) - length :], pattern):
+            return value[: len(value) - length]
+    return value
+
+
+def _replaced(value: str, operator: str, pattern: str, replacement: str) -> str:
+    if any(character in pattern for character in "*?["):
+        return UNKNOWN
+    if operator == "/#":
+        return replacement + value[len(pattern) :] if value.startswith(pattern) else value
+    if operator == "/%":
+        return value.removesuffix(pattern) + replacement if value.endswith(pattern) else value
+    return value.replace(pattern, replacement, -1 if operator == "//" else 1) if pattern else value

@@ -1,4 +1,4 @@
-"""What one command hands to the next: text that is known, or at least where it comes from."""
+"""Data flow between commands: known text, or at least its origin (taint)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from hermes.policy.shell.marks import DECODED, REMOTE, UNKNOWN
 
-#: From the most harmless to the most suspicious; what is made of several has the most suspicious.
+#: From harmless to suspicious; a combination has the most suspicious origin.
 Origin = Literal["terminal", "text", "file", "program", "decoded", "remote"]
 _ORIGINS: tuple[Origin, ...] = ("terminal", "text", "file", "program", "decoded", "remote")
 _LONGEST = 65_536
@@ -16,19 +16,19 @@ _LONGEST = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A stream of bytes between programs, or the content of a file written in the same command line."""
+    """A stream between programs, or the content of a file written in the same command line."""
 
     text: str | None
     origin: Origin
 
     def as_value(self) -> str:
-        """The text as ``$(…)`` would give it, or the mark for what is unknown about it."""
+        """The text as a command substitution gives it, or the marker for unknown text."""
         if self.text is not None:
             return self.text.rstrip("\n")
         return REMOTE if self.origin == "remote" else DECODED if self.origin == "decoded" else UNKNOWN
 
     def made_into(self, text: str | None, origin: Origin) -> Flow:
-        """What a program makes of this stream: as suspicious as it was, or more."""
+        """The output of a program that reads this stream: at least as suspicious."""
         return Flow(text, _worst([self.origin, origin]))
 
 
@@ -40,7 +40,7 @@ DOWNLOAD = Flow(None, "remote")
 
 
 def text_flow(text: str) -> Flow:
-    """Known text; too much of it is as good as unknown."""
+    """Known text; unknown when it is too long."""
     return Flow(text, "text") if len(text) <= _LONGEST else PROGRAM
 
 

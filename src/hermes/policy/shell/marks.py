@@ -1,12 +1,12 @@
-"""Stand-ins for the parts of a word that the command line alone does not tell, and for unquoted characters."""
+"""Markers in words: for parts that are unknown before the command runs, and for unquoted characters."""
 
 from __future__ import annotations
 
-#: Noncharacters of Unicode: no program is called so, and ``syntax.clean`` takes them out of what users write.
+#: Unicode noncharacters: no program has such a name, and ``syntax.readings`` removes them from input.
 UNKNOWN = "\ufdd0"
 REMOTE = "\ufdd1"
 DECODED = "\ufdd2"
-#: An unquoted ``{``, ``,`` and ``}``, and the place where an unquoted expansion is split into words.
+#: An unquoted ``{``, ``,`` and ``}``, and the position where an unquoted expansion is split into words.
 OPEN = "\ufdd3"
 COMMA = "\ufdd4"
 CLOSE = "\ufdd5"
@@ -30,7 +30,7 @@ def plain(text: str) -> str:
 
 
 def shown(text: str) -> str:
-    """For people: an unknown part is a question mark."""
+    """For display: an unknown part is a question mark."""
     return text.translate(_PLAIN).translate(_SHOWN)
 
 

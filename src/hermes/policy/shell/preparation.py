@@ -1,4 +1,4 @@
-"""Command text written so that the parser reads it right: one pass that knows quotes, comments and nesting.
+"""Preprocessor: rewrites command text so that the parser reads it correctly, in one pass over quotes and nesting.
 
 The grammar at hand has weak spots: words continued on the next line, escaped blanks, a hash inside a word, backquotes,
 here-documents.
@@ -39,21 +39,21 @@ class Prepared:
 
 
 def prepare(text: str, is_whole: Callable[[str], bool]) -> Prepared:
-    """Write a text anew where the parser is weak. ``is_whole`` tells whether a text is a script without errors."""
-    return _Scribe(text, is_whole).prepared() if _WEAK_SPOT.search(text) else Prepared(text)
+    """Rewrite a text where the parser is weak. ``is_whole`` says whether a text is a script without errors."""
+    return _Rewriter(text, is_whole).prepared() if _WEAK_SPOT.search(text) else Prepared(text)
 
 
 @dataclass(slots=True)
-class _Document:
+class _HereDocument:
     """A here-document whose body has not been reached yet."""
 
-    place: int
+    position: int
     delimiter: str
     verbatim: bool
     tabs: bool
 
 
-class _Scribe:
+class _Rewriter:
     """Copies a text from front to back."""
 
     def __init__(self, text: str, is_whole: Callable[[str], bool]) -> None:
@@ -64,10 +64,10 @@ class _Scribe:
         #: How much was written when a substitution ended: its parenthesis does not end the word it stands in.
         self._glued = 0
         self._broken: list[str] = []
-        self._documents: list[_Document] = []
+        self._documents: list[_HereDocument] = []
 
     def prepared(self) -> Prepared:
-        """The whole text, written anew."""
+        """The rewritten text."""
         self._command(nested=False)
         self._bodies()
         return Prepared("".join(self._out), self._broken)
@@ -233,8 +233,8 @@ class _Scribe:
         word = match.group(1)
         self._at = match.end()
         self._documents.append(
-            _Document(
-                place=len(self._out),
+            _HereDocument(
+                position=len(self._out),
                 delimiter=re.sub(r"\\(.)|['\"]", r"\1", word),
                 verbatim=any(mark in word for mark in "'\"\\"),
                 tabs=token == "<<-",
@@ -250,12 +250,12 @@ class _Scribe:
             if document.verbatim:
                 string = "'" + body.replace("'", "'\\''") + "'"
             else:
-                scribe = _Scribe(body, self._is_whole)
+                scribe = _Rewriter(body, self._is_whole)
                 string = scribe.as_double_quoted()
                 self._broken += scribe._broken
-            self._out[document.place] = f"< {INLINE}{string} "
+            self._out[document.position] = f"< {INLINE}{string} "
 
-    def _body(self, document: _Document) -> str:
+    def _body(self, document: _HereDocument) -> str:
         lines: list[str] = []
         while self._at < len(self._text):
             end = self._text.find("\n", self._at)

@@ -1,4 +1,4 @@
-"""Reads a command line as a shell would, without running it: every program in it, with its real arguments."""
+"""Abstract interpreter of command lines: finds every program call with its expanded arguments, without running any."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
-from hermes.policy.findings import Findings
-from hermes.policy.names import names
-from hermes.policy.programs.forks import multiplies
+from hermes.policy.programs.builtins import multiplies
 from hermes.policy.programs.programs import run
 from hermes.policy.rules import broken_rules
 from hermes.policy.shell.assignments import assign, assign_for_now, declare, restore, unset
@@ -16,8 +14,10 @@ from hermes.policy.shell.expander import Expander, same_line, text_of
 from hermes.policy.shell.flow import A_FILE, NOTHING, PROGRAM, TERMINAL, Flow, joined
 from hermes.policy.shell.marks import UNKNOWN
 from hermes.policy.shell.redirection import WORDS, Redirects, add_redirect, read_redirects
-from hermes.policy.shell.state import State, Value, merged
+from hermes.policy.shell.state import ShellState, Value, merged
 from hermes.policy.shell.syntax import parse
+from hermes.policy.shell.words import names
+from hermes.policy.verdict import Findings
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -34,14 +34,14 @@ _MAYBE = names("if_statement while_statement case_statement c_style_for_statemen
 _BRANCHES = names("elif_clause else_clause case_item")
 
 
-class TooMuch(Exception):
-    """The command line is too long to be followed to its end."""
+class TooComplex(Exception):
+    """The command line exceeds the limits of the analysis."""
 
 
 class Shell:
-    """One shell at work: it knows what a shell would know, and collects what rules find."""
+    """A simulated shell: tracks its state and collects the findings of the rules."""
 
-    def __init__(self, state: State, findings: Findings) -> None:
+    def __init__(self, state: ShellState, findings: Findings) -> None:
         self.state = state
         self.expander = Expander(self)
         self._findings = findings
@@ -56,16 +56,16 @@ class Shell:
     # Findings
 
     def report(self, key: str, part: str) -> None:
-        """Note that a rule applies to a part of the text."""
+        """Add a finding for a part of the text."""
         self._findings.add(key, part, contained=self.state.contained, only_hardline=self.state.only_hardline)
 
     def check(self, call: Call) -> None:
-        """Try the rules on a call."""
+        """Check the rules on a call."""
         for key in broken_rules(call):
             self.report(key, call.source)
 
     def is_hardline(self, words: list[str], like: Call) -> bool:
-        """Whether a command, were it run, must never run."""
+        """Whether a command would be hardline."""
         findings, self._findings = self._findings, Findings()
         try:
             self.run(words, like)
@@ -76,10 +76,10 @@ class Shell:
     # Scripts
 
     def read(self, text: str, stdin: Flow = TERMINAL) -> Flow:
-        """Everything a text would run, in this shell; the result is what it prints."""
+        """Analyse a script in this shell; returns its output."""
         self._text += len(text)
         if self._text > _MOST_TEXT:
-            raise TooMuch
+            raise TooComplex
         if self._scripts >= _DEEPEST_SCRIPT:
             self.report("unreadable", text)
             return PROGRAM
@@ -93,7 +93,7 @@ class Shell:
             self._scripts -= 1
 
     def read_apart(self, text: str, stdin: Flow = TERMINAL, **changes: object) -> Flow:
-        """Everything a text would run, in a shell of its own."""
+        """Analyse a script in a subshell."""
         outer = self.state
         self.state = outer.inner(**changes)
         try:
@@ -102,16 +102,16 @@ class Shell:
             self.state = outer
 
     def run(self, words: list[str], like: Call, stdin: Flow | None = None) -> Flow:
-        """Run a program that another one was told to run."""
+        """Analyse a command that another program runs."""
         if not words:
             return PROGRAM
         feed = like.stdin if stdin is None else stdin
-        return self._run(Call(words, like.source, self.state.place, feed, like.writes))
+        return self._run(Call(words, like.source, self.state.paths, feed, like.writes))
 
     def _run(self, call: Call) -> Flow:
         self._calls += 1
         if self._calls > _MOST_CALLS:
-            raise TooMuch
+            raise TooComplex
         if self._nested >= _DEEPEST_CALL:
             self.report("unreadable", call.source)
             return PROGRAM
@@ -124,7 +124,7 @@ class Shell:
     # Statements
 
     def walk(self, node: Node, stdin: Flow = TERMINAL) -> Flow:
-        """Everything a statement would run; the result is what it prints."""
+        """Analyse a statement; returns its output."""
         statement = self._STATEMENTS.get(node.type)
         if statement is not None:
             return statement(self, node, stdin)
@@ -135,7 +135,7 @@ class Shell:
         return self._all(node, stdin)
 
     def _perhaps(self, parts: Callable[[], Flow]) -> Flow:
-        """Parts that may not run, or more than once: afterwards, variables may have their values from before."""
+        """Analyse parts that may run any number of times: afterwards, variables may have their old values."""
         before = dict(self.state.variables)
         self._forks.append(before)
         flow = parts()
@@ -144,7 +144,7 @@ class Shell:
         return flow
 
     def _branch(self, node: Node, stdin: Flow) -> Flow:
-        """One of several ways: it starts with what was known where they parted."""
+        """Analyse one of several branches, from the state before them."""
         others = self.state.variables
         self.state.variables = dict(self._forks[-1] if self._forks else others)
         flow = self._all(node, stdin)
@@ -152,7 +152,7 @@ class Shell:
         return flow
 
     def _all(self, node: Node, stdin: Flow) -> Flow:
-        """One part after the other; what runs in the background runs in a shell of its own."""
+        """Analyse parts in sequence; background parts in a subshell."""
         flows: list[Flow] = []
         children = node.children
         for at, child in enumerate(children):
@@ -170,7 +170,7 @@ class Shell:
             self.state = outer
 
     def _inside(self, node: Node, stdin: Flow) -> Flow:
-        """The parts of a node whose type is dealt with already, in a shell of their own."""
+        """Analyse the parts of a node in a subshell."""
         outer = self.state
         self.state = outer.inner()
         try:
@@ -216,24 +216,24 @@ class Shell:
         flow = self.walk(body, feed) if body is not None else feed
         self._wrote(redirects, flow, source)
         if words := self.expander.words(redirects.arguments):  # a | b=1 > c d
-            self._run(Call(words, source, self.state.place, feed))
+            self._run(Call(words, source, self.state.paths, feed))
         return NOTHING if redirects.silent else flow
 
     def content_of(self, path: str) -> Flow:
-        """What a file holds, as far as this command line tells."""
-        return self.state.files.get(self.state.place.resolve(path), A_FILE)
+        """The content of a file, as far as this command line determines it."""
+        return self.state.files.get(self.state.paths.resolve(path), A_FILE)
 
     def _wrote(self, redirects: Redirects, flow: Flow, source: str) -> None:
-        """Check redirections that belong to no single program."""
+        """Check redirections that do not belong to a single program."""
         if redirects.writes:
-            self.check(Call([], source, self.state.place, writes=redirects.writes))
+            self.check(Call([], source, self.state.paths, writes=redirects.writes))
             self._remember(redirects, flow)
 
     def _remember(self, redirects: Redirects, flow: Flow) -> None:
         for path in redirects.writes:
-            place = self.state.place.resolve(path)
-            before = self.state.files.get(place) if path in redirects.appended else None
-            self.state.files[place] = flow if before is None else joined([before, flow])
+            target = self.state.paths.resolve(path)
+            before = self.state.files.get(target) if path in redirects.appended else None
+            self.state.files[target] = flow if before is None else joined([before, flow])
 
     # Commands
 
@@ -255,7 +255,7 @@ class Shell:
         # After the words: those still see the values from before.
         hidden = [assign_for_now(self, assignment) for assignment in assignments]
         feed = stdin if redirects.stdin is None else redirects.stdin
-        call = Call(words, source, self.state.place, feed, redirects.writes)
+        call = Call(words, source, self.state.paths, feed, redirects.writes)
         if words:
             flow = self._run(call)
         else:
@@ -265,7 +265,7 @@ class Shell:
         for name, value in hidden:
             restore(self, name, value)
         if rest and (more := self.expander.words(rest)):
-            self._run(Call(more, source, self.state.place, stdin))
+            self._run(Call(more, source, self.state.paths, stdin))
         return NOTHING if redirects.silent else flow
 
     # Loops and functions
@@ -299,7 +299,7 @@ class Shell:
         return NOTHING
 
     def call_function(self, name: str, arguments: list[str] | None, stdin: Flow) -> Flow:
-        """Run the body of a function that this command line defined."""
+        """Analyse the body of a function defined in this command line."""
         outer = self.state
         self.state = outer.inner(positional=arguments)
         body = self.state.functions.pop(name)  # one level of a recursive function tells what it does
@@ -311,18 +311,18 @@ class Shell:
     # Substitutions, and what was not understood
 
     def output_of(self, node: Node) -> str:
-        """What a command substitution gives."""
+        """The value of a command substitution."""
         children = node.named_children
         if len(children) == 1 and children[0].type == "file_redirect":
             return (read_redirects(self, children).stdin or NOTHING).as_value()
         return self._inside(node, TERMINAL).as_value()
 
     def output_of_text(self, text: str) -> str:
-        """What a backquoted text gives."""
+        """The value of a backquoted command substitution."""
         return self.read_apart(text.replace("\\`", "`").replace("\\\\", "\\")).as_value()
 
     def process_path(self, node: Node) -> str:
-        """The path that stands for a process substitution; what can be read from it is remembered."""
+        """The path of a process substitution; remembers its content."""
         reads = text_of(node).startswith("<")
         flow = self._inside(node, TERMINAL if reads else PROGRAM)
         self._pipes += 1
@@ -335,14 +335,14 @@ class Shell:
         return NOTHING
 
     def _stray(self, node: Node, stdin: Flow) -> Flow:
-        """A part with a syntax error: what looks like commands is taken for commands."""
+        """Analyse a part with a syntax error: text that looks like commands counts as commands."""
         words: list[Node] = []
         for child in [*node.children, None]:
             if child is not None and child.type in WORDS:
                 words.append(child)
                 continue
             if argv := self.expander.words(words):
-                self._run(Call(argv, text_of(node), self.state.place, stdin))
+                self._run(Call(argv, text_of(node), self.state.paths, stdin))
             words = []
             if child is not None and child.is_named:
                 self.walk(child, stdin)

@@ -1,4 +1,4 @@
-"""Redirections: what a command reads, and which files it writes."""
+"""Redirections: the input of a command and the files it writes."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from hermes.policy.names import names
 from hermes.policy.shell.expander import text_of
 from hermes.policy.shell.flow import Flow, text_flow
 from hermes.policy.shell.marks import INLINE
+from hermes.policy.shell.words import names
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -26,7 +26,7 @@ WORDS = names(
 
 @dataclass(slots=True)
 class Redirects:
-    """What redirections do to a command."""
+    """The effect of redirections on a command."""
 
     stdin: Flow | None = None
     writes: list[str] = field(default_factory=list[str])
@@ -46,7 +46,7 @@ def read_redirects(shell: Shell, nodes: Iterable[Node]) -> Redirects:
 
 
 def add_redirect(shell: Shell, node: Node, result: Redirects) -> None:
-    """Take one more redirection in."""
+    """Apply one redirection."""
     if node.type == "file_redirect":
         target, *rest = node.children_by_field_name("destination") or [None]
         result.arguments += filter(None, rest)

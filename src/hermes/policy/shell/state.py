@@ -1,11 +1,11 @@
-"""What a shell would know at one point of a command line."""
+"""State of the simulated shell: variables, functions, files, working folder."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from hermes.policy.paths import Place
+from hermes.policy.paths import PathContext
 from hermes.policy.shell.flow import Flow
 from hermes.policy.shell.marks import UNKNOWN
 
@@ -13,31 +13,31 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 Value = str | list[str]
-#: Longer values, in characters or members, are not followed.
+#: Longer values, in characters or members, become unknown.
 _LONGEST_VALUE = 65_536
 
 
 @dataclass(slots=True)
-class State:
-    """Variables, functions and files that earlier parts of the line made, and where it runs."""
+class ShellState:
+    """The state after the earlier parts of a command line."""
 
-    place: Place
+    paths: PathContext
     variables: dict[str, Value] = field(default_factory=dict[str, Value])
     positional: list[str] | None = None
     aliases: dict[str, str] = field(default_factory=dict[str, str])
     functions: dict[str, Node] = field(default_factory=dict[str, "Node"])
-    #: By resolved path: what was written there, or that it was downloaded.
+    #: Resolved path -> content or origin of a file written by the command line.
     files: dict[str, Flow] = field(default_factory=dict[str, Flow])
     executable: set[str] = field(default_factory=set[str])
-    #: Programs under another name: the path of a copy or link, and what it was made from.
+    #: Copies and links of programs: path -> original.
     copies: dict[str, str] = field(default_factory=dict[str, str])
-    #: Inside a container: the machine itself is out of reach.
+    #: Inside a container: the host is out of reach.
     contained: bool = False
-    #: Inside text that may never run: only what must never run counts.
+    #: Inside text that may never run: only hardline rules count.
     only_hardline: bool = False
 
     def assign(self, name: str, value: Value, *, append: bool = False) -> None:
-        """Remember a variable."""
+        """Set a variable."""
         if append:
             value = _appended(self.variables.get(name, UNKNOWN), value)
         self.variables[name] = value if len(value) <= _LONGEST_VALUE else UNKNOWN
@@ -45,7 +45,7 @@ class State:
     def value(self, name: str) -> str:
         """The variable as one text, as ``$name`` gives it."""
         if name == "PWD":
-            return self.place.cwd or UNKNOWN
+            return self.paths.cwd or UNKNOWN
         if name.isascii() and name.isdigit():
             return self._argument(int(name[:9]))
         if name in ("@", "*"):
@@ -69,11 +69,11 @@ class State:
             return UNKNOWN
         return self.positional[number - 1] if number <= len(self.positional) else ""
 
-    def inner(self, **changes: object) -> State:
-        """The state of a shell that starts here: it knows all this, and what it learns is kept from us."""
+    def inner(self, **changes: object) -> ShellState:
+        """A copy of the state for a subshell: its changes do not affect this one."""
         copy = replace(
             self,
-            place=replace(self.place),
+            paths=replace(self.paths),
             variables=dict(self.variables),
             aliases=dict(self.aliases),
             functions=dict(self.functions),
@@ -85,7 +85,7 @@ class State:
 
 
 def merged(one: dict[str, Value], other: dict[str, Value]) -> dict[str, Value]:
-    """The variables where two ways meet: what they disagree about is unknown."""
+    """Join of two branches: variables that differ become unknown."""
     if one == other:
         return other
     result = {**one, **other}
@@ -101,15 +101,15 @@ def _appended(before: Value, more: Value) -> Value:
     return before + more if isinstance(more, str) else [before, *more]
 
 
-def starting_variables(place: Place) -> dict[str, Value]:
-    """What is set in practically every shell."""
+def starting_variables(paths: PathContext) -> dict[str, Value]:
+    """Variables set in practically every shell."""
     return {
         "0": "bash",
-        "HOME": place.home,
-        "HERMES_HOME": place.hermes_home,
+        "HOME": paths.home,
+        "HERMES_HOME": paths.hermes_home,
         "IFS": " ",
         "SHELL": "/bin/bash",
         "BASH": "/bin/bash",
         "PATH": "/usr/local/bin:/usr/bin:/bin",
-        "USER": place.home.rpartition("/")[2],
+        "USER": paths.home.rpartition("/")[2],
     }

@@ -1,4 +1,8 @@
-"""Command text into syntax trees: cleaned of disguises, with the parser's known weak spots written round."""
+"""Parsing of command text into syntax trees: removes disguises and works around known weaknesses of the parser.
+
+The parser gets only ASCII, because its scanner crashes on some other characters: these are encoded as their number
+between two control characters, which the grammar accepts as part of a word.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,31 @@ from collections.abc import Iterator
 from threading import local
 from typing import TYPE_CHECKING
 
-from hermes.policy.shell.ascii import to_parser
 from hermes.policy.shell.marks import ALL
 from hermes.policy.shell.preparation import prepare
+
+_BEGIN, _END = "\x11", "\x12"
+_FOREIGN = re.compile(f"[^\x00-\x7f]|[{_BEGIN}{_END}]")
+_WRITTEN = re.compile(f"{_BEGIN}([0-9a-f]+){_END}")
+
+
+def to_parser(text: str) -> bytes:
+    """The text encoded for the parser."""
+    if not text.isascii() or _BEGIN in text or _END in text:
+        text = _FOREIGN.sub(lambda match: f"{_BEGIN}{ord(match.group()):x}{_END}", text)
+    return text.encode("ascii")
+
+
+def from_parser(raw: bytes | None) -> str:
+    """Text from the parser, decoded."""
+    text = (raw or b"").decode("ascii")
+    return _WRITTEN.sub(lambda match: chr(int(match.group(1), 16)), text) if _BEGIN in text else text
+
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-#: Longer commands are judged as far as this, and called unreadable.
+#: Length bound (ReDoS): longer commands are judged up to here and reported as unreadable.
 LONGEST = 65_536
 
 _MARKS = re.compile("[" + "".join(ALL) + "]")
@@ -25,9 +46,9 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e"
     "\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]"
 )
-#: What makes a terminal show something else than what would run.
+#: Characters that make a terminal show something else than what runs (Trojan source).
 _DECEPTIVE = re.compile("[\x08\x1b\x9b\u202a-\u202e\u2066-\u2069]|\r(?!\n|$)")
-#: Cyrillic, Greek and mathematical characters that look like those of a command.
+#: Homoglyphs: Cyrillic, Greek and mathematical characters that look like ASCII.
 _LOOK_ALIKES = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u051b\u051d\u043c\u0442"
     "\u044c\u043a\u0475\ua731\u1d0f\u0261\u0269\u03bf\u03b1\u03c1\u03bd\u2215\u2044\u29f8\u2010\u2011"
@@ -35,7 +56,7 @@ _LOOK_ALIKES = str.maketrans(
     "aeopcyxijsdhqwmtbkvsogioapv///------||/",
 )
 
-#: At the beginning of a command the parser takes braces for a block and brackets for a test, whatever is in them.
+#: At the start of a command the parser always reads braces as a block and brackets as a test.
 _WORD_FIRST = re.compile(
     r"(^|[;&|({\n]|\b(?:then|do|else|exec|time)\s)(\s*)(?=\{[^\s{}]*[,.][^\s{}]*\}|\[[^\s\[\]][^\s\[]*\])"
 )
@@ -44,9 +65,9 @@ _threads = local()
 
 
 def readings(command: str) -> Iterator[str]:
-    """The text as it stands, and as it looks when that differs: both must be harmless.
+    """The text as written, and as it looks when that differs: both must be harmless.
 
-    Only the text as it stands would run, but a shell that reads other characters than a person does is no excuse.
+    Only the text as written would run, but the user approves what it looks like.
     """
     text = _MARKS.sub("\ufffd", command.encode("utf-8", "replace").decode())
     yield text
@@ -58,19 +79,19 @@ def readings(command: str) -> Iterator[str]:
 
 
 def _undisguised(text: str) -> str:
-    from unicodedata import normalize  # only what is not plain ASCII needs it
+    from unicodedata import normalize  # only needed for non-ASCII text
 
     text = _INVISIBLE.sub("", _ESCAPE_SEQUENCE.sub("", text).replace("\r\n", "\n"))
     return text if text.isascii() else normalize("NFKC", text).translate(_LOOK_ALIKES)
 
 
 def is_deceptive(command: str) -> bool:
-    """Whether the text hides or reorders itself when a terminal shows it."""
+    """Whether a terminal would hide or reorder parts of the text."""
     return _DECEPTIVE.search(command) is not None
 
 
 def parse(text: str) -> tuple[list[Node], bool]:
-    """The tree of a script, more than one where it can be read in more ways; and whether all of it was understood."""
+    """The syntax trees of a script, several for ambiguous text; and whether all of it was understood."""
     parser = _parser()
 
     def tree(text: str) -> Node:

@@ -1,4 +1,4 @@
-"""Quoting undone: the text between a shell's quotes, escapes and braces."""
+"""Quoting, escapes and brace expansion of words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MARKS = {"{": OPEN, ",": COMMA, "}": CLOSE}
 
 
 def unquoted(text: str, variable: Callable[[str], str]) -> str:
-    """Text outside quotes: escapes undone, variables filled in, braces marked."""
+    """Unquoted text: escapes removed, variables expanded, braces marked."""
 
     def undo(match: re.Match[str]) -> str:
         escaped, name = match.group(1), match.group(2)
@@ -72,7 +72,7 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def fields(text: str) -> list[str]:
-    """The words one marked text becomes: split where an expansion had blanks, braces spelled out."""
+    """The words of a marked text: split at expanded blanks, braces expanded."""
     parts = [part for part in text.split(SPLIT) if part] if SPLIT in text else [text]
     words: list[str] = []
     for part in parts:
@@ -99,7 +99,7 @@ def _spelled_out(text: str) -> list[str]:
 
 
 def _choices(inside: str) -> list[str] | None:
-    """What stands between the commas, or the members of a range; None when the braces mean themselves."""
+    """The alternatives in braces, or the members of a range; None for literal braces."""
     if COMMA in inside:
         return inside.split(COMMA)
     match = _RANGE.fullmatch(inside)
@@ -121,12 +121,17 @@ def _members(first: int, last: int, spell: Callable[[int], str]) -> list[str]:
 
 
 def split_unquoted(value: str, separators: str) -> str:
-    """A variable's value where nothing protects its blanks, or what ``IFS`` names instead: they separate words."""
+    """An unquoted variable's value: blanks, or the characters of ``IFS``, separate words."""
     if separators.strip():
         value = value.translate(dict.fromkeys(map(ord, separators), SPLIT))
     return _BLANKS.sub(SPLIT, value)
 
 
 def quoted(value: str) -> str:
-    """A value between quotes, which is a word even when it is empty."""
+    """A quoted value, which is a word even when empty."""
     return value or EMPTY
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a text, as a set."""
+    return frozenset(text.split())
