@@ -9,10 +9,12 @@ from typing import Any, cast
 
 import msgspec
 
+from hermes.config import Config
+from hermes.host import Host
 from hermes.scope import Scope
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
-from hermes.tools.registry import Tool, ToolContext, ToolRegistry
+from hermes.tools.registry import Tool, ToolContext
 from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.toolsets import toolsets
 
@@ -35,8 +37,9 @@ _VARYING: dict[str, Any] = {"pid": 4711, "uptime_seconds": 0.1, "session_id": "p
 
 
 def toolset_table() -> str:
-    """Every toolset and the tools in it."""
-    members = toolsets(ToolRegistry(builtin_tools()))
+    """Every toolset of a host without plugins, and the tools in it."""
+    with tempfile.TemporaryDirectory() as folder, Host(Path(folder), Config(), cwd=Path(folder)) as host:
+        members = toolsets(host.tools)
     order = sorted(members, key=lambda name: (len(members[name]), name))
     return table(("toolset", "tools"), [(code(name), ", ".join(map(code, sorted(members[name])))) for name in order])
 
