@@ -31,7 +31,7 @@ def test_a_dangerous_command_waits_for_the_persons_word(home: Path, workdir: Pat
             terminal.send("tidy up")
             terminal.wait_for("allow?")
             terminal.wait_for("s left)")
-            assert f"The agent wants to to run this command:\n    {DANGEROUS}; echo done\n" in terminal.text
+            assert f"The agent wants to run this command:\n    {DANGEROUS}; echo done\n" in terminal.text
             terminal.send("maybe")
             terminal.wait_for("answer o (once)")
             terminal.send(typed)
@@ -63,7 +63,7 @@ def test_an_approval_for_the_session_is_not_asked_again_and_a_draft_waits_meanwh
             terminal.wait_for("Heard.")
             terminal.send("/quit")
             assert terminal.end() == 0
-    assert terminal.raw.count(b"The agent wants to to run") == 1
+    assert terminal.raw.count(b"The agent wants to run") == 1
     assert provider.requests[-1].last_user_text == "half a thought is whole now"
 
 
@@ -98,7 +98,7 @@ def test_the_model_can_ask_with_choices(home: Path, workdir: Path, typed: str, h
         with ReplTerminal(home, workdir, columns=40) as terminal:
             terminal.send("paint it")
             terminal.wait_for("answer:")
-            assert "The agent wants to: Which colour?\n  1. red\n  2. blue\n" in terminal.text
+            assert "The agent asks: Which colour?\n  1. red\n  2. blue\n" in terminal.text
             terminal.send(typed)
             terminal.wait_for("Thank you.")
             terminal.send("/quit")

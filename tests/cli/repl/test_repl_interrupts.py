@@ -36,7 +36,7 @@ def test_ctrl_c_stops_the_turn_with_its_processes_and_the_prompt_is_back(home: P
             terminal.wait_for("Still here.")
             terminal.wait_until_idle()
             terminal.type(CTRL_C)
-            terminal.wait_for("Ctrl-C again leaves")
+            terminal.wait_for("Ctrl-C again to quit")
             terminal.type(CTRL_C)
             assert terminal.end() == 130
 
