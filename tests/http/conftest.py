@@ -1,4 +1,4 @@
-"""Fixtures for the HTTP tests: both drivers, always closed, and endpoints with short patience."""
+"""Fixtures for the HTTP tests: the driver, direct and from an event loop, and endpoints with short time limits."""
 
 from __future__ import annotations
 

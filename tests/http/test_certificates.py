@@ -1,4 +1,4 @@
-"""Whose certificates are trusted, with both drivers."""
+"""Whose certificates are trusted, directly and from an event loop."""
 
 from __future__ import annotations
 

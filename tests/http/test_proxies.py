@@ -1,4 +1,4 @@
-"""Proxies by the usual environment variables, with both drivers."""
+"""Proxies by the usual environment variables, directly and from an event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers on a socket file of this machine, with both drivers."""
+"""Servers on a socket file of this machine, directly and from an event loop."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from hermes.models.credentials.home_keys import sign_in_settings
 from hermes.models.credentials.oauth import (
     AuthorizationServer as Client,
 )
-from hermes.models.credentials.oauth import DeviceCode, OAuthRefused, Tokens, authorization_server, is_private_address
+from hermes.models.credentials.oauth import DeviceCode, OAuthRefused, Tokens, authorization_server, is_confidential_url
 from hermes.models.credentials.sign_in import challenge_of, sign_in_on_another_device, sign_in_with_browser
 from support.authorization_server import CLIENT, AuthorizationServer, visit
 
@@ -72,7 +72,7 @@ def test_the_person_says_no(client: Client, server: AuthorizationServer) -> None
 
 def test_nobody_comes_back(client: Client) -> None:
     opened: list[str] = []
-    with pytest.raises(CredentialError, match=r"nobody signed in within 0\.1 s; try again, or with --device"):
+    with pytest.raises(CredentialError, match=r"no one signed in within 0\.1 s; try again, or with --device"):
         sign_in_with_browser(client, opened.append, timeout=0.1)
     address = urlsplit(query_of(opened[0])["redirect_uri"])
     with pytest.raises(ConnectionRefusedError), socket.create_connection((address.hostname, address.port or 0)):
@@ -250,7 +250,7 @@ def test_tokens_are_sent_encrypted_or_to_this_machine(http: HttpClient) -> None:
         ("file:///etc/passwd", False),
         ("http://[bad", False),
     ):
-        assert is_private_address(address) is good, address
+        assert is_confidential_url(address) is good, address
         settings = OAuthConfig(client_id="c", token_url=address)
         if not good:
             with pytest.raises(CredentialError, match=r"providers\.lab\.oauth\.token_url must start with https://"):

@@ -1,1 +1,1 @@
-"""Webhooks: tells callers of their tasks."""
+"""Webhooks: notifications about tasks for their callers."""

@@ -125,7 +125,7 @@ class PushQueue(PushNotificationSender):
                 body = msgspec.json.encode(MessageToDict(queue.waiting.popleft()))
                 await asyncio.gather(*(self._deliver(webhook, body) for webhook in webhooks))
         except Exception:
-            log.exception("the webhooks of task %s are not told any more", task_id)
+            log.exception("no more notifications for the webhooks of task %s", task_id)
             self.counts.dropped += len(queue.waiting)
             queue.waiting.clear()
         finally:
@@ -141,6 +141,6 @@ class PushQueue(PushNotificationSender):
             if problem:
                 self.counts.failed += 1
                 # Not by its URL, which may hold a key.
-                log.warning("webhook %s of task %s was not told: %s", webhook.id, webhook.task_id, problem)
+                log.warning("webhook %s of task %s was not reached: %s", webhook.id, webhook.task_id, problem)
             else:
                 self.counts.sent += 1

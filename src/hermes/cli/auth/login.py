@@ -12,7 +12,7 @@ from hermes.config import Config
 from hermes.errors import CredentialError
 from hermes.http.client import HttpClient
 from hermes.models.credentials.home_keys import sign_in_settings
-from hermes.models.credentials.oauth import DeviceCode, Tokens, authorization_server, is_private_address
+from hermes.models.credentials.oauth import DeviceCode, Tokens, authorization_server, is_confidential_url
 from hermes.models.credentials.sign_in import sign_in_on_another_device, sign_in_with_browser
 
 
@@ -47,7 +47,7 @@ def _show_code(code: DeviceCode, opener: Callable[[str], object] | None) -> None
     print("Waiting ...", flush=True)
     address = code.direct_address or code.address
     # Only open web pages, not files or other URLs the server may name.
-    if opener is not None and is_private_address(address):
+    if opener is not None and is_confidential_url(address):
         opener(address)
 
 

@@ -214,7 +214,7 @@ def _without(secrets: Sequence[str], text: str) -> str:
     return text
 
 
-def is_private_address(url: str) -> bool:
+def is_confidential_url(url: str) -> bool:
     """Whether what is sent to the address stays secret on the way: it is encrypted, or goes to this machine."""
     try:
         parts = urlsplit(url)
@@ -226,7 +226,7 @@ def is_private_address(url: str) -> bool:
 
 
 def _check_address(provider: str, name: str, url: str) -> None:
-    if url and not is_private_address(url):
+    if url and not is_confidential_url(url):
         raise CredentialError(
             f"providers.{provider}.oauth.{name} must start with https:// (http:// only for this machine): "
             f"tokens and codes are sent there"

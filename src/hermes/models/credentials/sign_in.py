@@ -51,7 +51,7 @@ def sign_in_with_browser(
             answer = answers.get(timeout=timeout)
         except queue.Empty:
             raise CredentialError(
-                f"{server.provider}: nobody signed in within {timeout:g} s; try again, or with --device"
+                f"{server.provider}: no one signed in within {timeout:g} s; try again, or with --device"
             ) from None
     if "code" in answer:
         return server.exchange(answer["code"], verifier, redirect_uri)
