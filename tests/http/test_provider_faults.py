@@ -1,4 +1,4 @@
-"""Everything servers do wrong, directly and from an event loop: the right class, a plain message, nothing lost, no key shown."""
+"""Everything servers do wrong, direct and from an event loop: the right class, a plain message, no key shown."""
 
 from __future__ import annotations
 
