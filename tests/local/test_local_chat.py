@@ -15,8 +15,7 @@ from hermes.config.sections import ApprovalsConfig, FallbackConfig, LocalConfig,
 from hermes.errors import ConfigError
 from hermes.host import Host, HostOptions
 from hermes.local.endpoint import ADDRESS, EMBEDDED, LOCAL, NOTICE
-from hermes.local.prompt.grammar import call_text
-from hermes.local.prompt.offers import Offer
+from hermes.local.prompt.calls import CandidateCall, call_text
 from hermes.local.running import running_states
 from hermes.models.profiles import PROFILES
 from hermes.testing import ScriptedResponder
@@ -25,7 +24,7 @@ from support.approval_rig import says
 from support.local_rig import write_gguf
 
 NewHost = Callable[..., Host]
-RUN = f"Please run `touch ran` say:{call_text(Offer('terminal', 'touch ran'))}"
+RUN = f"Please run `touch ran` say:{call_text(CandidateCall('terminal', 'touch ran'))}"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from hermes.cli.terminal import plain, print_json
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import LocalConfig
 from hermes.errors import ConfigError
-from hermes.local.install.install import Parts, inspect
+from hermes.local.install.install import InstalledParts, inspect
 from hermes.local.install.parts import DOWNLOAD_SIZE, RUNTIME
 from hermes.local.install.weights import find_model
 from hermes.local.running import running_states
@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     return args.action(args, home)
 
 
-def get_model(home: Path) -> Parts:
+def get_model(home: Path) -> InstalledParts:
     """Install the missing parts of the embedded model, with progress on stderr."""
     from hermes.local.install.install import install
 
@@ -92,7 +92,7 @@ def _remove(args: argparse.Namespace, home: Path) -> int:
     return 0
 
 
-def _show(args: argparse.Namespace, home: Path, parts: Parts) -> int:
+def _show(args: argparse.Namespace, home: Path, parts: InstalledParts) -> int:
     status = _describe(home, load_config(home).config.local, parts)
     if args.json:
         print_json(status)
@@ -102,7 +102,7 @@ def _show(args: argparse.Namespace, home: Path, parts: Parts) -> int:
     return 0 if status["usable"] else 1
 
 
-def _describe(home: Path, settings: LocalConfig, parts: Parts) -> dict[str, Any]:
+def _describe(home: Path, settings: LocalConfig, parts: InstalledParts) -> dict[str, Any]:
     runtime, weights = parts.runtime, parts.weights
     model: dict[str, Any] | None = None
     error: str | None = None

@@ -1,1 +1,1 @@
-"""The model that needs nothing: small weights and their runtime, run by a child process on this machine."""
+"""The embedded model: small weights and their runtime, run by a child process on this machine without a key."""

@@ -1,4 +1,4 @@
-"""The embedded model among the endpoints: how it is recognised, what it is like, and what is said about it."""
+"""Endpoints of the local provider: recognises them and fills in the facts of the model."""
 
 from __future__ import annotations
 

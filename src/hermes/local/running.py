@@ -1,4 +1,4 @@
-"""The running server of a model: found, started, shared with other processes, and given up."""
+"""The local model server of a home: starts it, shares it between processes by file locks, and stops using it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import msgspec
 from hermes.errors import ProviderError
 from hermes.local.install.parts import private_folder
 from hermes.local.install.weights import Weights
-from hermes.local.server import STATE_FILE, USERS_FILE, Settings, State
+from hermes.local.server import STATE_FILE, USERS_FILE, ServerSettings, ServerState
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ LOG_FILE = "server.log"
 _LOOK_EVERY = 0.02
 #: How long loading a model may take.
 _START_SECONDS = 300.0
-#: How long to wait for the end of a server that nobody else uses.
+#: How long to wait for the end of a server without other users.
 _END_SECONDS = 2.0
-#: What the child needs of the environment. It has no use for anybody's keys.
+#: The variables that the child process gets. It needs no keys.
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "PYTHONPATH", "PYTHONHOME")
 
 
@@ -38,7 +38,7 @@ class RunningServer:
     """This process's share in the server of one model.
 
     All processes of one home use the same server. It lives as long as one of them holds a lock, so that it
-    goes when the last of them goes, even by ``kill -9``; a server that died is started again by whoever needs it next.
+    ends with the last of them, even by ``kill -9``; a server that died is started again by the next request.
     """
 
     def __init__(self, home: Path, weights: Weights, *, runtime: Path, threads: int | None = None) -> None:
@@ -52,7 +52,7 @@ class RunningServer:
         self._membership = -1
         self._child: subprocess.Popen[bytes] | None = None
 
-    def reach(self, interrupt: Interrupt) -> State:
+    def reach(self, interrupt: Interrupt) -> ServerState:
         """How the server is reached, started if it has to be.
 
         Raises ``ProviderError`` when it cannot run, and ``Interrupted`` when the work is cancelled meanwhile.
@@ -62,7 +62,7 @@ class RunningServer:
             return state or self._join(interrupt)
 
     def close(self) -> None:
-        """Use the server no more. When nobody else does, it is gone when this returns."""
+        """Stop using the server. Without other users it has ended when this returns."""
         with self._lock:
             if self._membership < 0:
                 return
@@ -72,11 +72,11 @@ class RunningServer:
             while not self._has_ended() and time.monotonic() < deadline:
                 time.sleep(_LOOK_EVERY)
             if self._child is not None and self._child.poll() is None:
-                self._child.returncode = 0  # others use it: it outlives this process and is nobody's to wait for
+                self._child.returncode = 0  # it has other users and outlives this process, so it is not waited for
             self._child = None
 
     def _is_ending(self) -> bool:
-        """Whether nobody uses the server any more: the lock of the users is free, or held by the server alone."""
+        """Whether the server has no users: their lock is free, or held by the server alone."""
         file = os.open(self.folder / USERS_FILE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             return _try_lock(file, alone=True) or not _try_lock(file, alone=False)
@@ -90,7 +90,7 @@ class RunningServer:
 
     # -- starting -----------------------------------------------------------------------------------------------
 
-    def _join(self, interrupt: Interrupt) -> State:
+    def _join(self, interrupt: Interrupt) -> ServerState:
         try:
             private_folder(self._home, *_RUN, self.folder.name)
             with _held(self.folder / _START_LOCK, interrupt):
@@ -100,13 +100,13 @@ class RunningServer:
         except OSError as error:
             raise _failed(f"{self.folder}: {error.strerror}") from None
 
-    def _start(self, interrupt: Interrupt) -> State:
+    def _start(self, interrupt: Interrupt) -> ServerState:
         import secrets
 
         if self._child is not None:
             self._child.wait()  # it has died, else it would have a state
         weights = self._weights
-        settings = Settings(
+        settings = ServerSettings(
             folder=str(self.folder),
             model=str(weights.path),
             name=weights.name,
@@ -151,7 +151,7 @@ class RunningServer:
             os.close(log)
 
 
-def living_state(folder: Path) -> State | None:
+def living_state(folder: Path) -> ServerState | None:
     """How the server of a folder is reached; ``None`` when there is none, or it has died."""
     try:
         file = os.open(folder / STATE_FILE, os.O_RDONLY | os.O_CLOEXEC)
@@ -161,14 +161,14 @@ def living_state(folder: Path) -> State | None:
         # Shared, so that two who look at the same time do not take each other for the server.
         if _try_lock(file, alone=False):
             return None
-        return msgspec.json.decode(os.read(file, 65_536), type=State)
+        return msgspec.json.decode(os.read(file, 65_536), type=ServerState)
     except msgspec.DecodeError:
         return None
     finally:
         os.close(file)
 
 
-def running_states(home: Path) -> list[State]:
+def running_states(home: Path) -> list[ServerState]:
     """The servers of a home that are running."""
     folders = home.joinpath(*_RUN).glob("*")
     return [state for folder in folders if (state := living_state(folder)) is not None]

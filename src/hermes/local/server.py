@@ -1,4 +1,4 @@
-"""The child process that runs a model and answers on loopback until nobody uses it any more.
+"""The local model server: a child process that runs a model and answers on loopback while it has users.
 
 It is started with ``python -m hermes.local.server``. Its settings come as one line on standard input, which stays open
 until it is ready; one line on standard output says that it is, or what went wrong.
@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 
-class Settings(msgspec.Struct):
+class ServerSettings(msgspec.Struct):
     """What the starting process says. The key comes this way because a command line is for all to see."""
 
     #: Where the state and the locks are.
@@ -30,7 +30,7 @@ class Settings(msgspec.Struct):
     fit: bool
 
 
-class State(msgspec.Struct):
+class ServerState(msgspec.Struct):
     """How a running server is reached; only its user may read it."""
 
     pid: int
@@ -47,7 +47,7 @@ def main() -> None:
     """Serve until the last user goes."""
     said = _take_over_output()
     try:
-        settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=Settings)
+        settings = msgspec.json.decode(sys.stdin.buffer.readline(), type=ServerSettings)
         server: Any = _serve(settings)
     except Exception as error:
         os.write(said, f"{type(error).__name__}: {error}\n".encode())
@@ -56,7 +56,7 @@ def main() -> None:
         os._exit(0)
     address: str = server.listening_address
     path = Path(settings.folder, STATE_FILE)
-    held = _publish(path, State(os.getpid(), f"{address}/v1", settings.key, settings.model))
+    held = _publish(path, ServerState(os.getpid(), f"{address}/v1", settings.key, settings.model))
     os.write(said, b"ready\n")
     os.close(said)
     _wait_for_the_last_user(Path(settings.folder, USERS_FILE))
@@ -72,7 +72,7 @@ def _take_over_output() -> int:
     return said
 
 
-def _serve(settings: Settings) -> Any:
+def _serve(settings: ServerSettings) -> Any:
     import resource
 
     os.umask(0o077)
@@ -118,7 +118,7 @@ def _starter_is_gone() -> bool:
     return bool(ready) and os.read(0, 1) == b""
 
 
-def _publish(path: Path, state: State) -> int:
+def _publish(path: Path, state: ServerState) -> int:
     """Say how the server is reached. The lock on the file says that it lives; the kernel lets go of it at its end."""
     import fcntl
 

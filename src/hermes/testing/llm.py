@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.agent.llm.plugin_options import CallOptions, chat_messages
+from hermes.agent.llm.plugin_options import PluginCallOptions, chat_messages
 from hermes.contract.llm import (
     PluginLlmCompleteResult,
     PluginLlmStructuredResult,
@@ -148,7 +148,7 @@ class FakeLlm(_Calls):
             return result
 
     def _fields(self, call: LlmCall, given: dict[str, Any]) -> dict[str, Any]:
-        options = CallOptions.read(given)
+        options = PluginCallOptions.read(given)
         refused = refusal(self._plugin_id, self._entries, **options.choices)
         if refused is not None:
             raise PluginLlmTrustError(refused)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.errors import ConfigError
-from hermes.local.install.gguf import GgufFacts, read_gguf
+from hermes.local.install.weights import GgufFacts, read_gguf
 from support.local_rig import write_gguf
 
 

@@ -9,7 +9,7 @@ import pytest
 from hermes.config.sections import LocalConfig
 from hermes.errors import ConfigError
 from hermes.local.endpoint import is_embedded, is_local
-from hermes.local.install.parts import WEIGHTS_FILE, Runtime, find_runtime, site_folder
+from hermes.local.install.parts import WEIGHTS_FILE, InstalledRuntime, find_runtime, site_folder
 from hermes.local.install.weights import find_model
 from hermes.models.endpoint import Endpoint
 from support.local_rig import ENDPOINT, ServiceFactory, write_gguf
@@ -51,9 +51,10 @@ def test_what_is_missing_is_named(home: Path, installed: Path, tmp_path: Path) -
 
 
 def test_versions_of_the_runtime(installed: Path) -> None:
-    assert find_runtime(installed) == Runtime(site_folder(installed), "2026.10.1")
+    assert find_runtime(installed) == InstalledRuntime(site_folder(installed), "2026.10.1")
     known = [
-        Runtime(Path(), version).is_known for version in ("2026.9.1", "2026.10.0", "2026.12.5", "2027.1", "0", "x")
+        InstalledRuntime(Path(), version).is_known
+        for version in ("2026.9.1", "2026.10.0", "2026.12.5", "2027.1", "0", "x")
     ]
     assert known == [False, True, True, False, False, False]
 

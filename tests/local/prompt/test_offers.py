@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.local.prompt.offers import LOOKS, Offer, offers
+from hermes.local.prompt.calls import LOOKS, CandidateCall, candidate_calls
 
 BOTH = ("terminal", "read_file")
 
 
 def values(asked: str) -> list[str]:
-    return [offer.value for offer in offers(asked, BOTH)]
+    return [offer.value for offer in candidate_calls(asked, BOTH)]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def values(asked: str) -> list[str]:
     ],
 )
 def test_files_that_are_named(asked: str, path: str) -> None:
-    assert offers(asked, BOTH) == [Offer("read_file", path)]
+    assert candidate_calls(asked, BOTH) == [CandidateCall("read_file", path)]
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_files_that_are_named(asked: str, path: str) -> None:
     ],
 )
 def test_commands_that_are_named_or_only_look(asked: str, command: str) -> None:
-    assert offers(asked, BOTH) == [Offer("terminal", command)]
+    assert candidate_calls(asked, BOTH) == [CandidateCall("terminal", command)]
 
 
 @pytest.mark.parametrize(
@@ -76,13 +76,13 @@ def test_several_files() -> None:
 
 
 def test_tools_that_are_not_offered() -> None:
-    assert offers("Run `ls`", ["read_file"]) == []
-    assert offers("Read a.txt", []) == []
+    assert candidate_calls("Run `ls`", ["read_file"]) == []
+    assert candidate_calls("Read a.txt", []) == []
 
 
 @given(st.text())
 def test_nothing_is_made_up(asked: str) -> None:
     """Whatever is said, a call is made of the person's own words or is one of the harmless looks."""
-    for tool, value in offers(asked, BOTH):
+    for tool, value in candidate_calls(asked, BOTH):
         assert value.isprintable()
         assert value in asked or (tool == "terminal" and value in LOOKS)

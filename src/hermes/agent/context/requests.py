@@ -12,7 +12,7 @@ import msgspec
 from hermes.agent.context.tokens import estimate
 from hermes.agent.context.transcript import Place
 from hermes.agent.events import Listener
-from hermes.agent.images.describe import show
+from hermes.agent.images.describe import replace_images
 from hermes.agent.model_call import ToolDefinition
 from hermes.contract.events import ContextCompacted
 from hermes.errors import HermesError
@@ -61,7 +61,7 @@ class RequestBuilder:
         if setup.context:
             at = self._transcript.user_message_index(self._journal.messages[0, 0])
             messages[at] = _with_context(messages[at], setup.context)
-        return show([{"role": "system", "content": setup.system}, *messages], setup.stand_ins)
+        return replace_images([{"role": "system", "content": setup.system}, *messages], setup.stand_ins)
 
     def answered(self, place: Place, usage: Usage | None, *, is_replay: bool) -> None:
         """Count what a request and its answer took."""

@@ -1,1 +1,1 @@
-"""Images that users send, that models cannot see, and that tools make."""
+"""Images: attachments of user messages, descriptions for models without vision, and generated ones."""

@@ -1,4 +1,4 @@
-"""Images a user sends along with a message."""
+"""Image attachments of user messages: files given as options, or named by path in the text."""
 
 from __future__ import annotations
 

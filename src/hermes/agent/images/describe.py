@@ -1,4 +1,4 @@
-"""Images for models that cannot see: described by one that can, and the description sent in their place."""
+"""Images for models without vision: another model describes them, and the description is sent in their place."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _MAX_QUESTION_CHARS = 4_000
 _MAX_DESCRIPTION_CHARS = 12_000
 
 
-def show(messages: list[Message], stand_ins: dict[str, str]) -> list[Message]:
-    """The messages with each image that has a stand-in replaced by it."""
+def replace_images(messages: list[Message], stand_ins: dict[str, str]) -> list[Message]:
+    """The messages with each image replaced by its description, where there is one."""
     if not stand_ins:
         return messages
-    return [_told(message, stand_ins) if _images(message) else message for message in messages]
+    return [_replaced(message, stand_ins) if _images(message) else message for message in messages]
 
 
 class Vision:
-    """Finds out whether the model of a conversation sees, and what to tell it when it does not."""
+    """Describes images for conversations whose model cannot see."""
 
     def __init__(self, source: Models, side: SideModel, store: Store) -> None:
         self._source = source
@@ -44,13 +44,13 @@ class Vision:
     def stand_ins(
         self, endpoints: Sequence[Endpoint], history: list[Message], message: Message, scope: Scope
     ) -> dict[str, str]:
-        """What goes in the place of each image, by its digest; nothing when there is none or the model sees.
+        """The description of each image, by its digest; empty when there is no image or the model can see.
 
-        Raises ``HermesError`` when the message has an image that nobody here can look at.
+        Raises ``HermesError`` when the message has an image and no model with vision is set up.
         """
         fresh = {_digest(part): part for part in _images(message)}
         past = {_digest(part): part for old in history for part in _images(old)}
-        # A model that nothing is known about gets the image: one that minds says so itself.
+        # A model about which nothing is known gets the image: it reports an error itself if it cannot see.
         if not (fresh or past) or sees_images(endpoints[0]) is not False:
             return {}
         describes = self._source.side_job("vision", endpoints) is not endpoints
@@ -60,14 +60,14 @@ class Vision:
                 f"auxiliary.vision.model NAME', or set model.supports_vision: true if this one does"
             )
         question = message_text(message)
-        told = self._told_before(scope.session_id) if past else {}
+        texts = self._used_before(scope.session_id) if past else {}
         for digest, part in past.items():
-            if digest not in told:
-                told[digest] = self._described(part, "", endpoints, scope) if describes else _NOT_SEEN
-        told |= {digest: self._described(part, question, endpoints, scope) for digest, part in fresh.items()}
-        return {digest: told[digest] for digest in (*past, *fresh)}
+            if digest not in texts:
+                texts[digest] = self._describe(part, "", endpoints, scope) if describes else _NOT_SEEN
+        texts |= {digest: self._describe(part, question, endpoints, scope) for digest, part in fresh.items()}
+        return {digest: texts[digest] for digest in (*past, *fresh)}
 
-    def _described(self, part: Message, question: str, endpoints: Sequence[Endpoint], scope: Scope) -> str:
+    def _describe(self, part: Message, question: str, endpoints: Sequence[Endpoint], scope: Scope) -> str:
         words = {"type": "text", "text": _QUESTION + (question[:_MAX_QUESTION_CHARS] or "(none)")}
         asked: list[Message] = [{"role": "user", "content": [words, part]}]
         try:
@@ -79,15 +79,15 @@ class Vision:
             raise HermesError("the image cannot be described: the model of auxiliary.vision gave no text")
         return f"[An image, which you cannot see. {reply.model or 'Another model'} describes it:\n{text}]"
 
-    def _told_before(self, session_id: str) -> dict[str, str]:
-        """The stand-ins that earlier turns of the conversation used."""
+    def _used_before(self, session_id: str) -> dict[str, str]:
+        """The descriptions that earlier turns of the conversation used."""
         query = "SELECT body FROM events WHERE session_id = ? AND key = 'setup' AND kind = 'step_done' ORDER BY seq"
 
         def find(connection: sqlite3.Connection) -> dict[str, str]:
-            told: dict[str, str] = {}
+            used: dict[str, str] = {}
             for (body,) in connection.execute(query, (session_id,)).fetchall():
-                told |= unpack(connection, body).get("stand_ins", {})
-            return told
+                used |= unpack(connection, body).get("stand_ins", {})
+            return used
 
         return self._store.read(find)
 
@@ -102,7 +102,7 @@ def _images(message: Message) -> list[Message]:
     return [part for part in cast("list[Message]", content) if part.get("type") == "image_url"]
 
 
-def _told(message: Message, stand_ins: dict[str, str]) -> Message:
+def _replaced(message: Message, stand_ins: dict[str, str]) -> Message:
     parts = [
         {"type": "text", "text": stand_ins[digest]}
         if part.get("type") == "image_url" and (digest := _digest(part)) in stand_ins
@@ -110,7 +110,7 @@ def _told(message: Message, stand_ins: dict[str, str]) -> Message:
         for part in cast("list[Message]", message["content"])
     ]
     if all(part.get("type") == "text" for part in parts):
-        # Servers of models that take text alone often take no lists.
+        # Servers of text-only models often take no lists.
         return {**message, "content": "\n\n".join(part["text"] for part in parts)}
     return {**message, "content": parts}
 

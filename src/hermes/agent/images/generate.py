@@ -1,4 +1,4 @@
-"""Makes images with the provider that a plugin registered, and keeps them in the home."""
+"""Generates images with the provider that a plugin registered, and stores them in the home."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class ImageMaker:
     def make(self, prompt: str, aspect_ratio: str, interrupt: Interrupt) -> dict[str, Any]:
         """What the provider answers, with ``image`` as the path of a file in the home.
 
-        Raises ``HermesError`` when there is no image, and ``Interrupted`` when nobody waits for it any more.
+        Raises ``HermesError`` when there is no image, and ``Interrupted`` when the call is cancelled.
         """
         offer = self._offer()
         if isinstance(offer, str):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
 
@@ -27,6 +27,9 @@ from hermes.models.wires.choice import wire_for
 from hermes.models.wires.wire import Transport, Wire
 from hermes.plugins.registry import PluginSet
 from hermes.sanitize import Redactor, is_secret_key
+
+if TYPE_CHECKING:
+    from hermes.plugins.http import PluginHttp
 
 log = logging.getLogger("hermes.model")
 
@@ -260,6 +263,14 @@ class _NoServices:
 
     def __init__(self, models: Models) -> None:
         self.home, self.config, self.redactor = models.home, models.config, models.redactor
+        self._client = models.driver.http
+
+    @property
+    def http(self) -> PluginHttp:
+        """HTTP requests over the client of the models."""
+        from hermes.plugins.http import PluginHttp
+
+        return PluginHttp(self._client, allow_private=self.config.security.allow_private_urls)
 
     def dispatch_tool(self, name: str, args: dict[str, Any], **_kwargs: Any) -> str:
         """Not available."""

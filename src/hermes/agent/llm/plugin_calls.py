@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.agent.attempt import Attempt
 from hermes.agent.llm.models import Models
 from hermes.agent.llm.plugin_ledger import PluginLedger
-from hermes.agent.llm.plugin_options import CallOptions, ModelQuestion, ModelRoute, ModelRoutes, chat_messages
+from hermes.agent.llm.plugin_options import ModelQuestion, ModelRoute, ModelRoutes, PluginCallOptions, chat_messages
 from hermes.agent.workers import Workers
 from hermes.config.load import FreshConfig
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError, PluginLlmUsage
@@ -63,7 +63,7 @@ class PluginCall:
         self._given = options
         self._scope = current_scope.get()
         self._id = new_id()[:12]
-        self._options = CallOptions()
+        self._options = PluginCallOptions()
         self._requests = 0
         #: Whether JSON is asked for by the prompt alone.
         self._by_prompt = False
@@ -74,7 +74,7 @@ class PluginCall:
 
     def ask(self, question: ModelQuestion) -> None:
         """Find out whether and where the question may be asked. Nothing is sent."""
-        options = self._options = CallOptions.read(self._given)
+        options = self._options = PluginCallOptions.read(self._given)
         entries = self._parts.config.current().plugins.entries
         refused = refusal(self._plugin, entries, **options.choices)
         if refused is not None:

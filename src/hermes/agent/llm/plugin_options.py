@@ -20,7 +20,7 @@ _TEXTS = ("provider", "model", "agent_id", "profile", "purpose")
 
 
 @dataclass(frozen=True, slots=True)
-class CallOptions:
+class PluginCallOptions:
     """The options that all four methods share. An empty choice is none."""
 
     provider: str = ""
@@ -34,7 +34,7 @@ class CallOptions:
     timeout: float | None = None
 
     @classmethod
-    def read(cls, options: Mapping[str, Any]) -> CallOptions:
+    def read(cls, options: Mapping[str, Any]) -> PluginCallOptions:
         """The options of a call. ``ValueError`` names one that makes no sense."""
         return cls(
             **{name: _text(name, options.get(name)) for name in _TEXTS},
@@ -149,7 +149,7 @@ class ModelRoutes:
         self._models = models
         self._endpoints_of = endpoints_of
 
-    def find(self, options: CallOptions, question: ModelQuestion, session_id: str) -> ModelRoute:
+    def find(self, options: PluginCallOptions, question: ModelQuestion, session_id: str) -> ModelRoute:
         """The way for a question.
 
         Raises ``ValueError`` when it names a provider, an agent or a profile that does not exist, and ``HermesError``

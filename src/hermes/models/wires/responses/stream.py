@@ -21,7 +21,7 @@ from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta, ToolCallD
 _REASONING_FIELDS = ("type", "id", "summary", "content", "encrypted_content")
 
 
-class Output:
+class ResponseOutput:
     """The items of one response: the text, the reasoning and the calls in them, and what goes back of them."""
 
     def __init__(self, items: Iterable[object]) -> None:
@@ -125,7 +125,7 @@ def _text(fields: dict[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-class StreamEvent(msgspec.Struct):
+class ResponsesEvent(msgspec.Struct):
     """One event of the stream, reduced to the fields that are read."""
 
     type: str = ""
@@ -139,7 +139,7 @@ class StreamEvent(msgspec.Struct):
     error: Any = None
 
 
-_EVENT = msgspec.json.Decoder(StreamEvent)
+_EVENT = msgspec.json.Decoder(ResponsesEvent)
 _UNFINISHED = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
 
@@ -252,28 +252,28 @@ class ResponseAssembly:
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def _text(self, event: StreamEvent, deltas: list[Delta]) -> None:
+    def _text(self, event: ResponsesEvent, deltas: list[Delta]) -> None:
         if event.delta and isinstance(event.delta, str):
             self._slot(event, "message").pieces.append(event.delta)
             deltas.append(TextDelta(event.delta))
 
-    def _refusal(self, event: StreamEvent, deltas: list[Delta]) -> None:
+    def _refusal(self, event: ResponsesEvent, deltas: list[Delta]) -> None:
         if event.delta and isinstance(event.delta, str):
             self._slot(event, "message").refusals.append(event.delta)
             deltas.append(TextDelta(event.delta))
 
-    def _thought(self, event: StreamEvent, text: object, deltas: list[Delta]) -> None:
+    def _thought(self, event: ResponsesEvent, text: object, deltas: list[Delta]) -> None:
         if text and isinstance(text, str):
             self._slot(event, "reasoning").thoughts.append(text)
             deltas.append(ReasoningDelta(text))
 
-    def _arguments(self, event: StreamEvent, deltas: list[Delta]) -> None:
+    def _arguments(self, event: ResponsesEvent, deltas: list[Delta]) -> None:
         if event.delta and isinstance(event.delta, str):
             slot = self._slot(event, "function_call")
             slot.pieces.append(event.delta)
             deltas.append(ToolCallDelta(slot.position, "", "", event.delta))
 
-    def _begin(self, event: StreamEvent, deltas: list[Delta]) -> None:
+    def _begin(self, event: ResponsesEvent, deltas: list[Delta]) -> None:
         slot = self._slot(event, "")
         if isinstance(event.item, dict):
             slot.item = cast("dict[str, Any]", event.item)
@@ -282,7 +282,7 @@ class ResponseAssembly:
             call_id, name = slot.item.get("call_id"), slot.item.get("name")
             deltas.append(ToolCallDelta(slot.position, str(call_id or ""), str(name or ""), ""))
 
-    def _end(self, event: StreamEvent, deltas: list[Delta]) -> None:
+    def _end(self, event: ResponsesEvent, deltas: list[Delta]) -> None:
         """Take an item that is whole; a server that sends no pieces of it has said it all here."""
         if not isinstance(event.item, dict):
             return
@@ -290,11 +290,11 @@ class ResponseAssembly:
         was_in_pieces = bool(slot.pieces or slot.refusals)
         slot.item = cast("dict[str, Any]", event.item)
         if not was_in_pieces:
-            said = Output([slot.item])
+            said = ResponseOutput([slot.item])
             deltas.extend(TextDelta(text) for text in said.texts + said.refusals)
         slot.pieces, slot.refusals, slot.thoughts = [], [], []
 
-    def _slot(self, event: StreamEvent, kind: str) -> _Slot:
+    def _slot(self, event: ResponsesEvent, kind: str) -> _Slot:
         self.started = True
         slot = self._slots.get(event.output_index)
         if slot is None:
@@ -316,12 +316,12 @@ class ResponseAssembly:
 
     # -- the whole ----------------------------------------------------------------------------------------------
 
-    def _output(self) -> Output:
+    def _output(self) -> ResponseOutput:
         items: Any = self._response.get("output") if self.complete else None
         if isinstance(items, list) and items:
-            return Output(cast("list[object]", items))
+            return ResponseOutput(cast("list[object]", items))
         # Some servers leave the list at the end empty: everything in it was sent before.
-        return Output([slot.so_far() for slot in self._slots.values()])
+        return ResponseOutput([slot.so_far() for slot in self._slots.values()])
 
     def _finish_reason(self, has_calls: bool) -> str:
         details: Any = self._response.get("incomplete_details")

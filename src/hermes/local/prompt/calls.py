@@ -1,13 +1,18 @@
-"""What the embedded model may call in answer to a message: so small a model chooses well and makes up badly."""
+"""Candidate tool calls of the embedded model, and the grammar that its server enforces.
+
+So small a model chooses well and invents badly: it may only write text or one of the candidate calls.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+import msgspec
 
-class Offer(NamedTuple):
+
+class CandidateCall(NamedTuple):
     """One call that the model may choose."""
 
     tool: str
@@ -50,7 +55,7 @@ _SEARCHED = 2_000
 _MOST = 8
 
 
-def offers(asked: str, tools: Collection[str]) -> list[Offer]:
+def candidate_calls(asked: str, tools: Collection[str]) -> list[CandidateCall]:
     """The calls that make sense for a message: what it names, or else a harmless look at what it speaks of.
 
     Nothing here is made up: a path or a command is the user's own words, or one of the commands that only look.
@@ -64,7 +69,9 @@ def offers(asked: str, tools: Collection[str]) -> list[Offer]:
     paths = [] if commands else _paths(asked, quotes)
     if not (commands or paths):
         commands = [command for command, words in LOOKS.items() if re.search(rf"\b(?:{words})", asked, re.IGNORECASE)]
-    found = [Offer("terminal", command) for command in commands] + [Offer("read_file", path) for path in paths]
+    found = [CandidateCall("terminal", command) for command in commands] + [
+        CandidateCall("read_file", path) for path in paths
+    ]
     usable = [one for one in dict.fromkeys(found) if one.tool in tools and one.value and one.value.isprintable()]
     return usable[:_MOST]
 
@@ -72,3 +79,38 @@ def offers(asked: str, tools: Collection[str]) -> list[Offer]:
 def _paths(text: str, quotes: list[str]) -> list[str]:
     words = [word.lstrip("([").rstrip(")],;:!?.") for word in _QUOTED.sub(" ", text).split()]
     return [name for name in (*quotes, *words) if _PATH.fullmatch(name) or name in _KNOWN_FILES]
+
+
+#: Text never has the character that a call begins with, so the first character decides which of the two it is.
+_TEXT = "text ::= [^<]+"
+
+
+def free_answer(calls: Sequence[CandidateCall]) -> str:
+    """Plain text, or one of these calls."""
+    if not calls:
+        return f"root ::= text\n{_TEXT}"
+    return f"root ::= call | text\n{_calls(calls)}\n{_TEXT}"
+
+
+def quoting_answer(quote: str, calls: Sequence[CandidateCall]) -> str:
+    """Exactly this text, or one of these calls."""
+    if not calls:
+        return f"root ::= {_literal(quote)}"
+    return f"root ::= call | quote\nquote ::= {_literal(quote)}\n{_calls(calls)}"
+
+
+def call_text(call: CandidateCall) -> str:
+    """A call as the model writes it."""
+    value = msgspec.json.encode(call.value).decode()
+    body = f'{{"name": "{call.tool}", "arguments": {{"{ARGUMENTS[call.tool]}": {value}}}}}'
+    return f"<tool_call>\n{body}\n</tool_call>"
+
+
+def _calls(calls: Sequence[CandidateCall]) -> str:
+    return f"call ::= {' | '.join(_literal(call_text(call)) for call in calls)}"
+
+
+def _literal(text: str) -> str:
+    """A text as a string of the grammar. Control characters, which a grammar cannot have, are left out."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return '"' + "".join(character for character in escaped if character.isprintable()) + '"'
