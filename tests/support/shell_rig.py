@@ -57,7 +57,7 @@ class ShellRig:
         emit = getattr(self.hooks, event)
         return [] if emit is None else [answer.value for answer in emit.invoke(**payload)]
 
-    def from_counts(self) -> Any:
+    def told(self) -> Any:
         """What the command of ``SAVING`` was told."""
         return json.loads((self.cwd / "told.json").read_text())
 

@@ -13,7 +13,7 @@ SUMMARY_MARK = "[Summary of the conversation so far"
 
 
 @dataclass(frozen=True, slots=True)
-class Compaction:
+class RequestCompaction:
     """A conversation that was made shorter between two requests."""
 
     messages_before: int
@@ -34,7 +34,7 @@ class LastRequest:
         self._length = 0
         self._last: Message = {}
 
-    def advance(self, messages: list[Message], *, is_new_turn: bool) -> tuple[list[Message], Compaction | None]:
+    def advance(self, messages: list[Message], *, is_new_turn: bool) -> tuple[list[Message], RequestCompaction | None]:
         """The messages of the next request that are new, beside replies and tool results, and whether older ones went.
 
         The first request of a turn has nothing new but the user's message, which is known from elsewhere.
@@ -49,8 +49,8 @@ class LastRequest:
         return [], self._shortened(before, messages)
 
     @staticmethod
-    def _shortened(before: int, messages: list[Message]) -> Compaction:
-        return Compaction(before, len(messages), summary_in(messages))
+    def _shortened(before: int, messages: list[Message]) -> RequestCompaction:
+        return RequestCompaction(before, len(messages), summary_in(messages))
 
 
 def summary_in(messages: list[Message]) -> str:

@@ -77,7 +77,7 @@ class _Trajectory:
                 self._add_mark(mark, {})
                 mark = next(marks, None)
             self._add_turn(turn)
-        self._embed_what_no_call_shows(hidden)
+        self._embed_remaining_children(hidden)
         extra = no_nulls(
             {
                 "platform": session.platform or None,
@@ -224,7 +224,7 @@ class _Trajectory:
         self._embedded.append(_Trajectory(child, agent).document())
         return {"trajectory_id": child.id, "session_id": child.id}
 
-    def _embed_what_no_call_shows(self, hidden: set[str]) -> None:
+    def _embed_remaining_children(self, hidden: set[str]) -> None:
         """Children of a call that never came to be recorded; those of turns that were taken back went with them."""
         for (turn_id, _), children in list(self._children.items()):
             for child in children if turn_id not in hidden else ():

@@ -13,7 +13,7 @@ Record = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class JournalProblem:
     """Something a whole session would not show."""
 
     turn: int
@@ -25,7 +25,7 @@ class Problem:
         return f"{place}: {self.text}"
 
 
-def verify(records: Iterable[Record]) -> list[Problem]:
+def verify(records: Iterable[Record]) -> list[JournalProblem]:
     """The problems of one session, given everything the journal exports of it."""
     by_kind: dict[str, list[Record]] = {"turn": [], "event": [], "model_call": [], "message": []}
     for record in records:
@@ -36,7 +36,7 @@ def verify(records: Iterable[Record]) -> list[Problem]:
     for turn in by_kind["turn"]:
         said = {(row["step"], row["position"]): row["message"] for row in messages.get(turn["ordinal"], ())}
         part = _TurnPart(turn, events.get(turn["id"], []), calls.get(turn["id"], []), said)
-        problems.extend(Problem(turn["ordinal"], key, text) for key, text in part.check())
+        problems.extend(JournalProblem(turn["ordinal"], key, text) for key, text in part.check())
     return problems
 
 
@@ -48,10 +48,10 @@ def _grouped(records: list[Record], name: str) -> dict[Any, list[Record]]:
     return found
 
 
-def _gaps(events: list[Record]) -> Iterator[Problem]:
+def _gaps(events: list[Record]) -> Iterator[JournalProblem]:
     for expected, event in enumerate(events, start=1):
         if event["seq"] != expected:
-            yield Problem(0, "", f"event {expected} is missing; the next one there is has number {event['seq']}")
+            yield JournalProblem(0, "", f"event {expected} is missing; the next one there is has number {event['seq']}")
             return
 
 
