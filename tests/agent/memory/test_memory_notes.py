@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.agent.memory.injection import injection_in, refusal
 from hermes.agent.memory.notes import Edit, NoteFile, NotesError, size_of, split_entries
-from hermes.agent.memory.screen import order_in, refusal
 from hermes.sanitize import Redactor
 from support import SOURCES
 
@@ -92,7 +92,7 @@ def test_notes_over_their_limit_may_shrink_in_steps(notes: NoteFile) -> None:
     ("edit", "message"),
     [
         (Edit("add", "  "), "needs content"),
-        (Edit("add", "one\n§\ntwo"), "stands between entries"),
+        (Edit("add", "one\n§\ntwo"), "separates entries"),
         (Edit("replace", "new"), "needs old_text"),
         (Edit("remove", old_text="nowhere"), "no entry contains"),
         (Edit("remove", old_text="the"), "2 entries contain"),
@@ -189,7 +189,7 @@ FACTS = [
 
 @pytest.mark.parametrize("text", ORDERS)
 def test_orders_are_not_notes(text: str) -> None:
-    assert order_in(text) is not None
+    assert injection_in(text) is not None
     assert "planted" in (refusal(text, Redactor()) or "")
 
 

@@ -158,7 +158,7 @@ def test_past_sessions_are_counted(home: Path, workdir: Path, capsys: Output) ->
     assert "! last failure: ValueError" in shown
     shown = plugins(capsys, "info", "counting")
     assert "Past use    6 calls in 2 sessions, 2 failed" in shown
-    assert "Waiting     platform irc\n" in shown
+    assert "Unused      platform irc\n" in shown
     # Once somebody has changed the plugin, that it failed says nothing any more.
     os.utime(crashing / "__init__.py", (time.time() + 5, time.time() + 5))
     assert listed(capsys)["crashing"]["status"] == "enabled"

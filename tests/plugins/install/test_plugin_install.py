@@ -90,7 +90,7 @@ def test_a_folder_with_a_manifest_is_a_folder_whatever_it_looks_like(tmp_path: P
     assert parse_source("./nothing", tmp_path).kind == "path"
     with pytest.raises(PluginError, match="--ref is for repositories"):
         parse_source("./plain", tmp_path, "v1")
-    with pytest.raises(PluginError, match="is no revision"):
+    with pytest.raises(PluginError, match="is not a revision"):
         parse_source("owner/other", tmp_path, "--upload-pack=x")
 
 

@@ -1,1 +1,1 @@
-"""What an agent remembers between conversations."""
+"""Memory between conversations: notes, and memory providers of plugins."""

@@ -1,4 +1,4 @@
-"""What an agent remembers between conversations: its own notes, and a memory that a plugin provides."""
+"""Memory: the agent's notes, and the memory provider of a plugin, if one is configured."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from hermes.config.sections import MemoryConfig as MemorySettings
+from hermes.config.sections import MemoryConfig
 from hermes.errors import PluginError
 from hermes.sanitize import Redactor
 from hermes.scope import Scope
@@ -37,7 +37,7 @@ _LEFT_OUT = "[an entry that reads like an order is left out]"
 class Memory:
     """The notes of one home, and the provider that ``memory.provider`` selects, if any."""
 
-    def __init__(self, home: Path, settings: MemorySettings, redactor: Redactor, workers: Workers) -> None:
+    def __init__(self, home: Path, settings: MemoryConfig, redactor: Redactor, workers: Workers) -> None:
         self.redactor = redactor
         self._home = home
         self._limits: dict[Target, int] = {"memory": settings.memory_char_limit, "user": settings.user_char_limit}
@@ -57,7 +57,7 @@ class Memory:
         return NoteFile(self._path(target), self._limits[target])
 
     def prompt_block(self) -> str:
-        """The notes as the system prompt carries them; empty when there are none."""
+        """The notes for the system prompt; empty when there are none."""
         blocks = [self._block(target) for target in self.targets if self._path(target).exists()]
         blocks = [block for block in blocks if block]
         return "\n\n".join((f"# Notes\n{_INTRODUCTION}", *blocks)) if blocks else ""
@@ -66,29 +66,29 @@ class Memory:
         return self._home / "memories" / _FILES[target]
 
     def _block(self, target: Target) -> str:
+        from hermes.agent.memory.injection import injection_in
         from hermes.agent.memory.notes import DELIMITER, size_of
-        from hermes.agent.memory.screen import order_in
 
         notes = self.notes(target)
         entries = notes.readable_entries()
         if not entries:
             return ""
         # A file may have been changed by other means than the tool, which refuses such entries.
-        shown = [entry if order_in(entry) is None else _LEFT_OUT for entry in entries]
+        shown = [entry if injection_in(entry) is None else _LEFT_OUT for entry in entries]
         text = f"\n{DELIMITER}\n".join(shown)
         if len(text) > 2 * notes.limit:
             text = f"{text[: 2 * notes.limit]}\n[the rest of {notes.path.name} is left out: it is over its limit]"
         return f"## {_HEADINGS[target]} ({size_of(entries):,} of {notes.limit:,} characters)\n{text}"
 
     def note_written(self, action: str, target: Target, content: str, scope: Scope) -> None:
-        """Tell the provider what the agent has just noted."""
+        """Pass a change of the notes on to the provider."""
         if self._provided is not None:
             self._provided.note_written(action, target, content, scope)
 
     # -- the provider -------------------------------------------------------------------------------------------
 
     def use_provider(self, plugins: PluginSet, tools: ToolRegistry, loop: AsyncLoop) -> list[str]:
-        """Take the provider that the settings name into use. What the person should know comes back, a line each."""
+        """Use the provider that the settings name. Returns notices for the user, a line each."""
         name = self._provider_name
         if not name:
             return []
@@ -107,13 +107,13 @@ class Memory:
         return []
 
     def recall(self, scope: Scope, turn: int, message: str) -> tuple[str, str]:
-        """What the provider has to say at the start of a turn: for the system prompt, and about the message."""
+        """The provider's text at the start of a turn: for the system prompt, and about the message."""
         if self._provided is None:
             return "", ""
         return self._provided.recall(scope, turn, message)
 
     def keep(self, scope: Scope, message: str, answer: str, messages: list[Message]) -> None:
-        """Hand a finished turn to the provider, behind the back of whoever waits for the answer."""
+        """Pass a finished turn to the provider, in the background."""
         if self._provided is not None:
             self._provided.keep(scope, message, answer, messages)
 
@@ -121,11 +121,11 @@ class Memory:
         """What a summary of these messages should not lose: open points, and what the provider says."""
         from hermes.agent.tools.todo import open_points
 
-        told = "" if self._provided is None else self._provided.before_compress(messages)
-        return "\n\n".join(text for text in (open_points(messages), told) if text)
+        kept = "" if self._provided is None else self._provided.before_compress(messages)
+        return "\n\n".join(text for text in (open_points(messages), kept) if text)
 
     def delegated(self, task: str, result: str, child_session_id: str) -> None:
-        """Tell the provider what a child agent reported."""
+        """Pass a child agent's report on to the provider."""
         if self._provided is not None:
             self._provided.delegated(task, result, child_session_id)
 

@@ -1,4 +1,4 @@
-"""Notes that outlive a conversation: entries in a small file that people may edit by hand too."""
+"""Notes: entries in a small file, kept between conversations, that the user may edit too."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 
 from hermes.errors import ConfigError, HermesError
 
-#: A line that is just this stands between two entries.
+#: The line between two entries.
 DELIMITER = "§"
 _BETWEEN = f"\n{DELIMITER}\n"
 
 #: How long another process may hold the notes before an edit gives up.
-_PATIENCE_SECONDS = 5.0
+_LOCK_SECONDS = 5.0
 
 
 class NotesError(HermesError):
@@ -35,7 +35,7 @@ class Edit:
 
 
 class NoteFile:
-    """The entries of one file, bounded in all. Edits of several processes take turns; a crash loses at most one."""
+    """The entries of one file, bounded in all. Edits are serialised across processes; a crash loses at most one."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class NoteFile:
         return split_entries(self._read("strict"))
 
     def readable_entries(self) -> list[str]:
-        """The entries for showing: bytes that are no text are marked. Nothing when the file cannot be read."""
+        """The entries for display: invalid bytes are marked. None when the file cannot be read."""
         try:
             return split_entries(self._read("replace"))
         except NotesError:
@@ -61,7 +61,7 @@ class NoteFile:
                 where = f"operation {number} of {len(edits)}: " if len(edits) > 1 else ""
                 after = _EDITS[one.action](after, one, where)
             size = size_of(after)
-            # Making too many notes fewer is always welcome, even when it takes several steps.
+            # Shortening notes that are over the limit is allowed, even when it takes several steps.
             if size > self.limit and size >= size_of(before):
                 raise NotesError(
                     f"these notes would take {size:,} of {self.limit:,} characters. Merge, shorten or remove entries "
@@ -84,7 +84,7 @@ class NoteFile:
     def _write(self, text: str) -> None:
         from hermes.config.files import write_atomically
 
-        # Whoever holds the lock is alone: what other edits left half written belongs to the dead.
+        # This process holds the lock, so half-written files are left over from crashes.
         target = Path(os.path.realpath(self.path))
         for leftover in target.parent.glob(f".{target.name}.*.tmp"):
             leftover.unlink(missing_ok=True)
@@ -103,7 +103,7 @@ class NoteFile:
         except OSError as error:
             raise NotesError(f"{self.path.parent} cannot be written: {error.strerror}") from None
         try:
-            deadline = time.monotonic() + _PATIENCE_SECONDS
+            deadline = time.monotonic() + _LOCK_SECONDS
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -139,13 +139,13 @@ def _add(entries: list[str], edit: Edit, where: str) -> list[str]:
 
 
 def _replace(entries: list[str], edit: Edit, where: str) -> list[str]:
-    place = _place(entries, edit, where)
-    return [*entries[:place], _content(edit, where), *entries[place + 1 :]]
+    index = _index(entries, edit, where)
+    return [*entries[:index], _content(edit, where), *entries[index + 1 :]]
 
 
 def _remove(entries: list[str], edit: Edit, where: str) -> list[str]:
-    place = _place(entries, edit, where)
-    return [*entries[:place], *entries[place + 1 :]]
+    index = _index(entries, edit, where)
+    return [*entries[:index], *entries[index + 1 :]]
 
 
 _EDITS: dict[str, Callable[[list[str], Edit, str], list[str]]] = {"add": _add, "replace": _replace, "remove": _remove}
@@ -157,20 +157,18 @@ def _content(edit: Edit, where: str) -> str:
     if not content:
         raise NotesError(f"{where}{edit.action} needs content, the text of the entry")
     if any(line.strip() == DELIMITER for line in content.split("\n")):
-        raise NotesError(
-            f"{where}a line with only {DELIMITER} stands between entries; leave it out, or add two entries"
-        )
+        raise NotesError(f"{where}a line with only {DELIMITER} separates entries; leave it out, or add two entries")
     return content
 
 
-def _place(entries: list[str], edit: Edit, where: str) -> int:
+def _index(entries: list[str], edit: Edit, where: str) -> int:
     part = edit.old_text.strip()
     if not part:
-        raise NotesError(f"{where}{edit.action} needs old_text, a part of the entry that is meant")
+        raise NotesError(f"{where}{edit.action} needs old_text, a part of that entry")
     exact = [index for index, entry in enumerate(entries) if entry == part]
     found = exact[:1] or [index for index, entry in enumerate(entries) if part in entry]
     if not found:
         raise NotesError(f"{where}no entry contains {part[:80]!r}")
     if len({entries[index] for index in found}) > 1:
-        raise NotesError(f"{where}{len(found)} entries contain {part[:80]!r}; give more of the one that is meant")
+        raise NotesError(f"{where}{len(found)} entries contain {part[:80]!r}; give more of its text")
     return found[0]

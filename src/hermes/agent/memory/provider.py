@@ -1,4 +1,4 @@
-"""A plugin's memory in use: every call guarded, the slow ones bounded or behind the turn's back."""
+"""Memory provider of a plugin: every call is guarded, and slow ones have a deadline or run in the background."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ log = logging.getLogger("hermes.memory")
 
 Message = dict[str, Any]
 
-#: How long a turn waits for what the provider remembers.
+#: Deadline for recall at the start of a turn.
 RECALL_SECONDS = 10.0
-#: How long the end of the process waits for what is still to be kept, and then for the provider's own shutdown.
+#: Deadline at the end of the process for queued turns, and then for the provider's own shutdown.
 CLOSE_SECONDS = 5.0
 
 
 def provided_memory(name: str, plugins: PluginSet, home: Path, workers: Workers) -> ProvidedMemory | str:
-    """The provider with that name, ready for use; or why the built-in notes are all there is."""
+    """The provider with that name, ready for use; or why only the built-in notes are used."""
     offer = plugins.choose("memory_provider", name)
     if isinstance(offer, str):
         return f"memory.provider: {offer}; only the built-in notes are used"
@@ -42,20 +42,20 @@ def provided_memory(name: str, plugins: PluginSet, home: Path, workers: Workers)
     except Exception as error:
         return f"memory.provider: {name} does not work ({describe(error)}); only the built-in notes are used"
     if not available:
-        return f"memory.provider: {name} says it is not set up here; only the built-in notes are used"
+        return f"memory.provider: {name} is not set up here; only the built-in notes are used"
     return ProvidedMemory(offer, home, workers)
 
 
 @dataclass(slots=True)
 class _Recall:
-    """What the provider says at the start of a turn."""
+    """The provider's text at the start of a turn."""
 
     block: str = ""
     context: str = ""
 
 
 class ProvidedMemory:
-    """One provider serves all conversations of the process; it is told when another one is up."""
+    """One provider serves all sessions of the process; it is notified when another one becomes current."""
 
     def __init__(self, offer: ProviderOffer, home: Path, workers: Workers) -> None:
         self.name = offer.name
@@ -64,10 +64,10 @@ class ProvidedMemory:
         self._home = home
         self._workers = workers
         self._queue = BackgroundQueue(f"memory {offer.name}")
-        #: The conversation the provider was last told about, and all those it knows.
+        #: The session the provider was last notified of, and all those it knows.
         self._current = ""
         self._known: set[str] = set()
-        self._attending = threading.Lock()
+        self._switching = threading.Lock()
         self._off = False
         self._warned: set[str] = set()
 
@@ -91,7 +91,7 @@ class ProvidedMemory:
         description, parameters = read_schema(name, fields, "")
 
         def handle(args: dict[str, Any], *, session_id: str, platform: str, task_id: str, tool_call_id: str) -> Any:
-            if not self._known and not self._attend(session_id, platform):
+            if not self._known and not self._make_current(session_id, platform):
                 return tool_error(f"the memory {self.name} could not be started; see the log")
             ids = {"session_id": session_id, "task_id": task_id, "tool_call_id": tool_call_id}
             return self._plain_call("handle_tool_call", name, args, **ids)
@@ -108,27 +108,29 @@ class ProvidedMemory:
         found = _Recall()
 
         def work() -> None:
-            if not self._attend(scope.session_id, scope.platform):
+            if not self._make_current(scope.session_id, scope.platform):
                 return
             self._call("on_turn_start", None, turn, message, platform=scope.platform, session_id=scope.session_id)
             found.block = _text(self._call("system_prompt_block", ""))
             found.context = _text(self._call("prefetch", "", message, session_id=scope.session_id))
 
-        if not self._bounded(work, RECALL_SECONDS, scope.interrupt):
-            self._warn("recall", f"it took more than {RECALL_SECONDS:g} s; the turn goes on without it")
+        if not self._run_with_deadline(work, RECALL_SECONDS, scope.interrupt):
+            self._warn("recall", f"it took more than {RECALL_SECONDS:g} s; the turn continues without it")
         return found.block.strip(), _fenced(self.name, found.context.strip())
 
     def before_compress(self, messages: list[Message]) -> str:
-        """What the provider wants kept of messages that are about to go."""
+        """The provider's text about messages that are about to be summarised."""
         said: list[str] = []
         if not self._off:
             shown = isolate(messages)
-            self._bounded(lambda: said.append(_text(self._call("on_pre_compress", "", shown))), RECALL_SECONDS)
+            self._run_with_deadline(
+                lambda: said.append(_text(self._call("on_pre_compress", "", shown))), RECALL_SECONDS
+            )
         return said[0].strip() if said else ""
 
-    def _attend(self, session_id: str, platform: str) -> bool:
-        """Make the conversation the provider's current one. False when the provider cannot be started."""
-        with self._attending:
+    def _make_current(self, session_id: str, platform: str) -> bool:
+        """Make the session the provider's current one. False when the provider cannot be started."""
+        with self._switching:
             if self._off or self._current == session_id:
                 return not self._off
             details: dict[str, Any] = {"hermes_home": str(self._home), "platform": platform}
@@ -142,15 +144,15 @@ class ProvidedMemory:
             self._known.add(session_id)
             return not self._off
 
-    # -- behind the turn's back ---------------------------------------------------------------------------------
+    # -- in the background ---------------------------------------------------------------------------------------
 
     def keep(self, scope: Scope, message: str, answer: str, messages: list[Message]) -> None:
-        """Hand over a turn, then let the provider look ahead to the next one."""
+        """Pass a turn on, then let the provider prefetch for the next one."""
         session_id = scope.session_id
 
         def work() -> None:
-            # A turn that an earlier process set up ends here without the provider having heard of it.
-            if not self._attend(session_id, scope.platform):
+            # The turn may have been started by another process, so the provider may not know its session.
+            if not self._make_current(session_id, scope.platform):
                 return
             self._call("sync_turn", None, message, answer, session_id=session_id, messages=isolate(messages))
             self._call("queue_prefetch", None, message, session_id=session_id)
@@ -160,32 +162,32 @@ class ProvidedMemory:
     def note_written(self, action: str, target: str, content: str, scope: Scope) -> None:
         """The built-in notes were changed."""
         metadata = {"session_id": scope.session_id, "tool_call_id": scope.tool_call_id, "platform": scope.platform}
-        self._later("on_memory_write", action, target, content, metadata=metadata)
+        self._enqueue("on_memory_write", action, target, content, metadata=metadata)
 
     def delegated(self, task: str, result: str, child_session_id: str) -> None:
         """A child agent has reported."""
-        self._later("on_delegation", task, result, child_session_id=child_session_id)
+        self._enqueue("on_delegation", task, result, child_session_id=child_session_id)
 
     def session_closed(self, session_id: str, messages: list[Message]) -> None:
         """A conversation that the provider knows is over."""
         if session_id in self._known:
             self._known.discard(session_id)
-            self._later("on_session_end", isolate(messages))
+            self._enqueue("on_session_end", isolate(messages))
 
     def close(self) -> None:
-        """Wait for what is to be kept, then let the provider shut down; neither for long."""
+        """Deliver what is queued, then let the provider shut down, each with a deadline."""
         if not self._queue.close(CLOSE_SECONDS):
             self._warn("sync_turn", f"not everything was kept within {CLOSE_SECONDS:g} s")
-        self._bounded(lambda: self._call("shutdown", None), CLOSE_SECONDS)
+        self._run_with_deadline(lambda: self._call("shutdown", None), CLOSE_SECONDS)
 
-    def _later(self, method: str, *args: Any, **details: Any) -> None:
+    def _enqueue(self, method: str, *args: Any, **details: Any) -> None:
         if not self._off:
             self._queue.put(lambda: self._call(method, None, *args, **details), overflow="block")
 
     # -- guarded calls ------------------------------------------------------------------------------------------
 
-    def _bounded(self, work: Callable[[], None], seconds: float, interrupt: Interrupt | None = None) -> bool:
-        """Run work that a stuck provider must not hold up for ever. False when it was left behind."""
+    def _run_with_deadline(self, work: Callable[[], None], seconds: float, interrupt: Interrupt | None = None) -> bool:
+        """Run work on a worker thread. False when it missed the deadline and was left behind."""
         task = self._workers.submit(work)
         deadline = time.monotonic() + seconds
         while not task.is_over(POLL_SECONDS):
@@ -213,7 +215,7 @@ class ProvidedMemory:
     def _plain_call(self, method: str, /, *args: Any, **details: Any) -> Any:
         function = getattr(self._provider, method, None)
         if function is None:
-            return None  # an older provider, which does not know of this yet
+            return None  # an older provider, which does not have this method
         names = accepted_names(function)
         return function(*args, **(details if names is None else {k: v for k, v in details.items() if k in names}))
 
@@ -228,7 +230,7 @@ def _text(value: object) -> str:
 
 
 def _fenced(name: str, text: str) -> str:
-    """What is remembered goes to the model next to the user's words and must not be taken for them."""
+    """Marks the text as memory, so that the model does not take it for the user's message (prompt injection)."""
     if not text:
         return ""
     return (

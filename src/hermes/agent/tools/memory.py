@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from hermes.agent.memory.injection import refusal
 from hermes.agent.memory.memory import Memory, Target
 from hermes.agent.memory.notes import ACTIONS, Edit, NoteFile, NotesError, size_of
-from hermes.agent.memory.screen import refusal
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 

@@ -67,7 +67,7 @@ def parse_source(text: str, cwd: Path, ref: str = "") -> InstallSource:
     if not text or text.startswith("-") or not text.isprintable():
         raise PluginError(f"{text!r} is no source of a plugin; {_HELP}")
     if ref.startswith("-"):
-        raise PluginError(f"{ref!r} is no revision; give a branch, a tag or a commit")
+        raise PluginError(f"{ref!r} is not a revision; give a branch, a tag or a commit")
     if "://" in text:
         return _from_url(text, ref)
     if _SCP.fullmatch(text):

@@ -1,4 +1,4 @@
-"""What must not become a note: orders smuggled in from elsewhere, and secrets."""
+"""Prompt injection filter for notes: refuses text that gives the model orders, and secrets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from functools import cache
 
 from hermes.sanitize import Redactor
 
-#: Characters that show nothing and can hide an order in a harmless text, or turn its direction. The joiners that
+#: Invisible characters, which can hide an injected order in a harmless text, or reverse its direction. The joiners that
 #: emoji and several scripts need are not among them.
 _INVISIBLE = re.compile("[\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff\U000e0000-\U000e007f]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
-#: Notes reach every later system prompt, so a text that speaks to the model in such a voice is not kept.
-_ORDERS = (
+#: Patterns of prompt injection. Notes are part of every later system prompt, so such a text is not kept.
+_PATTERNS = (
     (
         r"\b(?:ignore|disregard|forget|override|bypass)\b[^.\n]{0,40}"
         r"\b(?:previous|prior|above|earlier|preceding|system|safety|all|any|your)\b"
@@ -43,16 +43,18 @@ _ORDERS = (
     (
         r"\b(?:curl|wget|nc|fetch|post|send|upload|forward)\b[^\n]{0,120}"
         r"(?:\$\{?\w*(?:key|token|secret|passw)|\.env\b|id_(?:rsa|ed25519)|authorized_keys|\.aws/|auth\.json)",
-        "it would carry credentials away",
+        "it would send credentials away",
     ),
 )
 
 
 def refusal(text: str, redactor: Redactor) -> str | None:
-    """Why a text must not be kept as a note, in words for the model; None when it may."""
-    order = order_in(text)
-    if order is not None:
-        return f"this looks like an instruction planted in a note: {order}. State it as a plain fact, or leave it out"
+    """Why a text must not be kept as a note, as text for the model; None when it may."""
+    injection = injection_in(text)
+    if injection is not None:
+        return (
+            f"this looks like an instruction planted in a note: {injection}. State it as a plain fact, or leave it out"
+        )
     if redactor.suspects(text):
         return (
             "this looks like it holds a key, a token or a password. Notes are plain text that every prompt carries; "
@@ -61,20 +63,20 @@ def refusal(text: str, redactor: Redactor) -> str | None:
     return None
 
 
-def order_in(text: str) -> str | None:
-    """What makes a text look like an order to the model rather than a note, if anything does."""
+def injection_in(text: str) -> str | None:
+    """What makes a text look like prompt injection rather than a note, if anything does."""
     if _INVISIBLE.search(text):
         return "it has invisible characters"
     if _CONTROL.search(text):
         return "it has control characters"
     import unicodedata
 
-    # Letters that merely look different must not make a difference, nor must line breaks.
+    # Look-alike letters and line breaks must not defeat the patterns.
     plain = unicodedata.normalize("NFKC", text).casefold()
     plain = re.sub(r"[ \t]*\n[ \t]*", " ", plain)
-    return next((reason for pattern, reason in _orders() if pattern.search(plain)), None)
+    return next((reason for pattern, reason in _compiled_patterns() if pattern.search(plain)), None)
 
 
 @cache
-def _orders() -> tuple[tuple[re.Pattern[str], str], ...]:
-    return tuple((re.compile(pattern), reason) for pattern, reason in _ORDERS)
+def _compiled_patterns() -> tuple[tuple[re.Pattern[str], str], ...]:
+    return tuple((re.compile(pattern), reason) for pattern, reason in _PATTERNS)
