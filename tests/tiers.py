@@ -16,14 +16,31 @@ TESTS = Path(__file__).parent
 NOT_QUICK = (
     # They run real ``hermes`` processes, servers or exporters in every other test.
     *("a2a", "api", "bundled", "cli", "docs", "downstream", "local", "models/conformance", "peers"),
-    # Each of these takes seconds.
+    # Each of these takes seconds: processes, whole conversations or many generated examples.
     "agent/children/test_delegation_resume.py",
+    "agent/context/test_context_engine.py",
+    "agent/images/test_image_generate.py",
+    "agent/llm/test_plugin_llm_accounts.py",
     "agent/test_crash_and_resume.py",
+    "agent/test_fallback.py",
+    "hooks/test_execution_chain_random.py",
+    "http/test_provider_faults.py",
+    "journal/history/test_search_index.py",
+    "journal/test_bodies.py",
     "journal/test_journal_faults.py",
     "journal/test_several_processes.py",
     "models/credentials/test_credential_faults.py",
+    "models/test_prices.py",
+    "plugins/compat/test_compat_names.py",
+    "plugins/install",
+    "plugins/shell_hooks",
+    "policy/test_judge_properties.py",
     "testing/test_conformance.py",
+    "testing/test_conformance_clock.py",
     "testing/test_pytest_plugin.py",
+    "tools/search/test_search_files.py",
+    "tools/test_coerce.py",
+    "trace/formats",
 )
 
 
