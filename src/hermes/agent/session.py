@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.agent.context.requests import CompressionReport, compress_now
-from hermes.agent.context.transcript import Transcript
+from hermes.agent.context.transcript import SessionTranscript
 from hermes.agent.context.window import BeforeCompress
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.agent.memory.memory import Memory
@@ -64,7 +64,7 @@ class Session:
         self.platform = platform
         #: A title for a session that is not stored yet; empty names it after its first message.
         self.title = ""
-        self.transcript = Transcript(history or [])
+        self.transcript = SessionTranscript(history or [])
         #: The models that answer, and the tools that are offered; both may change between turns.
         self.models = models
         self.offered = offered

@@ -17,7 +17,7 @@ import msgspec
 from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.batch import ToolBatch
 from hermes.agent.context.requests import RequestBuilder
-from hermes.agent.context.transcript import Place
+from hermes.agent.context.transcript import MessagePlace
 from hermes.agent.events import Listener, TurnResult, TurnStatus, changed_paths, is_code
 from hermes.agent.model_call import Answered, ModelCall, ToolDefinition
 from hermes.agent.setup import OUT_OF_TURNS, Setup, make_setup, spill
@@ -79,7 +79,7 @@ class Turn:
         self._model = ""
         self._provider = ""
         #: Where the next message of the model belongs.
-        self._place: Place = (1, 0)
+        self._place: MessagePlace = (1, 0)
         #: An answer that is there but not yet accepted.
         self._draft = ""
 

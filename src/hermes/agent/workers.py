@@ -1,4 +1,4 @@
-"""Daemon threads for work that may block: reused when free, abandoned when stuck, never joined at exit."""
+"""Worker pool of daemon threads for blocking work: reused when idle, abandoned when stuck, never joined at exit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from hermes.scope import Interrupt
 
 T = TypeVar("T")
 
-#: How long cancelled work may take to stop by itself before it is left behind.
+#: Grace period: how long cancelled work may take to stop before it is abandoned.
 GRACE_SECONDS = 1.0
-#: How often a waiting thread looks whether the work was cancelled. Its end is noticed at once.
+#: How often a waiting thread polls for cancellation. The end of the work is noticed at once.
 POLL_SECONDS = 0.05
 
 
-class Task(Generic[T]):
+class WorkerTask(Generic[T]):
     """One piece of work on another thread, in a copy of the caller's context."""
 
     def __init__(self, work: Callable[[], T]) -> None:
@@ -41,14 +41,14 @@ class Task(Generic[T]):
         return self._over.wait(seconds)
 
     def result(self) -> T:
-        """What the work returned, or its exception. Only when it is over."""
+        """The return value of the work, or its exception. Only after it has ended."""
         if self._error is not None:
             raise self._error
         return self._value  # pyright: ignore[reportReturnType]  (set by run, unless _error is)
 
 
-def wait_for(tasks: Sequence[Task[Any]], interrupt: Interrupt) -> list[Task[Any]]:
-    """Wait for the end of all, and return those that ended. Once cancelled, they have one grace period together."""
+def wait_for(tasks: Sequence[WorkerTask[Any]], interrupt: Interrupt) -> list[WorkerTask[Any]]:
+    """Wait for all, and return those that ended. Once cancelled, they share one grace period."""
     until: float | None = None
     for task in tasks:
         while not task.is_over(POLL_SECONDS if until is None else max(until - time.monotonic(), 0)):
@@ -60,17 +60,17 @@ def wait_for(tasks: Sequence[Task[Any]], interrupt: Interrupt) -> list[Task[Any]
 
 
 class Workers:
-    """A pool without a limit: callers bound what they submit, and stuck work must never hold up healthy work."""
+    """An unbounded pool: callers limit what they submit, and stuck work must never block other work. Thread-safe."""
 
     def __init__(self) -> None:
-        self._tasks: queue.SimpleQueue[Task[Any] | None] = queue.SimpleQueue()
+        self._tasks: queue.SimpleQueue[WorkerTask[Any] | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._idle = 0
         self._threads = 0
         self._closed = False
 
-    def submit(self, work: Callable[[], T]) -> Task[T]:
-        task = Task(work)
+    def submit(self, work: Callable[[], T]) -> WorkerTask[T]:
+        task = WorkerTask(work)
         with self._lock:
             if self._idle:
                 self._idle -= 1
@@ -91,7 +91,7 @@ class Workers:
             return self._threads - self._idle
 
     def close(self) -> None:
-        """Let the free threads end. Those that are stuck end when they get free, or with the process."""
+        """End the idle threads. Stuck ones end when they become idle, or with the process."""
         with self._lock:
             self._closed = True
             idle, self._idle = self._idle, 0
@@ -101,7 +101,7 @@ class Workers:
     def _serve(self) -> None:
         while (task := self._tasks.get()) is not None:
             task.run()
-            del task  # what it holds must not live until the next one comes
+            del task  # frees what it references before the next one arrives
             with self._lock:
                 if self._closed:
                     return

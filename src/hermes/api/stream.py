@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from typing import TYPE_CHECKING
 
 from hermes.agent.events import Listener, TurnResult
-from hermes.agent.workers import Task, Workers
+from hermes.agent.workers import Workers, WorkerTask
 from hermes.contract.events import TextDelta, TurnEvent
 from hermes.scope import Interrupt
 
@@ -31,7 +31,7 @@ class TurnStream:
         self._events: queue.SimpleQueue[TurnEvent | None] = queue.SimpleQueue()
         self._interrupt = interrupt
         self._ended = False
-        self._turn: Task[TurnResult] = workers.submit(lambda: self._run(run))
+        self._turn: WorkerTask[TurnResult] = workers.submit(lambda: self._run(run))
 
     def _run(self, run: RunTurn) -> TurnResult:
         try:

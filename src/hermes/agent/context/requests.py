@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hermes.agent.context.tokens import estimate
-from hermes.agent.context.transcript import Place
+from hermes.agent.context.transcript import MessagePlace
 from hermes.agent.events import Listener
 from hermes.agent.images.describe import replace_images
 from hermes.agent.model_call import ToolDefinition
@@ -54,7 +54,7 @@ class RequestBuilder:
         self._listener = listener
         self._setup = setup
 
-    def build(self, place: Place) -> list[Message]:
+    def build(self, place: MessagePlace) -> list[Message]:
         """The messages of the request whose answer belongs at ``place``. Context and stand-ins are not stored."""
         setup = self._setup
         messages = self._transcript.messages(before=place)
@@ -63,7 +63,7 @@ class RequestBuilder:
             messages[at] = _with_context(messages[at], setup.context)
         return replace_images([{"role": "system", "content": setup.system}, *messages], setup.stand_ins)
 
-    def answered(self, place: Place, usage: Usage | None, *, is_replay: bool) -> None:
+    def answered(self, place: MessagePlace, usage: Usage | None, *, is_replay: bool) -> None:
         """Count what a request and its answer took."""
         step, position = place
         length = self._transcript.count(before=(step, position + 1)) + 1  # and the system prompt
@@ -78,7 +78,7 @@ class RequestBuilder:
             if recorded is not None:
                 self._transcript.compact(msgspec.convert(recorded.body, Compaction, from_attributes=True))
 
-    def make_room(self, step: int, place: Place, tools: list[ToolDefinition]) -> None:
+    def make_room(self, step: int, place: MessagePlace, tools: list[ToolDefinition]) -> None:
         """Compact before a step whose answer belongs at ``place``, when the window is getting full."""
         key = next(_keys(step))
         if key in self._journal.steps:
@@ -88,7 +88,7 @@ class RequestBuilder:
         if self._window.is_full(request, tokens):
             self._compact(key, place, tokens, retry=0)
 
-    def make_more_room(self, step: int, place: Place, tools: list[ToolDefinition]) -> bool:
+    def make_more_room(self, step: int, place: MessagePlace, tools: list[ToolDefinition]) -> bool:
         """Compact again after a provider found the request too long. False when that is of no use."""
         for retry, key in enumerate(_keys(step)):
             if retry and key not in self._journal.steps and self._window.is_automatic:
@@ -97,7 +97,7 @@ class RequestBuilder:
                 return self._compact(key, place, tokens, retry=retry)
         return False
 
-    def _compact(self, key: str, place: Place, tokens: int, *, retry: int) -> bool:
+    def _compact(self, key: str, place: MessagePlace, tokens: int, *, retry: int) -> bool:
         before = self._transcript.messages(before=place)
         shorter = self._window.compact(
             before,

@@ -6,10 +6,10 @@ from hermes.journal.history.compactions import Compaction
 from hermes.journal.turns import Message, TurnJournal
 
 #: Where a message of a turn belongs: (step, position).
-Place = tuple[int, int]
+MessagePlace = tuple[int, int]
 
 
-class Transcript:
+class SessionTranscript:
     """The messages of finished turns, and those of the running turn, which its journal holds by place.
 
     What goes to the model is derived from it in ``RequestBuilder.build``.
@@ -20,7 +20,7 @@ class Transcript:
         self.earlier = earlier
         self._turn: TurnJournal | None = None
         #: From here on the messages of the turn are not covered by ``earlier``.
-        self._since: Place = (0, 0)
+        self._since: MessagePlace = (0, 0)
 
     def begin(self, turn: TurnJournal) -> None:
         """A turn runs; its messages count from now on."""
@@ -35,18 +35,18 @@ class Transcript:
         _, step, position = compaction.covers
         self.earlier, self._since = compaction.messages, (step, position)
 
-    def messages(self, *, before: Place | None = None) -> list[Message]:
+    def messages(self, *, before: MessagePlace | None = None) -> list[Message]:
         """All messages, in order; ``before`` leaves out those of the running turn from that place on."""
         if self._turn is None:
             return list(self.earlier)
         turn = self._turn.messages
         return [*self.earlier, *(turn[place] for place in self._places(turn, before))]
 
-    def count(self, *, before: Place) -> int:
+    def count(self, *, before: MessagePlace) -> int:
         """How many messages those are."""
         return len(self.earlier) + (0 if self._turn is None else len(self._places(self._turn.messages, before)))
 
-    def _places(self, turn: dict[Place, Message], before: Place | None) -> list[Place]:
+    def _places(self, turn: dict[MessagePlace, Message], before: MessagePlace | None) -> list[MessagePlace]:
         # Sorted first, because that copies the keys at once: other threads may add messages.
         return [place for place in sorted(turn) if place >= self._since and (before is None or place < before)]
 
