@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
-from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest
+from a2a.server.context import ServerCallContext
+from a2a.server.tasks import InMemoryTaskStore
+from a2a.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    Task,
+)
 from a2a.utils.errors import TaskNotCancelableError
 
 from hermes.a2a.server import task as task_module
@@ -118,3 +129,40 @@ def test_a_queued_task_is_canceled_without_waiting(home: Path, workdir: Path) ->
     with ScriptedProvider([hanging()]) as provider, served(home, workdir, provider) as agent:
         asyncio.run(call())
         assert len(provider.requests) == 1
+
+
+def test_a_job_that_is_canceled_before_its_first_step_leaves_the_task_idle() -> None:
+    async def notify(_task_id: str, _event: object) -> None:
+        pytest.fail("no event")
+
+    async def job() -> None:
+        pytest.fail("it has no first step")
+
+    async def run() -> None:
+        task = task_module.ActiveTask(Task(id="t"), ServerCallContext(), InMemoryTaskStore(), notify)
+        task.start(job(), ServerCallContext())
+        assert task.is_running
+        await task.abort()
+        await task.wait_until_idle()
+        assert not task.is_running and task.is_unused
+
+    asyncio.run(run())
+
+
+def test_the_streams_of_waiting_tasks_end_with_the_server(home: Path, workdir: Path) -> None:
+    async def follow() -> list[StreamResponse]:
+        async with calling(agent) as client:
+            task = (await stream(client, said("go")))[0].task
+            events: list[StreamResponse] = []
+            async for event in client.subscribe(SubscribeToTaskRequest(id=task.id)):
+                events.append(event)
+                subscribed.set()
+            return events
+
+    subscribed = threading.Event()
+    script = by_step(tool_call("clarify", {"question": "Which?"}), text("never"))
+    with ScriptedProvider(script) as provider, ThreadPoolExecutor() as threads:
+        with served(home, workdir, provider, toolsets=["clarify"]) as agent:
+            following = threads.submit(lambda: asyncio.run(follow()))
+            assert subscribed.wait(20)
+        assert kinds(following.result(20)) == ["task"]

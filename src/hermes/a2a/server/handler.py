@@ -166,13 +166,15 @@ class A2ARequestHandler(RequestHandler):
         self._active: dict[str, ActiveTask] = {}
 
     async def stop(self) -> None:
-        """Interrupt every turn, and wait for their ends within limits."""
+        """Interrupt every turn, wait for their ends within limits, and end all streams."""
         running = [task for task in self._active.values() if task.is_running]
         for task in running:
             task.interrupt.cancel(_SHUTDOWN)
         if running:
             ends = [asyncio.ensure_future(task.wait_until_idle()) for task in running]
             await asyncio.wait(ends, timeout=_STOP_SECONDS)
+        for task in self._active.values():
+            task.end_streams()
 
     async def aclose(self) -> None:
         """Cancel what still runs."""

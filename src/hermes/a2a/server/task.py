@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 
 from a2a.server.context import ServerCallContext
@@ -21,6 +22,8 @@ from hermes.agent.session import Session
 from hermes.agent.workers import Workers
 from hermes.journal.questions import QuestionRow
 from hermes.scope import Interrupt
+
+log = logging.getLogger("hermes.a2a")
 
 #: Sends an event to the webhooks of a task.
 Notify = Callable[[str, Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent], Awaitable[None]]
@@ -125,6 +128,11 @@ class ActiveTask(EventQueue):
         """Whether no turn runs for the task and no subscriber follows it."""
         return self._job is None and not self.subscribers
 
+    def end_streams(self) -> None:
+        """End the streams of all subscribers."""
+        for subscriber in self.subscribers:
+            subscriber.put(None)
+
     def has_subscribers(self) -> bool:
         """Whether anyone follows the task now."""
         return bool(self.subscribers)
@@ -189,18 +197,19 @@ class ActiveTask(EventQueue):
         self.interrupt = Interrupt()
         self.session, self.files = None, []
         self._idle.clear()
-        self._job = asyncio.create_task(self._run(job))
+        self._job = asyncio.create_task(job)
+        # A callback, because it also runs when the job is canceled before its first step.
+        self._job.add_done_callback(self._job_ended)
         return self._job
 
-    async def _run(self, job: Coroutine[None, None, None]) -> None:
-        try:
-            await job
-        finally:
-            self._job = None
-            self._idle.set()
-            for subscriber in self.subscribers:
-                if subscriber.until_idle:
-                    subscriber.put(None)
+    def _job_ended(self, job: asyncio.Task[None]) -> None:
+        self._job = None
+        self._idle.set()
+        for subscriber in self.subscribers:
+            if subscriber.until_idle:
+                subscriber.put(None)
+        if not job.cancelled() and job.exception() is not None:
+            log.error("task %s could not be updated", self.id, exc_info=job.exception())
 
     async def wait_until_idle(self) -> None:
         """Wait until the message is answered, or the task waits for its caller."""
