@@ -1,4 +1,4 @@
-"""Keeps secrets and bulk out of what leaves the runtime: payloads for plugins, exports and the log."""
+"""Redaction of secrets and size limits for data that leaves the runtime: plugin payloads, exports, the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finds secrets that are known by their name: ``API_KEY=…``, ``password: …``, ``{"token": "…"}``."""
+"""Detection of secrets by their name: ``API_KEY=…``, ``password: …``, ``{"token": "…"}``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hermes.sanitize.keys import is_secret_key
 
 Span = tuple[int, int]
 
-#: Parts of names that hold secrets; whether a name as a whole does is then for ``is_secret_key`` to say.
+#: Parts of secret names; ``is_secret_key`` decides about the whole name.
 _WORDS = (b"key", b"token", b"secret", b"pass", b"cookie", b"authorization", b"credential")
 
 _ASSIGNED = re.compile(
@@ -18,20 +18,20 @@ _ASSIGNED = re.compile(
       | (?P<bare>(?:(?:bearer|basic|token|digest)[ \t]+)?(?![\[{(])[^\s"'`,;&)}\]<>|\\]+) )""",
     re.VERBOSE | re.IGNORECASE,
 )
-#: Values that tell nothing: none at all, a type, or a reference to where the secret is kept.
+#: Harmless values: none, a type, or a reference to the secret.
 _HARMLESS = re.compile(
     r"(?:none|null|nil|true|false|undefined|str|string|int|bool|bytes|any|object|\*+|\.+|<[^>]*>?|"
     r"\$\{?\w+\}?|\$\(.*|(?:os\.|process\.)?(?:env|environ|getenv)\b.*)",
     re.IGNORECASE,
 )
-#: On a line of its own (`NAME=value`) a value goes on to the next blank; in a call or an address it may end before.
+#: On its own line (`NAME=value`) a value extends to the next blank; in a call or a URL it may end before.
 _OWN_LINE = re.compile(r"(?:\A|[\r\n]|\\n)(?:export[ \t]+)?\Z")
 _LINE_VALUE = re.compile(r"[^\s\"'\\]+")
 _COOKIE_VALUE = re.compile(r"[^\r\n\"'\\]+")
 
 
 def find_assignments(text: str, raw: bytes) -> Iterator[Span]:
-    """Where the values stand. ``raw`` has one byte for each character of the text."""
+    """The positions of the values. ``raw`` has one byte for each character of the text."""
     if not _is_likely(raw):
         return
     lowered = raw.lower()
@@ -47,7 +47,7 @@ def find_assignments(text: str, raw: bytes) -> Iterator[Span]:
 
 
 def _is_likely(raw: bytes) -> bool:
-    """Whether a part of such a name stands in front of an equals sign or a colon.
+    """Whether a part of such a name precedes an equals sign or a colon.
 
     Only long texts with few signs are looked through: for the others the answer costs as much as the search.
     """
@@ -69,12 +69,12 @@ def _is_likely(raw: bytes) -> bool:
 
 
 def _name_start(text: str, position: int) -> int:
-    """Where the name begins that goes on at a position: at ``my`` in ``my_api_key``."""
+    """The start of the name around a position: ``my`` in ``my_api_key``."""
     start = position
     lowest = max(position - 60, 0)
     while start > lowest and (text[start - 1].isalnum() or text[start - 1] in "_-"):
         start -= 1
-    # The letter of an escape such as \n is no part of the name.
+    # The letter of an escape such as \n is not part of the name.
     if start < position and text[start - 1 : start] == "\\":
         start += 1
     return start

@@ -1,4 +1,4 @@
-"""Copies any object into plain JSON data of bounded size, with the values of secret keys left out."""
+"""Bounded copy of any object as plain JSON data, with the values of secret keys redacted."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import Any, NamedTuple, cast
 from hermes.sanitize.keys import REDACTED, is_secret_key
 from hermes.sanitize.text import Redactor
 
-#: Integers outside this range are no JSON numbers that every reader can take.
+#: Integers outside this range are not safe as JSON numbers.
 _SMALLEST_INT, _LARGEST_INT = -(2**63), 2**64 - 1
 
 
-#: The type of a value. A name of its own, because the checker cannot follow ``type`` of what may be anything.
+#: The type of a value; an alias, because the type checker cannot follow ``type(Any)``.
 kind_of = cast("Callable[[Any], type[object]]", type)
 
 
-class Limits(NamedTuple):
-    """How much of a value is kept."""
+class SizeLimits(NamedTuple):
+    """Size limits of a copy."""
 
     chars: int = 8_000
     items: int = 200
@@ -28,14 +28,14 @@ class Limits(NamedTuple):
 
 
 class BoundedCopy:
-    """One walk over a value. It stops when there is no room left, however large the value is."""
+    """One traversal of a value. It stops at the size limit."""
 
     __slots__ = ("_limits", "_open", "_redactor", "room")
 
-    def __init__(self, limits: Limits, room: int, redactor: Redactor) -> None:
+    def __init__(self, limits: SizeLimits, room: int, redactor: Redactor) -> None:
         self._limits = limits
         self._redactor = redactor
-        #: Ids of the values around the one in hand: meeting one of them again is a cycle.
+        #: Ids of the enclosing values, to detect cycles.
         self._open: set[int] = set()
         #: Characters that may still be added, roughly; negative when something did not fit.
         self.room = room
@@ -59,7 +59,7 @@ class BoundedCopy:
         try:
             return self._compound(value, kind, depth)
         except Exception:
-            # Someone else's object misbehaves; its type is all that can be told about it.
+            # A foreign object raises; only its type is known.
             return self._text(f"<{kind.__name__}>")
         finally:
             self._open.discard(id(value))
@@ -90,7 +90,7 @@ class BoundedCopy:
         for key, item in list(islice(value.items(), self._limits.items)):
             if self.room < 0:
                 break
-            # Most keys are short names and most values short texts, so these take the shortest way.
+            # Fast path: most keys are short names and most values short texts.
             name = key if type(key) is str and len(key) < 100 and key.isascii() else self._text(_key_text(key))
             if is_secret_key(name) and _can_be_secret(item):
                 copy[name] = REDACTED
@@ -123,14 +123,14 @@ class BoundedCopy:
         return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
     def _cut(self, text: str) -> str:
-        """The start of a long text. The cut goes in front of a secret that it would divide."""
+        """The start of a long text. The cut moves before a secret that it would divide."""
         limit = self._limits.chars
         end = self._redactor.start_of_secret_at(text, limit)
         return f"{text[:end]}...[truncated {len(text) - end} chars]"
 
 
 def _can_be_secret(item: Any) -> bool:
-    """Nothing, a yes and a no give no secret away."""
+    """None and booleans are not secrets."""
     return bool(item) if type(item) is str else item is not None and type(item) is not bool
 
 
@@ -142,7 +142,7 @@ def _key_text(key: Any) -> str:
 
 
 def as_data(value: Any) -> Any:
-    """An object as data: what it dumps itself to, its public fields, a number, or its text."""
+    """An object as data: its own dump, its public fields, a number, or its text."""
     kind = kind_of(value)
     if isinstance(value, str):
         return str.__str__(value)

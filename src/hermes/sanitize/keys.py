@@ -1,4 +1,4 @@
-"""Which names hold secrets."""
+"""Secret names: decides whether a setting, header or field is secret by its name."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _SECRET_WORDS = _set(
 #: Two words that are harmless apart.
 _SECRET_PAIRS = frozenset({("api", "key"), ("private", "key"), ("access", "key"), ("signing", "key"), ("auth", "key")})
 _TOKEN_OWNERS = frozenset({"access", "api", "auth", "bearer", "id", "refresh", "session"})
-#: Words that make it a name about a secret, not the secret itself.
+#: Words of names about a secret, not of the secret itself.
 _ABOUT = _set("count counts limit limits max min length size type types url uri endpoint env")
-#: Words that make ``token`` the unit in which language models are paid.
+#: Words that make ``token`` a unit of usage.
 _MEASURES = _set(
     "usage used budget total num number estimate estimated per price cost rate "
     "input output prompt completion reasoning cached"

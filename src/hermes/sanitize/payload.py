@@ -1,4 +1,4 @@
-"""Makes a copy of any object that is safe to hand out: JSON-ready, without secrets, and of bounded size."""
+"""Sanitised payloads: JSON-ready copies of any object, redacted and of bounded size."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.sanitize.bounded import BoundedCopy, Limits, kind_of
+from hermes.sanitize.bounded import BoundedCopy, SizeLimits, kind_of
 from hermes.sanitize.keys import is_secret_key
 from hermes.sanitize.text import Redactor
 
 DEFAULT_PAYLOAD_CHARS = 50_000
 SMALLEST_PAYLOAD_CHARS = 1_000
 
-_PASSES = (Limits(), Limits(chars=1_000, items=50))
+_PASSES = (SizeLimits(), SizeLimits(chars=1_000, items=50))
 _PLAIN = Redactor()
 _encode = msgspec.json.Encoder().encode
 
@@ -30,7 +30,7 @@ def payload_limit() -> int:
 
 
 class Memo:
-    """Remembers what parts of a payload became, so that a conversation that grows costs only what is new.
+    """Memoises sanitised parts, so that a growing conversation costs only its new messages.
 
     Parts are known by their content, so changing one in place is noticed. One memo serves one conversation,
     whose parts must be trees (as messages are): their whole content is read to recognise them.
@@ -38,11 +38,11 @@ class Memo:
 
     def __init__(self) -> None:
         self.results: dict[tuple[bytes, int], bytes] = {}
-        #: What the payload in hand has used of them, and what it added.
+        #: Entries used or added by the current payload.
         self.used: dict[tuple[bytes, int], bytes] = {}
 
     def forget_unused(self) -> None:
-        """Keep only what the payload just made has used."""
+        """Keep only the entries used by the last payload."""
         self.results, self.used = self.used, {}
 
 
@@ -70,19 +70,21 @@ def sanitise(value: Any, *, max_chars: int | None = None, redactor: Redactor = _
     return {"_truncated": True, "original_type": kind_of(value).__name__[:50], "preview": preview}
 
 
-def _one_part(value: Any, depth: int, limits: Limits, room: int, redactor: Redactor) -> tuple[bytes, bool]:
-    """A part as clean JSON, and whether there was room for all of it."""
+def _one_part(value: Any, depth: int, limits: SizeLimits, room: int, redactor: Redactor) -> tuple[bytes, bool]:
+    """A part as sanitised JSON, and whether all of it fitted."""
     copier = BoundedCopy(limits, room, redactor)
     copy = copier.copy(value, depth)
     text = msgspec.json.encode(copy)
-    # Looking at the whole text once is far quicker than at every string, and most payloads are clean.
+    # One scan of the whole text is far faster than one per string, and most payloads are clean.
     if redactor.suspects(text.decode()):
         text = msgspec.json.encode(_redacted(copy, redactor))
     return text, copier.room >= 0
 
 
-def _assemble(value: dict[Any, Any], limits: Limits, room: int, redactor: Redactor, memo: Memo) -> tuple[bytes, bool]:
-    """A mapping put together from remembered parts: the items of its lists, and its other entries."""
+def _assemble(
+    value: dict[Any, Any], limits: SizeLimits, room: int, redactor: Redactor, memo: Memo
+) -> tuple[bytes, bool]:
+    """A mapping assembled from memoised parts: the items of its lists, and its other entries."""
     parts: list[bytes] = []
     for key, item in list(islice(value.items(), limits.items)):
         if type(item) is list and type(key) is str and not is_secret_key(key):
@@ -101,11 +103,13 @@ def _assemble(value: dict[Any, Any], limits: Limits, room: int, redactor: Redact
     return b"{" + b",".join(parts) + b"}", True
 
 
-def _assemble_list(items: list[Any], limits: Limits, room: int, redactor: Redactor, memo: Memo) -> tuple[bytes, bool]:
+def _assemble_list(
+    items: list[Any], limits: SizeLimits, room: int, redactor: Redactor, memo: Memo
+) -> tuple[bytes, bool]:
     parts: list[bytes] = []
     results, used, chars = memo.results, memo.used, limits.chars
     for item in items[: limits.items]:
-        # A conversation is mostly messages seen before: those are found here, without another call.
+        # Most messages of a conversation were seen before: they are found here without another call.
         try:
             key = (_encode(item), chars)
             part = results[key]
@@ -123,7 +127,9 @@ def _assemble_list(items: list[Any], limits: Limits, room: int, redactor: Redact
     return b",".join(parts), True
 
 
-def _remembered(part: Any, depth: int, limits: Limits, room: int, redactor: Redactor, memo: Memo) -> tuple[bytes, bool]:
+def _remembered(
+    part: Any, depth: int, limits: SizeLimits, room: int, redactor: Redactor, memo: Memo
+) -> tuple[bytes, bool]:
     try:
         key = (_encode(part), limits.chars)
     except (TypeError, ValueError, RecursionError):

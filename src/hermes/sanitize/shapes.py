@@ -1,4 +1,4 @@
-"""Finds secrets that are known by how they look: keys of known services, tokens, private keys, logins in addresses."""
+"""Detection of secrets by their shape: keys of known services, tokens, private keys, passwords in URLs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _RUN_BYTES = bytes(
     120 if chr(code).isascii() and (chr(code).isalnum() or chr(code) in "_-") else 32 for code in range(256)
 )
 
-#: What a key of a known kind looks like. Prefixes that also begin ordinary names need a digit, or what is no word.
+#: Known key formats. Prefixes that also begin ordinary names need a digit or a non-word character.
 _KEY = re.compile(
     r"""(?: sk- | gh[opsur]_ | github_pat_ | glpat- | xox[a-z]- | xapp- | AIza | (?:sk|pk|rk)_(?:live|test)_ | whsec_
           | (?:pk|rk|gsk|hf|npm|pypi|xai|nvapi|r8|pplx|tvly)[-_](?=[\w-]*\d|[A-Za-z]{20})
@@ -36,7 +36,7 @@ _LOGIN = re.compile(r"([^\s/:?#]*:)?([^\s/?#]+)")
 
 
 def find_shapes(text: str, raw: bytes) -> Iterator[Span]:
-    """Where such secrets stand. ``raw`` has one byte for each character of the text."""
+    """The positions of the secrets. ``raw`` has one byte for each character of the text."""
     runs = raw.translate(_RUN_BYTES)
     if _RUN in runs:
         yield from _keys(text, runs)
@@ -69,7 +69,7 @@ def _after_escape(text: str, start: int) -> int:
 
 def _bearer_tokens(text: str) -> Iterator[Span]:
     for found in _BEARER.finditer(text):
-        # "the bearer certificate" is no token.
+        # "the bearer certificate" is not a token.
         if len(found[1]) >= _SHORTEST_RUN or any(char.isdigit() for char in found[1]):
             yield found.span(1)
 
@@ -79,7 +79,7 @@ def _logins(text: str) -> Iterator[Span]:
     while at >= 0:
         scheme = text.rfind("://", max(at - 300, 0), at)
         login = _LOGIN.fullmatch(text, scheme + 3, at) if scheme >= 0 else None
-        # A name alone (ssh://git@host) is no secret unless it is as long as one.
+        # A name alone (ssh://git@host) is not a secret unless it is as long as one.
         if login and (login[1] or len(login[2]) >= _SHORTEST_RUN):
             yield login.span(2)
         at = text.find("@", at + 1)

@@ -1,4 +1,4 @@
-"""Masks the secrets in a text.
+"""Redaction of secrets in text.
 
 Most texts hold none, so what counts is the cost of finding that out: a few searches at the speed of memory decide
 whether any of the careful patterns is worth trying, and where.
@@ -14,12 +14,12 @@ from hermes.sanitize.keys import REDACTED
 from hermes.sanitize.shapes import Span, find_shapes
 
 _BLANK = re.compile(r"\s")
-#: How far around a cut the word that it divides is looked at.
+#: How far around a cut is searched for a divided secret.
 _FARTHEST = 4_096
 
 
 class Redactor:
-    """Masks secrets of known shapes, and those it was told about."""
+    """Redacts secrets of known shapes, and registered secrets."""
 
     def __init__(self, secrets: tuple[str, ...] = ()) -> None:
         self._secrets: tuple[str, ...] = ()
@@ -28,12 +28,12 @@ class Redactor:
             self.add_secret(secret)
 
     def add_secret(self, value: str) -> None:
-        """Mask this very value from now on. Values that are too short to be told from ordinary words are ignored."""
+        """Register a secret. Values too short to be distinguished from ordinary words are ignored."""
         value = value.strip()
         if len(value) < 8:
             return
         forms = {value, _json_escaped(value), *self._secrets}
-        # Longest first, so that a secret inside another does not leave the rest of it standing.
+        # Longest first, so that a secret inside another does not leave the rest of it visible.
         self._secrets = tuple(sorted(forms, key=len, reverse=True))
         self._first_letters = frozenset(secret[0] for secret in forms)
 
@@ -43,12 +43,12 @@ class Redactor:
         return _mask(text, spans) if spans else text
 
     def mask_known(self, text: str) -> str:
-        """The text without the secrets it was told about. What only looks like one stays."""
+        """The text without registered secrets; what only looks like a secret stays."""
         spans = list(self._known(text))
         return _mask(text, spans) if spans else text
 
     def split_known(self, text: str) -> tuple[str, str]:
-        """The same for a text that goes on: what is certain of it by now, and the rest, which may be half a secret."""
+        """The same for a stream: the part that is final, and the rest, which may be half a secret."""
         cut = self._start_of_half_a_secret(text)
         for start, stop in sorted(self._known(text), reverse=True):
             if start < cut < stop:  # one that is whole ends behind the cut
@@ -67,7 +67,7 @@ class Redactor:
         return bool(_find(text)) or any(secret in text for secret in self._secrets)
 
     def start_of_secret_at(self, text: str, position: int) -> int:
-        """Where the secret begins that a cut at this position would divide; the position itself if there is none."""
+        """The start of the secret that a cut at this position would divide; else the position itself."""
         for secret in self._secrets:
             start = text.find(secret, max(position - len(secret), 0), position + len(secret))
             if 0 <= start < position:
@@ -76,7 +76,7 @@ class Redactor:
         start = max(max(text.rfind(blank, lowest, position) for blank in " \n\t") - 60, lowest)
         stop = _BLANK.search(text, position, position + _FARTHEST)
         for begin, end in _find(text[start : stop.start() if stop else position + _FARTHEST]):
-            # A secret that ends at the cut counts too: what follows may be all that gives it away.
+            # A secret that ends at the cut counts too: only what follows may identify it.
             if start + begin < position <= start + end:
                 return start + begin
         return position

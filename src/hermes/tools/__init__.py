@@ -1,1 +1,1 @@
-"""Tools: what a model can call, how calls are checked, and the six that come with the runtime."""
+"""Tools: registry, validation of arguments, and the six built-in tools."""

@@ -1,4 +1,4 @@
-"""The six tools that come with the runtime: what a model is told about them, and where their code is."""
+"""The six built-in tools: their schemas and descriptions for the model, and their handlers."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits
-from hermes.tools.schemas import fields, flag, number, text
+from hermes.tools.schema import fields, flag, number, text
 
 
 def builtin_tools(limits: ToolLimits | None = None) -> list[Tool]:
-    """The tools every host has. ``limits`` are those the model is told about."""
+    """The tools every host has. ``limits`` appear in the descriptions for the model."""
     return [
         Tool("terminal", "terminal", _TERMINAL, _terminal_args(limits or ToolLimits()), _terminal, emoji="💻"),
         Tool("process", "terminal", _PROCESS, _PROCESS_ARGS, _process, emoji="⚙️"),
@@ -22,7 +22,7 @@ def builtin_tools(limits: ToolLimits | None = None) -> list[Tool]:
     ]
 
 
-# Every request carries these texts, so they are kept short: a test counts their bytes.
+# Every request contains these texts, so they are short: a test counts their bytes.
 
 _TERMINAL = (
     "Run a shell command; returns output (stdout and stderr) and exit_code. Each call starts in the working "
@@ -101,7 +101,7 @@ _SEARCH_ARGS = fields(
 )
 
 
-# A tool's code is imported at its first call: start-up does not pay for tools that are not used.
+# A tool's code is imported at its first call: unused tools cost no start-up time.
 
 
 def _terminal(args: Args, context: ToolContext) -> str:

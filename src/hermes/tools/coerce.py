@@ -1,4 +1,4 @@
-"""Tool arguments: read from what the model sent, nudged to the types the schema asks for, and checked."""
+"""Tool arguments: parsed from the model's text, coerced to the types of the schema, and validated."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def parse_arguments(raw: str | Args | None) -> Args:
 
 
 def coerce_args(args: Args, parameters: dict[str, Any]) -> Args:
-    """``args`` with values turned into the types the schema asks for, where that loses nothing.
+    """``args`` with values coerced to the types of the schema, where that is lossless.
 
     A value that already fits is left alone, and so is one that cannot be made to fit. When nothing changes
     the same dict comes back; the dict passed in is never modified.
@@ -35,7 +35,7 @@ def coerce_args(args: Args, parameters: dict[str, Any]) -> Args:
 
 
 def check_args(args: Args, parameters: dict[str, Any]) -> str | None:
-    """What is wrong with ``args``, in words the model can act on, or None."""
+    """Why ``args`` are invalid, as a message for the model, or None."""
     return object_problem(args, parameters, "", 0)
 
 
@@ -57,7 +57,7 @@ def _decode(text: str) -> Any:
 
 
 def _decode_leniently(text: str, first_error: BaseException) -> Any:
-    """Accept line breaks and tabs written raw inside strings: small models often forget to escape them."""
+    """Accept raw line breaks and tabs inside strings: small models often do not escape them."""
     import json
 
     try:
@@ -112,7 +112,7 @@ def _coerce(value: Any, schema: dict[str, Any], depth: int) -> Any:
 
 
 def _coerce_inside(value: Any, schema: dict[str, Any], depth: int) -> Any:
-    """A list or an object of the right type whose parts may still need help."""
+    """A list or an object of the right type, with its parts coerced."""
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         values = cast("list[Any]", value)
         items = [_coerce(item, schema["items"], depth + 1) for item in values]

@@ -1,4 +1,4 @@
-"""What a tool is, and the registry that holds those a host has."""
+"""Tool definition, call context and limits, and the registry of a host's tools."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from hermes.tools.files.guard import FileGuard
     from hermes.tools.terminal.background import ProcessTable
 
-#: What may happen when a tool that was interrupted runs again. Undeclared means ``unsafe``.
+#: Whether an interrupted tool may run again. Undeclared means ``unsafe``.
 Effect = Literal["pure", "idempotent", "resumable", "unsafe"]
 
 Args = dict[str, Any]
 
-#: Seconds for which a tool's answer to "can you work here?" is believed.
+#: How long the result of a tool's availability check is cached, in seconds.
 _AVAILABILITY_HOLDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class ToolLimits:
-    """How long a command may take and how much of an answer reaches the model."""
+    """Limits on the duration of a command and the size of a result."""
 
     terminal_timeout: int = 180
     max_foreground_timeout: int = 600
@@ -38,7 +38,7 @@ class ToolLimits:
 
     @classmethod
     def of(cls, config: Config) -> ToolLimits:
-        """Those that a configuration sets."""
+        """The limits of a configuration."""
         return cls(
             terminal_timeout=config.terminal.timeout,
             max_foreground_timeout=config.terminal.max_foreground_timeout,
@@ -51,23 +51,23 @@ class ToolLimits:
 
 @dataclass(slots=True)
 class ToolContext:
-    """What a tool is told about the call it serves."""
+    """The context of a tool call."""
 
     scope: Scope
     cwd: Path
     processes: ProcessTable
     guard: FileGuard
     limits: ToolLimits = field(default_factory=ToolLimits)
-    #: The ``transform_terminal_output`` hook, when somebody subscribed: (command, output, returncode) -> output.
+    #: The ``transform_terminal_output`` hook, if it has subscribers: (command, output, returncode) -> output.
     transform_output: Callable[[str, str, int], str] | None = None
     user_task: str = ""
-    #: Where the call stands in its turn, as the journal names it (``tool:n.i``); empty outside a turn.
+    #: The call's key in the journal (``tool:n.i``); empty outside a turn.
     key: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One capability a model can call. ``run`` returns the result as a JSON string."""
+    """A tool. ``run`` returns the result as a JSON string."""
 
     name: str
     toolset: str
@@ -79,15 +79,15 @@ class Tool:
     parallel: bool = False
     #: Files a call writes; calls with disjoint paths may run at the same time even when ``parallel`` is false.
     writes: Callable[[Args, ToolContext], Iterable[Path]] | None = None
-    #: Answers within a fraction of a millisecond, so a thread would cost more than it saves.
+    #: Takes less than a millisecond, so a thread would cost more than it saves.
     quick: bool = False
-    #: False when the tool cannot work here (a missing binary, say): it is then not offered to the model.
+    #: False when the tool is unavailable (a missing binary, say): it is then not offered to the model.
     available: Callable[[], bool] | None = None
     emoji: str = ""
     plugin: str = ""
 
     def definition(self) -> dict[str, Any]:
-        """The tool as a model is told about it."""
+        """The definition for the model."""
         function = {"name": self.name, "description": self.description, "parameters": self.parameters}
         return {"type": "function", "function": function}
 
@@ -113,7 +113,7 @@ class ToolRegistry:
         self._tools[tool.name] = tool
 
     def remove(self, name: str) -> None:
-        """Forget a tool; no harm when there is none."""
+        """Remove a tool, if it exists."""
         self._tools.pop(name, None)
 
     def get(self, name: str) -> Tool | None:
@@ -125,7 +125,7 @@ class ToolRegistry:
         return self._tools
 
     def is_available(self, tool: Tool) -> bool:
-        """Whether the tool can work here. The tool's own answer holds for half a minute; a check that fails is a no."""
+        """Whether the tool is available. Its own check is cached for half a minute; a failing check is a no."""
         if tool.available is None:
             return True
         now = time.monotonic()

@@ -1,4 +1,4 @@
-"""Tool results as JSON strings that always encode, whatever bytes a file name or an output held."""
+"""Tool results as JSON strings that always encode, with any bytes in file names or output."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def tool_result(**fields: Any) -> str:
     try:
         return _encoder.encode(fields).decode()
     except UnicodeEncodeError:
-        # Odd bytes in a file name reach Python as lone surrogates, which JSON in UTF-8 cannot carry.
+        # Invalid bytes in a file name become lone surrogates, which JSON in UTF-8 cannot represent.
         return _encoder.encode(encodable(fields)).decode()
 
 
 def tool_error(message: str, **extra: Any) -> str:
-    """A failed call: ``{"error": message}`` and whatever else helps the model to act on it."""
+    """A failed call: ``{"error": message}`` and further fields for the model."""
     return tool_result(error=message, **extra)
 
 

@@ -1,15 +1,15 @@
-"""Does a value fit a JSON schema? The part of the standard that tool parameters use, in words a model can act on."""
+"""JSON schemas of tool parameters: short builders, and a validator for the part of the standard that tools use."""
 
 from __future__ import annotations
 
 from typing import Any, cast
 
-#: Nested schemas are followed this far; what lies deeper is left to the tool.
+#: Depth limit of the validation; deeper parts are left to the tool.
 MAX_DEPTH = 16
 
 _SHOWN = 60
 
-#: The Python types each JSON type has. ``type(value)``, not isinstance: a bool is no integer here.
+#: JSON type -> Python types. Compared by ``type(value)``, not isinstance: a bool is not an integer here.
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),
     "integer": (int,),
@@ -24,7 +24,7 @@ _NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", list:
 
 
 def object_problem(value: dict[str, Any], schema: dict[str, Any], where: str, depth: int) -> str | None:
-    """Why an object does not fit a schema with properties, or None. ``where`` is its own name."""
+    """Why an object is invalid for a schema with properties, or None. ``where`` is its name."""
     found = schema.get("properties")
     properties = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
     for name in required_names(schema):
@@ -46,7 +46,7 @@ def object_problem(value: dict[str, Any], schema: dict[str, Any], where: str, de
 
 
 def plainly_fits(value: Any, schema: dict[str, Any]) -> bool:
-    """A quick yes for nearly every argument of nearly every call; a no says nothing."""
+    """Fast path: True for nearly every valid argument; False means unknown."""
     kind = schema.get("type")
     allowed = schema.get("enum")
     return (
@@ -59,7 +59,7 @@ def plainly_fits(value: Any, schema: dict[str, Any]) -> bool:
 
 
 def problem_with(value: Any, schema: Any, where: str, depth: int) -> str | None:
-    """Why ``value`` does not fit ``schema``, or None. Unknown keywords and broken schemas fit everything."""
+    """Why ``value`` is invalid for ``schema``, or None. Unknown keywords and broken schemas accept everything."""
     if not isinstance(schema, dict) or depth > MAX_DEPTH:
         return None
     schema = cast("dict[str, Any]", schema)
@@ -106,7 +106,7 @@ def required_names(schema: dict[str, Any]) -> list[str]:
     return [name for name in cast("list[Any]", required) if isinstance(name, str)]
 
 
-# ---- words
+# ---- text
 
 
 def _at(where: str, name: str) -> str:
@@ -129,9 +129,32 @@ def _signature(schema: dict[str, Any], properties: dict[str, Any]) -> str:
 
 
 def shown(value: Any) -> str:
-    """A value as a message shows it: short."""
+    """A value for a message, shortened."""
     if isinstance(value, (list, dict)):
         return f"of {len(cast('list[Any]', value))} items"
     if isinstance(value, str):
         return f'"{value}"' if len(value) <= _SHOWN else f'"{value[:_SHOWN]}…"'
     return repr(value)
+
+
+Schema = dict[str, Any]
+
+
+def fields(required: list[str], **properties: Schema) -> Schema:
+    """An object with these fields, such as the arguments of a tool."""
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def text(description: str = "", **more: Any) -> Schema:
+    """A string."""
+    return {"type": "string", **({"description": description} if description else {}), **more}
+
+
+def number(description: str = "", **more: Any) -> Schema:
+    """A whole number."""
+    return {"type": "integer", **({"description": description} if description else {}), **more}
+
+
+def flag(description: str) -> Schema:
+    """A boolean."""
+    return {"type": "boolean", "description": description}

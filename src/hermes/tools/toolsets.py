@@ -1,4 +1,4 @@
-"""Toolsets: names that stand for groups of tools, and the choice of tools a session offers to its model."""
+"""Toolsets: named groups of tools, and the selection of a session's tools."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 from hermes.errors import HermesError
 from hermes.tools.registry import Tool, ToolRegistry
 
-#: Names for everything there is, but for what must be asked for by name.
+#: Names for all toolsets, except opt-in ones.
 _EVERYTHING = ("all", "*", "hermes-cli")
 
-#: Toolsets that are offered to those alone who name them: they talk to others in the person's place.
+#: Opt-in toolsets, only enabled by name: they contact others on the user's behalf.
 _ON_REQUEST = ("a2a",)
 
-#: Toolsets made of other toolsets. Members that no tool belongs to are left out; a group of none does not exist.
+#: Toolsets made of other toolsets. Members without tools are omitted; an empty group does not exist.
 _GROUPS = {
     "coding": ("terminal", "file", "code_execution", "todo", "delegation"),
     "debugging": ("terminal", "file", "web"),
@@ -22,7 +22,7 @@ _GROUPS = {
 
 
 def select_tools(registry: ToolRegistry, names: Iterable[str], disabled: Iterable[str] = ()) -> list[Tool]:
-    """The tools of the toolsets ``names``, sorted by name, without those that cannot work here.
+    """The tools of the toolsets ``names``, sorted by name, without unavailable ones.
 
     ``disabled`` names toolsets or single tools to leave out. Raises HermesError for a toolset that does not exist.
     """
@@ -39,7 +39,7 @@ def select_tools(registry: ToolRegistry, names: Iterable[str], disabled: Iterabl
 
 
 def toolsets(registry: ToolRegistry) -> dict[str, frozenset[str]]:
-    """Every toolset there is, with the names of its tools. A plugin's tools join a toolset by naming it."""
+    """Every toolset with the names of its tools. A plugin's tools join a toolset by naming it."""
     members: dict[str, set[str]] = {}
     for tool in registry.all().values():
         members.setdefault(tool.toolset, set()).add(tool.name)

@@ -170,7 +170,7 @@ def test_test_says_why_a_command_failed(home: Path, workdir: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["pre_tol_call"], "there is no hook 'pre_tol_call'"),
+        (["pre_tol_call"], "unknown hook 'pre_tol_call'"),
         (["pre_llm_call"], "no command is configured for pre_llm_call"),
         (["pre_tool_call", "--args", "{"], "--args is not JSON"),
         (["pre_tool_call", "--args", "[]"], "--args is a JSON list"),

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.tools.files.text_window import Window, cut_window
+from hermes.tools.files.text_window import TextWindow, cut_window
 
 texts = st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\n\n", b"longer than that", b"\r\n"])).map(b"".join)
 
@@ -20,7 +20,7 @@ def test_the_window_is_the_slice_of_all_lines(data: bytes, first: int, count: in
     window = cut_window(chunked(data, size), first, count, longest=1_000, budget=10_000)
     shown = lines[first - 1 : first - 1 + count]
     reaches_open_end = bool(shown) and first - 1 + len(shown) == len(lines) and not data.endswith(b"\n")
-    assert window == Window(first, shown, len(lines), len(data), ended=not reaches_open_end, cut=False)
+    assert window == TextWindow(first, shown, len(lines), len(data), ended=not reaches_open_end, cut=False)
 
 
 @given(texts, st.integers(1, 12), st.integers(1, 5))

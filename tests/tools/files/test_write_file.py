@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from hermes.tools.files.atomic import Change, apply_changes
+from hermes.tools.files.atomic import FileChange, apply_changes
 from hermes.tools.files.write_file import written_paths
 from hermes.tools.registry import ToolContext
 
@@ -179,10 +179,10 @@ def test_changes_are_all_or_nothing(workdir: Path) -> None:
         (workdir / name).write_text(name)
     (workdir / "busy").mkdir()
     changes = [
-        Change(str(workdir / "a"), b"a", b"new a"),
-        Change(str(workdir / "new/deep"), None, b"new"),
-        Change(str(workdir / "b"), b"b", None),
-        Change(str(workdir / "busy"), b"?", None),  # a directory cannot be unlinked
+        FileChange(str(workdir / "a"), b"a", b"new a"),
+        FileChange(str(workdir / "new/deep"), None, b"new"),
+        FileChange(str(workdir / "b"), b"b", None),
+        FileChange(str(workdir / "busy"), b"?", None),  # a directory cannot be unlinked
     ]
     with pytest.raises(OSError, match="busy"):
         apply_changes(changes)
@@ -194,7 +194,7 @@ def test_a_rename_that_fails_takes_the_others_back(workdir: Path) -> None:
     (workdir / "a").write_text("a")
     (workdir / "a").chmod(0o600)
     (workdir / "directory").mkdir()
-    changes = [Change(str(workdir / "a"), b"a", b"new"), Change(str(workdir / "directory"), None, b"x")]
+    changes = [FileChange(str(workdir / "a"), b"a", b"new"), FileChange(str(workdir / "directory"), None, b"x")]
     with pytest.raises(OSError, match="directory"):
         apply_changes(changes)
     assert (workdir / "a").read_text() == "a" and stat.S_IMODE((workdir / "a").stat().st_mode) == 0o600

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hermes.tools.registry import Args, Tool, ToolContext
-from hermes.tools.schemas import fields, number, text
+from hermes.tools.schema import fields, number, text
 
 if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime

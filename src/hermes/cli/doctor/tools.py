@@ -8,8 +8,7 @@ from pathlib import Path
 from hermes.cli.doctor.check import CheckResult, broken, ok, warning
 from hermes.cli.doctor.installation import Installation
 from hermes.config import Config
-from hermes.tools.terminal.child_process import find_program
-from hermes.tools.terminal.shell import find_shell
+from hermes.tools.terminal.child_process import find_program, find_shell
 
 _SHELL_SECONDS = 5.0
 #: Program -> what is lost without it, and how to get it.

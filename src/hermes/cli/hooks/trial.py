@@ -46,7 +46,7 @@ _BY_TYPE: dict[str, Any] = {"str": "sample", "int": 1, "float": 1.0, "bool": Tru
 def try_hook(home: Path, commands: Sequence[HookCommand], event: str, tool: str, args: str, *, accept: bool) -> int:
     """Run every command of the hook that applies; 1 when there was none or one of them failed."""
     if event not in HOOKS:
-        raise HermesError(f"there is no hook {event!r}; 'hermes hooks spec' lists them")
+        raise HermesError(f"unknown hook {event!r}; 'hermes hooks spec' lists them")
     payload = sample_payload(event, tool, _arguments(tool, args))
     chosen = [command for command in commands if command.event == event]
     if not chosen:

@@ -73,7 +73,7 @@ log = logging.getLogger("hermes.cli.repl")
 
 #: A second Ctrl-C within this time leaves.
 _AGAIN_SECONDS = 2.0
-#: Time limits for a turn to end when the user leaves, before and after it is told to hurry.
+#: Time limits for a turn to end when the user leaves, before and after a forced stop.
 _LEAVE_SECONDS = 1.5
 _HURRY_SECONDS = 1.0
 

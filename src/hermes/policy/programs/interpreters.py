@@ -45,7 +45,7 @@ INLINE: dict[str, tuple[str, frozenset[str]]] = {
     "emacs": ("", frozenset({"eval", "execute"})),
     "gdb": ("", frozenset({"ex", "eval-command"})),
 }
-#: Letters that take a value which is no code.
+#: Letters that take a value other than code.
 _VALUES = {"python": "WXQ", "perl": "I", "ruby": "IrC", "node": "r", "php": "dcfFStz", "lua": "l"}
 #: Letters after which the rest of the word is a value.
 _ATTACHED = {"perl": "MmFiDx", "ruby": "KEWF0", "python": ""}
@@ -75,7 +75,7 @@ def interpret(shell: Shell, call: Call) -> Flow | None:
 
 
 def _code_and_operands(language: str, args: list[str]) -> tuple[str | None, list[str]]:
-    """The code among the options, if any, and what is left of the arguments."""
+    """The code in the options, if any, and the remaining arguments."""
     letters, names = INLINE[language]
     values, attached = _VALUES.get(language, ""), _ATTACHED.get(language, "")
     at = 0
@@ -110,7 +110,7 @@ def _standard_input(shell: Shell, call: Call) -> None:
 
 
 def _given(shell: Shell, call: Call, flow: Flow) -> None:
-    """Code that comes through a pipe, a here-document or a file made in this command line."""
+    """Code from a pipe, a here-document or a file written in this command line."""
     if flow.origin == "remote":
         shell.report("remote-script", call.source)
     elif flow.origin == "decoded":
@@ -122,7 +122,7 @@ def _given(shell: Shell, call: Call, flow: Flow) -> None:
 
 
 def _look(shell: Shell, call: Call, code: str) -> None:
-    """Report what is plainly the end of a machine; anything less is what inline code asks about anyway."""
+    """Report hardline effects of the code; the inline-code rule asks about the rest."""
     found = look_into(code)
     if found.forks:
         shell.report("fork-bomb", code)

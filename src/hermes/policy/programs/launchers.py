@@ -74,7 +74,7 @@ def _report_unknown(shell: Shell, call: Call, text: str) -> None:
 
 
 def run_flow(shell: Shell, call: Call, flow: Flow, arguments: list[str] | None = None, *, here: bool = False) -> Flow:
-    """A script that comes through a pipe, a here-document or a file."""
+    """A script from a pipe, a here-document or a file."""
     if flow.origin == "remote":
         shell.report("remote-script", call.source)
     elif flow.origin == "decoded":
@@ -112,7 +112,7 @@ _FIND_RUNS = ("-exec", "-execdir", "-ok", "-okdir")
 
 
 def ssh(shell: Shell, call: Call) -> Flow:
-    """What another machine is told to run is judged like what this one is."""
+    """A command for another machine is judged like a local one."""
     at, args = 0, call.args
     while at < len(args) and args[at].startswith("-"):
         word = args[at]
@@ -126,7 +126,7 @@ def ssh(shell: Shell, call: Call) -> Flow:
 
 
 def xargs(shell: Shell, call: Call) -> Flow:
-    """The inner command, once with the words that come in, where they are known."""
+    """The inner command, with the words from its input where known."""
     args, at, placeholder = call.args, 0, ""
     while at < len(args) and args[at].startswith("-"):
         word = args[at]

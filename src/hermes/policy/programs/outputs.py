@@ -30,7 +30,7 @@ _SHELL_SETUP = re.compile(
 
 
 def output(call: Call) -> Flow:
-    """What a call prints, or where what it prints comes from."""
+    """The output of a call, or at least its origin."""
     printer = _PRINTERS.get(call.program)
     if printer is not None:
         return printer(call)
@@ -117,7 +117,7 @@ def formatted(form: str, values: list[str]) -> str:
 
 
 def _cat(call: Call) -> Flow:
-    """Files of this command line are filled in by whoever keeps them; without names it is what comes in."""
+    """The content of the files, known from this command line; without files, the input."""
     return call.stdin if not call.options.operands or call.options.operands == ["-"] else Flow(None, "file")
 
 
@@ -220,7 +220,7 @@ def _seq(call: Call) -> Flow:
 
 
 def _sed(call: Call) -> Flow:
-    """Editing known text can make anything of it."""
+    """Edited text is unknown."""
     return call.stdin.made_into(None, "decoded" if call.stdin.origin == "text" else "program")
 
 

@@ -34,7 +34,7 @@ from hermes.policy.shell.words import names
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
 
-#: Wrappers that start a shell when they are given nothing to run.
+#: Wrappers that start a shell when no command is given.
 _OPEN_SHELLS = names("su sudo doas chroot unshare nsenter script runuser")
 _LAUNCHERS: dict[str, Callable[[Shell, Call], Flow]] = {
     **dict.fromkeys(SHELLS, shell_program),
@@ -50,7 +50,7 @@ _LAUNCHERS: dict[str, Callable[[Shell, Call], Flow]] = {
     "watch": joined_words,
     "viddy": joined_words,
 }
-#: What a program that nobody knows must not be handed as its own words, and what a pattern for a name may hide.
+#: Programs that an unknown program must not get as arguments, and that a pattern for a name may match.
 _DESTROYERS = ("rm", "dd", "mkfs", "shred", "wipefs")
 _NOTABLE = names("rimraf del-cli chmod chown git kill killall pkill shutdown reboot systemctl eval")
 _GUESSES = ("rm", "dd", "shutdown", "reboot", "mkfs.ext4", "mkfs", "bash", "sh", "sudo", "chmod", "kill")
@@ -177,7 +177,7 @@ def _unknown(shell: Shell, call: Call) -> Flow:
 
 
 def _guess(shell: Shell, call: Call) -> None:
-    """A pattern in place of a name: the worst it may stand for is what it is taken for."""
+    """A pattern instead of a program name counts as the most dangerous match."""
     pattern = base_name(call.words[0])
     shell.report("unknown-program", call.source)
     guess = next((name for name in _GUESSES if fnmatchcase(name, pattern)), None)
@@ -191,7 +191,7 @@ def _is_notable(program: str) -> bool:
 
 
 def _look_for_destroyers(shell: Shell, call: Call) -> None:
-    """``anything rm -rf /``: a program that is not known may run its words."""
+    """``anything rm -rf /``: an unknown program may run its arguments."""
     if call.program in _QUOTES_ITS_WORDS:
         return
     for at, word in enumerate(call.args):

@@ -14,14 +14,14 @@ from hermes.policy.shell.words import names
 class Wrapper:
     """How the arguments in front of the inner command are read."""
 
-    #: Letters and long names that take the next word.
+    #: Letters and long names that take a value.
     letters: str = ""
     names: frozenset[str] = frozenset()
     #: Words that come before the inner command.
     operands: int = 0
-    #: Whether ``NAME=value`` may stand before it.
+    #: Whether ``NAME=value`` may precede it.
     assignments: bool = False
-    #: Letters that mean: nothing is run.
+    #: Letters with which nothing is run.
     inert: str = ""
 
 
@@ -107,7 +107,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "!": _PLAIN,
 }
 
-#: Programs that run another one after a word like ``run`` or ``--``; what follows is looked through.
+#: Programs that run another one after a word like ``run`` or ``--``.
 LOOSE = names(
     "npx pnpm yarn bun bunx npm poetry uv pipenv pdm hatch rye conda mamba micromamba bundle mise asdf direnv op "
     "aws-vault doppler dotenv envchain infisical chamber nix nix-shell distrobox toolbox flatpak-spawn host-spawn wsl "
@@ -118,7 +118,7 @@ LOOSE = names(
 
 
 def unwrap(program: str, args: list[str]) -> list[str] | None:
-    """The inner command of a wrapper; empty when nothing is run; None when the program is no wrapper."""
+    """The inner command of a wrapper; empty when nothing is run; None when the program is not a wrapper."""
     wrapper = WRAPPERS.get(program)
     if wrapper is None:
         return None
@@ -150,7 +150,7 @@ def _takes_next(wrapper: Wrapper, word: str) -> bool:
 
 
 def loose_commands(args: list[str], is_notable: Callable[[str], bool]) -> list[str]:
-    """The arguments from the first one on that names a program worth a look."""
+    """The arguments from the first known program on."""
     for at, word in enumerate(args):
         if not word.startswith("-") and is_notable(base_name(word)):
             return args[at:]
@@ -167,7 +167,7 @@ _ENGINES = names("docker podman nerdctl kubectl oc docker-compose crictl lxc bui
 
 
 def container(shell: Shell, call: Call) -> None:
-    """``docker exec NAME COMMAND`` and the like: the inner command, judged as far as asking."""
+    """``docker exec NAME COMMAND`` and similar: judges the inner command, without hardline rules."""
     words = [word for word in call.args if word not in ("compose", "container")]
     verb = next((word for word in words if word in ("exec", "run")), "")
     if call.program not in _ENGINES or not verb:

@@ -13,7 +13,7 @@ _VALUES = names("-f --file -p --project-name -H --host --context -c --env-file -
 
 
 def _operands(call: Call) -> list[str]:
-    """Words that are no options, past the values of the options that engines take first."""
+    """The operands, without the values of global options."""
     words: list[str] = []
     skip = False
     for word in call.args:

@@ -10,7 +10,7 @@ from hermes.policy.shell.words import names
 
 _RM = names("rm grm srm trash-rm rimraf del-cli")
 _FIND = names("find gfind fd")
-#: Tests of ``find`` that really leave something out.
+#: Tests of ``find`` that restrict the result.
 _NARROWING = names(
     "-name -iname -path -ipath -regex -iregex -mtime -mmin -atime -amin -ctime -cmin -newer -size -empty -user -group "
     "-perm -inum -nouser"

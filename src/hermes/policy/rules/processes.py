@@ -104,7 +104,7 @@ RULES = (
         ),
         hardline=True,
     ),
-    Rule("fork-bomb", "starts itself over and over until the machine stands still", hardline=True),
+    Rule("fork-bomb", "starts itself over and over until the machine hangs", hardline=True),
     Rule(
         "kill-many",
         "ends processes by name or without letting them finish",

@@ -31,7 +31,7 @@ def _last_operand(call: Call) -> list[str]:
 
 
 def _moved(call: Call) -> list[str]:
-    """A moved file is gone from where it was."""
+    """A move deletes its source."""
     return [*_last_operand(call), *call.options.operands[:-1]]
 
 
@@ -54,7 +54,7 @@ def _download(call: Call) -> list[str]:
 
 
 def downloaded_files(call: Call) -> list[str]:
-    """The files that a download is told to go to; ``-`` is the output."""
+    """The target files of a download; ``-`` is the output."""
     return call.values("O" if call.program == "wget" else "o", "output", "output-document", "out")
 
 

@@ -61,7 +61,7 @@ def restore(shell: Shell, name: str, value: Value | None) -> None:
 
 
 def declare(shell: Shell, node: Node, stdin: Flow) -> Flow:
-    """``export``, ``declare`` and their kin."""
+    """``export``, ``declare`` and similar."""
     reference = False
     for child in node.named_children:
         if child.type == "variable_assignment":

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from hermes.policy.shell.reader import Shell
 
-#: Text without any of these stands for itself.
+#: Text without any of these is literal.
 _SPECIAL = frozenset("\\${},\"'` \t\n")
 
 
@@ -124,7 +124,7 @@ class Expander:
         return SPLIT.join(self._parameter_items(node))
 
     def _parameter_items(self, node: Node) -> list[str]:
-        """``${name}`` and its kin, as the words it would give between quotes."""
+        """Parameter expansion ``${name…}``, as the words it gives between quotes."""
         state, name, operator, index = self._shell.state, "", "", ""
         operands: list[str] = []
         for child in node.children[1:-1]:
@@ -192,7 +192,7 @@ def text_of(node: Node) -> str:
 
 
 def same_line(command: Node) -> tuple[list[Node], list[Node]]:
-    """The parts of a command on its first line, and the rest: the parser sometimes overlooks that a line has ended."""
+    """The parts of a command on its first line, and the rest: the parser sometimes misses the end of a line."""
     # By bytes: asking the nodes for their rows corrupts the parser's memory (tree-sitter 0.26).
     children, text, start = command.children, command.text or b"", command.start_byte
     if b"\n" in text:

@@ -11,9 +11,9 @@ OPEN = "\ufdd3"
 COMMA = "\ufdd4"
 CLOSE = "\ufdd5"
 SPLIT = "\ufdd6"
-#: What ``""`` leaves, so that an empty word is still a word.
+#: Marks ``""``, so that an empty word is still a word.
 EMPTY = "\ufdd7"
-#: In front of text that is given to a program directly, where the parser expects the name of a file.
+#: Precedes text given to a program directly, where the parser expects a file name.
 INLINE = "\ufdd8"
 
 UNKNOWNS = (UNKNOWN, REMOTE, DECODED)

@@ -61,7 +61,7 @@ class _Rewriter:
         self._is_whole = is_whole
         self._at = 0
         self._out: list[str] = []
-        #: How much was written when a substitution ended: its parenthesis does not end the word it stands in.
+        #: Output length at the end of a substitution: its parenthesis does not end the surrounding word.
         self._glued = 0
         self._broken: list[str] = []
         self._documents: list[_HereDocument] = []
@@ -73,7 +73,7 @@ class _Rewriter:
         return Prepared("".join(self._out), self._broken)
 
     def _next(self, pattern: re.Pattern[str]) -> str:
-        """Copy up to the next thing that matters and return it; empty at the end."""
+        """Copy up to the next special character and return it; empty at the end."""
         match = pattern.search(self._text, self._at)
         if match is None:
             self._out.append(self._text[self._at :])
@@ -122,7 +122,7 @@ class _Rewriter:
                 self._common(token, double=False)
 
     def _common(self, token: str, *, double: bool) -> None:
-        """What is treated alike inside and outside of quotes."""
+        """Handle what is the same inside and outside of quotes."""
         if token == "\\\n":
             return
         if token[0] == "\\" and not double:
@@ -144,7 +144,7 @@ class _Rewriter:
         return _COMMAND_START.search("".join(self._out[-3:])[-24:]) is not None
 
     def _is_inside_word(self) -> bool:
-        """Whether what comes next continues a word."""
+        """Whether the next character continues a word."""
         before = next((part[-1] for part in reversed(self._out[self._glued :]) if part), "" if self._glued else "\n")
         return before not in (" ", "\t", "\n", ";", "&", "|", "(", ")", "<", ">")
 
@@ -152,7 +152,7 @@ class _Rewriter:
         if self._is_inside_word():
             self._out.append("#" if self._out[-1].endswith("$") else "\\#")
             return
-        # Comments are left out: the parser takes some of them for words.
+        # Comments are dropped: the parser reads some of them as words.
         end = self._text.find("\n", self._at)
         self._at = len(self._text) if end < 0 else end
 
@@ -190,7 +190,7 @@ class _Rewriter:
                 self._common(token, double=double)
 
     def _arithmetic(self, token: str) -> None:
-        """``$((…))`` is copied whole; where the parentheses do not close together, it is a command after all."""
+        """Copy ``$((…))``; if the parentheses do not close together, it is a command substitution."""
         depth, end = 2, self._at
         while depth and end < len(self._text):
             depth += {"(": 1, ")": -1}.get(self._text[end], 0)

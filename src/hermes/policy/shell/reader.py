@@ -22,12 +22,12 @@ from hermes.policy.verdict import Findings
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-#: How deep scripts and calls may be nested, and how many programs and how much text are looked at.
+#: Limits on nesting, number of programs and amount of text.
 _DEEPEST_SCRIPT = 12
 _DEEPEST_CALL = 40
 _MOST_CALLS = 4_000
 _MOST_TEXT = 400_000
-#: A loop over more words than this is read once, with a word that is not known.
+#: A loop over more words than this is analysed once, with an unknown word.
 _MOST_ROUNDS = 8
 
 _MAYBE = names("if_statement while_statement case_statement c_style_for_statement")
@@ -50,7 +50,7 @@ class Shell:
         self._calls = 0
         self._text = 0
         self._pipes = 0
-        #: What was known about variables where the ways of each statement around part.
+        #: Variables at the start of each enclosing branch.
         self._forks: list[dict[str, Value]] = []
 
     # Findings
@@ -302,7 +302,7 @@ class Shell:
         """Analyse the body of a function defined in this command line."""
         outer = self.state
         self.state = outer.inner(positional=arguments)
-        body = self.state.functions.pop(name)  # one level of a recursive function tells what it does
+        body = self.state.functions.pop(name)  # one level of recursion is enough
         try:
             return self.walk(body, stdin)
         finally:

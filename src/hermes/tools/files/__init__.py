@@ -1,1 +1,1 @@
-"""Files: reading, writing, patching, and which files must not be touched."""
+"""File tools: reading, atomic writes, patching, and protected files."""

@@ -1,6 +1,6 @@
-"""Files changed all at once or not at all: written next to their place, synced, then renamed into it."""
+"""Atomic writes of several files: written to temporary files, synced, then renamed; rolled back on failure."""
 
-# Paths are strings here: they come and go as strings, and Path is slow.
+# Paths are strings here, because Path is slow.
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
-class Change:
-    """What one file becomes. ``path`` has no symbolic links; ``None`` as content means that there is no file."""
+class FileChange:
+    """The new state of one file. ``path`` has no symbolic links; ``None`` as content deletes the file."""
 
     path: str
     before: bytes | None
     after: bytes | None
-    #: Whose permissions a new file takes over, when it is one that moved.
+    #: The file whose permissions a moved file keeps.
     like: str | None = None
-    #: Directories that had to be made for it.
+    #: Directories created for it.
     directories: list[str] = field(default_factory=list[str])
 
 
-def apply_changes(changes: Sequence[Change]) -> None:
-    """Make all the changes. When one fails, OSError is raised and every file is as it was."""
-    staged: list[tuple[Change, str]] = []
-    done: list[Change] = []
+def apply_changes(changes: Sequence[FileChange]) -> None:
+    """Apply all changes. On failure raises OSError and restores every file."""
+    staged: list[tuple[FileChange, str]] = []
+    done: list[FileChange] = []
     try:
-        # Writing first, renaming later: a full disk is found out before anything has changed.
+        # Write first, rename later: a full disk is noticed before anything has changed.
         for change in changes:
             if change.after is not None:
                 temporary = _stage(change)
@@ -50,8 +50,8 @@ def apply_changes(changes: Sequence[Change]) -> None:
         _sync_directory(directory)
 
 
-def _stage(change: Change) -> str:
-    """Write the new content to a file of its own in the same directory."""
+def _stage(change: FileChange) -> str:
+    """Write the new content to a temporary file in the same directory."""
     directory = os.path.dirname(change.path)
     _make_directories(directory, change.directories)
     temporary = os.path.join(directory, f".hermes-{os.urandom(6).hex()}.tmp")
@@ -78,16 +78,16 @@ def _take_over_permissions(descriptor: int, path: str) -> None:
         os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
 
 
-def _take_back(changes: Sequence[Change], staged: list[tuple[Change, str]], done: list[Change]) -> None:
+def _take_back(changes: Sequence[FileChange], staged: list[tuple[FileChange, str]], done: list[FileChange]) -> None:
     for _, temporary in staged:
         with suppress(OSError):
-            os.unlink(temporary)  # those renamed already are gone
+            os.unlink(temporary)  # already renamed ones do not exist
     for change in reversed(done):
         with suppress(OSError):
             if change.before is None:
                 os.unlink(change.path)
             else:
-                back = Change(change.path, change.after, change.before)
+                back = FileChange(change.path, change.after, change.before)
                 os.rename(_stage(back), change.path)
     for change in changes:
         for directory in reversed(change.directories):
@@ -96,7 +96,7 @@ def _take_back(changes: Sequence[Change], staged: list[tuple[Change, str]], done
 
 
 def _make_directories(directory: str, made: list[str]) -> None:
-    """Make a directory with its parents, noting those that were not there."""
+    """Create a directory with its parents; records the new ones."""
     missing: list[str] = []
     while not os.path.isdir(directory) and directory != os.path.dirname(directory):
         missing.append(directory)
@@ -108,7 +108,7 @@ def _make_directories(directory: str, made: list[str]) -> None:
 
 
 def _sync_directory(directory: str) -> None:
-    # Without this a rename may be lost in a power cut; some file systems cannot do it, and that is all right.
+    # Without this a rename may be lost in a power cut; file systems that cannot do it are accepted.
     with suppress(OSError):
         descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
         try:

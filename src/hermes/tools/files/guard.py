@@ -1,6 +1,6 @@
-"""Which files the file tools must not touch: those the runtime holds open, its settings, the system's own."""
+"""Protected files: the runtime's open databases, its settings, and system files. Compares inodes (TOCTOU-safe)."""
 
-# Paths are strings here: they come and go as strings, and Path is slow.
+# Paths are strings here, because Path is slow.
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _SYSTEM_DIRECTORIES = (
     *("/private/etc", "/System", "/Library"),
 )
 
-#: Parts of them that are ordinary working space. Container images keep sources under /usr/src.
+#: Exceptions: ordinary working folders. Container images keep sources under /usr/src.
 _ORDINARY = ("/usr/src", "/dev/null", "/dev/shm", "/run/user")
 
-#: A directory changed more recently than this may change again without its time stamp moving, ...
+#: A directory changed more recently than this may change again with the same time stamp, ...
 _CLOCK_GRAIN_NS = 50_000_000
-#: ... and longer so on the file systems that keep whole seconds.
+#: ... and longer on file systems with whole seconds.
 _COARSE_GRAIN_NS = 2_500_000_000
 _SECOND_NS = 1_000_000_000
 
@@ -31,7 +31,7 @@ _FileId = tuple[int, int]
 
 
 class FileGuard:
-    """Answers whether a tool may read or write a path; an answer that is not None is the refusal to show.
+    """Decides whether a tool may read or write a path; a result that is not None is the error message.
 
     Closing *any* descriptor of a database drops the locks SQLite holds on it in this process, and a later
     commit may then be lost. So a file the runtime holds open is recognised with ``stat``, before it is opened,
@@ -45,11 +45,11 @@ class FileGuard:
             self._settings.add(*(str(home / name) for name in _SETTINGS))
 
     def protect(self, *paths: Path | str) -> None:
-        """Refuse these files from now on. Name a database's companions too, whether they exist yet or not."""
+        """Protect these files. Include a database's companion files, even if they do not exist yet."""
         self._held_open.add(*map(str, paths))
 
     def refusal(self, path: Path | str, status: _Status | None = None) -> str | None:
-        """Why ``path`` must not be opened at all. ``status`` saves a ``stat`` when the caller has one."""
+        """Why ``path`` must not be opened. ``status`` saves a ``stat`` when the caller has one."""
         if self._held_open.includes(path, status or _status(path)):
             return (
                 f"{path} is a database this program has open; opening it a second time could damage it. "
@@ -98,7 +98,7 @@ class _KnownFiles:
         return (status.st_dev, status.st_ino) in self._ids
 
     def _changed(self) -> bool:
-        # A database's companions come and go while it is open; their directory's time stamp tells when.
+        # A database's companion files appear and disappear; the time stamp of their directory shows when.
         for directory, seen in self._directories.items():  # noqa: SIM110  (any() costs twice as much)
             if _modified(directory) != seen:
                 return True
@@ -109,7 +109,7 @@ class _KnownFiles:
             seen = {directory: _settled(_modified(directory)) for directory in self._directories}
             found = (_status(name) for name in self._names)
             self._ids = frozenset((status.st_dev, status.st_ino) for status in found if status)
-            self._directories = seen  # last: until the inodes are in place, others must look too
+            self._directories = seen  # last: until the inodes are set, other threads must check too
 
 
 def _status(path: Path | str) -> _Status | None:
@@ -125,7 +125,7 @@ def _modified(directory: str) -> int:
 
 
 def _settled(modified: int) -> int:
-    """The time stamp, or -1 when it is too fresh to tell the next change from this one."""
+    """The time stamp, or -1 when it is too recent to distinguish the next change."""
     grain = _CLOCK_GRAIN_NS if modified % _SECOND_NS else _COARSE_GRAIN_NS
     return modified if time.time_ns() - modified > grain else -1
 

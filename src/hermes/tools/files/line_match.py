@@ -1,4 +1,4 @@
-"""Where a run of lines stands in a file, forgiving differences in white space that models often make."""
+"""Fuzzy line matching: finds lines in a file, tolerating white space differences."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _SHOWN_LINES = 8
 
 @dataclass(frozen=True, slots=True)
 class LineMatch:
-    """A place where the wanted lines stand, and how new lines must be indented to fit in there."""
+    """A match of the wanted lines, and the indentation for new lines."""
 
     at: int
     indent: str = ""
     outdent: str = ""
 
     def fit(self, line: str) -> str:
-        """``line`` with the indentation of the place."""
+        """``line`` with the indentation of the match."""
         if not line.strip():
             return line
         return self.indent + line.removeprefix(self.outdent)
 
 
 def find_lines(lines: Sequence[str], wanted: Sequence[str], start: int = 0) -> tuple[list[LineMatch], str]:
-    """All places at or after ``start`` where ``wanted`` stands, and what was forgiven to find them ("" = nothing)."""
+    """All matches of ``wanted`` at or after ``start``, and the tolerated difference ("" for none)."""
     exact = [LineMatch(at) for at in _places(lines, wanted, start)]
     if exact:
         return exact, ""
@@ -57,7 +57,7 @@ def _places(lines: Sequence[str], wanted: Sequence[str], start: int) -> list[int
 
 
 def _shift(at: int, lines: Sequence[str], wanted: Sequence[str]) -> LineMatch | None:
-    """The one indentation that lies between the two runs, if it is the same on every line."""
+    """The difference in indentation, if it is the same on every line."""
     pairs = [(line, want) for line, want in zip(lines, wanted, strict=True) if want]
     first_line, first_wanted = pairs[0]
     deeper = len(first_line) - len(first_wanted)
@@ -69,7 +69,7 @@ def _shift(at: int, lines: Sequence[str], wanted: Sequence[str]) -> LineMatch | 
 
 
 def nearest_lines(lines: Sequence[str], wanted: Sequence[str]) -> str:
-    """The part of the file that looks most like ``wanted``, numbered, or "" when nothing does."""
+    """The most similar part of the file, numbered, or "" for none."""
     from difflib import SequenceMatcher
 
     first = next((line.strip() for line in wanted if line.strip()), "")

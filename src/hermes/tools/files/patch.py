@@ -7,11 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from hermes.tools.files.draft import Draft
+from hermes.tools.files.draft import Draft, TextFile
 from hermes.tools.files.line_match import find_lines, nearest_lines
 from hermes.tools.files.patch_v4a import FilePatch, PatchError, apply_hunks, parse_patch, paths_in
 from hermes.tools.files.paths import resolve_path
-from hermes.tools.files.text_file import TextFile
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 
@@ -72,7 +71,7 @@ def _replace(draft: Draft, args: Args) -> dict[str, Any]:
 
 
 def _replaced(text: str, old: str, new: str, *, every: bool, name: str) -> tuple[str, int, str]:
-    """The new text, how many places changed, and what was forgiven to find them."""
+    """The new text, the number of replacements, and the tolerated difference."""
     count = text.count(old)
     if count:
         if count > 1 and not every:
@@ -97,14 +96,14 @@ def _replaced(text: str, old: str, new: str, *, every: bool, name: str) -> tuple
             lines[match.at : end + 1] = [fitted + lines[end]]
         else:
             lines[match.at : end] = [fitted]
-    # Lines that match word for word while the text does not: only the last line's end can differ.
+    # All lines match but the text does not: only the last line's end can differ.
     return "\n".join(lines), len(matches), how or "the line break at the end of the file"
 
 
 def _ambiguous(numbers: list[int], count: int) -> str:
     places = ", ".join(map(str, numbers[:5]))
     return (
-        f"old_string stands at {count} places (lines {places}{', …' if count > 5 else ''}); "
+        f"old_string occurs {count} times (lines {places}{', …' if count > 5 else ''}); "
         f"add more lines around it, or set replace_all=true"
     )
 

@@ -15,25 +15,25 @@ _ANCHOR = re.compile(r"@@(?: *-\d+(?:,\d+)? \+\d+(?:,\d+)? @@)? ?(.*)$")
 
 
 class PatchError(ValueError):
-    """The patch cannot be read or does not fit; the message tells the model what to change."""
+    """The patch is invalid or does not apply; the message is for the model."""
 
 
 @dataclass(slots=True)
 class Hunk:
-    """One place to change: ``" "`` keeps a line, ``"-"`` takes it away, ``"+"`` adds one."""
+    """One hunk: ``" "`` keeps a line, ``"-"`` removes it, ``"+"`` adds one."""
 
     anchors: list[str] = field(default_factory=list[str])
     lines: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     at_end: bool = False
 
     def old(self) -> list[str]:
-        """The lines that must stand in the file."""
+        """The lines that must be in the file."""
         return [text for sign, text in self.lines if sign != "+"]
 
 
 @dataclass(slots=True)
 class FilePatch:
-    """What the patch does with one file."""
+    """The changes of one file."""
 
     action: Literal["add", "update", "delete"]
     path: str
@@ -59,7 +59,7 @@ def parse_patch(patch: str) -> list[FilePatch]:
 
 
 def paths_in(patch: str) -> Iterator[str]:
-    """Every path a patch mentions, also when it does not parse."""
+    """Every path in a patch, even when it does not parse."""
     for line in patch.splitlines():
         match = _HEADER.match(line) or _MOVE_TO.match(line)
         if match:
@@ -136,7 +136,7 @@ def _hunks(number: int, body: list[str]) -> list[Hunk]:
 
 
 def apply_hunks(text: str, hunks: Sequence[Hunk], name: str) -> tuple[str, list[str]]:
-    """The text with every hunk applied, and what had to be forgiven. Raises PatchError when one does not fit."""
+    """The text with every hunk applied, and the tolerated differences. Raises PatchError when one does not apply."""
     lines = text.split("\n")
     ends_with_break = lines[-1] == ""
     if ends_with_break:
@@ -154,7 +154,7 @@ def apply_hunks(text: str, hunks: Sequence[Hunk], name: str) -> tuple[str, list[
 
 
 def _changed(lines: Sequence[str], hunk: Hunk, match: LineMatch) -> list[str]:
-    """The new lines of the place. Kept lines come from the file, which may be spaced differently."""
+    """The new lines of a match. Kept lines come from the file, whose white space may differ."""
     changed: list[str] = []
     at = match.at
     for sign, text in hunk.lines:

@@ -1,6 +1,6 @@
-"""File names as a model writes them, turned into absolute paths and into messages."""
+"""Path arguments of tools: resolved to absolute paths, and shown in messages."""
 
-# Paths are strings here: they come and go as strings, and Path is slow.
+# Paths are strings here, because Path is slow.
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
-#: A directory is searched this far for names like a missing one.
+#: How many entries of a directory are compared with a missing name.
 _NAMES_COMPARED = 2_000
 
 _REASONS = {
@@ -55,7 +55,7 @@ def resolve_path(path: object, cwd: Path | str) -> str:
         raise ValueError(f"path contains a character no file name can have: {error.reason}") from None
     absolute = os.path.join(cwd, path)
     if ".." in path:
-        # "link/.." is the parent of the link's target, so ".." cannot be folded away as text.
+        # "link/.." is the parent of the link's target, so ".." cannot be removed as text.
         return os.path.realpath(absolute)
     return os.path.normpath(absolute)
 
@@ -67,12 +67,12 @@ def display_path(path: str, cwd: Path | str) -> str:
 
 
 def why(error: OSError) -> str:
-    """The cause of a failed system call in words."""
+    """The cause of a failed system call as text."""
     return _REASONS.get(error.errno or 0) or (error.strerror or str(error) or type(error).__name__)
 
 
 def kind_of(mode: int) -> str:
-    """What sort of thing a path names, from its ``st_mode``."""
+    """The type of a file, from its ``st_mode``."""
     return next((name for test, name in _KINDS if test(mode)), "a regular file")
 
 

@@ -1,6 +1,6 @@
 """The ``read_file`` tool: a window of numbered lines of a text file."""
 
-# Paths are strings here: they come and go as strings, and Path is slow.
+# Paths are strings here, because Path is slow.
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from hermes.scope import Interrupt
 from hermes.tools.coerce import bounded_int
 from hermes.tools.files.paths import kind_of, resolve_path, similar_files, why
-from hermes.tools.files.text_window import Window, cut_window
+from hermes.tools.files.text_window import TextWindow, cut_window
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 
@@ -23,7 +23,7 @@ _DEFAULT_LIMIT = 500
 _CHUNK = 1 << 20
 _SNIFFED = 8_192
 
-# O_NONBLOCK: should the file turn into a pipe between the check and the open, nothing hangs.
+# O_NONBLOCK: if the file becomes a pipe between check and open (TOCTOU), nothing hangs.
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 _BYTE_ORDER_MARKS = (
@@ -49,7 +49,7 @@ _IMAGES = (
 
 _NOT_UTF8 = "not valid UTF-8; bytes that could not be read are shown as \ufffd"
 
-#: All but the control characters text does not use; a file that is not UTF-8 and full of those is no text.
+#: Control characters that text does not use; a file that is not UTF-8 and full of those is binary.
 _TEXT_BYTES = bytes({7, 8, 9, 10, 12, 13, 27} | set(range(0x20, 0x100)))
 
 
@@ -109,7 +109,7 @@ def _read(descriptor: int, path: str, args: Args, context: ToolContext, size: in
     return _present(window, text, encoding, size, context)
 
 
-def _present(window: Window, text: str, encoding: str, size: int, context: ToolContext) -> str:
+def _present(window: TextWindow, text: str, encoding: str, size: int, context: ToolContext) -> str:
     limits = context.limits
     notes: dict[str, Any] = {}
     if "\r" in text:
@@ -125,7 +125,7 @@ def _present(window: Window, text: str, encoding: str, size: int, context: ToolC
     content = "\n".join(_numbered(lines, window.first))
     if lines and (window.ended or last < window.total_lines):
         content += "\n"
-    # A character cut in two at the end of an overlong line is no fault of the file, and is not shown.
+    # A character cut in two at the end of an overlong line is not shown.
     if encoding and (encoding != _NOT_UTF8 or "\ufffd" in content):
         notes["encoding"] = encoding
     _explain(notes, window, last, cut, len(lines) < len(window.lines), context)
@@ -149,12 +149,14 @@ def _numbered(lines: list[str], first: int) -> list[str]:
 
 @lru_cache(maxsize=1)
 def _gutters() -> list[str]:
-    """The numbers of the lines read most, made once: formatting them costs more than reading a small file."""
+    """Line numbers of common lines, formatted once: formatting costs more than reading a small file."""
     return [f"{number:6}|" for number in range(1, _DEFAULT_LIMIT + 1)]
 
 
-def _explain(notes: dict[str, Any], window: Window, last: int, cut: bool, too_long: bool, context: ToolContext) -> None:
-    """Say what is missing from the content and how to get it."""
+def _explain(
+    notes: dict[str, Any], window: TextWindow, last: int, cut: bool, too_long: bool, context: ToolContext
+) -> None:
+    """Note what is missing from the content and how to get it."""
     total = window.total_lines
     if window.first > max(total, 1):
         notes["hint"] = f"the file has {total} lines; offset {window.first} is past its end"
@@ -202,7 +204,7 @@ def _shortened(lines: list[str], longest: int) -> tuple[list[str], bool]:
 
 
 def _fitting(lines: list[str], room: int) -> list[str]:
-    """As many lines as fit, but at least one, so that reading on always gets further."""
+    """As many lines as fit, but at least one, so that pagination always advances."""
     used = 0
     for count, line in enumerate(lines):
         used += len(line) + 8

@@ -1,4 +1,4 @@
-"""A window of lines cut out of a stream of bytes, without holding the stream."""
+"""A window of lines from a byte stream, in bounded memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Window:
+class TextWindow:
     """Lines ``first`` to ``first + len(lines) - 1`` of a text that has ``total_lines`` lines and ``size`` bytes."""
 
     first: int
@@ -20,7 +20,7 @@ class Window:
     cut: bool
 
 
-def cut_window(chunks: Iterable[bytes], first: int, count: int, longest: int, budget: int) -> Window:
+def cut_window(chunks: Iterable[bytes], first: int, count: int, longest: int, budget: int) -> TextWindow:
     """Lines ``first`` (from 1) to ``first + count - 1``; the rest is only counted.
 
     Of each line at most ``longest`` bytes are kept, and no further line is taken once ``budget`` bytes are.
@@ -40,7 +40,7 @@ class _Cutter:
         self._longest = longest
         self._budget = budget
         self._lines: list[bytes] = []
-        #: The beginning of a line whose end is not in sight yet.
+        #: The beginning of an incomplete line.
         self._open: bytes | None = None
         self._newlines = self._size = self._kept = 0
         self._cut = False
@@ -65,22 +65,22 @@ class _Cutter:
             self._cut = self._cut or len(line) > self._longest
             self._open = line[: self._longest]
 
-    def window(self) -> Window:
+    def window(self) -> TextWindow:
         ended = self._open is None
         lines = self._lines if self._open is None else [*self._lines, self._open]
         total = self._newlines + (self._last_byte != b"\n")
-        return Window(self._first, lines, total, self._size, ended, self._cut)
+        return TextWindow(self._first, lines, total, self._size, ended, self._cut)
 
     def _full(self) -> bool:
         return len(self._lines) >= self._count or self._kept >= self._budget
 
     def _take_lines(self, chunk: bytes) -> bytes:
-        """Take the complete lines the window has room for; what is left of the chunk."""
+        """Add the complete lines that fit; returns the rest of the chunk."""
         if self._full():
             return chunk
         *pieces, rest = chunk.split(b"\n", self._count - len(self._lines))
         if self._open is None and self._kept + len(chunk) < self._budget and self._all_short(chunk, pieces):
-            self._lines += pieces  # all at once, as nothing is too long or too much: a small file takes this way
+            self._lines += pieces  # fast path for small files
             self._newlines += len(pieces)
             self._kept += len(chunk)
             return rest

@@ -1,6 +1,6 @@
 """The ``write_file`` tool: create a file or replace all of it."""
 
-# Paths are strings here: they come and go as strings, and Path is slow.
+# Paths are strings here, because Path is slow.
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from hermes.tools.files.atomic import Change, apply_changes
+from hermes.tools.files.atomic import FileChange, apply_changes
 from hermes.tools.files.paths import kind_of, resolve_path, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
@@ -31,7 +31,7 @@ def run_write_file(args: Args, context: ToolContext) -> str:
     if refused:
         return tool_error(refused)
     target = os.path.realpath(path)  # a link is written through, not replaced
-    change = Change(target, before=None, after=data)
+    change = FileChange(target, before=None, after=data)
     if target != os.devnull:
         try:
             apply_changes([change])

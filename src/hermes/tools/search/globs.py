@@ -63,7 +63,7 @@ def _translate_set(inside: str) -> str:
     while at < len(members):
         is_range = members[at + 1 : at + 2] == "-" and at + 2 < len(members)
         first, last = members[at], members[at + 2 if is_range else at]
-        if last < first:  # a range that runs backwards: then the brackets mean themselves
+        if last < first:  # a reversed range: the brackets are literal
             return re.escape(f"[{inside}]")
         parts.append(f"{re.escape(first)}-{re.escape(last)}")
         at += 3 if is_range else 1
@@ -78,13 +78,13 @@ class IgnoreFile:
     base: str
     #: The root of the walk seen from its directory, with a slash at the end; "" when it is there or below.
     above: str
-    #: Matches whenever some rule does: most paths fail this one test.
+    #: Matches when any rule does: most paths fail this one test.
     any_rule: re.Pattern[str]
     #: Newest first: the expression, whether it is about directories only, whether it ignores or takes back.
     rules: tuple[tuple[re.Pattern[str], bool, bool], ...]
 
     def verdict(self, path: str, is_directory: bool) -> bool | None:
-        """True: ignored. False: a rule says explicitly that it is not. None: no rule speaks of it."""
+        """True: ignored. False: explicitly not ignored. None: no rule matches."""
         inside = self.above + path[len(self.base) :]
         if not self.any_rule.fullmatch(inside):
             return None

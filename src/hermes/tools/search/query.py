@@ -1,4 +1,4 @@
-"""What a content search looks for and what it finds in one file, whichever engine does the work."""
+"""Search query and its results per file, for both engines, with limits on time and matches."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hermes.scope import Interrupt
 #: Characters of a matching line that are shown.
 LINE_SHOWN = 500
 
-#: A search that goes on longer than this answers with what it has.
+#: Time limit; a search then returns what it has found.
 MAX_SECONDS = 60.0
 
-#: With more matches than this, the search stops: the pattern must be made narrower.
+#: Limit on matches; the search then stops.
 MAX_MATCHES = 10_000
 
 _POSIX_CLASSES = {
@@ -35,7 +35,7 @@ _POSIX_CLASS = re.compile(r"\[:[a-z]+:\]")
 
 
 class SearchStopped(Exception):
-    """The search took too long or found too much; what was found so far counts."""
+    """A limit was reached; the results so far are valid."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class FileHits:
     lines: list[tuple[int, bool, str]] = field(default_factory=list[tuple[int, bool, str]])
 
     def add(self, number: int, is_match: bool, text: str) -> None:
-        """Note a line; of a flood of matches only the first are kept, the rest are counted."""
+        """Add a line; only the first matches are kept, the rest are counted."""
         self.count += is_match
         if self.count <= MAX_MATCHES:
             self.lines.append((number, is_match, shown_line(text)))
@@ -63,7 +63,7 @@ class Query:
     file_glob: str | None = None
     wanted: Callable[[str], bool] | None = None
     context: int = 0
-    #: Only the counts are asked for, so lines need not be kept.
+    #: Only counts are needed, so lines are not kept.
     counts_only: bool = False
     deadline: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
 
@@ -75,7 +75,7 @@ class Query:
 
 
 def shown_line(text: str) -> str:
-    """A line as it is shown: cut when it is very long."""
+    """A line for display, cut when very long."""
     text = text.rstrip("\r")
     return text if len(text) <= LINE_SHOWN else text[:LINE_SHOWN] + "…"
 
@@ -96,7 +96,7 @@ def python_pattern(pattern: str) -> str:
         elif not in_set and piece == "[":
             in_set = True
             size = 2 if pattern[at + 1 : at + 2] == "^" else 1
-            size += pattern[at + size : at + size + 1] == "]"  # a bracket that comes first is an ordinary member
+            size += pattern[at + size : at + size + 1] == "]"  # a leading bracket is an ordinary member
             piece = pattern[at : at + size].replace("]", "\\]")
         elif in_set and (posix := _POSIX_CLASS.match(pattern, at)) and posix[0] in _POSIX_CLASSES:
             size = len(posix[0])

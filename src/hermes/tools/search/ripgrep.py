@@ -1,6 +1,6 @@
-"""Search with ripgrep: a child process that reads faster than we can, told to follow the same rules."""
+"""Search with ripgrep, by the same rules as the Python engine."""
 
-# Paths are strings here: they come and go as strings, and Path is slow.
+# Paths are strings here, because Path is slow.
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.search.query import FileHits, Query
 from hermes.tools.search.walk import SKIPPED
-from hermes.tools.terminal.child_process import Child
+from hermes.tools.terminal.child_process import ChildProcess
 
 _READ_SECONDS = 0.25
 
-#: Longer lines are cut by ripgrep, so that a line of a gigabyte never reaches us.
+#: Longer lines are cut by ripgrep (bounded output).
 _MAX_COLUMNS = 65_536
 
 _RULES = (
@@ -28,7 +28,7 @@ _BINARY_AFTER_ALL = b": WARNING: stopped searching binary file"
 
 
 class RipgrepFailed(Exception):
-    """ripgrep could not do it: a construct of the pattern it does not know, say. Search without it."""
+    """ripgrep failed, on an unsupported pattern for example: use the Python engine."""
 
 
 def rg_hits(rg: str, query: Query, guard: FileGuard) -> Iterator[FileHits]:
@@ -65,7 +65,7 @@ def _only(query: Query) -> list[str]:
 
 def _lines(query: Query, arguments: list[str], end: bytes = b"\n") -> Iterator[bytes]:
     try:
-        child = Child(arguments, cwd=query.root, keep_stderr=False)
+        child = ChildProcess(arguments, cwd=query.root, keep_stderr=False)
     except (OSError, ValueError) as error:
         raise RipgrepFailed(str(error)) from None
     silent = True

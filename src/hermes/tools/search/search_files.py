@@ -1,6 +1,6 @@
 """The ``search_files`` tool: find text in files, or files by name."""
 
-# Paths are strings here: they come and go as strings, and Path is slow.
+# Paths are strings here, because Path is slow.
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MAX_LIMIT = 1_000
 _MAX_CONTEXT = 20
 _MAX_FILES = 100_000
 
-#: From this many matches on they are written as one text, which repeats no path.
+#: From this many matches on the result is one text without repeated paths.
 _DENSE_FROM = 5
 
 _NOTHING = "hidden, git-ignored and binary files are not searched; give a file's own path to search it anyway"
@@ -59,7 +59,7 @@ def run_search_files(args: Args, context: ToolContext) -> str:
 
 
 class _Search:
-    """One search: where its results are shown from, and which part of them is asked for."""
+    """One search with pagination of its results."""
 
     def __init__(self, args: Args, context: ToolContext, pattern: str, root: str) -> None:
         self._args = args
@@ -71,13 +71,13 @@ class _Search:
         self._rg = find_program("rg") if os.path.isdir(root) else None
 
     def files(self) -> str:
-        """Files whose name fits the pattern."""
+        """Files whose name matches the pattern."""
         query = Query(self._pattern, self._root, self._context.scope.interrupt, wanted=name_filter(self._pattern))
         found, stopped = _until_stopped(self._file_names(query), _MAX_FILES)
         return self._page("files", [self._shown(path) for path in found], len(found), stopped)
 
     def content(self) -> str:
-        """Lines that fit the pattern, or the files that have some, or how many each has."""
+        """Matching lines, or files with matches, or counts."""
         mode = self._args.get("output_mode") or "content"
         glob = self._args.get("file_glob") or None
         query = Query(
@@ -89,7 +89,7 @@ class _Search:
             context=bounded_int(self._args, "context", 0, 0, _MAX_CONTEXT) if mode == "content" else 0,
             counts_only=mode != "content",
         )
-        re.compile(python_pattern(self._pattern))  # the same error whichever engine searches
+        re.compile(python_pattern(self._pattern))  # the same error with both engines
         if mode == "content":
             return self._lines(query)
         found, stopped = _until_stopped(self._hits(query), _MAX_FILES)
@@ -112,7 +112,7 @@ class _Search:
         return self._matches_page(matches, total, stopped)
 
     def _take(self, hits: FileHits, before: int, context: int, matches: list[dict[str, Any]]) -> None:
-        """Add the lines of one file that are on the page asked for; ``before`` matches came earlier."""
+        """Add the lines of one file that are on the requested page; ``before`` matches came earlier."""
         path = self._shown(hits.path)
         positions = [number for number, is_match, _ in hits.lines if is_match]
         start = max(self._offset - before, 0)
@@ -144,7 +144,7 @@ class _Search:
         return tool_result(total_count=total, **{key: dict(page) if key == "counts" else page}, **notes)
 
     def _notes(self, shown: int, total: int, stopped: str) -> dict[str, Any]:
-        """Whether there is more, and how to get it: inside the JSON, so that the answer always parses."""
+        """Note whether there is more, and how to get it: inside the JSON, so that the result always parses."""
         if total == 0 and not stopped:
             return {"hint": _NOTHING}
         end = self._offset + shown
@@ -178,12 +178,12 @@ def _first_that_works(fast: Iterator[_Found] | None, sure: Iterator[_Found]) -> 
             yield from fast
             return
         except RipgrepFailed:
-            pass  # it fails before its first result, so nothing is found twice
+            pass  # it fails before its first result, so there are no duplicates
     yield from sure
 
 
 def _until_stopped(found: Iterator[_Found], most: int) -> tuple[list[_Found], str]:
-    """The results in a list, and why there may be more of them ("" when these are all)."""
+    """The results, and why there may be more ("" when complete)."""
     results: list[_Found] = []
     try:
         for result in found:

@@ -4,7 +4,7 @@ Left out are hidden files and directories, ``node_modules`` and ``__pycache__``,
 a git repository, symbolic links met on the way, binary files (those with a NUL byte) and files the guard refuses.
 """
 
-# Paths are strings here: they come and go as strings, and Path is slow.
+# Paths are strings here, because Path is slow.
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from hermes.tools.files.guard import FileGuard
 from hermes.tools.search.globs import IgnoreFile, parse_gitignore
 from hermes.tools.search.query import FileHits, Query, python_pattern
 
-#: Directories of other people's code, skipped wherever they are.
+#: Directories of dependencies, always skipped.
 SKIPPED = ("node_modules", "__pycache__")
 
 _BLOCK = 1 << 20
 
-#: Of a line longer than this the rest is not kept.
+#: Longest line that is kept.
 _LONGEST_LINE = 16 << 20
 
-#: A regular expression sees this much of a line: harmless ones can take a time that grows with the square of it.
+#: ReDoS bound: a regular expression sees only this much of a line, because its time may grow quadratically.
 _LINE_SEARCHED = 10_000
 
-#: Lines from this length on may take long, so we look whether to stop before each.
+#: Lines from this length on may take long: the time limit is checked before each.
 _LONG_LINE = 1_000
 
 _LITERAL = re.compile(r"(?:[^\\.^$*+?{}\[\]|()]|\\[^\w\s])+")
@@ -38,7 +38,7 @@ _Rules = tuple[IgnoreFile, ...]
 
 
 def walk(query: Query) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """The files below the root that are searched, with their relative paths, in the order of their names."""
+    """The files to search below the root, with their relative paths, sorted by name."""
     in_repository, rules = _rules_above(query.root)
     stack = [_listing(query.root, "", rules, in_repository)]
     while stack:
@@ -73,11 +73,11 @@ def file_hits(query: Query, guard: FileGuard) -> Iterator[FileHits]:
 def _listing(
     directory: str, prefix: str, rules: _Rules, in_repository: bool
 ) -> Iterator[tuple[str, os.DirEntry[str], _Rules, bool]]:
-    """What is searched of one directory, with the ignore rules that hold in it."""
+    """The entries of one directory to search, with its ignore rules."""
     try:
         with os.scandir(directory) as found:
             entries = sorted(found, key=lambda entry: os.fsencode(entry.name))
-    except OSError:  # it may be unreadable or just gone; the rest is still worth searching
+    except OSError:  # unreadable or deleted; the rest is still searched
         return
     names = {entry.name for entry in entries}
     if ".git" in names:
@@ -127,7 +127,7 @@ def _load(directory: str, base: str = "", above: str = "") -> IgnoreFile | None:
 
 
 class _Matcher:
-    """The pattern, ready to test lines. Plain text, which most searches look for, is found without ``re``."""
+    """A compiled pattern. Plain text, the common case, is found without ``re``."""
 
     def __init__(self, query: Query) -> None:
         self._search = re.compile(python_pattern(query.pattern)).search
@@ -144,7 +144,7 @@ class _Matcher:
 
 
 def search_file(query: Query, matcher: _Matcher, full_path: str, path: str, guard: FileGuard) -> FileHits | None:
-    """The matches in one file; None when there are none, or when it is no text or must not be opened."""
+    """The matches in one file; None for none, for a binary file or a protected one."""
     try:
         status = os.stat(full_path)
         if guard.refusal(full_path, status):

@@ -1,1 +1,1 @@
-"""Commands: the terminal tool, background processes, and the child processes under both."""
+"""Commands: the terminal tool, background processes, child processes in process groups, bounded output."""

@@ -1,4 +1,4 @@
-"""Background processes: started by the ``terminal`` tool, looked after until the host closes."""
+"""Background processes of the ``terminal`` tool; they live until the host closes."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from hermes.tools.terminal.child_process import start_command
 from hermes.tools.terminal.output import BoundedOutput, strip_escapes
-from hermes.tools.terminal.shell import start_command
 
 #: Finished processes stay listed, up to this many.
 _KEPT_FINISHED = 64
 
-#: How often a reader looks whether it should give up on output that a stray grandchild holds open.
+#: Interval for checking whether to stop reading output that an orphaned grandchild holds open.
 _LOOK_EVERY = 0.25
 
 _JOIN_SECONDS = 2.0
 
 
 class BackgroundProcess:
-    """A command that runs while the conversation goes on. A daemon thread of its own reads its output."""
+    """A command in the background. A daemon thread reads its output into a bounded buffer."""
 
     def __init__(self, command: str, cwd: str, *, pty: bool, max_output_chars: int) -> None:
         self.id = f"proc_{os.urandom(6).hex()}"
@@ -53,7 +53,7 @@ class BackgroundProcess:
         return strip_escapes(self._output.text())
 
     def when_ended(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call back once the command has ended and its output is in. Returns what takes the callback away."""
+        """Register a callback for the end of the command and its output. Returns a function that removes it."""
         self._waiting.append(callback)
         if self.ended_at is not None:
             callback()
@@ -65,12 +65,12 @@ class BackgroundProcess:
         return forget
 
     def kill(self, grace: float = 0.5) -> None:
-        """End the command's whole process group."""
+        """Kill the command's process group."""
         self.killed = self.killed or self.exit_code is None
         self.child.stop(grace)
 
     def abandon(self) -> None:
-        """Stop reading, even when somebody outside the group still holds the output open."""
+        """Stop reading, even when a process outside the group holds the output open."""
         self._abandoned = True
         self._reader.join(_JOIN_SECONDS)
 
@@ -120,7 +120,7 @@ class ProcessTable:
         return process
 
     def get(self, process_id: str) -> BackgroundProcess | None:
-        """The process with that id, if it is still known."""
+        """The process with that id, if known."""
         return self._processes.get(process_id)
 
     def all(self) -> list[BackgroundProcess]:
@@ -129,7 +129,7 @@ class ProcessTable:
             return list(self._processes.values())
 
     def close(self) -> None:
-        """End every process group and every reader thread."""
+        """Kill every process group and stop every reader thread."""
         self._closed = True
         processes = self.all()
         _stop_all([process for process in processes if not process.child.output_ended or process.exit_code is None])
@@ -138,7 +138,7 @@ class ProcessTable:
 
 
 def _stop_all(processes: list[BackgroundProcess], grace: float = 0.5) -> None:
-    """Ask all first, then wait for all: the grace is paid once, not once per process."""
+    """Signal all first, then wait for all: one grace period instead of one per process."""
     from signal import SIGTERM
 
     for process in processes:

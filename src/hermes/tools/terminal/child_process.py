@@ -1,6 +1,4 @@
-"""One child process in a group of its own, its output read through one descriptor."""
-
-# Paths are strings here: they come and go as strings, and Path is slow.
+"""Child processes in their own session and process group; shell commands as child processes."""
 
 from __future__ import annotations
 
@@ -16,18 +14,18 @@ if TYPE_CHECKING:
 
 _CHUNK = 65_536
 
-#: Where the kernel cannot announce an exit, this is how often we look.
+#: Polling interval where the kernel cannot announce an exit (no pidfd).
 _LOOK_EVERY = 0.025
 
-#: Makes the pseudo-terminal the controlling one: a session leader without any gets the first it opens.
+#: Makes the pseudo-terminal the controlling one: a session leader without one gets the first it opens.
 _ON_TERMINAL = 'terminal=$1; shift; exec "$@" <"$terminal" >"$terminal" 2>&1'
 
 
-class Child:
+class ChildProcess:
     """A running process, the leader of its own session and process group.
 
     ``pty`` runs it on a pseudo-terminal instead of pipes. Reading, waiting and stopping may happen in different
-    threads; ``close`` belongs to whoever reads.
+    threads; ``close`` belongs to the reader.
     """
 
     def __init__(
@@ -96,7 +94,7 @@ class Child:
         return self._input is not None and not self._input.closed
 
     def close_input(self) -> None:
-        """Tell the process that no more input will come."""
+        """Close the input of the process."""
         if self._input is not None and not self._input.closed:
             with suppress(OSError):
                 if self._pty:
@@ -119,7 +117,7 @@ class Child:
         return code
 
     def signal(self, number: int) -> bool:
-        """Send a signal to the whole group. False when nobody is left in it."""
+        """Send a signal to the process group. False when the group is empty."""
         try:
             os.killpg(self.pid, number)
         except ProcessLookupError:
@@ -129,7 +127,7 @@ class Child:
         return True
 
     def stop(self, grace: float = 0.5) -> None:
-        """End the whole group: politely, then, for whoever is left after ``grace`` seconds, for good."""
+        """Stop the process group: SIGTERM, then SIGKILL after ``grace`` seconds."""
         import signal
 
         deadline = time.monotonic() + grace
@@ -143,7 +141,7 @@ class Child:
         self.wait(5)
 
     def close(self) -> None:
-        """Give the descriptors back. The process is not stopped by this."""
+        """Close the descriptors; does not stop the process."""
         self.output_ended = True
         self.close_input()
         if self._output is not None:
@@ -167,7 +165,7 @@ class Child:
 
 
 def find_program(name: str) -> str | None:
-    """Where an executable is on PATH."""
+    """The path of an executable on PATH."""
     for directory in os.get_exec_path():
         candidate = os.path.join(directory, name)
         if os.access(candidate, os.X_OK) and os.path.isfile(candidate):
@@ -224,3 +222,34 @@ def _exit_descriptor(pid: int) -> int:
         with suppress(OSError):
             return os.pidfd_open(pid)
     return -1
+
+
+#: The kernel accepts single arguments up to 128 KiB; a longer command goes through a file.
+_LONGEST_ARGUMENT = 120_000
+
+#: No colours, no pagers: commands are not interactive.
+_ENVIRONMENT = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
+
+
+def start_command(
+    command: str, cwd: str, *, stdin: Literal["null", "pipe"] = "null", pty: bool = False
+) -> ChildProcess:
+    """Run ``command`` in a shell. Raises OSError or ValueError when it cannot be started."""
+    shell = find_shell()
+    env = {**os.environ, **_ENVIRONMENT}
+    script = command.encode("utf-8", "surrogateescape")
+    if len(script) <= _LONGEST_ARGUMENT:
+        return ChildProcess([shell, "-c", command], cwd=cwd, env=env, stdin=stdin, pty=pty)
+    from tempfile import TemporaryFile
+
+    with TemporaryFile() as file:
+        file.write(script)
+        file.seek(0)
+        source = file.fileno()
+        return ChildProcess([shell, f"/dev/fd/{source}"], cwd=cwd, env=env, stdin=stdin, pty=pty, pass_fds=(source,))
+
+
+def find_shell() -> str:
+    """bash if installed, else sh."""
+    usual = next((path for path in ("/bin/bash", "/usr/bin/bash") if os.access(path, os.X_OK)), None)
+    return usual or find_program("bash") or "/bin/sh"

@@ -1,4 +1,4 @@
-"""The output of a command, bounded while it streams: the beginning and the end are kept, the middle counted."""
+"""Bounded output of a command: keeps the beginning and the end, and counts the middle."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ class BoundedOutput:
         self._lock = threading.Lock()
 
     def feed(self, data: bytes) -> None:
-        """Add what was just read; multi-byte characters may be cut anywhere."""
+        """Add bytes; multi-byte characters may be cut anywhere."""
         with self._lock:
             self._add(self._decoder.decode(data))
 
     def end(self) -> None:
-        """No more will come: a character left unfinished becomes a replacement character."""
+        """End of the output: an incomplete character becomes a replacement character."""
         with self._lock:
             self._add(self._decoder.decode(b"", final=True))
 
     def text(self) -> str:
-        """What was kept, with a line between the parts that says how much was left out."""
+        """The kept text, with a line that says how much was omitted."""
         with self._lock:
             self._shorten_tail()
             dropped = self._total - len(self._head) - self._tail_length
@@ -65,7 +65,7 @@ class BoundedOutput:
 
 
 def omission(characters: int) -> str:
-    """The line that stands for output left out."""
+    """The line for omitted output."""
     return f"\n\n[… {characters:,} characters of output left out …]\n\n"
 
 
@@ -79,6 +79,6 @@ def shorten(text: str, limit: int) -> str:
 
 
 def strip_escapes(text: str) -> str:
-    """``text`` without what a terminal does not show: escape sequences and NUL characters."""
+    """``text`` without escape sequences and NUL characters."""
     text = text.replace("\0", "")
     return _ESCAPES.sub("", text) if "\x1b" in text else text

@@ -1,4 +1,4 @@
-"""The ``process`` tool: look at, wait for, talk to and end background processes."""
+"""The ``process`` tool: list, read, wait for, write to and kill background processes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PREVIEW_CHARS = 1_000
 _LOG_LINES = 200
 _MAX_LOG_LINES = 5_000
 
-#: How long a process may take to accept input before the call gives up.
+#: Time limit for a process to accept input.
 _WRITE_SECONDS = 5.0
 
 

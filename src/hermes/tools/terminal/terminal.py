@@ -1,6 +1,6 @@
 """The ``terminal`` tool: run a shell command and return its output, or start it in the background."""
 
-# Paths are strings here: they come and go as strings, and Path is slow.
+# Paths are strings here, because Path is slow.
 
 from __future__ import annotations
 
@@ -12,22 +12,21 @@ from hermes.scope import Interrupt
 from hermes.tools.files.paths import resolve_path, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
-from hermes.tools.terminal.child_process import Child
+from hermes.tools.terminal.child_process import ChildProcess, start_command
 from hermes.tools.terminal.output import BoundedOutput, shorten, strip_escapes
-from hermes.tools.terminal.shell import start_command
 
 #: The exit code ``timeout(1)`` uses.
 _TIMED_OUT = 124
 
-#: An interrupt normally wakes the reader by ending the command; this is the latest it notices one that refuses.
+#: An interrupt normally wakes the reader by killing the command; otherwise it is noticed after this time.
 _LOOK_EVERY = 0.25
 
-#: After the shell has exited, a child it left behind may hold its output open: wait this long for more, ...
+#: After the shell has exited, an orphaned child may hold its output open: wait this long for more, ...
 _QUIET = 0.05
-#: ... and in all not longer than this.
+#: ... and in total not longer than this.
 _DRAIN = 0.25
 
-#: Longer commands are scripts; what their last program meant is not worth working out.
+#: In longer commands the exit code of the last program is not explained.
 _LONGEST_EXPLAINED = 10_000
 
 #: Exit codes that answer a question instead of reporting a failure.
@@ -74,7 +73,7 @@ def run_terminal(args: Args, context: ToolContext) -> str:
 
 
 def _run_in_foreground(
-    child: Child, forget: Callable[[], None], command: str, timeout: float, context: ToolContext
+    child: ChildProcess, forget: Callable[[], None], command: str, timeout: float, context: ToolContext
 ) -> str:
     output = BoundedOutput(context.limits.max_output_chars)
     interrupt = context.scope.interrupt
@@ -86,7 +85,7 @@ def _run_in_foreground(
     finally:
         if child.exit_code() is None:
             child.stop(grace=0)
-        forget()  # not before it is over: a second Ctrl-C may come while it is still being stopped
+        forget()  # only at the end: a second Ctrl-C may come while it is being stopped
         child.close()
     interrupt.check()
     output.end()
@@ -100,7 +99,7 @@ def _run_in_foreground(
     return tool_result(output=text, exit_code=code, error=None, **extra)
 
 
-def _collect(child: Child, output: BoundedOutput, deadline: float, interrupt: Interrupt) -> bool:
+def _collect(child: ChildProcess, output: BoundedOutput, deadline: float, interrupt: Interrupt) -> bool:
     """Read until the shell exits: True. False at the deadline or on an interrupt."""
     while child.exit_code() is None:
         remaining = deadline - time.monotonic()
@@ -114,7 +113,7 @@ def _collect(child: Child, output: BoundedOutput, deadline: float, interrupt: In
     return True
 
 
-def _drain(child: Child, output: BoundedOutput) -> None:
+def _drain(child: ChildProcess, output: BoundedOutput) -> None:
     deadline = time.monotonic() + _DRAIN
     while time.monotonic() < deadline:
         data = child.read(_QUIET)
@@ -123,7 +122,7 @@ def _drain(child: Child, output: BoundedOutput) -> None:
         output.feed(data)
 
 
-def _make_stop(child: Child, *, by_force: bool) -> None:
+def _make_stop(child: ChildProcess, *, by_force: bool) -> None:
     # Called at any instant, perhaps from a signal handler: one system call, no waiting. `stop` does the rest.
     from signal import SIGKILL, SIGTERM
 
@@ -180,7 +179,7 @@ def _cause(error: Exception) -> str:
 
 
 def _meaning(command: str, code: int) -> str | None:
-    """What a well-known program says with this exit code, when it was the last one to run."""
+    """The meaning of this exit code for a well-known program, when it ran last."""
     if code != 1 or len(command) > _LONGEST_EXPLAINED:
         return None
     import shlex

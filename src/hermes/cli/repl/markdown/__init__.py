@@ -1,1 +1,1 @@
-"""Markdown that arrives in pieces, as text for a terminal."""
+"""Streaming Markdown renderer for the terminal (CommonMark subset)."""

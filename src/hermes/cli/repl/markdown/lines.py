@@ -1,4 +1,4 @@
-"""What a single line of Markdown is: the mark of a block, or the row of a table."""
+"""Line syntax of Markdown: markers of blocks, code fences, rows of tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Fence:
     indent: int
     marker: str
     language: str
-    #: What else stood on the opening line, such as the name of a file.
+    #: The rest of the opening line, such as a file name.
     title: str
 
     def is_closed_by(self, line: str) -> bool:
@@ -41,7 +41,7 @@ def begins_block(line: str) -> bool:
 
 
 def is_rule(line: str) -> bool:
-    """Whether the line stands for a line across."""
+    """Whether the line is a thematic break."""
     marks = line.replace(" ", "")
     return len(marks) >= 3 and marks[0] in "-*_" and not marks.strip(marks[0]) and not line.startswith("    ")
 

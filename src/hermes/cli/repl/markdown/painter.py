@@ -1,4 +1,4 @@
-"""The blocks of a Markdown text as lines for a terminal."""
+"""Rendering of Markdown blocks as terminal lines."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rich.segment import Segment
     from rich.text import Text
 
-#: Longer texts are shown as they are: what is within them is no longer worth the time it takes to find.
+#: Longer texts are shown without inline formatting, which would take too long.
 _LONGEST_INLINE = 20_000
 _LONGEST_HIGHLIGHT = 1_000
 
@@ -28,7 +28,7 @@ _HEADING_STYLES = {1: "bold underline", 2: "bold", 3: "bold italic"}
 
 
 class Painter:
-    """Turns blocks into lines no wider than asked for. Without colour there is no escape code in them."""
+    """Renders blocks as lines of a given width. Without colour they have no escape codes."""
 
     def __init__(self, *, colour: bool, unicode: bool) -> None:
         self._colour = colour
@@ -64,7 +64,7 @@ class Painter:
         return [margin + "".join(map(self._ink, part.render(self._console))) for part in text.divide(offsets)]
 
     def table(self, head: list[str], rows: list[list[str]], alignments: list[Alignment], width: int) -> list[str]:
-        """A table, or its records one by one where there is no room for the columns."""
+        """A table, or a list of records when the columns do not fit."""
         columns = len(head)
         rows = [[*row[: columns - 1], " | ".join(row[columns - 1 :])] for row in rows]
         if columns * _NARROWEST_COLUMN > width:
@@ -128,7 +128,7 @@ class Painter:
         text = Text()
         for kind, value in lexer.get_tokens(line):
             text.append(value.rstrip("\n"), theme.get_style_for_token(kind))
-        # A highlighter may normalise what it reads; what the model wrote comes first.
+        # A highlighter may normalise its input: keep the model's text then.
         return text if text.plain == line else Text(line)
 
     # -- lines ------------------------------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ class Painter:
 
 
 def _console(colour: bool) -> Console:
-    """A console that lays out and prints nothing. What it would find out about the terminal is given to it."""
+    """A console for layout only, with explicit terminal properties."""
     from io import StringIO
 
     from rich.console import Console
@@ -170,7 +170,7 @@ def _console(colour: bool) -> Console:
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    # What looks like HTML is shown, and addresses stay as they were written: nothing here is ever followed.
+    # HTML is shown as text, and URLs stay as written: no link is ever followed.
     parser = MarkdownIt("commonmark", {"html": False}).enable("strikethrough")
     parser.normalizeLink = lambda url: url
     parser.validateLink = lambda url: True
@@ -183,7 +183,7 @@ def _inline_tokens(source: str) -> list[Token]:
 
 
 def _mark_link(text: Text, token: Token, links: list[tuple[int, str]]) -> None:
-    """Follow the words of a link with its address, unless they are the address."""
+    """Add the URL after the text of a link, unless the text is the URL."""
     if token.nesting > 0:
         address = " ".join(str(token.attrGet(name) or "") for name in ("href", "title"))
         links.append((len(text), plain(address).strip()))

@@ -1,4 +1,4 @@
-"""Markdown that arrives in pieces, as terminal text that leaves in whole blocks."""
+"""Streaming renderer for a CommonMark subset: takes pieces, returns whole blocks as terminal text."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from hermes.cli.repl.markdown.lines import (
 from hermes.cli.repl.markdown.painter import Painter
 from hermes.cli.terminal import plain
 
-#: A preview longer than this is no longer looked at.
+#: Longest preview.
 _PREVIEW = 4_000
 
-#: Quotes and list items stay text where they would leave less room than this for what is in them.
+#: Minimum width inside quotes and list items; with less they stay text.
 _LEAST_ROOM = 10
 
 
@@ -56,7 +56,7 @@ class MarkdownStream:
         self._begin()
 
     def feed(self, text: str) -> str:
-        """Take in a piece; returns the terminal text of all that is complete with it."""
+        """Add a piece; returns the terminal text of all blocks completed by it."""
         first, *others = text.split("\n")
         self._partial.append(first)
         for piece in others:
@@ -88,7 +88,7 @@ class MarkdownStream:
     # -- lines ------------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        """Nothing is open, nothing was shown."""
+        """Reset to the start of a text."""
         self._partial = []
         self._open: list[_Container] = []
         self._fence: Fence | None = None
@@ -178,7 +178,7 @@ class MarkdownStream:
         return len(self._open), line
 
     def _is_lazy(self, rest: str) -> bool:
-        """Whether the line goes on with the open paragraph although it lacks the marks of its containers."""
+        """Whether the line is a lazy continuation of the open paragraph, without the markers of its containers."""
         return bool(rest and self._lines and self._alignments is None) and not begins_block(rest)
 
     def _open_containers(self, line: str) -> str:
@@ -205,7 +205,7 @@ class MarkdownStream:
         return _Container(marker, " " * len(marker), indent), line[indent:]
 
     def _goes_on(self, item: re.Match[str], line: str) -> bool:
-        """Whether what looks like a list item is but a line of the open paragraph, such as a number at its start."""
+        """Whether an apparent list item is a line of the open paragraph, such as one that starts with a number."""
         return bool(self._lines) and (item.end() == len(line) or item[2] not in ("-", "*", "+", "1.", "1)"))
 
     def _close_containers(self, kept: int) -> None:
@@ -244,7 +244,7 @@ class MarkdownStream:
             self._any_shown = True
 
     def _margin(self) -> str:
-        """What the next line begins with. A list item shows its mark once."""
+        """The prefix of the next line. A list item shows its marker once."""
         pieces: list[str] = []
         for container in self._open:
             pieces.append(container.rest if container.shown else container.first)
@@ -252,7 +252,7 @@ class MarkdownStream:
         return "".join(pieces)
 
     def _room(self) -> int:
-        """The columns that the open containers leave."""
+        """The width inside the open containers."""
         return max(self.width - sum(len(container.rest) for container in self._open), 4)
 
     def _take_ready(self) -> str:

@@ -1,1 +1,1 @@
-"""The prompt itself: keys, completion, history, and the two ways to draw it."""
+"""The prompt: full-screen and line-based display, completion, history."""

@@ -12,7 +12,7 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-#: How many paths are offered, and how much of a folder is looked at to find them: a prompt must not wait.
+#: How many paths are offered, and how many entries of a folder are read: a prompt must not block.
 _MOST_PATHS = 200
 _MOST_ENTRIES = 20_000
 _MOST_SECONDS = 0.25
@@ -27,7 +27,7 @@ _BLANK = re.compile(r"\s")
 
 @dataclass(frozen=True, slots=True)
 class CommandWords:
-    """What a slash command can be completed with. Names go without their slash."""
+    """Completions of a slash command. Names are without the slash."""
 
     name: str
     help: str = ""
@@ -41,14 +41,14 @@ class CommandWords:
 
 
 class PromptCompleter(Completer):
-    """Offers what the word before the cursor can become. The commands are asked for anew each time."""
+    """Completes the word before the cursor. The commands are read each time."""
 
     def __init__(self, commands: Callable[[], Iterable[CommandWords]], cwd: Path) -> None:
         self._commands = commands
         self._cwd = cwd
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Generator[Completion]:
-        """What prompt_toolkit asks for at each key."""
+        """Completions, requested by prompt_toolkit at each key."""
         before = document.text_before_cursor
         if before.startswith("/"):
             name, *rest = _BLANK.split(before[1:], maxsplit=1)
@@ -71,7 +71,7 @@ class PromptCompleter(Completer):
 
 
 def _paths(before: str, cwd: Path) -> Iterator[Completion]:
-    """The paths that the word before the cursor can become: after ``@``, or when it looks like a path."""
+    """Path completions of the word before the cursor: after ``@``, or when it looks like a path."""
     for pattern in (_QUOTED_WORD, _WORD):
         match = pattern.search(before)
         if match and (match[1] or _PATH_BEGINNING.match(match[2])):
@@ -95,7 +95,7 @@ def _paths_like(typed: str, cwd: Path) -> Iterator[str]:
 
 
 def _entries(folder: str, start: str, cwd: Path) -> list[os.DirEntry[str]]:
-    """What a folder has that begins like this, in order, or some of it when the folder is huge."""
+    """The entries of a folder with this prefix, sorted; only some when the folder is huge."""
     found: list[os.DirEntry[str]] = []
     deadline = time.monotonic() + _MOST_SECONDS
     ignores_case = start == start.lower()

@@ -1,4 +1,4 @@
-"""What was typed at the prompt, kept in a file for the next time."""
+"""Input history of the prompt, in a file shared by all processes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class PromptHistory(History):
             self._replace(line)
 
     def _replace(self, line: bytes) -> None:
-        """The file is full: a new one takes its place, without the oldest entries."""
+        """Rewrite a full file without the oldest entries."""
         lines = self._path.read_bytes().splitlines()
         content = b"".join(kept + b"\n" for kept in lines[-(self._most - 1) :]) + line
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}.new")
@@ -103,7 +103,7 @@ def _locked(path: Path) -> Generator[int]:
         file = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(file, fcntl.LOCK_EX)
-            # Somebody may have replaced the file while we waited for it.
+            # Another process may have replaced the file while this one waited for the lock.
             if _is_at(file, path):
                 if os.fstat(file).st_mode & 0o077:
                     os.fchmod(file, 0o600)
@@ -121,7 +121,7 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 def _missing_newline(file: int, size: int) -> bytes:
-    """What ends a line that was cut off, by a full disk or a hand that edited the file."""
+    """The missing end of an incomplete line, after a full disk or a manual edit."""
     return b"\n" if size and os.pread(file, 1, size - 1) != b"\n" else b""
 
 
