@@ -35,7 +35,7 @@ def test_a_unique_piece_is_replaced(call: Call, workdir: Path) -> None:
 def test_a_piece_that_stands_twice_needs_more_lines_or_replace_all(call: Call, workdir: Path) -> None:
     (workdir / "a.py").write_text("x\ny\nx\n")
     answer = replace(call, "x", "z")
-    assert answer["success"] is False and "2 places (lines 1, 3)" in answer["error"] and answer["_hint"]
+    assert answer["success"] is False and "2 times (lines 1, 3)" in answer["error"] and answer["_hint"]
     assert (workdir / "a.py").read_text() == "x\ny\nx\n"
     assert replace(call, "x", "z", replace_all=True)["replacements"] == 2
     assert (workdir / "a.py").read_text() == "z\ny\nz\n"
@@ -71,7 +71,7 @@ def test_white_space_is_forgiven_and_mentioned(
 def test_forgiveness_is_not_guessing(call: Call, workdir: Path) -> None:
     (workdir / "a.py").write_text("  a\n      b\n  c \n c\n")
     assert "not found" in replace(call, "a\nb\n", "x")["error"], "the lines are indented differently"
-    assert "2 places (lines 3, 4)" in replace(call, "c\t", "x")["error"]
+    assert "2 times (lines 3, 4)" in replace(call, "c\t", "x")["error"]
 
 
 def test_line_ends_and_byte_order_marks_are_kept(call: Call, workdir: Path) -> None:
