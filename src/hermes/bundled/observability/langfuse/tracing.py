@@ -66,7 +66,8 @@ class LangfuseTracing:
     def flush(self, seconds: float) -> None:
         """Wait until everything is sent, until a deadline; what is not out by then counts as lost."""
         self._has_news = False
-        self._queue.put(self._flush)
+        if not self._queue.put(self._flush):
+            return  # the host is closed, and has sent what there was
         if not self._is_loaded.wait(_LOADING_SECONDS):
             log.warning("OpenTelemetry was not loaded within %g s: the last turns are not sent", _LOADING_SECONDS)
         elif (self._queue.is_late or not self._queue.flush(seconds)) and self.pipeline is not None:
