@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hermes.cli.arguments import Parser
+from hermes.cli.arguments import CommandParser
 from hermes.cli.plugins.conformance import configure_test, run_conformance, run_test
 from hermes.contract.hooks import HOOKS, PAIRS
 from hermes.contract.middleware import MIDDLEWARE
@@ -749,7 +749,7 @@ def test_in_a_process_findings_arrive_as_they_are_made(tmp_path: Path) -> None:
 
 
 def command(*arguments: str) -> int:
-    parser = Parser()
+    parser = CommandParser()
     configure_test(parser)
     return run_test(parser.parse_args(list(arguments)))
 

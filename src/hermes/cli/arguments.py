@@ -9,7 +9,7 @@ from typing import Any
 _UNITS = {"h": 3_600, "d": 86_400, "w": 604_800}
 
 
-class Parser(argparse.ArgumentParser):
+class CommandParser(argparse.ArgumentParser):
     """An ``ArgumentParser`` that accepts only full option names, in sub-commands too."""
 
     def __init__(self, *args: Any, **options: Any) -> None:

@@ -18,7 +18,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "hooks": ("hermes.cli.hooks.command", "List, test, accept and revoke hook commands; print the hook contract."),
     "approvals": ("hermes.cli.approvals", "Show, explain and revoke allowed commands."),
     "usage": ("hermes.cli.usage", "Show token use and cost."),
-    "model": ("hermes.cli.model", "Show, list, set and test the model."),
+    "model": ("hermes.cli.model.command", "Show, list, set and test the model."),
     "auth": ("hermes.cli.auth.command", "Add, list and remove API keys and sign-ins."),
     "local": ("hermes.cli.local", "Install, show and remove the embedded model, which needs no key."),
     "a2a": ("hermes.cli.a2a.command", "Serve this agent to other agents, and call them."),
@@ -83,11 +83,11 @@ def _run_command(name: str, arguments: list[str]) -> int:
 def _load(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
     from importlib import import_module
 
-    from hermes.cli.arguments import Parser
+    from hermes.cli.arguments import CommandParser
 
     module_name, summary = COMMANDS[name]
     module = import_module(module_name)
-    parser = Parser(prog=f"hermes {name}", description=summary)
+    parser = CommandParser(prog=f"hermes {name}", description=summary)
     module.configure(parser)
     return module, parser
 

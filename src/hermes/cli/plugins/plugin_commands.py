@@ -6,7 +6,7 @@ import argparse
 import logging
 from typing import Any
 
-from hermes.cli.arguments import Parser
+from hermes.cli.arguments import CommandParser
 from hermes.config import Config, apply_env, hermes_home, load_config, load_env_file
 from hermes.errors import ConfigError, HermesError, PluginError
 from hermes.plugins.registry import CliCommand
@@ -46,7 +46,7 @@ def _run(host: Any, command: CliCommand, arguments: list[str]) -> int:
     from hermes.hooks.callback import describe, is_awaitable
 
     label = f"command {command.name!r} of plugin {command.plugin!r}"
-    parser = Parser(prog=f"hermes {command.name}", description=command.description or command.help)
+    parser = CommandParser(prog=f"hermes {command.name}", description=command.description or command.help)
     try:
         command.setup_fn(parser)
         args: argparse.Namespace = parser.parse_args(arguments)
