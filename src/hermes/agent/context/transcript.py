@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+
 from hermes.journal.history.compactions import Compaction
 from hermes.journal.turns import Message, TurnJournal
 
@@ -40,15 +42,17 @@ class SessionTranscript:
         if self._turn is None:
             return list(self.earlier)
         turn = self._turn.messages
-        return [*self.earlier, *(turn[place] for place in self._places(turn, before))]
+        return [*self.earlier, *map(turn.__getitem__, self._places(turn, before))]
 
     def count(self, *, before: MessagePlace) -> int:
         """How many messages those are."""
         return len(self.earlier) + (0 if self._turn is None else len(self._places(self._turn.messages, before)))
 
     def _places(self, turn: dict[MessagePlace, Message], before: MessagePlace | None) -> list[MessagePlace]:
-        # Sorted first, because that copies the keys at once: other threads may add messages.
-        return [place for place in sorted(turn) if place >= self._since and (before is None or place < before)]
+        # Sorting copies the keys at once: other threads may add messages. They are almost in order, so it is quick.
+        places = sorted(turn)
+        end = len(places) if before is None else bisect_left(places, before)
+        return places[bisect_left(places, self._since) : end]
 
     def user_message_index(self, task: Message) -> int:
         """The position of the user's message of the running turn, or of what a compaction left instead of it."""
