@@ -42,7 +42,7 @@ def relayed(*told: TurnEvent, answer: str | None = None, pause_after: int = -1, 
     """What comes of these events, told by another thread."""
 
     async def run() -> Collected:
-        queue = Collected()
+        queue, loop = Collected(), asyncio.get_running_loop()
         relay = ArtifactStream(
             TaskUpdater(queue, "t", "c"), Redactor(), show_tools=True, artifacts=0, has_subscribers=lambda: watched
         )
@@ -52,7 +52,7 @@ def relayed(*told: TurnEvent, answer: str | None = None, pause_after: int = -1, 
                 relay.listen(event)
                 if number == pause_after:
                     paused.wait(0.02)
-            relay.end()
+            loop.call_soon_threadsafe(relay.end)
 
         import threading
 

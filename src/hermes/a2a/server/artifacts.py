@@ -71,11 +71,6 @@ class ArtifactStream:
         elif time.monotonic() - self._read_at > _SECONDS_WITHOUT_SUBSCRIBERS:
             self._wake(is_urgent=False)
 
-    def end(self) -> None:
-        """There are no more events."""
-        self._has_ended = True
-        self._wake(is_urgent=True)
-
     def _wake(self, *, is_urgent: bool) -> None:
         if not is_urgent and (self._is_pausing or self._wakeup.is_set()):
             return
@@ -83,6 +78,11 @@ class ArtifactStream:
             self._loop.call_soon_threadsafe(self._set, is_urgent)
 
     # -- on the loop --------------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """There are no more events."""
+        self._has_ended = True
+        self._set(True)
 
     def _set(self, is_urgent: bool) -> None:
         self._wakeup.set()

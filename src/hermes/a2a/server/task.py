@@ -239,9 +239,13 @@ class ActiveTask(EventQueue):
     # -- the turn: runs on a thread -----------------------------------------------------------------------------
 
     def start_turn(self, workers: Workers, turn: Callable[[], TurnOutcome], on_end: Callable[[], None]) -> None:
-        """Run the turn on a worker thread. ``outcome`` is set before ``on_end`` is called there."""
+        """Run the turn on a worker thread. ``on_end`` is called on the loop once ``outcome`` is set."""
         loop = asyncio.get_running_loop()
         self._thread_ended.clear()
+
+        def ended() -> None:
+            self._thread_ended.set()
+            on_end()
 
         def run() -> None:
             try:
@@ -251,9 +255,8 @@ class ActiveTask(EventQueue):
             except BaseException as error:  # a plugin may try to end the program
                 self.outcome = RuntimeError(type(error).__name__)
             finally:
-                on_end()
                 with contextlib.suppress(RuntimeError):  # the loop has ended before the turn
-                    loop.call_soon_threadsafe(self._thread_ended.set)
+                    loop.call_soon_threadsafe(ended)
 
         workers.submit(run)
 
