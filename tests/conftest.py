@@ -17,11 +17,16 @@ from hermes.host import Host, HostOptions
 from hermes.http.tls import VARIABLES
 from hermes.testing import ScriptedProvider
 from support import HostFactory
-from tiers import mark_quick
+from tiers import is_quick, mark_quick
 
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("hermes", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hermes")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    # Importing the SDKs that the other tests need would cost more than the quick tests themselves.
+    return True if config.getoption("markexpr") == "quick" and not is_quick(collection_path) else None
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
