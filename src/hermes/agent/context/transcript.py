@@ -23,10 +23,11 @@ class SessionTranscript:
         self._turn: TurnJournal | None = None
         #: From here on the messages of the turn are not covered by ``earlier``.
         self._since: MessagePlace = (0, 0)
+        self._sorted_places: list[MessagePlace] = []
 
     def begin(self, turn: TurnJournal) -> None:
         """A turn runs; its messages count from now on."""
-        self._turn, self._since = turn, (0, 0)
+        self._turn, self._since, self._sorted_places = turn, (0, 0), []
 
     def end(self) -> None:
         """The turn is over: its messages are those of finished turns now."""
@@ -49,8 +50,10 @@ class SessionTranscript:
         return len(self.earlier) + (0 if self._turn is None else len(self._places(self._turn.messages, before)))
 
     def _places(self, turn: dict[MessagePlace, Message], before: MessagePlace | None) -> list[MessagePlace]:
-        # Sorting copies the keys at once: other threads may add messages. They are almost in order, so it is quick.
-        places = sorted(turn)
+        # Keys are only added. Sorting copies them at once: other threads may add messages meanwhile.
+        places = self._sorted_places
+        if len(places) != len(turn):
+            places = self._sorted_places = sorted(turn)
         end = len(places) if before is None else bisect_left(places, before)
         return places[bisect_left(places, self._since) : end]
 
