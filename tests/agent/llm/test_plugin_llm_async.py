@@ -1,4 +1,4 @@
-"""Asking models from event loops and threads: many at once, without threads of their own, and ended with the turn."""
+"""Asking models from event loops and threads: many at once, each on a worker thread, and ended with the turn."""
 
 from __future__ import annotations
 
@@ -51,6 +51,28 @@ def test_fifty_calls_run_at_once(home: Path, workdir: Path) -> None:
         asyncio.run(ask())
         answering.join()
         assert len(recorded(host)) == 50
+
+
+def test_a_wait_between_two_attempts_ends_with_the_task(home: Path, workdir: Path) -> None:
+    with (
+        ScriptedProvider(failure(503, headers={"retry-after": "20"})) as provider,
+        llm_host(home, workdir, provider) as (_, llm),
+    ):
+
+        async def ask() -> None:
+            waiting = asyncio.create_task(llm.acomplete(PING))
+            await asyncio.to_thread(provider.wait_for_request)
+            await asyncio.sleep(0.2)  # the failure arrives, and the backoff begins
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+
+        asyncio.run(ask())
+        workers = [thread for thread in threading.enumerate() if thread.name == "hermes-http"]
+        for worker in workers:
+            worker.join(10)
+        assert not any(worker.is_alive() for worker in workers)
+        assert len(provider.requests) == 1
 
 
 def test_several_loops_may_ask_one_after_the_other_and_at_once(home: Path, workdir: Path) -> None:
