@@ -3,31 +3,22 @@
 from __future__ import annotations
 
 import ast
-import tempfile
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from types import GenericAlias
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
 from hermes.config import sections
 from hermes.config.check import NAMED_ITEMS
 from hermes.config.messages import allowed_values
-from hermes.config.sections import (
-    A2AConfig,
-    Config,
-    FallbackConfig,
-    HooksConfig,
-    ModelConfig,
-    PluginsConfig,
-    ProviderConfig,
-    ShellHookConfig,
-)
-from hermes.host import Host
+from hermes.config.sections import Config
 
 from .markdown import code, table
+
+PACKAGE = Path(sections.__file__).parents[1]
 
 
 class Section(NamedTuple):
@@ -164,54 +155,13 @@ def _comments(kind: type[msgspec.Struct]) -> Mapping[str, str]:
 
 @cache
 def keys_in_effect() -> frozenset[str]:
-    """The settings that a host really reads, found out by watching one."""
-    seen: set[str] = set()
-    config = Config(
-        model=ModelConfig(provider="mine"),
-        providers={"mine": ProviderConfig(base_url="http://127.0.0.1:1/v1", model="m")},
-        fallback_providers=[FallbackConfig(provider="mine", model="m")],
-        plugins=PluginsConfig(enabled=["watcher"]),
-        hooks=HooksConfig(events={"on_session_start": [ShellHookConfig(command="true")]}),
-        hooks_auto_accept=True,
-    )
-    with tempfile.TemporaryDirectory() as folder:
-        plugin = Path(folder) / "plugins" / "watcher"
-        plugin.mkdir(parents=True)
-        (plugin / "plugin.yaml").write_text("name: watcher\n")
-        (plugin / "__init__.py").write_text("def register(ctx):\n    pass\n")
-        watched = cast("Config", _watch(config, "", seen))
-        with Host(Path(folder), watched, cwd=Path(folder), env={}) as host:
-            host.new_session()
-    return frozenset(seen) | _keys_of(A2AConfig, "a2a")
-
-
-def _keys_of(kind: type[msgspec.Struct], path: str) -> frozenset[str]:
-    """Every key of a section that no host reads, but those who serve it and those who call others."""
-    return frozenset(one.key for section in _sections(Section(path, kind, kind())) for one in _settings(section))
-
-
-class _Watched:
-    """A struct that notes which of its fields are read."""
-
-    def __init__(self, struct: msgspec.Struct, path: str, seen: set[str]) -> None:
-        self._struct = struct
-        self._path = path
-        self._seen = seen
-
-    def __getattr__(self, name: str) -> Any:
-        value = getattr(self._struct, name)
-        is_collector = name == NAMED_ITEMS.get(type(self._struct), ("",))[0]
-        here = self._path if is_collector else _join(self._path, name)
-        self._seen.add(here)
-        return _watch(value, here, self._seen)
-
-
-def _watch(value: Any, path: str, seen: set[str]) -> Any:
-    if isinstance(value, msgspec.Struct):
-        return _Watched(value, path, seen)
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return {name: _watch(item, f"{path}.<name>", seen) for name, item in items}
-    if isinstance(value, list):
-        return [_watch(item, f"{path}[]", seen) for item in cast("list[Any]", value)]
-    return value
+    """The settings that the runtime reads: some code outside of the configuration uses an attribute of that name."""
+    read = {
+        node.attr
+        for file in PACKAGE.rglob("*.py")
+        if not file.is_relative_to(PACKAGE / "config")
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.Attribute)
+    }
+    everything = (setting for section in _sections(Section("", Config, Config())) for setting in _settings(section))
+    return frozenset(setting.key for setting in everything if setting.name in read)

@@ -42,10 +42,11 @@ def test_help_is_the_same_help_when_python_wraps_it_otherwise() -> None:
     assert words_of(older) != words_of("  -q, --query TEXT  a message")
 
 
-def test_settings_in_effect_are_found_by_watching() -> None:
+def test_settings_in_effect_are_found_in_the_sources() -> None:
     seen = keys_in_effect()
     assert {"model.base_url", "providers.<name>.model", "fallback_providers[].key_env", "plugins.entries"} <= seen
-    assert "local.threads" not in seen
+    assert {"local.threads", "approvals.mode", "delegation.max_concurrent_children", "compression.threshold"} <= seen
+    assert "approvals.cron_mode" not in seen
 
 
 def test_hooks_that_fire_are_found_in_the_sources() -> None:

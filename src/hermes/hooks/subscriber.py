@@ -91,7 +91,7 @@ class Subscriber(Callback):
         """The answer used in place of a failed policy callback's: block the call."""
         if self._on_error != "deny":
             return None
-        message = f"blocked: the policy of plugin {self.plugin!r} could not be evaluated ({self.last_error})"
+        message = f"the policy of plugin {self.plugin!r} could not be evaluated ({self.last_error})"
         return {"action": "block", "message": message}
 
 
