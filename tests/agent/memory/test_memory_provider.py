@@ -18,6 +18,7 @@ from hermes.plugins.registry import ProviderOffer
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, tool_answers, write_plugin
+from support.waiting import wait_until
 
 DIARY = """
 import json
@@ -166,9 +167,10 @@ def test_it_hears_of_built_in_notes_and_of_other_conversations(home: Path, workd
         diary_host(home, workdir, provider) as host,
     ):
         first, second = host.new_session(), host.new_session()
-        first.run("tea")
-        second.run("coffee")
-        first.run("tea again")
+        for turn, (session, message) in enumerate([(first, "tea"), (second, "coffee"), (first, "tea again")], 1):
+            session.run(message)
+            # A turn is kept behind it; kept during the next one, it would be one more switch there and back.
+            wait_until(lambda turn=turn: [entry[0] for entry in diary(home)].count("sync_turn") == turn, "the sync")
     written = diary(home)
     ids = ["platform", "session_id", "tool_call_id"]
     assert ["on_memory_write", "add", "user", "Likes tea.", ids] in written
