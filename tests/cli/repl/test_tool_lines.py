@@ -76,6 +76,8 @@ def test_a_line_without_a_width() -> None:
     assert finished_line(finished("ping"), redactor) == "✓ ping  1.2 s"
     blocked = finished(command="rm x", status="blocked", error="a person\nsaid no")
     assert finished_line(blocked, redactor, symbols=ASCII) == "x terminal rm x  1.2 s  blocked: a person said no"
+    twice = finished(command="rm x", status="blocked", error="blocked: not allowed")
+    assert finished_line(twice, redactor, symbols=ASCII) == "x terminal rm x  1.2 s  blocked: not allowed"
 
 
 def test_a_line_gives_way_to_the_width() -> None:

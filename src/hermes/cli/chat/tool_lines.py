@@ -174,7 +174,10 @@ def _child_name(event: ChildStarted | ChildEnded) -> str:
 
 
 def _error(status: str, error: str | None, redactor: Redactor) -> str:
-    return one_line(_safe(f"{status}: {error or ''}", redactor), _USUAL)
+    text = error or ""
+    if not text.startswith(f"{status}: "):
+        text = f"{status}: {text}"
+    return one_line(_safe(text, redactor), _USUAL)
 
 
 def _safe(text: str, redactor: Redactor) -> str:
