@@ -784,7 +784,7 @@ def test_the_command_finds_an_installed_plugin(home: Path, capsys: pytest.Captur
 
 def test_the_command_refuses_what_is_no_plugin(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file.txt").write_text("")
-    with pytest.raises(PluginError, match="is not a plugin's folder"):
+    with pytest.raises(PluginError, match="is not a plugin; give the folder"):
         run_conformance(str(tmp_path / "file.txt"))
     with pytest.raises(SystemExit):
         command(str(tmp_path), "--deadline", "0")

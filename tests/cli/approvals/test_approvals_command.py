@@ -191,7 +191,7 @@ def test_an_explanation_for_a_person(capsys: pytest.CaptureFixture[str]) -> None
         "    rm -rf build\n"
         "Needs approval: recursive-delete\n"
     )
-    assert shown(capsys, "explain", "ls").startswith("allow: no rule objects\nruns")
+    assert shown(capsys, "explain", "ls").startswith("allow: no rule matches\nRuns")
 
 
 @pytest.mark.parametrize(
