@@ -87,7 +87,7 @@ def test_the_command_line_shows_what_each_plugin_spends(home: Path, workdir: Pat
         with pytest.raises(HermesError):
             llm.complete(PING)
     listed = run_hermes("plugins", "list", "--user", home=home, cwd=workdir).stdout
-    assert "asked models: 2 calls, 1 failed, 100 tokens, $0.5000" in listed
+    assert "model calls: 2, 1 failed, 100 tokens, $0.5000" in listed
     info = run_hermes("plugins", "info", "p", "--json", home=home, cwd=workdir).stdout
     assert '"model_calls": 2' in info and '"model_cost_usd": 0.5' in info
     usage = run_hermes("usage", "--by", "plugin", home=home, cwd=workdir).stdout
