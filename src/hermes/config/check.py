@@ -34,7 +34,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Findings:
+class ConfigFindings:
     """What the check of one document brought to light."""
 
     problems: list[Problem] = field(default_factory=list[Problem])
@@ -42,13 +42,13 @@ class Findings:
     unknown: dict[KeyPath, str] = field(default_factory=dict[KeyPath, str])
 
 
-def check(document: dict[str, Any]) -> tuple[AliasedConfig, Findings]:
+def check(document: dict[str, Any]) -> tuple[AliasedConfig, ConfigFindings]:
     """The document as structs. What has a problem keeps its default."""
-    findings = Findings()
+    findings = ConfigFindings()
     return _fit_struct(document, AliasedConfig, (), findings), findings
 
 
-def _fit(value: Any, kind: Any, path: KeyPath, findings: Findings) -> Any:
+def _fit(value: Any, kind: Any, path: KeyPath, findings: ConfigFindings) -> Any:
     kind = _without_none(kind)
     if isinstance(kind, GenericAlias):
         if kind.__origin__ is dict and isinstance(value, dict):
@@ -62,7 +62,7 @@ def _fit(value: Any, kind: Any, path: KeyPath, findings: Findings) -> Any:
     return _fit_leaf(value, kind, path, findings)
 
 
-def _fit_dict(value: dict[object, Any], kind: Any, path: KeyPath, findings: Findings) -> dict[str, Any]:
+def _fit_dict(value: dict[object, Any], kind: Any, path: KeyPath, findings: ConfigFindings) -> dict[str, Any]:
     if kind is Any:
         return {str(key): item for key, item in value.items()}
     present = {str(key): item for key, item in value.items() if item is not None}
@@ -70,7 +70,7 @@ def _fit_dict(value: dict[object, Any], kind: Any, path: KeyPath, findings: Find
     return {key: item for key, item in fitted.items() if item is not _ABSENT}
 
 
-def _fit_struct(value: Any, kind: type[msgspec.Struct], path: KeyPath, findings: Findings) -> Any:
+def _fit_struct(value: Any, kind: type[msgspec.Struct], path: KeyPath, findings: ConfigFindings) -> Any:
     if kind is AliasedModelConfig and isinstance(value, str):
         value = {"default": value}
     if not isinstance(value, dict):
@@ -93,7 +93,7 @@ def _fit_struct(value: Any, kind: type[msgspec.Struct], path: KeyPath, findings:
     return _build(kind, fitted, path, findings)
 
 
-def _build(kind: type[msgspec.Struct], fitted: dict[str, Any], path: KeyPath, findings: Findings) -> Any:
+def _build(kind: type[msgspec.Struct], fitted: dict[str, Any], path: KeyPath, findings: ConfigFindings) -> Any:
     try:
         return kind(**{name: item for name, item in fitted.items() if item is not _ABSENT})
     except TypeError:
@@ -104,7 +104,7 @@ def _build(kind: type[msgspec.Struct], fitted: dict[str, Any], path: KeyPath, fi
         return _ABSENT
 
 
-def _fit_leaf(value: Any, kind: Any, path: KeyPath, findings: Findings) -> Any:
+def _fit_leaf(value: Any, kind: Any, path: KeyPath, findings: ConfigFindings) -> Any:
     if kind is bool and isinstance(value, str):
         value = _SWITCHES.get(value.lower(), value)
     elif kind == ApiMode and value == "responses":
