@@ -40,10 +40,10 @@ class Stopwatch:
 
     @property
     def seconds(self) -> float:
-        wall = self.wall_seconds
-        # Thread by thread: one that has ended takes its count along, which must not make time jump.
-        waited = sum(max(wait - self._waits.get(thread, 0.0), 0.0) for thread, wait in cpu_waits(self._pid).items())
-        return max(wall - waited, 0.0)
+        # The thread that waited most, not their sum: threads wait at the same time, and together longer than the clock
+        # runs. Thread by thread: one that has ended takes its count along, which must not make time jump.
+        waits = [wait - self._waits.get(thread, 0.0) for thread, wait in cpu_waits(self._pid).items()]
+        return max(self.wall_seconds - max(waits, default=0.0), 0.0)
 
     def reached(self, limit: float) -> bool:
         """Whether this much load-adjusted time has passed. Adjusted time is never more than wall time."""
