@@ -159,6 +159,7 @@ def test_an_unknown_level_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_setting_up_again_replaces_and_closing_restores(tmp_path: Path) -> None:
     logger = logging.getLogger("hermes")
+    before = list(logger.handlers)
     setup_logging(tmp_path / "a")
     setup_logging(tmp_path / "b")
     logger.info("once")
@@ -166,7 +167,7 @@ def test_setting_up_again_replaces_and_closing_restores(tmp_path: Path) -> None:
     assert len(lines(tmp_path / "b")) == 1
     assert logger.propagate is False
     close_logging()
-    assert (logger.handlers, logger.propagate, logger.level) == ([], True, logging.NOTSET)
+    assert (logger.handlers, logger.propagate, logger.level) == (before, True, logging.NOTSET)
     assert logging.getLogger().handlers == [
         handler for handler in logging.getLogger().handlers if "hermes" not in type(handler).__module__
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from langfuse import Langfuse, LangfuseOtelSpanAttributes
@@ -57,7 +57,7 @@ def theirs(kind: Any, name: str, **what: Any) -> dict[str, Any]:
         tracer_provider=TracerProvider(shutdown_on_exit=False),
         span_exporter=memory,
     )
-    observation: Any = client.start_observation(name=name, as_type=kind, **what)
+    observation = cast("Any", client).start_observation(name=name, as_type=kind, **what)
     observation.end()
     client.flush()
     [span] = memory.get_finished_spans()

@@ -164,6 +164,8 @@ class A2ARequestHandler(RequestHandler):
         self._may_push_to = may_push_to
         #: The tasks with a running turn or with subscribers.
         self._active: dict[str, ActiveTask] = {}
+        #: How often an active task was dropped.
+        self._dropped = 0
 
     async def stop(self) -> None:
         """Interrupt every turn, wait for their ends within limits, and end all streams."""
@@ -274,12 +276,15 @@ class A2ARequestHandler(RequestHandler):
             for task_id in list(message.reference_task_ids)[:_MAX_REFERENCES]
             if (found := await self._tasks.get(task_id, context)) is not None
         ]
-        _refuse_if_running(task)  # again: another message may have come first
-        if message.task_id == task.id and task.task.history:
-            await task.add_message(message)
-        else:
-            await task.create(message)
-        self._start(task, message, references, context)
+        if message.task_id:  # again: another message may have come first, and its turn may be over already
+            _refuse_if_ended(task.task)
+            _refuse_if_running(task)
+        with task.reserved():  # from the check to the start of the job no other message is accepted
+            if message.task_id == task.id and task.task.history:
+                await task.add_message(message)
+            else:
+                await task.create(message)
+            self._start(task, message, references, context)
         return task
 
     def _start(
@@ -301,7 +306,7 @@ class A2ARequestHandler(RequestHandler):
 
     async def _addressed(self, message: Message, context: ServerCallContext) -> ActiveTask:
         """The task that a message names, if it accepts one now."""
-        known = await self._known(message.task_id, context)
+        known = await self._current(message.task_id, context)
         if message.context_id and message.context_id != known.context_id:
             raise InvalidParamsError(message=f"task {known.id} belongs to the context {known.context_id}")
         _refuse_if_ended(known)
@@ -380,6 +385,16 @@ class A2ARequestHandler(RequestHandler):
             raise TaskNotFoundError
         return task
 
+    async def _current(self, task_id: str, context: ServerCallContext) -> Task:
+        """The stored task as it is now: read again when an active task was dropped during the read, as its turn may
+        have ended after the row was read.
+        """
+        while True:
+            dropped = self._dropped
+            known = await self._known(task_id, context)
+            if dropped == self._dropped:
+                return known
+
     def _activate(self, known: Task, context: ServerCallContext) -> ActiveTask:
         """The active task of a stored one. The caller is its owner: only owners can read a task."""
         task = self._active.get(known.id) or ActiveTask(known, context, self._tasks, self._notify)
@@ -389,6 +404,7 @@ class A2ARequestHandler(RequestHandler):
     def _drop_if_unused(self, task: ActiveTask) -> None:
         if task.is_unused and self._active.get(task.id) is task:
             del self._active[task.id]
+            self._dropped += 1
 
 
 def _refuse_if_ended(task: Task) -> None:

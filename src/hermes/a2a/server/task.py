@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event, EventQueue
@@ -86,6 +86,7 @@ class ActiveTask(EventQueue):
         self._notify = notify
         #: The coroutine that answers a message, while there is one.
         self._job: asyncio.Task[None] | None = None
+        self._is_reserved = False
         self._idle = asyncio.Event()
         # The current or last turn, and whether it has a thread.
         self.interrupt = Interrupt()
@@ -126,7 +127,7 @@ class ActiveTask(EventQueue):
     @property
     def is_unused(self) -> bool:
         """Whether no turn runs for the task and no subscriber follows it."""
-        return self._job is None and not self.subscribers
+        return not self.is_running and not self.subscribers
 
     def end_streams(self) -> None:
         """End the streams of all subscribers."""
@@ -188,8 +189,17 @@ class ActiveTask(EventQueue):
 
     @property
     def is_running(self) -> bool:
-        """Whether a message is being answered."""
-        return self._job is not None
+        """Whether a message is being answered, or is about to be."""
+        return self._job is not None or self._is_reserved
+
+    @contextlib.contextmanager
+    def reserved(self) -> Generator[None]:
+        """Accept no other message in the block, which stores one and starts the job that answers it."""
+        self._is_reserved = True
+        try:
+            yield
+        finally:
+            self._is_reserved = False
 
     def start(self, job: Coroutine[None, None, None], call: ServerCallContext) -> asyncio.Task[None]:
         """Run the coroutine that answers a message of ``call``."""
