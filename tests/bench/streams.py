@@ -17,7 +17,7 @@ from .workspace import PROJECT, Workspace
 
 BUDGET = 1.3
 #: Each stream has a worker thread, and a thousand of them wait for one interpreter lock.
-CROWD_BUDGET = 2.0
+CROWD_BUDGET = 1.5
 MANY = 1_000
 FEW = 10
 REPEAT = 20
