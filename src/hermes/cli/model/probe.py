@@ -109,8 +109,8 @@ def _ask(setup: ModelSetup, endpoint: Endpoint, used: list[Endpoint]) -> Reply:
         except ProviderError as error:
             return Failure(error)
 
-    patient = replace(endpoint, timeouts=_within(endpoint.timeouts))
-    return retry(attempts([patient], 0, keys=setup.keys), interrupt, attempt)
+    limited = replace(endpoint, timeouts=_within(endpoint.timeouts))
+    return retry(attempts([limited], 0, keys=setup.keys), interrupt, attempt)
 
 
 def _duration(milliseconds: int) -> str:

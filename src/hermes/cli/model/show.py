@@ -52,7 +52,7 @@ class ProviderRow(msgspec.Struct):
 
 
 def provider_rows(setup: ModelSetup, *, refresh: bool = False) -> list[ProviderRow]:
-    """Every provider; those that want no key are asked, all at the same time and with little patience."""
+    """Every provider; those that want no key are asked, all at the same time and with short timeouts."""
     current = setup.current_provider()
     names = [*setup.profiles, *(name for name in setup.config.providers if name not in setup.profiles)]
     if current == CUSTOM and CUSTOM not in names:

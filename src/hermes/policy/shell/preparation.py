@@ -250,9 +250,9 @@ class _Rewriter:
             if document.verbatim:
                 string = "'" + body.replace("'", "'\\''") + "'"
             else:
-                scribe = _Rewriter(body, self._is_whole)
-                string = scribe.as_double_quoted()
-                self._broken += scribe._broken
+                rewriter = _Rewriter(body, self._is_whole)
+                string = rewriter.as_double_quoted()
+                self._broken += rewriter._broken
             self._out[document.position] = f"< {INLINE}{string} "
 
     def _body(self, document: _HereDocument) -> str:
