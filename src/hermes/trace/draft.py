@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
+
+from msgspec import Struct
 
 from hermes.trace.records import (
     ApprovalRecord,
@@ -22,6 +24,8 @@ from hermes.trace.records import (
     UsageRecord,
 )
 
+RecordT = TypeVar("RecordT", bound=Struct)
+
 
 @dataclass(slots=True)
 class ToolDraft:
@@ -39,18 +43,7 @@ class ToolDraft:
     approvals: list[ApprovalRecord] = field(default_factory=list[ApprovalRecord])
 
     def freeze(self) -> ToolStep:
-        return ToolStep(
-            self.tool_call_id,
-            self.name,
-            self.args,
-            self.started_at,
-            self.ended_at,
-            self.status,
-            self.result,
-            self.error_type,
-            self.error_message,
-            tuple(self.approvals),
-        )
+        return _record(ToolStep, self, approvals=tuple(self.approvals))
 
 
 @dataclass(slots=True)
@@ -115,19 +108,8 @@ class StepDraft:
 
     def freeze(self) -> ModelStep:
         last = self.attempts[-1]
-        return ModelStep(
-            self.number,
-            tuple(self.attempts),
-            tuple(self.messages),
-            self.text,
-            self.reasoning,
-            self.tool_calls,
-            self.usage,
-            self.finish_reason,
-            self.model or last.model,
-            last.provider,
-            self.tools.freeze(),
-        )
+        lists = {"attempts": tuple(self.attempts), "messages": tuple(self.messages), "tools": self.tools.freeze()}
+        return _record(ModelStep, self, model=self.model or last.model, provider=last.provider, **lists)
 
 
 @dataclass(slots=True)
@@ -178,22 +160,13 @@ class TurnDraft:
         self.other_tools.close(at)
 
     def freeze(self) -> TurnRecord:
-        return TurnRecord(
-            id=self.id,
-            task_id=self.task_id,
-            user_message=self.user_message,
-            started_at=self.started_at,
-            ended_at=self.ended_at,
-            status=self.status,
-            answer=self.answer,
-            error=self.error,
+        return _record(
+            TurnRecord,
+            self,
             steps=tuple(step.freeze() for step in self.steps if step.attempts),
-            context=self.context,
             other_tools=self.other_tools.freeze(),
             side_calls=tuple(self.side_calls),
             marks=tuple(self.marks),
-            undone=self.undone,
-            copied=self.copied,
         )
 
 
@@ -232,25 +205,18 @@ class SessionDraft:
 
     def freeze(self) -> SessionRecord:
         turns = (*self.turns, self.turn.freeze()) if self.turn is not None else tuple(self.turns)
-        return SessionRecord(
-            id=self.id,
-            platform=self.platform,
-            model=self.model,
-            provider=self.provider,
-            started_at=self.started_at,
+        return _record(
+            SessionRecord,
+            self,
             ended_at=self.ended_at or (turns[-1].ended_at if turns else None),
             status=turns[-1].status if turns else self.status,
-            title=self.title,
-            system_prompt=self.system_prompt,
-            tools=self.tools,
             turns=turns,
             children=tuple(child.freeze() for child in self.children),
-            parent_id=self.parent_id,
-            parent_turn_id=self.parent_turn_id,
-            parent_tool_call_id=self.parent_tool_call_id,
-            subagent_id=self.subagent_id,
-            role=self.role,
-            goal=self.goal,
             marks=tuple(self.marks),
             side_calls=tuple(self.side_calls),
         )
+
+
+def _record(kind: type[RecordT], draft: object, **made: Any) -> RecordT:
+    """The record of a draft: its fields of the same names, but for those ``made`` from them."""
+    return kind(**{name: made[name] if name in made else getattr(draft, name) for name in kind.__struct_fields__})

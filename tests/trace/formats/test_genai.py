@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from opentelemetry.semconv.schemas import Schemas
 
 from hermes.trace.formats import genai
+from hermes.trace.formats.genai import AgentSubject, InferenceSubject, ToolSubject
 from hermes.trace.records import ToolCallRecord, UsageRecord
 
 KNOWN = {getattr(names, name) for name in dir(names) if name.startswith("GEN_AI_")}
@@ -20,12 +21,11 @@ USAGE = UsageRecord(10, 5, 3, 2, 1, 0.5)
 
 def everything() -> dict[str, Any]:
     ids = {"session_id": "s", "turn_id": "t"}
+    asked = {"api_request_id": "a", "provider": "mistral", "model": "m"}
     return {
-        **genai.agent(**ids, model="m", platform="cli", subagent_id="x", role="leaf", user_id="u"),
-        **genai.inference(
-            **ids, api_request_id="a", provider="mistral", model="m", base_url="https://h/v1", max_tokens=9, attempt=1
-        ),
-        **genai.tool(**ids, tool_call_id="c", name="terminal", api_request_id="a", description="runs"),
+        **genai.agent(AgentSubject(**ids, model="m", platform="cli", subagent_id="x", role="leaf", user_id="u")),
+        **genai.inference(InferenceSubject(**ids, **asked, base_url="https://h/v1", max_tokens=9, attempt=1)),
+        **genai.tool(ToolSubject(**ids, tool_call_id="c", name="terminal", api_request_id="a", description="runs")),
         **genai.answer(model="m2", finish_reason="stop", usage=USAGE),
         **genai.turn_end(status="completed", model_calls=1, tool_calls=0, usage=USAGE),
         **genai.failure(error_type="timeout"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hermes.trace.formats import genai, openinference
+from hermes.trace.formats.genai import AgentSubject, InferenceSubject, ToolSubject
 from hermes.trace.records import ToolCallRecord, UsageRecord
 
 
@@ -25,11 +26,10 @@ def test_both_vocabularies_take_the_same(name: str) -> None:
 
 def test_kinds() -> None:
     ids = {"session_id": "s", "turn_id": "t"}
-    agent = openinference.agent(**ids, platform="cli", user_id="u")
-    request = openinference.inference(
-        **ids, api_request_id="a", provider="xai", model="m", base_url="https://h", max_tokens=9, attempt=2
-    )
-    tool = openinference.tool(**ids, tool_call_id="c", name="terminal", description="runs")
+    agent = openinference.agent(AgentSubject(**ids, platform="cli", user_id="u"))
+    asked = {"api_request_id": "a", "provider": "xai", "model": "m"}
+    request = openinference.inference(InferenceSubject(**ids, **asked, base_url="https://h", max_tokens=9, attempt=2))
+    tool = openinference.tool(ToolSubject(**ids, tool_call_id="c", name="terminal", description="runs"))
     kinds = [one["openinference.span.kind"] for one in (agent, request, tool)]
     assert kinds == ["AGENT", "LLM", "TOOL"]
     assert [one["session.id"] for one in (agent, request, tool)] == ["s", "s", "s"]

@@ -7,7 +7,7 @@ with ``hermes.``. Callers redact the content first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -18,6 +18,43 @@ SCHEMA_URL = "https://opentelemetry.io/schemas/1.44.0"
 AGENT_NAME = "hermes"
 
 Attributes = dict[str, str | int | float | bool | list[str]]
+
+
+class AgentSubject(NamedTuple):
+    """What the span of a turn is about."""
+
+    session_id: str
+    turn_id: str
+    model: str = ""
+    platform: str = ""
+    subagent_id: str = ""
+    role: str = ""
+    user_id: str = ""
+
+
+class InferenceSubject(NamedTuple):
+    """What the span of a request to a model is about."""
+
+    session_id: str
+    turn_id: str
+    api_request_id: str
+    provider: str
+    model: str
+    base_url: str = ""
+    max_tokens: int | None = None
+    attempt: int = 0
+
+
+class ToolSubject(NamedTuple):
+    """What the span of a tool call is about."""
+
+    session_id: str
+    turn_id: str
+    tool_call_id: str
+    name: str
+    api_request_id: str = ""
+    description: str = ""
+
 
 #: Providers that the conventions know under another name.
 _PROVIDERS = {
@@ -48,73 +85,52 @@ def tool_span(name: str) -> str:
 # -- who and what -------------------------------------------------------------------------------------------------
 
 
-def agent(
-    *,
-    session_id: str,
-    turn_id: str,
-    model: str = "",
-    platform: str = "",
-    subagent_id: str = "",
-    role: str = "",
-    user_id: str = "",
-) -> Attributes:
+def agent(turn: AgentSubject) -> Attributes:
     """A turn as its span begins."""
-    return _filled(
+    return filled(
         {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": AGENT_NAME,
-            "gen_ai.agent.id": subagent_id,
-            "gen_ai.conversation.id": session_id,
-            "gen_ai.request.model": model,
-            "user.id": user_id,
-            "hermes.turn.id": turn_id,
-            "hermes.platform": platform,
-            "hermes.agent.role": role,
+            "gen_ai.agent.id": turn.subagent_id,
+            "gen_ai.conversation.id": turn.session_id,
+            "gen_ai.request.model": turn.model,
+            "user.id": turn.user_id,
+            "hermes.turn.id": turn.turn_id,
+            "hermes.platform": turn.platform,
+            "hermes.agent.role": turn.role,
         }
     )
 
 
-def inference(
-    *,
-    session_id: str,
-    turn_id: str,
-    api_request_id: str,
-    provider: str,
-    model: str,
-    base_url: str = "",
-    max_tokens: int | None = None,
-    attempt: int = 0,
-) -> Attributes:
+def inference(request: InferenceSubject) -> Attributes:
     """A request to a model as its span begins."""
-    return _filled(
+    return filled(
         {
             "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": provider_name(provider),
-            "gen_ai.request.model": model,
-            "gen_ai.conversation.id": session_id,
-            "gen_ai.request.max_tokens": max_tokens or 0,
-            **server(base_url),
-            "hermes.turn.id": turn_id,
-            "hermes.api_request_id": api_request_id,
-            "hermes.attempt": attempt,
+            "gen_ai.provider.name": provider_name(request.provider),
+            "gen_ai.request.model": request.model,
+            "gen_ai.conversation.id": request.session_id,
+            "gen_ai.request.max_tokens": request.max_tokens or 0,
+            **server(request.base_url),
+            "hermes.turn.id": request.turn_id,
+            "hermes.api_request_id": request.api_request_id,
+            "hermes.attempt": request.attempt,
         }
     )
 
 
-def tool(
-    *, session_id: str, turn_id: str, tool_call_id: str, name: str, api_request_id: str = "", description: str = ""
-) -> Attributes:
+def tool(call: ToolSubject) -> Attributes:
     """A tool call as its span begins."""
-    return _filled(
+    return filled(
         {
             "gen_ai.operation.name": "execute_tool",
-            "gen_ai.tool.name": name,
+            "gen_ai.tool.name": call.name,
             "gen_ai.tool.type": "function",
-            "gen_ai.tool.call.id": tool_call_id,
-            "gen_ai.tool.description": description,
-            "gen_ai.conversation.id": session_id,
-            "hermes.turn.id": turn_id,
-            "hermes.api_request_id": api_request_id,
+            "gen_ai.tool.call.id": call.tool_call_id,
+            "gen_ai.tool.description": call.description,
+            "gen_ai.conversation.id": call.session_id,
+            "hermes.turn.id": call.turn_id,
+            "hermes.api_request_id": call.api_request_id,
         }
     )
 
@@ -149,9 +165,8 @@ def turn_end(*, status: str, model_calls: int, tool_calls: int, usage: UsageReco
     return totals
 
 
-def failure(*, error_type: str, text: str = "", is_error: bool = True) -> Attributes:
+def failure(error_type: str) -> Attributes:
     """The class of failure of a span that did not end well. Its status says the rest."""
-    del text, is_error
     return {"error.type": error_type or "_OTHER"}
 
 
@@ -162,10 +177,10 @@ def turn_content(user_message: Any = None, answer_text: str = "") -> Attributes:
     """What a turn was asked and what it said."""
     content: Attributes = {}
     if user_message:
-        content["gen_ai.input.messages"] = _json([_message({"role": "user", "content": user_message})])
+        content["gen_ai.input.messages"] = json_text([_message({"role": "user", "content": user_message})])
     if answer_text:
         said = {"role": "assistant", "parts": [_text(answer_text)], "finish_reason": "stop"}
-        content["gen_ai.output.messages"] = _json([said])
+        content["gen_ai.output.messages"] = json_text([said])
     return content
 
 
@@ -173,9 +188,11 @@ def instructions(system_prompt: str, tools: Sequence[dict[str, Any]] = ()) -> At
     """What holds for all requests of a conversation: the system prompt and the tools on offer."""
     content: Attributes = {}
     if system_prompt:
-        content["gen_ai.system_instructions"] = _json([_text(system_prompt)])
+        content["gen_ai.system_instructions"] = json_text([_text(system_prompt)])
     if tools:
-        content["gen_ai.tool.definitions"] = _json([{"type": "function", **tool.get("function", {})} for tool in tools])
+        content["gen_ai.tool.definitions"] = json_text(
+            [{"type": "function", **tool.get("function", {})} for tool in tools]
+        )
     return content
 
 
@@ -186,7 +203,7 @@ def asked(messages: Iterable[Message]) -> Attributes:
     others = [_message(one) for one in listed if one.get("role") != "system"]
     content = instructions(system)
     if others:
-        content["gen_ai.input.messages"] = _json(others)
+        content["gen_ai.input.messages"] = json_text(others)
     return content
 
 
@@ -196,12 +213,12 @@ def answered(text: str, reasoning: str, calls: Iterable[ToolCallRecord], finish_
     parts += [_text(text)] if text else []
     parts += [{"type": "tool_call", "id": one.id, "name": one.name, "arguments": one.arguments} for one in calls]
     message = {"role": "assistant", "parts": parts, "finish_reason": finish_reason}
-    return {"gen_ai.output.messages": _json([message])}
+    return {"gen_ai.output.messages": json_text([message])}
 
 
 def called(args: dict[str, Any], result: str) -> Attributes:
     """What a tool was given and what it returned."""
-    return {"gen_ai.tool.call.arguments": _json(args), "gen_ai.tool.call.result": result}
+    return {"gen_ai.tool.call.arguments": json_text(args), "gen_ai.tool.call.result": result}
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
@@ -272,10 +289,11 @@ def _data(arguments: Any) -> Any:
         return arguments
 
 
-def _json(value: Any) -> str:
+def json_text(value: Any) -> str:
+    """A value as JSON, the way attributes carry what is no scalar."""
     return msgspec.json.encode(value).decode()
 
 
-def _filled(values: dict[str, Any]) -> Attributes:
+def filled(values: dict[str, Any]) -> Attributes:
     """The attributes that are known: no empty strings and zeros."""
     return {name: value for name, value in values.items() if value}

@@ -8,9 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
-import msgspec
-
-from hermes.trace.formats.genai import AGENT_NAME, Attributes, provider_name
+from hermes.trace.formats.genai import (
+    AGENT_NAME,
+    AgentSubject,
+    Attributes,
+    InferenceSubject,
+    ToolSubject,
+    filled,
+    json_text,
+    provider_name,
+)
 from hermes.trace.records import Message, SessionRecord, ToolCallRecord, UsageRecord
 
 _KIND = "openinference.span.kind"
@@ -27,70 +34,45 @@ def export(session: SessionRecord, *, content: bool = True) -> dict[str, Any]:
 # -- who and what -------------------------------------------------------------------------------------------------
 
 
-def agent(
-    *,
-    session_id: str,
-    turn_id: str,
-    model: str = "",
-    platform: str = "",
-    subagent_id: str = "",
-    role: str = "",
-    user_id: str = "",
-) -> Attributes:
+def agent(turn: AgentSubject) -> Attributes:
     """A turn as its span begins."""
-    about = {"turn_id": turn_id, "platform": platform, "model": model, "subagent_id": subagent_id, "role": role}
+    about = {name: getattr(turn, name) for name in ("turn_id", "platform", "model", "subagent_id", "role")}
     attributes: Attributes = {
         _KIND: "AGENT",
         "agent.name": AGENT_NAME,
-        "session.id": session_id,
-        "metadata": _json({name: value for name, value in about.items() if value}),
+        "session.id": turn.session_id,
+        "metadata": json_text(filled(about)),
     }
-    if user_id:
-        attributes["user.id"] = user_id
-    return attributes
+    return attributes | filled({"user.id": turn.user_id})
 
 
-def inference(
-    *,
-    session_id: str,
-    turn_id: str,
-    api_request_id: str,
-    provider: str,
-    model: str,
-    base_url: str = "",
-    max_tokens: int | None = None,
-    attempt: int = 0,
-) -> Attributes:
+def inference(request: InferenceSubject) -> Attributes:
     """A request to a model as its span begins."""
-    del base_url
+    about = {name: getattr(request, name) for name in ("turn_id", "api_request_id", "attempt")}
     attributes: Attributes = {
         _KIND: "LLM",
-        "session.id": session_id,
-        "llm.model_name": model,
-        "llm.request.model_name": model,
-        "llm.provider": provider,
-        "llm.system": provider_name(provider),
-        "metadata": _json({"turn_id": turn_id, "api_request_id": api_request_id, "attempt": attempt}),
+        "session.id": request.session_id,
+        "llm.model_name": request.model,
+        "llm.request.model_name": request.model,
+        "llm.provider": request.provider,
+        "llm.system": provider_name(request.provider),
+        "metadata": json_text(about),
     }
-    if max_tokens:
-        attributes["llm.invocation_parameters"] = _json({"max_tokens": max_tokens})
+    if request.max_tokens:
+        attributes["llm.invocation_parameters"] = json_text({"max_tokens": request.max_tokens})
     return attributes
 
 
-def tool(
-    *, session_id: str, turn_id: str, tool_call_id: str, name: str, api_request_id: str = "", description: str = ""
-) -> Attributes:
+def tool(call: ToolSubject) -> Attributes:
     """A tool call as its span begins."""
     attributes: Attributes = {
         _KIND: "TOOL",
-        "session.id": session_id,
-        "tool.name": name,
-        "tool.id": tool_call_id,
-        "metadata": _json({"turn_id": turn_id, "api_request_id": api_request_id}),
+        "session.id": call.session_id,
+        "tool.name": call.name,
+        "tool.id": call.tool_call_id,
+        "metadata": json_text({"turn_id": call.turn_id, "api_request_id": call.api_request_id}),
     }
-    if description:
-        attributes["tool.description"] = description
-    return attributes
+    return attributes | filled({"tool.description": call.description})
 
 
 def answer(*, model: str, finish_reason: str, usage: UsageRecord | None) -> Attributes:
@@ -118,9 +100,9 @@ def turn_end(*, status: str, model_calls: int, tool_calls: int, usage: UsageReco
     return {"hermes.turn.status": status}
 
 
-def failure(*, error_type: str, text: str = "", is_error: bool = True) -> Attributes:
+def failure(error_type: str) -> Attributes:
     """OpenInference has no attribute for it: the status of the span says so."""
-    del error_type, text, is_error
+    del error_type
     return {}
 
 
@@ -133,7 +115,7 @@ def turn_content(user_message: Any = None, answer_text: str = "") -> Attributes:
     if isinstance(user_message, str) and user_message:
         content.update(_value("input", user_message))
     elif user_message:
-        content.update(_value("input", _json(user_message), _JSON))
+        content.update(_value("input", json_text(user_message), _JSON))
     if answer_text:
         content.update(_value("output", answer_text))
     return content
@@ -145,7 +127,7 @@ def instructions(system_prompt: str, tools: Sequence[dict[str, Any]] = ()) -> At
     content: Attributes = {}
     for number, one in enumerate(tools):
         content[f"llm.tools.{number}.tool.name"] = str(one.get("function", {}).get("name", ""))
-        content[f"llm.tools.{number}.tool.json_schema"] = _json(one)
+        content[f"llm.tools.{number}.tool.json_schema"] = json_text(one)
     return content
 
 
@@ -169,13 +151,13 @@ def answered(text: str, reasoning: str, calls: Iterable[ToolCallRecord], finish_
         content[f"{prefix}.contents.0.message_content.type"] = "reasoning"
         content[f"{prefix}.contents.0.message_content.text"] = reasoning
     for number, call in enumerate(calls):
-        content.update(_call(f"{prefix}.tool_calls.{number}", call.id, call.name, _json(call.arguments)))
+        content.update(_call(f"{prefix}.tool_calls.{number}", call.id, call.name, json_text(call.arguments)))
     return content
 
 
 def called(args: dict[str, Any], result: str) -> Attributes:
     """What a tool was given and what it returned."""
-    return {**_value("input", _json(args), _JSON), **_value("output", result, _mime_type(result))}
+    return {**_value("input", json_text(args), _JSON), **_value("output", result, _mime_type(result))}
 
 
 # -- inside -------------------------------------------------------------------------------------------------------
@@ -220,7 +202,3 @@ def _value(side: str, text: str, mime_type: str = _TEXT) -> Attributes:
 
 def _mime_type(text: str) -> str:
     return _JSON if text[:1] in ("{", "[") else _TEXT
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()

@@ -7,7 +7,15 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple, Protocol
 
-from hermes.trace.formats.genai import AGENT_SPAN, Attributes, inference_span, tool_span
+from hermes.trace.formats.genai import (
+    AGENT_SPAN,
+    AgentSubject,
+    Attributes,
+    InferenceSubject,
+    ToolSubject,
+    inference_span,
+    tool_span,
+)
 from hermes.trace.records import (
     ApprovalRecord,
     AttemptRecord,
@@ -25,45 +33,12 @@ from hermes.trace.records import (
 class Vocabulary(Protocol):
     """Says in attributes what a span is about. The modules ``genai`` and ``openinference`` are such."""
 
-    def agent(
-        self,
-        *,
-        session_id: str,
-        turn_id: str,
-        model: str = "",
-        platform: str = "",
-        subagent_id: str = "",
-        role: str = "",
-        user_id: str = "",
-    ) -> Attributes: ...
-
-    def inference(
-        self,
-        *,
-        session_id: str,
-        turn_id: str,
-        api_request_id: str,
-        provider: str,
-        model: str,
-        base_url: str = "",
-        max_tokens: int | None = None,
-        attempt: int = 0,
-    ) -> Attributes: ...
-
-    def tool(
-        self,
-        *,
-        session_id: str,
-        turn_id: str,
-        tool_call_id: str,
-        name: str,
-        api_request_id: str = "",
-        description: str = "",
-    ) -> Attributes: ...
-
+    def agent(self, turn: AgentSubject) -> Attributes: ...
+    def inference(self, request: InferenceSubject) -> Attributes: ...
+    def tool(self, call: ToolSubject) -> Attributes: ...
     def answer(self, *, model: str, finish_reason: str, usage: UsageRecord | None) -> Attributes: ...
     def turn_end(self, *, status: str, model_calls: int, tool_calls: int, usage: UsageRecord) -> Attributes: ...
-    def failure(self, *, error_type: str, text: str = "", is_error: bool = True) -> Attributes: ...
+    def failure(self, error_type: str) -> Attributes: ...
     def turn_content(self, user_message: Any = None, answer_text: str = "") -> Attributes: ...
     def instructions(self, system_prompt: str, tools: Sequence[dict[str, Any]] = ()) -> Attributes: ...
     def asked(self, messages: Iterable[Message]) -> Attributes: ...
@@ -151,12 +126,7 @@ class SpanTree:
             started_at=turn.started_at,
             ended_at=_end_of(turn),
             attributes=words.agent(
-                session_id=session.id,
-                turn_id=turn.id,
-                model=session.model,
-                platform=session.platform,
-                subagent_id=session.subagent_id,
-                role=session.role,
+                AgentSubject(session.id, turn.id, session.model, session.platform, session.subagent_id, session.role)
             ),
             is_error=turn.status == "failed",
             error=turn.error,
@@ -210,6 +180,8 @@ class SpanTree:
         return span
 
     def _request(self, attempt: AttemptRecord, place: _Place, number: int) -> Span:
+        ids = (place.session_id, place.turn_id, attempt.api_request_id)
+        subject = InferenceSubject(*ids, attempt.provider, attempt.model, attempt=number)
         span = Span(
             trace_id=place.trace_id,
             span_id=digest(8, "request", place.session_id, attempt.api_request_id),
@@ -218,14 +190,7 @@ class SpanTree:
             kind="client",
             started_at=attempt.started_at,
             ended_at=attempt.ended_at or attempt.started_at,
-            attributes=self.words.inference(
-                session_id=place.session_id,
-                turn_id=place.turn_id,
-                api_request_id=attempt.api_request_id,
-                provider=attempt.provider,
-                model=attempt.model,
-                attempt=number,
-            ),
+            attributes=self.words.inference(subject),
             is_error=attempt.status in ("error", "crashed"),
             error=attempt.error,
         )
@@ -260,13 +225,7 @@ class SpanTree:
             kind="internal",
             started_at=tool.started_at,
             ended_at=tool.ended_at or tool.started_at,
-            attributes=self.words.tool(
-                session_id=session.id,
-                turn_id=turn.id,
-                tool_call_id=tool.tool_call_id,
-                name=tool.name,
-                api_request_id=api_request_id,
-            ),
+            attributes=self.words.tool(ToolSubject(session.id, turn.id, tool.tool_call_id, tool.name, api_request_id)),
             is_error=tool.status in ("error", "timeout"),
             error=tool.error_message if self.content else "",
             events=[event for approval in tool.approvals for event in _approval_events(approval)],

@@ -24,7 +24,15 @@ from hermes.contract.events import (
 from hermes.contract.response import to_plain
 from hermes.sanitize import redact_text
 from hermes.trace.clean import Cleaner, knowing
-from hermes.trace.formats.genai import AGENT_SPAN, Attributes, inference_span, tool_span
+from hermes.trace.formats.genai import (
+    AGENT_SPAN,
+    AgentSubject,
+    Attributes,
+    InferenceSubject,
+    ToolSubject,
+    inference_span,
+    tool_span,
+)
 from hermes.trace.formats.spans import Vocabulary
 from hermes.trace.history import tool_request
 from hermes.trace.otel.metrics import INTERRUPTED, tool_error_type, turn_error
@@ -51,10 +59,10 @@ class ConventionSpans:
         self._content = content
         self._clean = Cleaner(knowing(os.environ))
 
-    def _described(self, what: str, **about: Any) -> Attributes:
+    def _described(self, what: str, *subject: Any, **about: Any) -> Attributes:
         attributes: Attributes = {}
         for vocabulary in self._vocabularies:
-            attributes.update(getattr(vocabulary, what)(**about))
+            attributes.update(getattr(vocabulary, what)(*subject, **about))
         return attributes
 
     def _failed(self, attributes: Attributes, error_type: str, text: str = "", *, is_error: bool = True) -> SpanEnd:
@@ -62,8 +70,7 @@ class ConventionSpans:
         if not error_type:
             return SpanEnd(attributes)
         message = redact_text(text)[:_MAX_ERROR_CHARS]
-        about = self._described("failure", error_type=error_type, text=message, is_error=is_error)
-        return SpanEnd({**attributes, **about}, is_error, message)
+        return SpanEnd({**attributes, **self._described("failure", error_type)}, is_error, message)
 
     def abandoned(self, why: str) -> SpanEnd:
         return self._failed({}, "abandoned", why)
@@ -72,17 +79,9 @@ class ConventionSpans:
 
     def turn(self, turn: OpenTurn) -> SpanStart:
         child = turn.child.event if turn.child is not None else None
-        about = self._described(
-            "agent",
-            session_id=turn.session_id,
-            turn_id=turn.id,
-            model=turn.model,
-            platform=turn.platform,
-            subagent_id=child.child_subagent_id if child else "",
-            role=child.child_role if child else "",
-            user_id=turn.user_id,
-        )
-        return SpanStart(AGENT_SPAN, about)
+        subagent = (child.child_subagent_id, child.child_role) if child else ("", "")
+        subject = AgentSubject(turn.session_id, turn.id, turn.model, turn.platform, *subagent, turn.user_id)
+        return SpanStart(AGENT_SPAN, self._described("agent", subject))
 
     def turn_content(self, turn: OpenTurn, event: TurnStarted | TurnAnswered) -> Attributes:
         if not self._content:
@@ -103,18 +102,9 @@ class ConventionSpans:
 
     def attempt(self, attempt: OpenAttempt) -> SpanStart:
         event = attempt.event
-        about = self._described(
-            "inference",
-            session_id=event.session_id,
-            turn_id=event.turn_id,
-            api_request_id=event.api_request_id,
-            provider=event.provider,
-            model=event.model,
-            base_url=event.base_url,
-            max_tokens=event.max_tokens,
-            attempt=event.api_call_count,
-        )
-        return SpanStart(inference_span(event.model), about, SpanKind.CLIENT)
+        ids, model = (event.session_id, event.turn_id, event.api_request_id), (event.provider, event.model)
+        subject = InferenceSubject(*ids, *model, event.base_url, event.max_tokens, event.api_call_count)
+        return SpanStart(inference_span(event.model), self._described("inference", subject), SpanKind.CLIENT)
 
     def attempt_content(self, attempt: OpenAttempt) -> Attributes:
         messages = attempt.event.conversation_history
@@ -142,15 +132,9 @@ class ConventionSpans:
 
     def tool(self, tool: OpenTool) -> SpanStart:
         event = tool.event
-        about = self._described(
-            "tool",
-            session_id=event.session_id,
-            turn_id=event.turn_id,
-            tool_call_id=event.tool_call_id,
-            name=event.tool_name,
-            api_request_id=event.api_request_id,
-        )
-        return SpanStart(tool_span(event.tool_name), about)
+        ids = (event.session_id, event.turn_id, event.tool_call_id)
+        subject = ToolSubject(*ids, event.tool_name, event.api_request_id)
+        return SpanStart(tool_span(event.tool_name), self._described("tool", subject))
 
     def tool_end(self, event: ToolEnded) -> SpanEnd:
         about: Attributes = {"hermes.tool.status": event.status, "hermes.tool.duration_ms": event.duration_ms}
