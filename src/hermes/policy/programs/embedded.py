@@ -15,16 +15,10 @@ if TYPE_CHECKING:
 
 #: ParsedOptions whose value is a command line.
 _TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
-    "su": ("-c", "--command"),
-    "runuser": ("-c", "--command"),
-    "script": ("-c", "--command"),
-    "flock": ("-c", "--command"),
-    "sg": ("-c",),
+    **dict.fromkeys(names("su runuser script flock nix vagrant"), ("-c", "--command")),
+    **dict.fromkeys(("sg", "capsh"), ("-c",)),
     "nix-shell": ("--run", "--command"),
-    "nix": ("-c", "--command"),
-    "vagrant": ("-c", "--command"),
-    "npm": ("-c", "--call"),
-    "npx": ("-c", "--call"),
+    **dict.fromkeys(("npm", "npx"), ("-c", "--call")),
     "env": ("-S", "--split-string"),
     "rsync": ("-e", "--rsh", "--rsync-path"),
     "scp": ("-S",),
@@ -36,16 +30,13 @@ _TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
     "sort": ("--compress-program",),
     "nodemon": ("-x", "--exec"),
     "watchexec": ("--",),
-    "xterm": ("-e",),
-    "konsole": ("-e",),
+    **dict.fromkeys(("xterm", "konsole"), ("-e",)),
     "gnome-terminal": ("-e", "--command"),
     "ncat": ("-c", "--sh-exec", "-e", "--exec"),
     "nc": ("-c", "-e"),
-    "capsh": ("-c",),
     "hyperfine": ("-p", "--prepare", "-s", "--setup", "-c", "--cleanup"),
     "git": ("--exec", "-x", "--upload-pack", "--receive-pack", "--extcmd", "--tree-filter", "--index-filter"),
-    "make": ("--eval",),
-    "gmake": ("--eval",),
+    **dict.fromkeys(("make", "gmake"), ("--eval",)),
 }
 #: Settings of git, as in ``git -c KEY=VALUE``, whose value is a command line.
 _GIT_COMMANDS = re.compile(

@@ -8,42 +8,25 @@ from typing import TYPE_CHECKING
 from hermes.policy.call import Call, without_version
 from hermes.policy.programs.code import look_into
 from hermes.policy.shell.flow import Flow
+from hermes.policy.shell.words import names
 
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
 
 #: For each language, the options whose value is code: single letters, then long names.
 INLINE: dict[str, tuple[str, frozenset[str]]] = {
-    "python": ("c", frozenset()),
-    "pypy": ("c", frozenset()),
-    "ipython": ("c", frozenset({"c"})),
-    "perl": ("eE", frozenset()),
-    "ruby": ("e", frozenset()),
-    "node": ("ep", frozenset({"eval", "print"})),
-    "nodejs": ("ep", frozenset({"eval", "print"})),
-    "bun": ("ep", frozenset({"eval", "print"})),
-    "deno": ("", frozenset({"eval"})),
-    "php": ("rBRE", frozenset({"run"})),
-    "lua": ("e", frozenset()),
-    "luajit": ("e", frozenset()),
-    "rscript": ("e", frozenset()),
-    "r": ("e", frozenset()),
-    "julia": ("eE", frozenset({"eval", "print"})),
-    "elixir": ("e", frozenset({"eval"})),
-    "erl": ("", frozenset({"eval"})),
-    "groovy": ("e", frozenset()),
-    "scala": ("e", frozenset()),
-    "ghc": ("e", frozenset()),
-    "osascript": ("e", frozenset()),
-    "expect": ("c", frozenset()),
-    "tclsh": ("", frozenset()),
-    "raku": ("e", frozenset()),
-    "swift": ("e", frozenset()),
-    "crystal": ("", frozenset({"eval"})),
-    "guile": ("c", frozenset()),
-    "m4": ("", frozenset()),
-    "emacs": ("", frozenset({"eval", "execute"})),
-    "gdb": ("", frozenset({"ex", "eval-command"})),
+    **dict.fromkeys(names("python pypy expect guile"), ("c", names(""))),
+    "ipython": ("c", names("c")),
+    "perl": ("eE", names("")),
+    **dict.fromkeys(names("ruby lua luajit rscript r groovy scala ghc osascript raku swift"), ("e", names(""))),
+    **dict.fromkeys(("node", "nodejs", "bun"), ("ep", names("eval print"))),
+    **dict.fromkeys(("deno", "erl", "crystal"), ("", names("eval"))),
+    "php": ("rBRE", names("run")),
+    "julia": ("eE", names("eval print")),
+    "elixir": ("e", names("eval")),
+    **dict.fromkeys(("tclsh", "m4"), ("", names(""))),
+    "emacs": ("", names("eval execute")),
+    "gdb": ("", names("ex eval-command")),
 }
 #: Letters that take a value other than code.
 _VALUES = {"python": "WXQ", "perl": "I", "ruby": "IrC", "node": "r", "php": "dcfFStz", "lua": "l"}
@@ -76,12 +59,12 @@ def interpret(shell: Shell, call: Call) -> Flow | None:
 
 def _code_and_operands(language: str, args: list[str]) -> tuple[str | None, list[str]]:
     """The code in the options, if any, and the remaining arguments."""
-    letters, names = INLINE[language]
+    letters, long = INLINE[language]
     values, attached = _VALUES.get(language, ""), _ATTACHED.get(language, "")
     at = 0
     while at < len(args):
         word = args[at]
-        if word.lstrip("-").partition("=")[0] in names and (word.startswith("-") or language in ("deno", "crystal")):
+        if word.lstrip("-").partition("=")[0] in long and (word.startswith("-") or language in ("deno", "crystal")):
             return ("\n".join([*word.partition("=")[2:], *args[at + 1 :]]), [])
         if not word.startswith("-") or word in ("-", "--"):
             break

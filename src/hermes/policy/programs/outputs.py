@@ -48,38 +48,15 @@ def output(call: Call) -> Flow:
 
 
 _DOWNLOADERS = names("curl wget fetch aria2c lynx links elinks w3m http https xh lwp-request get nc ncat netcat socat")
-_SILENT = frozenset(
-    [
-        "cd",
-        "pushd",
-        "popd",
-        ":",
-        "true",
-        "false",
-        "mkdir",
-        "sleep",
-        "test",
-        "[",
-        "export",
-        "set",
-        "unset",
-        "shopt",
-        "alias",
-        "rm",
-        "touch",
-        "chmod",
-        "read",
-        "wait",
-        "umask",
-    ]
+_SILENT = names(
+    "cd pushd popd : true false mkdir sleep test [ export set unset shopt alias rm touch chmod read wait umask"
 )
 _FILTERS = names("sed awk sort uniq head tail cut grep")
 
 
 def _echo(call: Call) -> Flow:
     args = call.args
-    decode = newline = False
-    newline = True
+    decode, newline = False, True
     while args and re.fullmatch(r"-[neE]+", args[0]):
         decode = decode or "e" in args[0]
         newline = newline and "n" not in args[0]
@@ -131,27 +108,20 @@ def _decoded(call: Call, decode: Callable[[str], str]) -> Flow:
         return call.stdin.made_into(None, "decoded")
 
 
-def _base64(call: Call) -> Flow:
-    if not call.options.has("dD", "decode"):
-        return PROGRAM
-    return _decoded(call, _from_base64)
+def _decoder(letters: str, name: str, decode: Callable[[str], str]) -> Callable[[Call], Flow]:
+    def decoded(call: Call) -> Flow:
+        return _decoded(call, decode) if call.options.has(letters, name) else PROGRAM
+
+    return decoded
 
 
-def _base32(call: Call) -> Flow:
-    if not call.options.has("dD", "decode"):
-        return PROGRAM
-    return _decoded(call, lambda text: base64.b32decode("".join(text.split())).decode("utf-8", "replace"))
+def _from_base32(text: str) -> str:
+    return base64.b32decode("".join(text.split())).decode("utf-8", "replace")
 
 
 def _from_base64(text: str) -> str:
     compact = re.sub(r"[^A-Za-z0-9+/_-]", "", text).translate(str.maketrans("-_", "+/"))
     return base64.b64decode(compact + "=" * (-len(compact) % 4)).decode("utf-8", "replace")
-
-
-def _xxd(call: Call) -> Flow:
-    if not call.options.has("r", "revert"):
-        return PROGRAM
-    return _decoded(call, _from_hex)
 
 
 def _from_hex(text: str) -> str:
@@ -207,16 +177,8 @@ def _expanded(match: re.Match[str]) -> str:
     return single if first is None else "".join(map(chr, range(ord(first), min(ord(last), ord(first) + 256) + 1)))
 
 
-def _tee(call: Call) -> Flow:
-    return call.stdin
-
-
 def _pwd(call: Call) -> Flow:
     return text_flow((call.paths.cwd or UNKNOWN) + "\n")
-
-
-def _seq(call: Call) -> Flow:
-    return Flow(None, "text")
 
 
 def _sed(call: Call) -> Flow:
@@ -232,20 +194,17 @@ _PRINTERS: dict[str, Callable[[Call], Flow]] = {
     "echo": _echo,
     "printf": _printf,
     "cat": _cat,
-    "tee": _tee,
-    "pv": _tee,
-    "base64": _base64,
-    "gbase64": _base64,
-    "base32": _base32,
-    "basenc": _base64,
-    "xxd": _xxd,
+    **dict.fromkeys(("tee", "pv"), lambda call: call.stdin),
+    **dict.fromkeys(("base64", "gbase64", "basenc"), _decoder("dD", "decode", _from_base64)),
+    "base32": _decoder("dD", "decode", _from_base32),
+    "xxd": _decoder("r", "revert", _from_hex),
     "openssl": _openssl,
     "rev": _rev,
     "tac": _tac,
     "tr": _tr,
     "sed": _sed,
     "pwd": _pwd,
-    "seq": _seq,
+    "seq": lambda _call: Flow(None, "text"),
     "yes": _yes,
     **dict.fromkeys(
         names("gunzip zcat gzip bzip2 bunzip2 bzcat xz unxz xzcat zstd zstdcat lz4 uudecode gpg uncompress inflate"),

@@ -13,51 +13,29 @@ from hermes.policy.shell.words import names
 if TYPE_CHECKING:
     from hermes.policy.shell.reader import Shell
 
-_RULES: tuple[tuple[str, re.Pattern[str]], ...] = (
-    (
-        "delete-system-tree",
-        re.compile(
+_RULES = tuple(
+    (key, re.compile(pattern, re.IGNORECASE | re.DOTALL))
+    for key, pattern in {
+        "delete-system-tree": (
             r"\b(?:remove-item|ri|rm|del|erase|rd|rmdir)\b(?=[^|;&\n]*(?:\s-r\w*|\s/s\b))[^|;&\n]*?[\s'\"](?:[a-z]:(?:[\\/]\*?|[\\/](?:windows|users)[\\/]?\*?)?"
-            r"|\$env:(?:systemdrive|systemroot|userprofile|windir)[\\/]?\*?|%(?:systemdrive|systemroot|userprofile|windir)%[\\/]?\*?|[\\/]|~)(?=['\"\s]|$)",
-            re.IGNORECASE,
+            r"|\$env:(?:systemdrive|systemroot|userprofile|windir)[\\/]?\*?|%(?:systemdrive|systemroot|userprofile|windir)%[\\/]?\*?|[\\/]|~)(?=['\"\s]|$)"
         ),
-    ),
-    (
-        "recursive-delete",
-        re.compile(
-            r"\b(?:remove-item|ri|rm|del|erase|rd|rmdir)\b[^|;&\n]*(?:\s-r(?:ec\w*)?\b|\s/s\b)|\.Delete\([^)]*\$?true",
-            re.IGNORECASE,
+        "recursive-delete": (
+            r"\b(?:remove-item|ri|rm|del|erase|rd|rmdir)\b[^|;&\n]*(?:\s-r(?:ec\w*)?\b|\s/s\b)|\.Delete\([^)]*\$?true"
         ),
-    ),
-    (
-        "format-disk",
-        re.compile(
-            r"\b(?:format-volume|clear-disk|initialize-disk|remove-partition)\b|(?:^|[;&|]\s*)format(?:\.com)?\s+[a-z]:",
-            re.IGNORECASE,
+        "format-disk": (
+            r"\b(?:format-volume|clear-disk|initialize-disk|remove-partition)\b|(?:^|[;&|]\s*)format(?:\.com)?\s+[a-z]:"
         ),
-    ),
-    (
-        "power-off",
-        re.compile(
-            r"\b(?:stop-computer|restart-computer)\b|(?:^|[;&|]\s*)shutdown(?:\.exe)?\s+[/-][srph]\b", re.IGNORECASE
-        ),
-    ),
-    (
-        "remote-script",
-        re.compile(
+        "power-off": r"\b(?:stop-computer|restart-computer)\b|(?:^|[;&|]\s*)shutdown(?:\.exe)?\s+[/-][srph]\b",
+        "remote-script": (
             r"(?:\b(?:iex|invoke-expression)\b.*(?:\b(?:iwr|irm|curl|wget|invoke-webrequest|invoke-restmethod)\b|downloadstring))"
-            r"|(?:(?:\b(?:iwr|irm|curl|wget|invoke-webrequest|invoke-restmethod)\b|downloadstring).*\|\s*(?:iex|invoke-expression)\b)",
-            re.IGNORECASE | re.DOTALL,
+            r"|(?:(?:\b(?:iwr|irm|curl|wget|invoke-webrequest|invoke-restmethod)\b|downloadstring).*\|\s*(?:iex|invoke-expression)\b)"
         ),
-    ),
-    (
-        "stop-service",
-        re.compile(
-            r"\b(?:stop-service|restart-service|set-service|remove-service)\b|\bsc(?:\.exe)?\s+(?:stop|delete|config)\b|\bnet\s+stop\b",
-            re.IGNORECASE,
+        "stop-service": (
+            r"\b(?:stop-service|restart-service|set-service|remove-service)\b|\bsc(?:\.exe)?\s+(?:stop|delete|config)\b|\bnet\s+stop\b"
         ),
-    ),
-    ("kill-many", re.compile(r"\bstop-process\b[^|;\n]*-force|\btaskkill\b[^|;\n]*/f", re.IGNORECASE)),
+        "kill-many": r"\bstop-process\b[^|;\n]*-force|\btaskkill\b[^|;\n]*/f",
+    }.items()
 )
 _ENCODED = re.compile(r"[-/](?:e|ec|en\w*)$", re.IGNORECASE)
 _CMDLETS = names(

@@ -38,73 +38,21 @@ if TYPE_CHECKING:
 _OPEN_SHELLS = names("su sudo doas chroot unshare nsenter script runuser")
 _LAUNCHERS: dict[str, Callable[[Shell, Call], Flow]] = {
     **dict.fromkeys(SHELLS, shell_program),
-    "ssh": ssh,
-    "autossh": ssh,
-    "mosh": ssh,
-    "xargs": xargs,
-    "gxargs": xargs,
-    "find": find,
-    "gfind": find,
-    "fd": find,
+    **dict.fromkeys(("ssh", "autossh", "mosh"), ssh),
+    **dict.fromkeys(("xargs", "gxargs"), xargs),
+    **dict.fromkeys(("find", "gfind", "fd"), find),
+    **dict.fromkeys(("watch", "viddy"), joined_words),
     "parallel": parallel,
-    "watch": joined_words,
-    "viddy": joined_words,
 }
 #: Programs that an unknown program must not get as arguments, and that a pattern for a name may match.
 _DESTROYERS = ("rm", "dd", "mkfs", "shred", "wipefs")
 _NOTABLE = names("rimraf del-cli chmod chown git kill killall pkill shutdown reboot systemctl eval")
 _GUESSES = ("rm", "dd", "shutdown", "reboot", "mkfs.ext4", "mkfs", "bash", "sh", "sudo", "chmod", "kill")
 #: Programs that only show or store their words.
-_QUOTES_ITS_WORDS = frozenset(
-    [
-        "echo",
-        "printf",
-        "git",
-        "grep",
-        "egrep",
-        "fgrep",
-        "rg",
-        "ag",
-        "ack",
-        "man",
-        "which",
-        "type",
-        "whereis",
-        "apropos",
-        "whatis",
-        "info",
-        "tldr",
-        "help",
-        "cowsay",
-        "say",
-        "notify-send",
-        "logger",
-        "test",
-        "[",
-        "ls",
-        "cat",
-        "less",
-        "head",
-        "tail",
-        "wc",
-        "file",
-        "stat",
-        "du",
-        "alias",
-        "export",
-        "hash",
-        "apt",
-        "apt-get",
-        "brew",
-        "yum",
-        "dnf",
-        "pip",
-        "npm",
-        "yarn",
-        "cargo",
-        "go",
-        "gem",
-    ]
+_QUOTES_ITS_WORDS = names(
+    "echo printf git grep egrep fgrep rg ag ack man which type whereis apropos whatis info tldr help cowsay say "
+    "notify-send logger test [ ls cat less head tail wc file stat du alias export hash apt apt-get brew yum dnf pip "
+    "npm yarn cargo go gem"
 )
 
 

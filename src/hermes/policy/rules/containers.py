@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hermes.policy.call import Call, ParsedOptions, read_options
+from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
 from hermes.policy.shell.words import names
 
@@ -75,20 +75,10 @@ def _deletes_in_cluster(call: Call) -> bool:
 
 _CLUSTER = {
     "kubectl": names("delete drain"),
-    "oc": names("delete"),
     "helm": names("uninstall delete del"),
-    "terraform": names("destroy"),
-    "tofu": names("destroy"),
-    "pulumi": names("destroy"),
-    "cdk": names("destroy"),
-    "vagrant": names("destroy"),
-    "fly": names("destroy"),
-    "flyctl": names("destroy"),
-    "doctl": names("delete"),
-    "minikube": names("delete"),
-    "kind": names("delete"),
-    "eksctl": names("delete"),
     "virsh": names("destroy undefine"),
+    **dict.fromkeys(names("oc doctl minikube kind eksctl"), names("delete")),
+    **dict.fromkeys(names("terraform tofu pulumi cdk vagrant fly flyctl"), names("destroy")),
 }
 
 
@@ -97,7 +87,7 @@ def _applies_unseen(call: Call) -> bool:
 
 
 def _deletes_in_cloud(call: Call) -> bool:
-    words, options = call.options.operands, _flags(call)
+    words, options = call.options.operands, call.options
     if call.program == "aws" and words[:1] == ["s3"]:
         return (
             words[1:2] == ["rb"] or (words[1:2] == ["rm"] and options.has("", "recursive")) or options.has("", "delete")
@@ -107,10 +97,6 @@ def _deletes_in_cloud(call: Call) -> bool:
             call.program != "gsutil" or options.has("rR") or "rb" in words
         )
     return any(word == "delete" or word.startswith(("delete-", "terminate-")) for word in words)
-
-
-def _flags(call: Call) -> ParsedOptions:
-    return read_options(call.args)
 
 
 RULES = (

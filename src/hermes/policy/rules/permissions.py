@@ -8,7 +8,6 @@ from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
 from hermes.policy.shell.words import names
 
-_SYMBOLIC = re.compile(r"(?:^|,)(?:[ug]*[oa][ugoa]*|)[+=][rxXst]*w")
 _EXPLICIT = re.compile(r"(?:^|,)[ug]*[oa][ugoa]*[+=][rxXst]*w|(?:^|,)=[rxXst]*w")
 _SETUID = re.compile(r"(?:^|,)[ugoa]*[+=][rwxX]*s")
 

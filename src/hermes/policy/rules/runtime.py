@@ -10,9 +10,7 @@ from hermes.policy.shell.words import names
 
 _OWN_NAME = re.compile(r"\bhermes(?:[-_]agent)?\b", re.IGNORECASE)
 _CHANGES = {
-    "update": names(""),
-    "uninstall": names(""),
-    "setup": names(""),
+    **dict.fromkeys(("update", "uninstall", "setup"), names("")),
     "gateway": names("stop restart uninstall install"),
     "config": names("set unset edit migrate"),
     "approvals": names("revoke allow add grant"),

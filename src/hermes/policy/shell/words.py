@@ -15,17 +15,7 @@ _DOUBLE = re.compile(r"\\([$`\"\\\n])|`((?:[^`\\]|\\.)*)`|\$(\w+|[@*#?$!-])", re
 _ANSI_C = re.compile(
     r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
 )
-_ANSI_C_LETTERS = {
-    "n": "\n",
-    "t": "\t",
-    "r": "\r",
-    "a": "\a",
-    "b": "\b",
-    "f": "\f",
-    "v": "\v",
-    "e": "\x1b",
-    "E": "\x1b",
-}
+_ANSI_C_LETTERS = dict(zip("ntrabfveE", "\n\t\r\a\b\f\v\x1b\x1b", strict=True))
 _BRACED = re.compile(f"{OPEN}([^{OPEN}{CLOSE}]*){CLOSE}")
 _RANGE = re.compile(r"(-?[0-9]{1,9}|[A-Za-z])\.\.(-?[0-9]{1,9}|[A-Za-z])(?:\.\.-?[0-9]+)?")
 _BLANKS = re.compile(r"[ \t\n]+")
