@@ -125,8 +125,6 @@ def run(args: argparse.Namespace) -> int:
                 raise ConfigError(f"{args.key} is not set in {config_path(home)}")
             print(f"{args.key} is removed from {config_path(home)}; its default applies")
         case _:
-            from hermes.cli.config import edit_by_hand
-
             return edit_by_hand(home)
     return 0
 

@@ -86,6 +86,14 @@ def terminal_width(default: int) -> int:
         return default
 
 
+def has_colour() -> bool:
+    """Whether stdout is a terminal that shows colours."""
+    import os
+
+    is_plain = "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb"
+    return sys.stdout.isatty() and not is_plain
+
+
 def switched_line(event: ModelSwitched) -> str:
     """The line that reports that another model answers."""
     now = f"{event.model} ({event.provider})"
@@ -137,17 +145,18 @@ def write_private_file(path: Path, text: str) -> None:
 
 def can_prompt() -> bool:
     """Whether a question on stderr can be answered on stdin: both are terminals."""
-    try:
-        return sys.stdin.isatty() and sys.stderr.isatty()
-    except (AttributeError, ValueError):  # a stream that is missing or closed
-        return False
+    return _are_terminals("stdin", "stderr")
 
 
 def is_interactive() -> bool:
     """Whether stdin and stdout are terminals."""
+    return _are_terminals("stdin", "stdout")
+
+
+def _are_terminals(*streams: str) -> bool:
     try:
-        return sys.stdin.isatty() and sys.stdout.isatty()
-    except (AttributeError, ValueError):
+        return all(getattr(sys, name).isatty() for name in streams)
+    except (AttributeError, ValueError):  # a stream that is missing or closed
         return False
 
 

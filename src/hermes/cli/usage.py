@@ -7,7 +7,8 @@ import contextlib
 from dataclasses import asdict
 
 from hermes.cli.arguments import moment
-from hermes.cli.terminal import cells, one_line, print_json
+from hermes.cli.terminal import one_line, print_json
+from hermes.cli.trace.format import cost, table
 from hermes.commands.text import plural
 from hermes.config import hermes_home
 from hermes.journal.store import Store
@@ -57,9 +58,8 @@ def _lines(rows: list[Used], grouping: Grouping) -> list[str]:
     if not rows:
         return ["No model calls in that period. '--since all' shows everything."]
     everything = total(rows)
-    table = [(grouping.upper(), "CALLS", "IN", "CACHED", "OUT", "COST"), *map(_row, [*rows, everything])]
-    widths = [max(cells(row[column]) for row in table) for column in range(6)]
-    lines = [_line(row, widths) for row in table]
+    rows_and_total = [(grouping.upper(), "CALLS", "IN", "CACHED", "OUT", "COST"), *map(_row, [*rows, everything])]
+    lines = table(rows_and_total)
     if everything.unpriced:
         lines += ["", f"The cost of {plural(everything.unpriced, 'call')} is unknown and not included."]
     return lines
@@ -69,17 +69,4 @@ def _row(used: Used) -> tuple[str, ...]:
     name = f"{used.name} ({used.detail})" if used.detail else used.name
     calls = f"{used.calls:,}" if not used.failed else f"{used.calls:,} ({used.failed:,} failed)"
     counts = (used.prompt_tokens, used.cached_tokens, used.output_tokens)
-    return (one_line(name, _LONGEST_NAME), calls, *(f"{count:,}" for count in counts), _cost(used))
-
-
-def _cost(used: Used) -> str:
-    if used.cost_usd is None:
-        return "-"
-    # Small sums need more places.
-    return f"${used.cost_usd:,.2f}" if used.cost_usd >= 1 else f"${used.cost_usd:.4f}"
-
-
-def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    name, *numbers = row
-    padded = name + " " * (widths[0] - cells(name))
-    return "  ".join([padded, *(number.rjust(width) for number, width in zip(numbers, widths[1:], strict=True))])
+    return (one_line(name, _LONGEST_NAME), calls, *(f"{count:,}" for count in counts), cost(used.cost_usd))

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from hermes.agent.llm.models import Models
 from hermes.cli.terminal import plain, print_json
+from hermes.cli.trace.format import table
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.sections import ModelConfig, PoolStrategy
 from hermes.errors import ConfigError, CredentialError
@@ -208,9 +209,7 @@ def credential_lines(credentials: Sequence[Credential]) -> Iterator[str]:
         yield _NOTHING
         return
     rows = [_HEADINGS, *map(_cells, credentials)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_HEADINGS) - 1)]
-    for row in rows:
-        yield "  ".join([*(cell.ljust(width) for cell, width in zip(row, widths, strict=False)), row[-1]]).rstrip()
+    yield from table(rows, left=len(_HEADINGS))
 
 
 def credential_row(one: Credential, strategy: PoolStrategy) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from hermes.cli.doctor.check import CheckResult, Status
+from hermes.cli.terminal import has_colour
 from hermes.commands.text import plural
 from hermes.version import __version__
 
@@ -96,12 +96,10 @@ class _Style:
     """Layout and colours for this terminal, or for a file."""
 
     def __init__(self) -> None:
-        is_terminal = sys.stdout.isatty()
-        columns = shutil.get_terminal_size((_WIDTH, 24)).columns if is_terminal else _WIDTH
+        columns = shutil.get_terminal_size((_WIDTH, 24)).columns if sys.stdout.isatty() else _WIDTH
         self._width = max(min(columns, _WIDEST), _NARROWEST)
         self._marks = _MARKS if _can_print("✓✗") else _ASCII_MARKS
-        is_plain = "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb"
-        self._has_colour = is_terminal and not is_plain
+        self._has_colour = has_colour()
 
     def lines(self, result: CheckResult, name_width: int) -> Iterator[str]:
         """The result with its fix, wrapped to the width."""

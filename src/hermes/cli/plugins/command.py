@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 
 from hermes.cli.plugins.conformance import configure_test, run_test
@@ -45,13 +46,22 @@ def configure(parser: argparse.ArgumentParser) -> None:
     _configure_installing(add)
 
 
+def _imported(module: str, name: str) -> Action:
+    """An action that is imported when used: editing the configuration needs a library that listing does not."""
+
+    def run_action(installed: InstalledPlugins, args: argparse.Namespace) -> int:
+        return getattr(import_module(f"hermes.cli.plugins.{module}"), name)(installed, args)
+
+    return run_action
+
+
 def _configure_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
     listing = add("list", _list, "list the plugins with their status and past calls (the default)", "ls")
     listing.add_argument("--enabled", action="store_true", help="only enabled plugins")
     listing.add_argument("--user", action="store_true", help="only those in the plugins folder of the home")
     listing.add_argument("--no-bundled", action="store_true", help="without bundled plugins")
     listing.add_argument("--plain", action="store_true", help="one line each: status, source, version, key")
-    info = add("info", _info, "show one plugin in detail")
+    info = add("info", _imported("info", "show_info"), "show one plugin in detail")
     info.add_argument("name", metavar="NAME")
     info.add_argument("--load", action="store_true", help="load it and show what it registers")
     check = add("check", _check, "validate a plugin's manifest and names without running it")
@@ -62,7 +72,7 @@ def _configure_reading(add: Callable[..., argparse.ArgumentParser]) -> None:
 
 
 def _configure_switching(add: Callable[..., argparse.ArgumentParser]) -> None:
-    enabling = add("enable", _enable, "enable a plugin, from the next session on")
+    enabling = add("enable", _imported("lifecycle", "enable"), "enable a plugin, from the next session on")
     enabling.add_argument("name", metavar="NAME")
     enabling.add_argument(
         "--allow-tool-override",
@@ -70,12 +80,14 @@ def _configure_switching(add: Callable[..., argparse.ArgumentParser]) -> None:
         default=None,
         help="whether it may replace built-in tools",
     )
-    disabling = add("disable", _disable, "disable a plugin, from the next session on")
+    disabling = add("disable", _imported("lifecycle", "disable"), "disable a plugin, from the next session on")
     disabling.add_argument("name", metavar="NAME")
 
 
 def _configure_installing(add: Callable[..., argparse.ArgumentParser]) -> None:
-    installing = add("install", _install, "install a plugin from a git repository, a folder or a package")
+    installing = add(
+        "install", _imported("lifecycle", "install"), "install a plugin from a git repository, a folder or a package"
+    )
     installing.add_argument(
         "source", metavar="SOURCE", help="a git URL, owner/repo[/folder] on GitHub, a folder, or a package's name"
     )
@@ -83,12 +95,12 @@ def _configure_installing(add: Callable[..., argparse.ArgumentParser]) -> None:
     installing.add_argument(
         "--enable", action=argparse.BooleanOptionalAction, default=None, help="enable it, or not, without asking"
     )
-    updating = add("update", _update, "fetch a plugin again from its source")
+    updating = add("update", _imported("lifecycle", "update"), "fetch a plugin again from its source")
     updating.add_argument("name", metavar="NAME")
     updating.add_argument("-f", "--force", action="store_true", help="overwrite locally changed files")
     for made in (installing, updating):
         made.add_argument("--ref", metavar="REV", default="", help="this branch, tag, commit or package version")
-    removing = add("remove", _remove, "delete a plugin and its settings", "rm", "uninstall")
+    removing = add("remove", _imported("lifecycle", "remove"), "delete a plugin and its settings", "rm", "uninstall")
     removing.add_argument("name", metavar="NAME")
     removing.add_argument("--yes", "-y", action="store_true", help="do not ask")
     making = add("new", _new, "create a small plugin with a test")
@@ -134,12 +146,6 @@ def _list(installed: InstalledPlugins, args: argparse.Namespace) -> int:
     return 0
 
 
-def _info(installed: InstalledPlugins, args: argparse.Namespace) -> int:
-    from hermes.cli.plugins.info import show_info
-
-    return show_info(installed, args)
-
-
 def _check(installed: InstalledPlugins, args: argparse.Namespace) -> int:
     from hermes.cli.plugins.info import finding_lines
     from hermes.plugins.check import check_folder, check_plugin
@@ -157,42 +163,11 @@ def _check(installed: InstalledPlugins, args: argparse.Namespace) -> int:
     return 1 if errors else 0
 
 
-def _test(_desk: InstalledPlugins, args: argparse.Namespace) -> int:
+def _test(_installed: InstalledPlugins, args: argparse.Namespace) -> int:
     return run_test(args)
 
 
 # -- changing -------------------------------------------------------------------------------------------------------
-# Imported when used: editing the configuration needs a library that listing does not.
-
-
-def _enable(installed: InstalledPlugins, args: argparse.Namespace) -> int:
-    from hermes.cli.plugins.lifecycle import enable
-
-    return enable(installed, args)
-
-
-def _disable(installed: InstalledPlugins, args: argparse.Namespace) -> int:
-    from hermes.cli.plugins.lifecycle import disable
-
-    return disable(installed, args)
-
-
-def _install(installed: InstalledPlugins, args: argparse.Namespace) -> int:
-    from hermes.cli.plugins.lifecycle import install
-
-    return install(installed, args)
-
-
-def _update(installed: InstalledPlugins, args: argparse.Namespace) -> int:
-    from hermes.cli.plugins.lifecycle import update
-
-    return update(installed, args)
-
-
-def _remove(installed: InstalledPlugins, args: argparse.Namespace) -> int:
-    from hermes.cli.plugins.lifecycle import remove
-
-    return remove(installed, args)
 
 
 def _new(installed: InstalledPlugins, args: argparse.Namespace) -> int:

@@ -98,10 +98,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the chosen action."""
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        # Sessions contain any character, and not every terminal can show them all.
-        reconfigure(errors="replace")
     journal = Journal(hermes_home())
     try:
         return args.action(journal, args)

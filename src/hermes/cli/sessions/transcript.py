@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -11,7 +9,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.cli.terminal import fitted, one_line, plain
+from hermes.cli.terminal import fitted, one_line, plain, terminal_width
 from hermes.journal.bodies import message_text
 from hermes.journal.history.search import Hit
 from hermes.journal.runner import Runner
@@ -116,7 +114,7 @@ def transcript_lines(records: Iterable[Record], runner: Runner) -> Iterator[str]
             text = _text(message)
             if text:
                 yield text
-            yield from (f"  > {line}" for line in transcript.tool_lines(turn, message, _width() - 4))
+            yield from (f"  > {line}" for line in transcript.tool_lines(turn, message, terminal_width(80) - 4))
             yield from (f"  ({line})" for line in transcript.model_call_lines(turn, message["step"], ok=True))
         if turn["error"]:
             yield f"  ! {turn['state']}: {_safe_line(turn['error'])}"
@@ -249,17 +247,6 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.2f} s"
 
 
-def _width() -> int:
-    try:
-        return int(os.environ["COLUMNS"])
-    except (KeyError, ValueError):
-        pass
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns
-    except (OSError, ValueError):
-        return 80
-
-
 def _fitted(line: str) -> str:
     """The line, cut to the width of the terminal."""
-    return fitted(line, max(_width(), 40))
+    return fitted(line, max(terminal_width(80), 40))

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from hermes.cli.arguments import count, positive_number
-from hermes.cli.terminal import fitted, one_line, plain, print_json, shows_unicode
+from hermes.cli.terminal import fitted, has_colour, one_line, plain, print_json, shows_unicode
 from hermes.cli.trace import export, stats
 from hermes.cli.trace.format import (
     NARROW,
@@ -76,10 +76,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Run the chosen action."""
-    reconfigure = getattr(sys.stdout, "reconfigure", None)
-    if reconfigure is not None:
-        # Runs contain any character, and not every terminal can show them all.
-        reconfigure(errors="replace")
     return args.run_action(args)
 
 
@@ -163,7 +159,7 @@ def _show(args: argparse.Namespace) -> int:
         turns = [(number, turn) for number, turn in turns if number == args.turn]
         if not turns:
             raise HermesError(f"found --turn {args.turn}; the session has turns 1 to {len(session.turns)}")
-    style = ChartStyle(width(), _has_unicode(), _has_colour())
+    style = ChartStyle(width(), _has_unicode(), has_colour())
     print(fitted(f"{session.id}  {one_line(session.title)}", style.width))
     print(fitted(summary(session), style.width))
     for number, turn in turns:
@@ -180,11 +176,6 @@ def _show(args: argparse.Namespace) -> int:
 def _has_unicode() -> bool:
     # Files and pipes take every character.
     return not sys.stdout.isatty() or shows_unicode(sys.stdout.encoding, os.environ.get("TERM"))
-
-
-def _has_colour() -> bool:
-    is_plain = "NO_COLOR" in os.environ or os.environ.get("TERM", "dumb") == "dumb"
-    return sys.stdout.isatty() and not is_plain
 
 
 # -- tail -----------------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from importlib import import_module
 from pathlib import Path
 
 import msgspec
@@ -11,8 +12,6 @@ import msgspec
 from hermes.cli.terminal import print_data, write_private_file
 from hermes.cli.trace.format import home_redactor, open_store, session_named
 from hermes.trace.records import SessionRecord
-
-Lines = Iterable[bytes]
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
 
     with open_store() as store:
         record = session_record(store, session_named(store, args.session), home_redactor())
-    text = b"".join(line + b"\n" for line in _FORMATS[args.to](record))
+    text = b"".join(line + b"\n" for line in _lines(args.to, record))
     if args.output == "-":
         print_data(text.decode(), end="")
     else:
@@ -58,43 +57,16 @@ _SPANS = (
 )
 
 
-# -- formats, imported when used --------------------------------------------------------------------------------------
-
-
-def _atif(record: SessionRecord) -> Lines:
-    from hermes.trace.formats.atif import document
-
-    return (msgspec.json.encode(document(record)),)
-
-
-def _atof(record: SessionRecord) -> Lines:
-    from hermes.trace.formats.atof import lines
-
-    return lines(record)
-
-
-def _otlp(record: SessionRecord) -> Lines:
-    from hermes.trace.formats.otlp import export
-
-    return (msgspec.json.encode(export(record)),)
-
-
-def _openinference(record: SessionRecord) -> Lines:
-    from hermes.trace.formats.openinference import export
-
-    return (msgspec.json.encode(export(record)),)
-
-
-def _jsonl(record: SessionRecord) -> Lines:
-    from hermes.trace.formats.jsonl import lines
-
-    return lines(record)
-
-
-_FORMATS: dict[str, Callable[[SessionRecord], Lines]] = {
-    "atif": _atif,
-    "atof": _atof,
-    "otlp": _otlp,
-    "openinference": _openinference,
-    "jsonl": _jsonl,
+#: Format -> its function in ``hermes.trace.formats``: gives one document, or lines.
+_FORMATS = {
+    "atif": "document",
+    "atof": "lines",
+    "otlp": "export",
+    "openinference": "export",
+    "jsonl": "lines",
 }
+
+
+def _lines(form: str, record: SessionRecord) -> Iterable[bytes]:
+    made = getattr(import_module(f"hermes.trace.formats.{form}"), _FORMATS[form])(record)
+    return made if _FORMATS[form] == "lines" else (msgspec.json.encode(made),)
