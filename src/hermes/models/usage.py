@@ -6,6 +6,9 @@ from typing import Any, cast
 
 import msgspec
 
+#: The counts of a usage, in the order of their fields, as hooks and the journal name them.
+TOKEN_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "reasoning_tokens")
+
 
 class Usage(msgspec.Struct):
     """What a call consumed. ``input_tokens`` leaves out what was read from or written to the prompt cache."""
@@ -29,27 +32,15 @@ class Usage(msgspec.Struct):
 
     def as_hook_payload(self) -> dict[str, int]:
         """The ``usage`` field of ``post_api_request``."""
-        return {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cache_read_tokens": self.cache_read_tokens,
-            "cache_write_tokens": self.cache_write_tokens,
-            "reasoning_tokens": self.reasoning_tokens,
-            "request_count": self.request_count,
-            "prompt_tokens": self.prompt_tokens,
-            "total_tokens": self.total_tokens,
-        }
+        totals = {"prompt_tokens": self.prompt_tokens, "total_tokens": self.total_tokens}
+        return {**self._counts(), "request_count": self.request_count, **totals}
 
     def as_columns(self) -> dict[str, Any]:
         """The counts as the journal names them."""
-        return {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cache_read_tokens": self.cache_read_tokens,
-            "cache_write_tokens": self.cache_write_tokens,
-            "reasoning_tokens": self.reasoning_tokens,
-            "cost_usd": self.cost_usd,
-        }
+        return {**self._counts(), "cost_usd": self.cost_usd}
+
+    def _counts(self) -> dict[str, int]:
+        return {name: getattr(self, name) for name in TOKEN_COUNTS}
 
     def as_response_usage(self) -> dict[str, Any]:
         """The ``usage`` object of a chat completion; ``usage_from`` reads it back unchanged."""
@@ -71,11 +62,7 @@ class Usage(msgspec.Struct):
         """The sum of two calls. A cost that is unknown in one of them counts only what is known."""
         known = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         return Usage(
-            input_tokens=self.input_tokens + other.input_tokens,
-            output_tokens=self.output_tokens + other.output_tokens,
-            cache_read_tokens=self.cache_read_tokens + other.cache_read_tokens,
-            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
-            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            *(getattr(self, name) + getattr(other, name) for name in TOKEN_COUNTS),
             cost_usd=sum(known) if known else None,
             request_count=self.request_count + other.request_count,
         )

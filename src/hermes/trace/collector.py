@@ -10,21 +10,7 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from hermes.contract.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    AttemptAnswered,
-    AttemptFailed,
-    AttemptStarted,
-    ChildEnded,
-    Event,
-    SessionFinalized,
-    SessionStarted,
-    ToolEnded,
-    TurnAnswered,
-    TurnEnded,
-    TurnStarted,
-)
+from hermes.contract import events
 from hermes.contract.response import to_plain
 from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
@@ -32,7 +18,7 @@ from hermes.trace.conversation import LastRequest, context_of
 from hermes.trace.draft import SessionDraft, ToolDraft, TurnDraft
 from hermes.trace.history import tool_request, turns_from
 from hermes.trace.records import ApprovalRecord, RunStatus, SessionRecord, UsageRecord
-from hermes.trace.tracker import OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
+from hermes.trace.tracker import ApprovalEvent, OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
 
 #: Fields that no record is made from.
 UNUSED_FIELDS = frozenset({"request", "request_messages", "response", "middleware_trace", "child_summary"})
@@ -57,7 +43,7 @@ class Collector(TraceSink):
         self._sessions: dict[str, SessionDraft] = {}
         self._requests: dict[str, LastRequest] = {}
 
-    def take(self, event: Event, at: float | None = None) -> None:
+    def take(self, event: events.Event, at: float | None = None) -> None:
         """Take in an event, of ``at`` or of now."""
         with self._lock:
             self._tracker.take(event, at)
@@ -93,15 +79,15 @@ class Collector(TraceSink):
 
     # -- sessions and turns -------------------------------------------------------------------------------------
 
-    def session_started(self, event: SessionStarted, at: float) -> None:
+    def session_started(self, event: events.SessionStarted, at: float) -> None:
         session = self._session(event.session_id, at)
         session.model, session.platform = event.model, event.platform
 
-    def session_ended(self, event: SessionFinalized, at: float, *, is_child: bool) -> None:
+    def session_ended(self, event: events.SessionFinalized, at: float, *, is_child: bool) -> None:
         if (session := self._sessions.get(event.session_id)) is not None:
             session.ended_at = at
 
-    def turn_started(self, turn: OpenTurn, event: TurnStarted | None, at: float) -> None:
+    def turn_started(self, turn: OpenTurn, event: events.TurnStarted | None, at: float) -> None:
         if event is None:
             return  # it continues here, and begins with its first request
         is_known = event.session_id in self._sessions
@@ -112,11 +98,11 @@ class Collector(TraceSink):
         session.model, session.platform = session.model or event.model, session.platform or event.platform
         self._begin_turn(session, event, at)
 
-    def turn_answered(self, turn: OpenTurn, event: TurnAnswered) -> None:
+    def turn_answered(self, turn: OpenTurn, event: events.TurnAnswered) -> None:
         if (draft := self._turn(event.session_id, event.turn_id)) is not None:
             draft.answer = self._clean.text(event.assistant_response)
 
-    def turn_ended(self, turn: OpenTurn, event: TurnEnded | None, at: float, why: str = "") -> None:
+    def turn_ended(self, turn: OpenTurn, event: events.TurnEnded | None, at: float, why: str = "") -> None:
         draft = self._turn(turn.session_id, turn.id)
         if draft is None:
             return
@@ -138,7 +124,9 @@ class Collector(TraceSink):
         turn = session.turn if session is not None else None
         return turn if turn is not None and turn.id == turn_id else None
 
-    def _begin_turn(self, session: SessionDraft, event: TurnStarted | AttemptStarted, at: float) -> TurnDraft:
+    def _begin_turn(
+        self, session: SessionDraft, event: events.TurnStarted | events.AttemptStarted, at: float
+    ) -> TurnDraft:
         if session.turn is not None:  # its end was never heard of
             session.turn.close("interrupted", at)
             session.end_turn()
@@ -176,7 +164,7 @@ class Collector(TraceSink):
         turn.steps, turn.tools_by_call = last.steps, last.tools_by_call
         self._requests.setdefault(session.id, LastRequest()).advance(messages, is_new_turn=True)
 
-    def _add_messages(self, session: SessionDraft, turn: TurnDraft, event: AttemptStarted) -> None:
+    def _add_messages(self, session: SessionDraft, turn: TurnDraft, event: events.AttemptStarted) -> None:
         """Keep what this request has that the one before it had not."""
         known = self._requests.setdefault(session.id, LastRequest())
         new, compaction = known.advance(event.conversation_history, is_new_turn=not turn.steps)
@@ -187,7 +175,7 @@ class Collector(TraceSink):
         if len(turn.steps) == 1 and not turn.context:
             turn.context = self._clean.text(context_of(event.conversation_history, event.user_message))
 
-    def attempt_answered(self, attempt: OpenAttempt | None, event: AttemptAnswered, at: float) -> None:
+    def attempt_answered(self, attempt: OpenAttempt | None, event: events.AttemptAnswered, at: float) -> None:
         session = self._sessions.get(event.session_id)
         turn = session.turn if session is not None else None
         if turn is None:
@@ -201,7 +189,7 @@ class Collector(TraceSink):
         calls = message.get("tool_calls") or ()
         turn.add_requests(step, tuple(tool_request(call, self._clean) for call in calls))
 
-    def attempt_failed(self, attempt: OpenAttempt | None, event: AttemptFailed, at: float) -> None:
+    def attempt_failed(self, attempt: OpenAttempt | None, event: events.AttemptFailed, at: float) -> None:
         session = self._sessions.get(event.session_id)
         turn = session.turn if session is not None else None
         if turn is not None:
@@ -220,7 +208,7 @@ class Collector(TraceSink):
             draft = ToolDraft(event.tool_call_id, event.tool_name, {}, at)
             turn.tools_of(event.tool_call_id).running[event.tool_call_id] = draft
 
-    def tool_ended(self, tool: OpenTool, event: ToolEnded | None, at: float, why: str = "") -> None:
+    def tool_ended(self, tool: OpenTool, event: events.ToolEnded | None, at: float, why: str = "") -> None:
         turn = self._turn(event.session_id, event.turn_id) if event is not None else None
         if event is None or turn is None:
             return
@@ -233,14 +221,12 @@ class Collector(TraceSink):
         draft.error_type, draft.error_message = event.error_type or "", self._clean.text(event.error_message or "")
         tools.ended.append(draft)
 
-    def approval(
-        self, subject: OpenTool | OpenTurn | None, event: ApprovalRequested | ApprovalAnswered, at: float
-    ) -> None:
+    def approval(self, subject: OpenTool | OpenTurn | None, event: ApprovalEvent, at: float) -> None:
         turn = self._turn(event.session_id, event.turn_id)
         tool = turn.tools_of(event.tool_call_id).running.get(event.tool_call_id) if turn is not None else None
         if tool is None:
             return
-        if isinstance(event, ApprovalRequested):
+        if isinstance(event, events.ApprovalRequested):
             rules = tuple(dict.fromkeys([event.pattern_key, *event.pattern_keys]))
             command = self._clean.text(event.command)
             asked = ApprovalRecord(event.tool_call_id, command, event.description, rules, event.surface, at)
@@ -262,7 +248,7 @@ class Collector(TraceSink):
         draft.role, draft.goal = event.child_role, self._clean.text(event.child_goal)
         draft.platform = draft.platform or parent.platform
 
-    def child_ended(self, parent: OpenTool | OpenTurn | None, event: ChildEnded, at: float) -> None:
+    def child_ended(self, parent: OpenTool | OpenTurn | None, event: events.ChildEnded, at: float) -> None:
         draft = self._sessions.get(event.child_session_id)
         if draft is not None:
             draft.status = _CHILD_STATUS.get(event.child_status, "failed")

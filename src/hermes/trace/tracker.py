@@ -12,24 +12,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from hermes.contract.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    AttemptAnswered,
-    AttemptFailed,
-    AttemptStarted,
-    ChildEnded,
-    ChildStarted,
-    Event,
-    SessionFinalized,
-    SessionStarted,
-    ToolEnded,
-    ToolStarted,
-    TurnAnswered,
-    TurnEnded,
-    TurnStarted,
-)
+from hermes.contract import events
 from hermes.trace.records import UsageRecord
+
+ApprovalEvent = events.ApprovalRequested | events.ApprovalAnswered
+#: The events that happen at one moment of a turn or a tool call.
+MomentEvent = ApprovalEvent | events.ChildStarted | events.ChildEnded
 
 #: Session, turn and call: a provider may use the same call id in every turn.
 CallKey = tuple[str, str, str]
@@ -66,7 +54,7 @@ class OpenTurn(OpenItem):
 class OpenAttempt(OpenItem):
     """An open request to a provider."""
 
-    event: AttemptStarted
+    event: events.AttemptStarted
     turn: OpenTurn
 
 
@@ -74,7 +62,7 @@ class OpenAttempt(OpenItem):
 class OpenTool(OpenItem):
     """An open tool call, inside a turn or inside the call of the tool that makes it."""
 
-    event: ToolStarted | ToolEnded
+    event: events.ToolStarted | events.ToolEnded
     parent: OpenTurn | OpenTool | None
 
 
@@ -82,35 +70,35 @@ class OpenTool(OpenItem):
 class OpenChild(OpenItem):
     """A child agent, and the call or turn that delegated to it."""
 
-    event: ChildStarted
+    event: events.ChildStarted
     parent: OpenTurn | OpenTool | None
 
 
 class TraceSink:
     """What becomes of tracked events. A sink overrides the methods it needs; ``at`` is the time of the event."""
 
-    def session_started(self, event: SessionStarted, at: float) -> None:
+    def session_started(self, event: events.SessionStarted, at: float) -> None:
         """A new session."""
 
-    def session_ended(self, event: SessionFinalized, at: float, *, is_child: bool) -> None:
+    def session_ended(self, event: events.SessionFinalized, at: float, *, is_child: bool) -> None:
         """A session identity is closed; everything in it has ended."""
 
-    def turn_started(self, turn: OpenTurn, event: TurnStarted | None, at: float) -> None:
+    def turn_started(self, turn: OpenTurn, event: events.TurnStarted | None, at: float) -> None:
         """A turn; without an event when another process began it."""
 
-    def turn_answered(self, turn: OpenTurn, event: TurnAnswered) -> None:
+    def turn_answered(self, turn: OpenTurn, event: events.TurnAnswered) -> None:
         """A turn has its final answer."""
 
-    def turn_ended(self, turn: OpenTurn, event: TurnEnded | None, at: float, why: str = "") -> None:
+    def turn_ended(self, turn: OpenTurn, event: events.TurnEnded | None, at: float, why: str = "") -> None:
         """A turn is over; without an event when it is abandoned, for the reason ``why``."""
 
     def attempt_started(self, attempt: OpenAttempt, at: float) -> None:
         """A request to a provider."""
 
-    def attempt_answered(self, attempt: OpenAttempt | None, event: AttemptAnswered, at: float) -> None:
+    def attempt_answered(self, attempt: OpenAttempt | None, event: events.AttemptAnswered, at: float) -> None:
         """Its answer; without ``attempt`` when its start was not seen."""
 
-    def attempt_failed(self, attempt: OpenAttempt | None, event: AttemptFailed, at: float) -> None:
+    def attempt_failed(self, attempt: OpenAttempt | None, event: events.AttemptFailed, at: float) -> None:
         """Its failure."""
 
     def attempt_abandoned(self, attempt: OpenAttempt, at: float, why: str) -> None:
@@ -119,18 +107,16 @@ class TraceSink:
     def tool_started(self, tool: OpenTool, at: float) -> None:
         """A tool call."""
 
-    def tool_ended(self, tool: OpenTool, event: ToolEnded | None, at: float, why: str = "") -> None:
+    def tool_ended(self, tool: OpenTool, event: events.ToolEnded | None, at: float, why: str = "") -> None:
         """A tool call is over; without an event when it is abandoned."""
 
-    def approval(
-        self, subject: OpenTool | OpenTurn | None, event: ApprovalRequested | ApprovalAnswered, at: float
-    ) -> None:
+    def approval(self, subject: OpenTool | OpenTurn | None, event: ApprovalEvent, at: float) -> None:
         """A question about a tool call, or its answer."""
 
     def child_started(self, child: OpenChild, at: float) -> None:
         """A child agent."""
 
-    def child_ended(self, parent: OpenTool | OpenTurn | None, event: ChildEnded, at: float) -> None:
+    def child_ended(self, parent: OpenTool | OpenTurn | None, event: events.ChildEnded, at: float) -> None:
         """A child agent is over."""
 
 
@@ -149,7 +135,7 @@ class Tracker:
         self._tools: dict[CallKey, list[OpenTool]] = {}
         self._children: dict[str, OpenChild] = {}
 
-    def take(self, event: Event, at: float | None = None) -> None:
+    def take(self, event: events.Event, at: float | None = None) -> None:
         """Take in an event; ``at`` is when it happened, else now. Events that say nothing about a run are ignored."""
         handle = self._HANDLERS.get(type(event))
         if handle is not None:
@@ -174,20 +160,20 @@ class Tracker:
 
     # -- sessions and turns -------------------------------------------------------------------------------------
 
-    def _session_started(self, event: SessionStarted, at: float) -> None:
+    def _session_started(self, event: events.SessionStarted, at: float) -> None:
         for sink in self._sinks:
             sink.session_started(event, at)
 
-    def _session_finalized(self, event: SessionFinalized, at: float) -> None:
+    def _session_finalized(self, event: events.SessionFinalized, at: float) -> None:
         self.abandon("the session ended first", at, event.session_id)
         for sink in self._sinks:
             sink.session_ended(event, at, is_child=event.session_id in self._children)
 
-    def _turn_started(self, event: TurnStarted, at: float) -> None:
+    def _turn_started(self, event: events.TurnStarted, at: float) -> None:
         turn = OpenTurn(event.session_id, at, event.turn_id, event.model, event.platform, event.sender_id)
         self._open_turn(turn, event)
 
-    def _open_turn(self, turn: OpenTurn, event: TurnStarted | None) -> OpenTurn:
+    def _open_turn(self, turn: OpenTurn, event: events.TurnStarted | None) -> OpenTurn:
         turn.child = self._children.get(turn.session_id)
         earlier = self._turns.pop((turn.session_id, turn.id), None)
         if earlier is not None:
@@ -197,26 +183,26 @@ class Tracker:
             sink.turn_started(turn, event, turn.started_at)
         return turn
 
-    def _turn_of(self, event: AttemptStarted | ToolStarted | ToolEnded, at: float) -> OpenTurn:
+    def _turn_of(self, event: events.AttemptStarted | events.ToolStarted | events.ToolEnded, at: float) -> OpenTurn:
         """The turn of an event. One that another process began, and that continues here, has no other start."""
         found = self.turn(event.session_id, event.turn_id)
         if found is not None:
             return found
-        model, platform = (event.model, event.platform) if isinstance(event, AttemptStarted) else ("", "")
+        model, platform = (event.model, event.platform) if isinstance(event, events.AttemptStarted) else ("", "")
         return self._open_turn(OpenTurn(event.session_id, at, event.turn_id, model, platform), None)
 
-    def _turn_answered(self, event: TurnAnswered, _at: float) -> None:
+    def _turn_answered(self, event: events.TurnAnswered, _at: float) -> None:
         turn = self.turn(event.session_id, event.turn_id)
         if turn is not None:
             for sink in self._sinks:
                 sink.turn_answered(turn, event)
 
-    def _turn_ended(self, event: TurnEnded, at: float) -> None:
+    def _turn_ended(self, event: events.TurnEnded, at: float) -> None:
         turn = self._turns.pop((event.session_id, event.turn_id), None)
         if turn is not None:
             self._close_turn(turn, event, at)
 
-    def _close_turn(self, turn: OpenTurn, event: TurnEnded | None, at: float, why: str = "") -> None:
+    def _close_turn(self, turn: OpenTurn, event: events.TurnEnded | None, at: float, why: str = "") -> None:
         for attempt in [one for one in self._attempts.values() if one.turn is turn]:
             self._abandon_attempt(attempt.event.api_request_id, at, "the turn ended first")
         self._abandon_tools(at, turn.session_id, turn.id)
@@ -247,7 +233,7 @@ class Tracker:
 
     # -- attempts -----------------------------------------------------------------------------------------------
 
-    def _attempt_started(self, event: AttemptStarted, at: float) -> None:
+    def _attempt_started(self, event: events.AttemptStarted, at: float) -> None:
         self._abandon_attempt(event.api_request_id, at, "it began again")
         turn = self._turn_of(event, at)
         turn.model_calls += 1
@@ -256,7 +242,7 @@ class Tracker:
         for sink in self._sinks:
             sink.attempt_started(attempt, attempt.started_at)
 
-    def _attempt_answered(self, event: AttemptAnswered, at: float) -> None:
+    def _attempt_answered(self, event: events.AttemptAnswered, at: float) -> None:
         turn, attempt = self.turn(event.session_id, event.turn_id), self._attempts.pop(event.api_request_id, None)
         if turn is not None:
             turn.failure = ""
@@ -264,7 +250,7 @@ class Tracker:
         for sink in self._sinks:
             sink.attempt_answered(attempt, event, event.ended_at or at)
 
-    def _attempt_failed(self, event: AttemptFailed, at: float) -> None:
+    def _attempt_failed(self, event: events.AttemptFailed, at: float) -> None:
         turn, attempt = self.turn(event.session_id, event.turn_id), self._attempts.pop(event.api_request_id, None)
         if turn is not None:
             turn.failure = event.reason
@@ -273,10 +259,10 @@ class Tracker:
 
     # -- tool calls and approvals -------------------------------------------------------------------------------
 
-    def _tool_started(self, event: ToolStarted, at: float) -> None:
+    def _tool_started(self, event: events.ToolStarted, at: float) -> None:
         self._open_tool(event, at)
 
-    def _open_tool(self, event: ToolStarted | ToolEnded, at: float) -> OpenTool:
+    def _open_tool(self, event: events.ToolStarted | events.ToolEnded, at: float) -> OpenTool:
         turn = self._turn_of(event, at) if event.turn_id else None
         if turn is not None:
             turn.tool_calls += 1
@@ -288,7 +274,7 @@ class Tracker:
             sink.tool_started(tool, at)
         return tool
 
-    def _tool_ended(self, event: ToolEnded, at: float) -> None:
+    def _tool_ended(self, event: events.ToolEnded, at: float) -> None:
         key = (event.session_id, event.turn_id, event.tool_call_id)
         calls = self._tools.get(key)
         if not calls:  # another process began it
@@ -300,41 +286,41 @@ class Tracker:
         for sink in self._sinks:
             sink.tool_ended(tool, event, at)
 
-    def _approval(self, event: ApprovalRequested | ApprovalAnswered, at: float) -> None:
+    def _approval(self, event: ApprovalEvent, at: float) -> None:
         subject = self._subject(event.session_id, event.turn_id, event.tool_call_id)
         for sink in self._sinks:
             sink.approval(subject, event, at)
 
     # -- child agents -------------------------------------------------------------------------------------------
 
-    def _child_started(self, event: ChildStarted, at: float) -> None:
+    def _child_started(self, event: events.ChildStarted, at: float) -> None:
         parent = self._subject(event.session_id, event.turn_id, event.tool_call_id)
         child = self._children[event.child_session_id] = OpenChild(event.child_session_id, at, event, parent)
         for sink in self._sinks:
             sink.child_started(child, at)
 
-    def _child_ended(self, event: ChildEnded, at: float) -> None:
+    def _child_ended(self, event: events.ChildEnded, at: float) -> None:
         self._children.pop(event.child_session_id, None)
         self.abandon(f"the sub-agent ended first: {event.child_status}", at, event.child_session_id)
         parent = self._subject(event.session_id, event.turn_id, event.tool_call_id)
         for sink in self._sinks:
             sink.child_ended(parent, event, at)
 
-    _HANDLERS: ClassVar[dict[type[Event], Callable[[Tracker, Any, float], None]]] = {
-        SessionStarted: _session_started,
-        SessionFinalized: _session_finalized,
-        TurnStarted: _turn_started,
-        TurnAnswered: _turn_answered,
-        TurnEnded: _turn_ended,
-        AttemptStarted: _attempt_started,
-        AttemptAnswered: _attempt_answered,
-        AttemptFailed: _attempt_failed,
-        ToolStarted: _tool_started,
-        ToolEnded: _tool_ended,
-        ApprovalRequested: _approval,
-        ApprovalAnswered: _approval,
-        ChildStarted: _child_started,
-        ChildEnded: _child_ended,
+    _HANDLERS: ClassVar[dict[type[events.Event], Callable[[Tracker, Any, float], None]]] = {
+        events.SessionStarted: _session_started,
+        events.SessionFinalized: _session_finalized,
+        events.TurnStarted: _turn_started,
+        events.TurnAnswered: _turn_answered,
+        events.TurnEnded: _turn_ended,
+        events.AttemptStarted: _attempt_started,
+        events.AttemptAnswered: _attempt_answered,
+        events.AttemptFailed: _attempt_failed,
+        events.ToolStarted: _tool_started,
+        events.ToolEnded: _tool_ended,
+        events.ApprovalRequested: _approval,
+        events.ApprovalAnswered: _approval,
+        events.ChildStarted: _child_started,
+        events.ChildEnded: _child_ended,
     }
 
 

@@ -150,3 +150,7 @@ def _described(card: AgentCard) -> Fields:
         "output_modes": list(card.default_output_modes),
         "needs_token": bool(card.security_requirements),
     }
+
+
+#: The tools' functions by the second part of their names.
+CALLS = {"discover": run_discover, "send": run_send, "answer": run_answer, "cancel": run_cancel}

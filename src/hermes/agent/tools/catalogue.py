@@ -164,38 +164,18 @@ def _without_description(schema: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in schema.items() if name != "description"}
 
 
-_DELEGATE_FIELDS: dict[str, Any] = {
-    "goal": {"type": "string", "description": "What the child is to achieve"},
-    "context": {"type": "string", "description": "What it must know"},
-    "toolsets": {
-        "type": "array",
-        "items": {"type": "string"},
-        "description": "Of yours, those it may use; default all",
-    },
-    "role": {
-        "type": "string",
-        "enum": ["leaf", "orchestrator"],
-        "description": "An orchestrator may delegate further",
-        "default": "leaf",
-    },
+_DELEGATE_FIELDS = {
+    "goal": text("What the child is to achieve"),
+    "context": text("What it must know"),
+    "toolsets": {"type": "array", "items": text(), "description": "Of yours, those it may use; default all"},
+    "role": text("An orchestrator may delegate further", enum=["leaf", "orchestrator"], default="leaf"),
 }
-
-_DELEGATE_ARGS: dict[str, Any] = {
-    "type": "object",
-    "properties": {
-        **_DELEGATE_FIELDS,
-        "tasks": {
-            "type": "array",
-            "description": "Several tasks instead of one goal",
-            "items": {
-                "type": "object",
-                "properties": {name: _without_description(schema) for name, schema in _DELEGATE_FIELDS.items()},
-                "required": ["goal"],
-            },
-        },
-    },
-    "required": [],
-}
+_DELEGATE_TASK = fields(["goal"], **{name: _without_description(schema) for name, schema in _DELEGATE_FIELDS.items()})
+_DELEGATE_ARGS = fields(
+    [],
+    **_DELEGATE_FIELDS,
+    tasks={"type": "array", "description": "Several tasks instead of one goal", "items": _DELEGATE_TASK},
+)
 
 
 def _delegate_task(runtime: Runtime) -> Tool:
@@ -235,38 +215,36 @@ def _a2a_tools(runtime: Runtime) -> list[Tool]:
     known = ", ".join(sorted(runtime.config.a2a.agents))
     agent = text(f"Name ({known}) or URL") if known else _A2A_AGENT
 
-    def discover(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.a2a_calls import run_discover
+    def call(name: str) -> Run:
+        def run(args: Args, context: ToolContext) -> str:
+            from hermes.agent.tools.a2a_calls import CALLS
 
-        return run_discover(args, context, runtime.models)
+            return CALLS[name](args, context, runtime.models)
 
-    def send(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.a2a_calls import run_send
-
-        return run_send(args, context, runtime.models)
-
-    def answer(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.a2a_calls import run_answer
-
-        return run_answer(args, context, runtime.models)
-
-    def cancel(args: Args, context: ToolContext) -> str:
-        from hermes.agent.tools.a2a_calls import run_cancel
-
-        return run_cancel(args, context, runtime.models)
+        return run
 
     message = {"message": text(), "context_id": text("Go on with that conversation; from an earlier answer")}
     return [
-        Tool("a2a_discover", "a2a", _A2A_DISCOVER, fields([], agent=agent), discover, parallel=True, emoji="📇"),
-        Tool("a2a_send", "a2a", _A2A_SEND, fields(["agent", "message"], agent=agent, **message), send, emoji="📨"),
+        Tool(
+            "a2a_discover", "a2a", _A2A_DISCOVER, fields([], agent=agent), call("discover"), parallel=True, emoji="📇"
+        ),
+        Tool(
+            "a2a_send", "a2a", _A2A_SEND, fields(["agent", "message"], agent=agent, **message), call("send"), emoji="📨"
+        ),
         Tool(
             *("a2a_answer", "a2a", _A2A_ANSWER),
             fields(["agent", "task_id", "answer"], agent=agent, task_id=_A2A_TASK, answer=text()),
-            answer,
+            call("answer"),
             emoji="💬",
         ),
         Tool(
-            *("a2a_cancel", "a2a", _A2A_CANCEL, fields(["agent", "task_id"], agent=agent, task_id=_A2A_TASK), cancel),
+            *(
+                "a2a_cancel",
+                "a2a",
+                _A2A_CANCEL,
+                fields(["agent", "task_id"], agent=agent, task_id=_A2A_TASK),
+                call("cancel"),
+            ),
             emoji="🛑",
         ),
     ]

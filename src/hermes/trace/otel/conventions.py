@@ -9,18 +9,7 @@ from typing import Any
 from msgspec import UNSET
 from opentelemetry.trace import SpanKind
 
-from hermes.contract.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    AttemptAnswered,
-    AttemptFailed,
-    ChildEnded,
-    ChildStarted,
-    ToolEnded,
-    TurnAnswered,
-    TurnEnded,
-    TurnStarted,
-)
+from hermes.contract import events
 from hermes.contract.response import to_plain
 from hermes.sanitize import redact_text
 from hermes.trace.clean import Cleaner, knowing
@@ -38,7 +27,7 @@ from hermes.trace.history import tool_request
 from hermes.trace.otel.metrics import INTERRUPTED, tool_error_type, turn_error
 from hermes.trace.otel.spans import SpanEnd, SpanMoment, SpanStart
 from hermes.trace.records import UsageRecord
-from hermes.trace.tracker import OpenAttempt, OpenItem, OpenTool, OpenTurn
+from hermes.trace.tracker import MomentEvent, OpenAttempt, OpenItem, OpenTool, OpenTurn
 
 #: Fields that only content is made from.
 CONTENT_FIELDS = frozenset(
@@ -83,14 +72,14 @@ class ConventionSpans:
         subject = AgentSubject(turn.session_id, turn.id, turn.model, turn.platform, *subagent, turn.user_id)
         return SpanStart(AGENT_SPAN, self._described("agent", subject))
 
-    def turn_content(self, turn: OpenTurn, event: TurnStarted | TurnAnswered) -> Attributes:
+    def turn_content(self, turn: OpenTurn, event: events.TurnStarted | events.TurnAnswered) -> Attributes:
         if not self._content:
             return {}
-        if isinstance(event, TurnStarted):
+        if isinstance(event, events.TurnStarted):
             return self._described("turn_content", user_message=self._clean.value(event.user_message))
         return self._described("turn_content", answer_text=self._clean.text(event.assistant_response))
 
-    def turn_end(self, turn: OpenTurn, event: TurnEnded | None, why: str) -> SpanEnd:
+    def turn_end(self, turn: OpenTurn, event: events.TurnEnded | None, why: str) -> SpanEnd:
         if event is None:
             return self.abandoned(why)
         status = turn_status(event)
@@ -110,7 +99,7 @@ class ConventionSpans:
         messages = attempt.event.conversation_history
         return self._described("asked", messages=self._clean.value(messages)) if self._content else {}
 
-    def answer(self, event: AttemptAnswered) -> Attributes:
+    def answer(self, event: events.AttemptAnswered) -> Attributes:
         usage = UsageRecord.from_counts(event.usage, event.cost_usd)
         known = self._described("answer", model=event.response_model, finish_reason=event.finish_reason, usage=usage)
         if self._content:
@@ -121,7 +110,7 @@ class ConventionSpans:
             known.update(self._described("answered", **about))
         return known
 
-    def failure(self, event: AttemptFailed) -> SpanEnd:
+    def failure(self, event: events.AttemptFailed) -> SpanEnd:
         about: Attributes = {"hermes.retry_count": event.retry_count, "hermes.retryable": event.retryable}
         if event.status_code is not None:
             about["http.response.status_code"] = event.status_code
@@ -136,7 +125,7 @@ class ConventionSpans:
         subject = ToolSubject(*ids, event.tool_name, event.api_request_id)
         return SpanStart(tool_span(event.tool_name), self._described("tool", subject))
 
-    def tool_end(self, event: ToolEnded) -> SpanEnd:
+    def tool_end(self, event: events.ToolEnded) -> SpanEnd:
         about: Attributes = {"hermes.tool.status": event.status, "hermes.tool.duration_ms": event.duration_ms}
         if self._content:
             args, result = self._clean.value(event.args), self._clean.text(event.result)
@@ -146,21 +135,23 @@ class ConventionSpans:
         return self._failed(about, tool_error_type(event), is_error=event.status in ("error", "timeout"))
 
     def moment(
-        self, subject: OpenItem, event: ApprovalRequested | ApprovalAnswered | ChildStarted | ChildEnded
+        self,
+        subject: OpenItem,
+        event: MomentEvent,
     ) -> SpanMoment:
         match event:
-            case ApprovalRequested():
+            case events.ApprovalRequested():
                 if self._content:
                     subject.span.set_attribute("hermes.approval.command", self._clean.text(event.command))
                 about = {"rule": event.pattern_key, "description": event.description, "surface": event.surface}
                 return _moment("approval", "request", about)
-            case ApprovalAnswered():
+            case events.ApprovalAnswered():
                 about = {"rule": event.pattern_key, "surface": event.surface, "choice": event.choice}
                 return _moment("approval", "response", {**about, "decided_by": event.decided_by or ""})
-            case ChildStarted():
+            case events.ChildStarted():
                 about = {"session_id": event.child_session_id, "role": event.child_role}
                 return _moment("subagent", "start", about, "child")
-            case ChildEnded():
+            case events.ChildEnded():
                 about = {"session_id": event.child_session_id, "status": event.child_status}
                 return _moment("subagent", "stop", about, "child")
 
@@ -170,6 +161,6 @@ def _moment(noun: str, what: str, about: dict[str, str], prefix: str = "") -> Sp
     return SpanMoment(f"hermes.{noun}.{what}", attributes)
 
 
-def turn_status(event: TurnEnded) -> str:
+def turn_status(event: events.TurnEnded) -> str:
     """How a turn ended, in one word."""
     return "completed" if event.completed else INTERRUPTED if event.interrupted else "failed"

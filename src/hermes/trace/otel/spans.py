@@ -11,22 +11,20 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from hermes.contract.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    AttemptAnswered,
-    AttemptFailed,
-    ChildEnded,
-    ChildStarted,
-    SessionFinalized,
-    ToolEnded,
-    TurnAnswered,
-    TurnEnded,
-    TurnStarted,
-)
+from hermes.contract import events
 from hermes.trace.formats.genai import Attributes
 from hermes.trace.parent import incoming
-from hermes.trace.tracker import OpenAttempt, OpenChild, OpenItem, OpenTool, OpenTurn, TraceSink, Tracker
+from hermes.trace.tracker import (
+    ApprovalEvent,
+    MomentEvent,
+    OpenAttempt,
+    OpenChild,
+    OpenItem,
+    OpenTool,
+    OpenTurn,
+    TraceSink,
+    Tracker,
+)
 
 w3c = TraceContextTextMapPropagator()
 
@@ -59,23 +57,25 @@ class SpanVocabulary(Protocol):
     """The names and attributes of spans. Methods that describe content are only called for spans that are recorded."""
 
     def turn(self, turn: OpenTurn) -> SpanStart: ...
-    def turn_content(self, turn: OpenTurn, event: TurnStarted | TurnAnswered) -> Attributes: ...
-    def turn_end(self, turn: OpenTurn, event: TurnEnded | None, why: str) -> SpanEnd: ...
+    def turn_content(self, turn: OpenTurn, event: events.TurnStarted | events.TurnAnswered) -> Attributes: ...
+    def turn_end(self, turn: OpenTurn, event: events.TurnEnded | None, why: str) -> SpanEnd: ...
 
     def attempt(self, attempt: OpenAttempt) -> SpanStart: ...
     def attempt_content(self, attempt: OpenAttempt) -> Attributes: ...
-    def answer(self, event: AttemptAnswered) -> Attributes: ...
-    def failure(self, event: AttemptFailed) -> SpanEnd: ...
+    def answer(self, event: events.AttemptAnswered) -> Attributes: ...
+    def failure(self, event: events.AttemptFailed) -> SpanEnd: ...
 
     def tool(self, tool: OpenTool) -> SpanStart: ...
-    def tool_end(self, event: ToolEnded) -> SpanEnd: ...
+    def tool_end(self, event: events.ToolEnded) -> SpanEnd: ...
 
     def abandoned(self, why: str) -> SpanEnd:
         """An attempt or a tool call that never ended."""
         ...
 
     def moment(
-        self, subject: OpenItem, event: ApprovalRequested | ApprovalAnswered | ChildStarted | ChildEnded
+        self,
+        subject: OpenItem,
+        event: MomentEvent,
     ) -> SpanMoment | None: ...
 
 
@@ -91,16 +91,16 @@ class SpanSink(TraceSink):
 
     # -- turns --------------------------------------------------------------------------------------------------
 
-    def turn_started(self, turn: OpenTurn, event: TurnStarted | None, at: float) -> None:
+    def turn_started(self, turn: OpenTurn, event: events.TurnStarted | None, at: float) -> None:
         self._start(turn, turn.child.parent if turn.child is not None else None, self._words.turn(turn), at)
         if event is not None and turn.span.is_recording():
             turn.span.set_attributes(self._words.turn_content(turn, event))
 
-    def turn_answered(self, turn: OpenTurn, event: TurnAnswered) -> None:
+    def turn_answered(self, turn: OpenTurn, event: events.TurnAnswered) -> None:
         if turn.span.is_recording():
             turn.span.set_attributes(self._words.turn_content(turn, event))
 
-    def turn_ended(self, turn: OpenTurn, event: TurnEnded | None, at: float, why: str = "") -> None:
+    def turn_ended(self, turn: OpenTurn, event: events.TurnEnded | None, at: float, why: str = "") -> None:
         self._end(turn.span, self._words.turn_end(turn, event, why), at)
 
     # -- attempts -----------------------------------------------------------------------------------------------
@@ -110,12 +110,12 @@ class SpanSink(TraceSink):
         if attempt.span.is_recording():
             attempt.span.set_attributes(self._words.attempt_content(attempt))
 
-    def attempt_answered(self, attempt: OpenAttempt | None, event: AttemptAnswered, at: float) -> None:
+    def attempt_answered(self, attempt: OpenAttempt | None, event: events.AttemptAnswered, at: float) -> None:
         if attempt is not None:
             is_recorded = attempt.span.is_recording()
             self._end(attempt.span, SpanEnd(self._words.answer(event) if is_recorded else {}), at)
 
-    def attempt_failed(self, attempt: OpenAttempt | None, event: AttemptFailed, at: float) -> None:
+    def attempt_failed(self, attempt: OpenAttempt | None, event: events.AttemptFailed, at: float) -> None:
         if attempt is not None:
             self._end(attempt.span, self._words.failure(event), at)
 
@@ -127,27 +127,25 @@ class SpanSink(TraceSink):
     def tool_started(self, tool: OpenTool, at: float) -> None:
         self._start(tool, tool.parent, self._words.tool(tool), at)
 
-    def tool_ended(self, tool: OpenTool, event: ToolEnded | None, at: float, why: str = "") -> None:
+    def tool_ended(self, tool: OpenTool, event: events.ToolEnded | None, at: float, why: str = "") -> None:
         if not tool.span.is_recording():
             tool.span.end()
             return
         self._end(tool.span, self._words.abandoned(why) if event is None else self._words.tool_end(event), at)
 
-    def approval(
-        self, subject: OpenTool | OpenTurn | None, event: ApprovalRequested | ApprovalAnswered, at: float
-    ) -> None:
+    def approval(self, subject: OpenTool | OpenTurn | None, event: ApprovalEvent, at: float) -> None:
         self._moment(subject, event, at)
 
     def child_started(self, child: OpenChild, at: float) -> None:
         self._moment(child.parent, child.event, at)
 
-    def child_ended(self, parent: OpenTool | OpenTurn | None, event: ChildEnded, at: float) -> None:
+    def child_ended(self, parent: OpenTool | OpenTurn | None, event: events.ChildEnded, at: float) -> None:
         self._moment(parent, event, at)
 
     def _moment(
         self,
         subject: OpenTool | OpenTurn | None,
-        event: ApprovalRequested | ApprovalAnswered | ChildStarted | ChildEnded,
+        event: MomentEvent,
         at: float,
     ) -> None:
         moment = self._words.moment(subject, event) if subject is not None and subject.span.is_recording() else None
@@ -211,10 +209,10 @@ class FlushSink(TraceSink):
         self._flush = flush
         self._has_news = False
 
-    def turn_ended(self, turn: OpenTurn, event: TurnEnded | None, at: float, why: str = "") -> None:
+    def turn_ended(self, turn: OpenTurn, event: events.TurnEnded | None, at: float, why: str = "") -> None:
         self._has_news = True
 
-    def session_ended(self, event: SessionFinalized, at: float, *, is_child: bool) -> None:
+    def session_ended(self, event: events.SessionFinalized, at: float, *, is_child: bool) -> None:
         # A child is over in the middle of its parent's turn, which must not wait for a collector.
         if event.reason == "shutdown" and not is_child and self._has_news:
             self._has_news = False

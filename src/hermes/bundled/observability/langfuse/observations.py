@@ -7,25 +7,14 @@ from typing import Any, Literal
 
 import msgspec
 
-from hermes.contract.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    AttemptAnswered,
-    AttemptFailed,
-    ChildEnded,
-    ChildStarted,
-    ToolEnded,
-    TurnAnswered,
-    TurnEnded,
-    TurnStarted,
-)
+from hermes.contract import events
 from hermes.sanitize import redact_text
 from hermes.trace.formats.genai import Attributes
 from hermes.trace.otel.conventions import turn_status
 from hermes.trace.otel.metrics import tool_error_type
 from hermes.trace.otel.spans import SpanEnd, SpanMoment, SpanStart
 from hermes.trace.records import UsageRecord
-from hermes.trace.tracker import OpenAttempt, OpenItem, OpenTool, OpenTurn
+from hermes.trace.tracker import MomentEvent, OpenAttempt, OpenItem, OpenTool, OpenTurn
 
 from .content import ObservationContent, parameters
 from .settings import LangfuseSettings
@@ -65,12 +54,12 @@ class LangfuseSpans:
         about["parent_session_id"] = child.session_id
         return SpanStart(SUBAGENT, {**self._trace(turn), **_observation("agent", about)})
 
-    def turn_content(self, turn: OpenTurn, event: TurnStarted | TurnAnswered) -> Attributes:
-        if isinstance(event, TurnStarted):
+    def turn_content(self, turn: OpenTurn, event: events.TurnStarted | events.TurnAnswered) -> Attributes:
+        if isinstance(event, events.TurnStarted):
             return _filled(input=self._content.data(event.user_message))
         return _filled(output=self._content.text(event.assistant_response))
 
-    def turn_end(self, turn: OpenTurn, event: TurnEnded | None, why: str) -> SpanEnd:
+    def turn_end(self, turn: OpenTurn, event: events.TurnEnded | None, why: str) -> SpanEnd:
         if event is None:
             return _end(_metadata({"status": "abandoned"}), "ERROR", why)
         status = turn_status(event)
@@ -102,7 +91,7 @@ class LangfuseSpans:
         messages = attempt.event.conversation_history
         return _filled(input=self._content.conversation(attempt.session_id, messages))
 
-    def answer(self, event: AttemptAnswered) -> Attributes:
+    def answer(self, event: events.AttemptAnswered) -> Attributes:
         attributes = _filled(output=self._content.answer(event.assistant_message))
         attributes.update(_metadata({"finish_reason": event.finish_reason}))
         if event.response_model:
@@ -113,7 +102,7 @@ class LangfuseSpans:
             attributes["langfuse.observation.cost_details"] = _json({"total": event.cost_usd})
         return attributes
 
-    def failure(self, event: AttemptFailed) -> SpanEnd:
+    def failure(self, event: events.AttemptFailed) -> SpanEnd:
         about = {
             "error_type": event.reason,
             "status_code": event.status_code,
@@ -130,7 +119,7 @@ class LangfuseSpans:
         about = {"tool_call_id": event.tool_call_id, "api_request_id": event.api_request_id}
         return SpanStart(event.tool_name or "tool", {**self._trace(tool), **_observation("tool", about)})
 
-    def tool_end(self, event: ToolEnded) -> SpanEnd:
+    def tool_end(self, event: events.ToolEnded) -> SpanEnd:
         about: dict[str, Any] = {"status": event.status, "duration_ms": event.duration_ms}
         content = _filled(input=self._content.data(event.args), output=self._content.text(event.result))
         error_type = tool_error_type(event)
@@ -140,13 +129,15 @@ class LangfuseSpans:
         return _end(attributes, _level(event.status), self._content.text(event.error_message) or error_type)
 
     def moment(
-        self, subject: OpenItem, event: ApprovalRequested | ApprovalAnswered | ChildStarted | ChildEnded
+        self,
+        subject: OpenItem,
+        event: MomentEvent,
     ) -> SpanMoment | None:
-        if isinstance(event, ChildStarted | ChildEnded):
+        if isinstance(event, events.ChildStarted | events.ChildEnded):
             return None
         about = {"rule": event.pattern_key, "surface": event.surface, "tool_call_id": event.tool_call_id}
         level: Level = "DEFAULT"
-        if isinstance(event, ApprovalRequested):
+        if isinstance(event, events.ApprovalRequested):
             name, about["description"] = "approval request", event.description
             content = _filled(input=self._content.text(event.command))
         else:

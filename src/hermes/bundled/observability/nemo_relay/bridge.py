@@ -11,24 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from hermes.contract.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    AttemptAnswered,
-    AttemptFailed,
-    AttemptStarted,
-    ChildEnded,
-    ChildStarted,
-    Event,
-    SessionFinalized,
-    SessionReset,
-    SessionStarted,
-    ToolEnded,
-    ToolStarted,
-    TurnAnswered,
-    TurnEnded,
-    TurnStarted,
-)
+from hermes.contract import events
 from hermes.trace.clean import Cleaner, knowing
 
 from .exporters import PATIENCE_SECONDS, Exporters
@@ -47,10 +30,10 @@ CAPACITY = 10_000
 #: Fields that nothing is made from: a whole conversation is long, and is not copied in vain.
 _UNUSED = frozenset({"request", "response", "middleware_trace"})
 #: Events that a session may be heard of for the first time by, and those that follow upon others.
-_BEGINNING = (SessionStarted, TurnStarted, AttemptStarted, ToolStarted, ChildStarted)
+_BEGINNING = (events.SessionStarted, events.TurnStarted, events.AttemptStarted, events.ToolStarted, events.ChildStarted)
 _FOLLOWING = (
-    *(TurnEnded, SessionFinalized, SessionReset, TurnAnswered, AttemptAnswered),
-    *(AttemptFailed, ToolEnded, ApprovalRequested, ApprovalAnswered, ChildEnded),
+    *(events.TurnEnded, events.SessionFinalized, events.SessionReset, events.TurnAnswered, events.AttemptAnswered),
+    *(events.AttemptFailed, events.ToolEnded, events.ApprovalRequested, events.ApprovalAnswered, events.ChildEnded),
 )
 
 
@@ -83,7 +66,7 @@ class Bridge:
         unused |= set() if exporters.takes_events else {"request_messages"}
         self._queue = ctx.background_queue(CAPACITY)
         # The conversation comes with each request; there is no need for two more copies of it.
-        turns = (TurnStarted, TurnAnswered)
+        turns = (events.TurnStarted, events.TurnAnswered)
         ctx.register_event_sink(self.take, events=turns, leave_out={*unused, "conversation_history"})
         others = [kind for kind in (*_BEGINNING, *_FOLLOWING) if kind not in turns]
         ctx.register_event_sink(self.take, events=others, leave_out=unused)
@@ -98,7 +81,7 @@ class Bridge:
 
     # -- events -------------------------------------------------------------------------------------------------
 
-    def take(self, event: Event) -> None:
+    def take(self, event: events.Event) -> None:
         """Take in an event. It is exported on the background queue, unless calls are managed."""
         session_id: str = getattr(event, "session_id", "")
         if self._is_dead or not session_id:
@@ -108,15 +91,15 @@ class Bridge:
             self._export(event, session_id, at)
         else:
             self._put(lambda: self._export(event, session_id, at))
-        if isinstance(event, TurnEnded):
+        if isinstance(event, events.TurnEnded):
             self._put(lambda: self._save(session_id))
-        elif isinstance(event, SessionFinalized):
+        elif isinstance(event, events.SessionFinalized):
             self._finalize(session_id)
 
     def _put(self, work: Callable[[], None]) -> None:
         self._queue.put(work, overflow="block")
 
-    def _export(self, event: Event, session_id: str, at: int) -> None:
+    def _export(self, event: events.Event, session_id: str, at: int) -> None:
         """Give an event to the collector and the runtime, as of the moment when it happened."""
         if not self._is_live(event, session_id):
             return
@@ -126,7 +109,7 @@ class Bridge:
             if self._exporters.takes_events:
                 self._sink.take(event)
 
-    def _is_live(self, event: Event, session_id: str) -> bool:
+    def _is_live(self, event: events.Event, session_id: str) -> bool:
         """Whether the event is of a session that is open. Late ends of one that is over are ignored."""
         with self._lock:
             if isinstance(event, _FOLLOWING) and session_id not in self._live:

@@ -9,26 +9,11 @@ from typing import Any
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from hermes.contract.events import (
-    ApprovalAnswered,
-    ApprovalRequested,
-    AttemptAnswered,
-    AttemptFailed,
-    AttemptStarted,
-    ChildEnded,
-    ChildStarted,
-    Event,
-    SessionFinalized,
-    SessionReset,
-    SessionStarted,
-    ToolEnded,
-    TurnEnded,
-    TurnStarted,
-)
+from hermes.contract import events
 from hermes.contract.response import to_plain
 from hermes.sanitize import sanitise
 from hermes.trace.clean import Cleaner
-from hermes.trace.tracker import OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
+from hermes.trace.tracker import ApprovalEvent, OpenAttempt, OpenChild, OpenTool, OpenTurn, TraceSink, Tracker
 
 from .exporters import Exporters
 from .relay import Relay
@@ -62,11 +47,11 @@ class RelaySink(TraceSink):
         self.tracker = Tracker(self, clock=self._clock.event_seconds)
         self._scopes: dict[str, SessionScope] = {}
         #: Children that were announced.
-        self._children: dict[str, ChildStarted] = {}
+        self._children: dict[str, events.ChildStarted] = {}
 
-    def take(self, event: Event) -> None:
+    def take(self, event: events.Event) -> None:
         """Take in an event; its time is the clock's."""
-        if isinstance(event, SessionReset):
+        if isinstance(event, events.SessionReset):
             if event.old_session_id and event.old_session_id != event.new_session_id:
                 self.close(event.old_session_id, reason=event.reason)
         else:
@@ -77,7 +62,7 @@ class RelaySink(TraceSink):
     def find(self, session_id: str) -> SessionScope | None:
         return self._scopes.get(session_id)
 
-    def _scope(self, session_id: str, event: Event | None = None) -> SessionScope:
+    def _scope(self, session_id: str, event: events.Event | None = None) -> SessionScope:
         """The scope of a session; it begins with the first thing that is heard of it."""
         with self._lock:
             known = self._scopes.get(session_id)
@@ -96,10 +81,10 @@ class RelaySink(TraceSink):
         self._exporters.count()
         return made
 
-    def session_started(self, event: SessionStarted, at: float) -> None:
+    def session_started(self, event: events.SessionStarted, at: float) -> None:
         self._scope(event.session_id, event)
 
-    def session_ended(self, event: SessionFinalized, at: float, *, is_child: bool) -> None:
+    def session_ended(self, event: events.SessionFinalized, at: float, *, is_child: bool) -> None:
         self.close(event.session_id, reason=event.reason)
 
     def close(self, session_id: str, **more: Any) -> None:
@@ -124,12 +109,12 @@ class RelaySink(TraceSink):
 
     # -- turns --------------------------------------------------------------------------------------------------
 
-    def turn_started(self, turn: OpenTurn, event: TurnStarted | None, at: float) -> None:
+    def turn_started(self, turn: OpenTurn, event: events.TurnStarted | None, at: float) -> None:
         if event is not None:
             data = {"user_message": self._clean.value(event.user_message)}
             self._mark(self._scope(event.session_id, event), "hermes.turn.start", about_event(event), data)
 
-    def turn_ended(self, turn: OpenTurn, event: TurnEnded | None, at: float, why: str = "") -> None:
+    def turn_ended(self, turn: OpenTurn, event: events.TurnEnded | None, at: float, why: str = "") -> None:
         if event is None:
             return
         status = "completed" if event.completed else "interrupted" if event.interrupted else "failed"
@@ -149,7 +134,7 @@ class RelaySink(TraceSink):
         request, about = self._request(scope, event), about_event(event)
         attempt.span = self._begin(scope, "llm", event.provider or "model", request, about, model_name=event.model)
 
-    def _request(self, scope: SessionScope, event: AttemptStarted) -> dict[str, Any]:
+    def _request(self, scope: SessionScope, event: events.AttemptStarted) -> dict[str, Any]:
         """The request as its span shows it: what the session's last one had is not shown again."""
         messages = event.request_messages
         before = 0 if self._exporters.shows_full_requests else len(scope.messages)
@@ -167,7 +152,7 @@ class RelaySink(TraceSink):
             shown["messages_before"] = before
         return shown
 
-    def attempt_answered(self, attempt: OpenAttempt | None, event: AttemptAnswered, at: float) -> None:
+    def attempt_answered(self, attempt: OpenAttempt | None, event: events.AttemptAnswered, at: float) -> None:
         message: Fields = {} if event.assistant_message is UNSET else to_plain(event.assistant_message) or {}
         data = {
             "assistant_message": self._reply(message),
@@ -189,7 +174,7 @@ class RelaySink(TraceSink):
     def _function(self, function: dict[str, Any]) -> dict[str, Any]:
         return {"name": function.get("name"), "arguments": self._clean.text(function.get("arguments") or "")}
 
-    def attempt_failed(self, attempt: OpenAttempt | None, event: AttemptFailed, at: float) -> None:
+    def attempt_failed(self, attempt: OpenAttempt | None, event: events.AttemptFailed, at: float) -> None:
         status = "cancelled" if event.reason == "interrupted" else "error"
         data = {name: getattr(event, name) for name in ("error", "reason", "retryable", "retry_count")}
         self._end(attempt, event, self._clean.value(data), status, "hermes.api.error")
@@ -201,23 +186,21 @@ class RelaySink(TraceSink):
 
     def tool_started(self, tool: OpenTool, at: float) -> None:
         event = tool.event
-        if isinstance(event, ToolEnded):
+        if isinstance(event, events.ToolEnded):
             return  # its start was never heard of
         scope, args = self._scope(event.session_id, event), self._clean.value(event.args)
         about, call_id = about_event(event), event.tool_call_id
         tool.span = self._begin(scope, "tool", event.tool_name, args, about, tool_call_id=call_id)
 
-    def tool_ended(self, tool: OpenTool, event: ToolEnded | None, at: float, why: str = "") -> None:
+    def tool_ended(self, tool: OpenTool, event: events.ToolEnded | None, at: float, why: str = "") -> None:
         if event is None:
             self._abandon(tool)
         else:
             result = self._clean.text(event.result)
             self._end(tool, event, result, event.status, "hermes.tool.response.unmatched")
 
-    def approval(
-        self, subject: OpenTool | OpenTurn | None, event: ApprovalRequested | ApprovalAnswered, at: float
-    ) -> None:
-        answered = isinstance(event, ApprovalAnswered)
+    def approval(self, subject: OpenTool | OpenTurn | None, event: ApprovalEvent, at: float) -> None:
+        answered = isinstance(event, events.ApprovalAnswered)
         about = about_event(event, **({"status": event.choice} if answered else {}))
         data = {name: value for name, value in asdict(event).items() if name not in _IDS and value is not UNSET}
         name = "hermes.approval.response" if answered else "hermes.approval.request"
@@ -231,7 +214,7 @@ class RelaySink(TraceSink):
         data = {"goal": self._clean.text(event.child_goal)}
         self._mark(self._scope(event.parent_session_id), "hermes.subagent.start", _family(event), data)
 
-    def child_ended(self, parent: OpenTool | OpenTurn | None, event: ChildEnded, at: float) -> None:
+    def child_ended(self, parent: OpenTool | OpenTurn | None, event: events.ChildEnded, at: float) -> None:
         self.close(event.child_session_id, status=event.child_status)  # no more is heard of a child that is over
         self._children.pop(event.child_session_id, None)
         data = {"summary": self._clean.text(event.child_summary), "duration_ms": event.duration_ms}
@@ -253,7 +236,7 @@ class RelaySink(TraceSink):
     def _end(
         self,
         item: OpenAttempt | OpenTool | None,
-        event: AttemptAnswered | AttemptFailed | ToolEnded,
+        event: events.AttemptAnswered | events.AttemptFailed | events.ToolEnded,
         result: Any,
         status: str,
         unmatched: str,
@@ -290,7 +273,7 @@ def _as_data(emit: Callable[[Any], Any], data: Any) -> Any:
         return emit(sanitise(data))
 
 
-def about_event(event: Event, **more: Any) -> Fields:
+def about_event(event: events.Event, **more: Any) -> Fields:
     """The ids that an event carries."""
     fields = {name: getattr(event, name, None) for name in _IDS}
     return about_of({**fields, **more}, fields["session_id"] or "")
@@ -302,7 +285,7 @@ def about_of(fields: Fields, session_id: str) -> Fields:
     return {**known, "session_id": session_id, "trajectory_id": session_id}
 
 
-def _family(event: ChildStarted | ChildEnded) -> Fields:
+def _family(event: events.ChildStarted | events.ChildEnded) -> Fields:
     """What marks about a child carry: the session they are about is the child's."""
     parent, child = event.parent_session_id, event.child_session_id
     ids = {"task_id": event.task_id, "turn_id": event.turn_id, "tool_call_id": event.tool_call_id}
