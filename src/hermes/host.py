@@ -47,7 +47,7 @@ from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.toolsets import select_tools
 
 if TYPE_CHECKING:
-    from hermes.journal.turns import Message
+    from hermes.journal.steps import Message
     from hermes.plugins.shell_hooks.consent import AskConsent
 
 

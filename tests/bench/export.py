@@ -66,10 +66,11 @@ def _best(work: Callable[[], int], repeat: int) -> tuple[float, int]:
 
 def write_session(path: Path, session_id: str, steps: int) -> None:
     """Put a session on record whose one turn reads a file in every step."""
+    from hermes.journal.leases import SessionInfo
     from hermes.journal.runner import Runner
     from hermes.journal.steps import ModelCallRow
     from hermes.journal.store import Store
-    from hermes.journal.turns import SessionInfo, begin_turn
+    from hermes.journal.turns import begin_turn
 
     now = time.time() - steps
     with closing(Store(path)) as store, closing(Runner(path.parent / "runners")) as runner:

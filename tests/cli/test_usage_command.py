@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from hermes.journal.history.branching import branch_session
+from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.steps import ModelCallRow, record_model_call
 from hermes.journal.store import Store
-from hermes.journal.turns import SessionInfo, begin_turn
+from hermes.journal.turns import begin_turn
 from hermes.journal.usage.spending import GROUPINGS
 from hermes.testing import ScriptedProvider, text
 from support import run_hermes, write_config

@@ -13,9 +13,11 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
+from hermes.journal.steps import Message, TurnJournal
 from hermes.journal.store import Store
-from hermes.journal.turns import Message, SessionInfo, TurnJournal, begin_turn
+from hermes.journal.turns import begin_turn
 from support.waiting import wait_until
 
 StoreFactory = Callable[[], Store]

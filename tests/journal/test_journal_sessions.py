@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from hermes.errors import SessionNotFound
 from hermes.journal import sessions as sessions_module
 from hermes.journal import turns as turns_module
+from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
+from hermes.journal.steps import ModelCallRow
 from hermes.journal.store import Store
-from hermes.journal.turns import ModelCallRow, SessionInfo
 from journal.kit import StoreFactory, assistant, finish_turn, rows, start_turn, user
 
 

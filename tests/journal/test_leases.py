@@ -15,8 +15,9 @@ import pytest
 from hermes.errors import HermesError, JournalError, LeaseLost, SessionBusy
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
+from hermes.journal.steps import TurnJournal
 from hermes.journal.store import Store
-from hermes.journal.turns import TurnJournal, reopen_turn
+from hermes.journal.turns import reopen_turn
 from journal.kit import PYTHON_PATH, RunnerFactory, StoreFactory, finish_turn, rows, start_turn
 
 OWNER = """

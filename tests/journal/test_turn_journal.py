@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from hermes.errors import JournalError, LeaseLost, SessionBusy, SessionNotFound
+from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
+from hermes.journal.steps import ModelCallRow, Step, TurnJournal, TurnState
 from hermes.journal.store import Store
-from hermes.journal.turns import ModelCallRow, SessionInfo, Step, TurnJournal, TurnState, next_model_key, reopen_turn
+from hermes.journal.turns import next_model_key, reopen_turn
 from journal.kit import RunnerFactory, StoreFactory, assistant, finish_turn, rows, start_turn, user
 
 

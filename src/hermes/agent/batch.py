@@ -17,7 +17,7 @@ from hermes.agent.tool_call import ToolCall, ToolOutcome, tool_context, unknown_
 from hermes.agent.workers import wait_for
 from hermes.contract.events import ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
-from hermes.journal.turns import Message, TurnJournal
+from hermes.journal.steps import Message, TurnJournal
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope
 

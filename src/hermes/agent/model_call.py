@@ -27,7 +27,7 @@ from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
-from hermes.journal.turns import Message, TurnJournal
+from hermes.journal.steps import Message, TurnJournal
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import describe
 from hermes.models.health import Health

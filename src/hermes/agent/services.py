@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hermes.agent.llm.plugin_calls import PluginModels
     from hermes.agent.runtime import Runtime
     from hermes.config.load import FreshConfig
-    from hermes.journal.turns import TurnJournal
+    from hermes.journal.steps import TurnJournal
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import ModelAccess
 

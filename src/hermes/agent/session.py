@@ -21,8 +21,10 @@ from hermes.agent.turn import Turn
 from hermes.contract.events import SessionFinalized, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound
 from hermes.journal.bodies import message_text
+from hermes.journal.leases import SessionInfo
 from hermes.journal.sessions import Sessions
-from hermes.journal.turns import Message, SessionInfo, TurnJournal, TurnState, begin_turn, reopen_turn
+from hermes.journal.steps import Message, TurnJournal, TurnState
+from hermes.journal.turns import begin_turn, reopen_turn
 from hermes.models.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id

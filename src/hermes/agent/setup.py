@@ -16,7 +16,7 @@ from hermes.journal.bodies import message_text
 
 if TYPE_CHECKING:
     from hermes.agent.session import Session
-    from hermes.journal.turns import TurnJournal
+    from hermes.journal.steps import TurnJournal
     from hermes.scope import Scope
 
 log = logging.getLogger("hermes.turn")

@@ -32,7 +32,7 @@ from hermes.contract.events import (
 )
 from hermes.errors import HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
 from hermes.hooks.observers import Answer
-from hermes.journal.turns import Message, TurnJournal, TurnState
+from hermes.journal.steps import Message, TurnJournal, TurnState
 from hermes.models.reply import Reply, tool_call_message
 from hermes.models.usage import Usage
 from hermes.scope import Scope, current_scope

@@ -11,8 +11,8 @@ from hermes.journal.bodies import clean_text, drop_unused_blobs, unpack
 from hermes.journal.history.compactions import visible_messages
 from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
+from hermes.journal.steps import Message
 from hermes.journal.store import Store
-from hermes.journal.turns import Message
 
 #: How much of the file a deletion gives back at once; the rest is used for what comes next.
 _PAGES_TO_GIVE_BACK = 10_000

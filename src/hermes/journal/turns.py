@@ -9,23 +9,8 @@ from hermes.errors import JournalError, SessionBusy
 from hermes.journal.bodies import message_text, to_json, unpack
 from hermes.journal.leases import Lease, SessionInfo, create_session, take_lease
 from hermes.journal.runner import Runner
-from hermes.journal.steps import NOT_ASIDE, Message, ModelCallRow, Step, StepState, TurnJournal, TurnState
+from hermes.journal.steps import NOT_ASIDE, Message, ModelCallRow, Step, TurnJournal, TurnState
 from hermes.journal.store import Store
-
-__all__ = [
-    "LOOP_VERSION",
-    "Message",
-    "ModelCallRow",
-    "SessionInfo",
-    "Step",
-    "StepState",
-    "TurnJournal",
-    "TurnState",
-    "begin_turn",
-    "next_model_key",
-    "reopen_turn",
-    "resume_turn",
-]
 
 #: The protocol of the loop between steps, stored with every turn so that a later version recognises it.
 LOOP_VERSION = 1

@@ -15,10 +15,12 @@ import msgspec
 import pytest
 
 from hermes.cli.main import main
+from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
+from hermes.journal.steps import ModelCallRow, TurnJournal
 from hermes.journal.store import Store
-from hermes.journal.turns import ModelCallRow, SessionInfo, TurnJournal, begin_turn
+from hermes.journal.turns import begin_turn
 from support import hermes_command, hermes_environment, run_hermes
 
 PARIS = "20250301_141200_aaa111"

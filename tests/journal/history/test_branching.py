@@ -10,11 +10,11 @@ from hermes.errors import JournalError, SessionNotFound
 from hermes.journal.bodies import BLOB_THRESHOLD
 from hermes.journal.history.branching import branch_session
 from hermes.journal.history.undoing import undo_turns
+from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.steps import ModelCallRow, record_model_call
+from hermes.journal.steps import ModelCallRow, TurnJournal, record_model_call
 from hermes.journal.store import Store
-from hermes.journal.turns import SessionInfo, TurnJournal
 from hermes.journal.usage.spending import session_spending
 from journal.kit import RunnerFactory, finish_turn, rows, start_turn, user
 

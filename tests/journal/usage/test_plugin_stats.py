@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
-from hermes.journal.turns import SessionInfo, begin_turn
+from hermes.journal.turns import begin_turn
 from hermes.journal.usage.plugins import PluginCalls, plugin_totals, record_plugin_counters
 
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.store import Store
-from hermes.journal.turns import SessionInfo, begin_turn
+from hermes.journal.turns import begin_turn
 from hermes.journal.usage.plugins import PluginCalls, record_plugin_counters
 from hermes.trace.journal.latency import figures, percentile
 

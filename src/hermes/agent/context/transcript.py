@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 
 from hermes.journal.history.compactions import Compaction
-from hermes.journal.turns import Message, TurnJournal
+from hermes.journal.steps import Message, TurnJournal
 
 #: Where a message of a turn belongs: (step, position).
 MessagePlace = tuple[int, int]

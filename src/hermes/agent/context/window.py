@@ -16,7 +16,7 @@ from hermes.config.sections import CompressionConfig, Config
 from hermes.errors import PluginError
 from hermes.hooks.callback import describe
 from hermes.hooks.table import Hooks
-from hermes.journal.turns import Message
+from hermes.journal.steps import Message
 from hermes.models.billing import known_model
 from hermes.models.endpoint import Endpoint
 from hermes.models.usage import Usage

@@ -69,18 +69,9 @@ def usage_by(store: Store, grouping: Grouping, since: float = 0.0) -> list[Used]
 def total(rows: list[Used]) -> Used:
     """All rows as one."""
     known = [row.cost_usd for row in rows if row.cost_usd is not None]
-    return Used(
-        name="total",
-        detail="",
-        calls=sum(row.calls for row in rows),
-        failed=sum(row.failed for row in rows),
-        prompt_tokens=sum(row.prompt_tokens for row in rows),
-        cached_tokens=sum(row.cached_tokens for row in rows),
-        output_tokens=sum(row.output_tokens for row in rows),
-        reasoning_tokens=sum(row.reasoning_tokens for row in rows),
-        cost_usd=sum(known) if known else None,
-        unpriced=sum(row.unpriced for row in rows),
-    )
+    counts = ("calls", "failed", "prompt_tokens", "cached_tokens", "output_tokens", "reasoning_tokens", "unpriced")
+    sums = {name: sum(getattr(row, name) for row in rows) for name in counts}
+    return Used("total", "", cost_usd=sum(known) if known else None, **sums)
 
 
 # -- one session ----------------------------------------------------------------------------------------------------

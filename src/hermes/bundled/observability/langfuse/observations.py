@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any, Literal
 
-import msgspec
-
 from hermes.contract import events
 from hermes.sanitize import redact_text
-from hermes.trace.formats.genai import Attributes
+from hermes.trace.formats.genai import Attributes, json_text
 from hermes.trace.otel.conventions import turn_status
 from hermes.trace.otel.metrics import tool_error_type
 from hermes.trace.otel.spans import SpanEnd, SpanMoment, SpanStart
@@ -83,7 +81,7 @@ class LangfuseSpans:
             **self._trace(attempt),
             **_observation("generation", about),
             "langfuse.observation.model.name": event.model,
-            **({"langfuse.observation.model.parameters": _json(settings)} if settings else {}),
+            **({"langfuse.observation.model.parameters": json_text(settings)} if settings else {}),
         }
         return SpanStart(f"chat {event.model}".strip(), attributes)
 
@@ -97,9 +95,9 @@ class LangfuseSpans:
         if event.response_model:
             attributes["langfuse.observation.model.name"] = event.response_model
         if event.usage is not None:
-            attributes["langfuse.observation.usage_details"] = _json(usage_details(event.usage))
+            attributes["langfuse.observation.usage_details"] = json_text(usage_details(event.usage))
         if event.cost_usd is not None:
-            attributes["langfuse.observation.cost_details"] = _json({"total": event.cost_usd})
+            attributes["langfuse.observation.cost_details"] = json_text({"total": event.cost_usd})
         return attributes
 
     def failure(self, event: events.AttemptFailed) -> SpanEnd:
@@ -202,7 +200,9 @@ def _observation(kind: str, about: dict[str, Any]) -> Attributes:
 
 def _metadata(about: dict[str, Any]) -> Attributes:
     """Each value as JSON, texts too: the server decodes them."""
-    return {f"langfuse.observation.metadata.{name}": _json(value) for name, value in about.items() if value is not None}
+    return {
+        f"langfuse.observation.metadata.{name}": json_text(value) for name, value in about.items() if value is not None
+    }
 
 
 def _filled(**content: str | None) -> Attributes:
@@ -219,7 +219,3 @@ def _end(attributes: Attributes, level: Level, message: str) -> SpanEnd:
 
 def _level(status: str) -> Level:
     return "WARNING" if status in _NO_ERRORS else "ERROR"
-
-
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
