@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from pathlib import Path
+from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits
@@ -20,6 +20,25 @@ def builtin_tools(limits: ToolLimits | None = None) -> list[Tool]:
         Tool("patch", "file", _PATCH, _PATCH_ARGS, _patch, writes=_patched, emoji="🔧"),
         Tool("search_files", "file", _SEARCH, _SEARCH_ARGS, _search_files, "pure", parallel=True, emoji="🔎"),
     ]
+
+
+def _imported(module: str, name: str) -> Callable[[Args, ToolContext], Any]:
+    """A function whose code is imported at its first call: unused tools cost no start-up time."""
+
+    def call(args: Args, context: ToolContext) -> Any:
+        return getattr(import_module(f"hermes.tools.{module}"), name)(args, context)
+
+    return call
+
+
+_terminal = _imported("terminal.terminal", "run_terminal")
+_process = _imported("terminal.process", "run_process")
+_read_file = _imported("files.read_file", "run_read_file")
+_write_file = _imported("files.write_file", "run_write_file")
+_written = _imported("files.write_file", "written_paths")
+_patch = _imported("files.patch", "run_patch")
+_patched = _imported("files.patch", "patched_paths")
+_search_files = _imported("search.search_files", "run_search_files")
 
 
 # Every request contains these texts, so they are short: a test counts their bytes.
@@ -99,54 +118,3 @@ _SEARCH_ARGS = fields(
     output_mode=text(enum=["content", "files_only", "count"], default="content"),
     context=number("Lines shown around each match", default=0),
 )
-
-
-# A tool's code is imported at its first call: unused tools cost no start-up time.
-
-
-def _terminal(args: Args, context: ToolContext) -> str:
-    from hermes.tools.terminal.terminal import run_terminal
-
-    return run_terminal(args, context)
-
-
-def _process(args: Args, context: ToolContext) -> str:
-    from hermes.tools.terminal.process import run_process
-
-    return run_process(args, context)
-
-
-def _read_file(args: Args, context: ToolContext) -> str:
-    from hermes.tools.files.read_file import run_read_file
-
-    return run_read_file(args, context)
-
-
-def _write_file(args: Args, context: ToolContext) -> str:
-    from hermes.tools.files.write_file import run_write_file
-
-    return run_write_file(args, context)
-
-
-def _written(args: Args, context: ToolContext) -> Iterable[Path]:
-    from hermes.tools.files.write_file import written_paths
-
-    return written_paths(args, context)
-
-
-def _patch(args: Args, context: ToolContext) -> str:
-    from hermes.tools.files.patch import run_patch
-
-    return run_patch(args, context)
-
-
-def _patched(args: Args, context: ToolContext) -> Iterable[Path]:
-    from hermes.tools.files.patch import patched_paths
-
-    return patched_paths(args, context)
-
-
-def _search_files(args: Args, context: ToolContext) -> str:
-    from hermes.tools.search.search_files import run_search_files
-
-    return run_search_files(args, context)
