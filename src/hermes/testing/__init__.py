@@ -62,28 +62,20 @@ __all__ = [
     "tool_calls",
 ]
 
-#: Imported on first use: a plugin test that needs the recorder alone pays for no server.
+#: Module -> its names; the others are in ``scripted.replies``. Imported on first use: a plugin test that needs the
+#: recorder alone pays for no server.
 _HOMES = {
-    "OtlpReceiver": "otlp",
-    "ProxyServer": "proxies",
-    "connect_proxy": "proxies",
-    "socks_proxy": "proxies",
-    "ScriptedResponder": "responder",
-    "WebhookReceiver": "webhook",
-    "RecordedEvent": "recorder",
-    "EventRecorder": "recorder",
-    "FAULTS": "scripted.fault_catalogue",
-    "recorded": "scripted.fault_catalogue",
-    "Fault": "scripted.faults",
-    "FaultServer": "scripted.faults",
-    "cuts": "scripted.faults",
-    "PluginHarness": "harness",
-    "FakeLlm": "llm",
-    "LlmCall": "llm",
-    "RecordingLlm": "llm",
-    "ScriptedProvider": "scripted.server",
-    "RecordedRequest": "scripted.script",
-    "by_step": "scripted.script",
+    "harness": ("PluginHarness",),
+    "llm": ("FakeLlm", "LlmCall", "RecordingLlm"),
+    "otlp": ("OtlpReceiver",),
+    "proxies": ("ProxyServer", "connect_proxy", "socks_proxy"),
+    "recorder": ("EventRecorder", "RecordedEvent"),
+    "responder": ("ScriptedResponder",),
+    "scripted.fault_catalogue": ("FAULTS", "recorded"),
+    "scripted.faults": ("Fault", "FaultServer", "cuts"),
+    "scripted.script": ("RecordedRequest", "by_step"),
+    "scripted.server": ("ScriptedProvider",),
+    "webhook": ("WebhookReceiver",),
 }
 
 
@@ -97,4 +89,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"hermes.testing.{_HOMES.get(name, 'scripted.replies')}"), name)
+    home = next((module for module, names in _HOMES.items() if name in names), "scripted.replies")
+    return getattr(import_module(f"hermes.testing.{home}"), name)

@@ -13,6 +13,7 @@ from hermes.hooks.request_chain import RequestChain, RequestOutcome
 from hermes.hooks.table import Hooks
 from hermes.http.client import HttpClient
 from hermes.plugins.context import load_one
+from hermes.plugins.discovery import manifest_in
 from hermes.plugins.llm.access import ModelAccess
 from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
@@ -57,14 +58,20 @@ class PluginHarness:
         self.plugin = self._load(plugin, dict(settings or {}))
 
     def _load(self, plugin: str | Path | Callable[[Any], Any], settings: dict[str, Any]) -> LoadedPlugin:
-        manifest = PluginManifest("plugin", "plugin") if callable(plugin) else _manifest_of(Path(plugin))
+        if not callable(plugin) and manifest_in(Path(plugin)) is None:
+            raise PluginError(manifest_of(Path(plugin)).problem)
+        record = self._load_record(plugin, settings)
+        if record.status == "failed":
+            self.close()
+            raise PluginError(f"plugin {record.manifest.key!r} cannot be loaded: {record.error}")
+        return record
+
+    def _load_record(self, plugin: str | Path | Callable[[Any], Any], settings: dict[str, Any]) -> LoadedPlugin:
+        manifest = PluginManifest("plugin", "plugin") if callable(plugin) else manifest_of(Path(plugin))
         record = LoadedPlugin(manifest)
         self.plugins.plugins[manifest.key] = record
         host = PluginHost(self.tools, self.hooks, self, self.plugins, {manifest.key: settings})
         load_one(record, host, plugin if callable(plugin) else None)
-        if record.status == "failed":
-            self.close()
-            raise PluginError(f"plugin {manifest.key!r} cannot be loaded: {record.error}")
         return record
 
     # -- drive the plugin ---------------------------------------------------------------------------------------
@@ -141,8 +148,10 @@ class PluginHarness:
         return self.model_access
 
 
-def _manifest_of(folder: Path) -> PluginManifest:
-    for name in FILE_NAMES:
-        if (folder / name).is_file():
-            return read_manifest(folder / name, "user")
-    raise PluginError(f"{folder} is not a plugin: it has no {FILE_NAMES[0]}")
+def manifest_of(folder: Path) -> PluginManifest:
+    """The manifest in a plugin's folder; one that is missing comes back with its ``problem`` filled in."""
+    file = manifest_in(folder)
+    if file is not None:
+        return read_manifest(file, "user")
+    problem = f"{folder} is not a plugin: it has no {FILE_NAMES[0]}"
+    return PluginManifest(folder.name, folder.name, path=folder, problem=problem)

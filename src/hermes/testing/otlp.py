@@ -10,11 +10,13 @@ import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from http.server import BaseHTTPRequestHandler
+from typing import Any
 
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from hermes.testing.webhook import PostReceiver
 
 
 @dataclass(frozen=True)
@@ -45,15 +47,15 @@ class ReceivedPoint:
     count: int
 
 
-class OtlpReceiver:
+class OtlpReceiver(PostReceiver):
     """Takes exports at ``url``. Use it as a context manager.
 
     ``statuses`` are its answers in order, the last one for all further requests; 0 means not to answer at all.
     """
 
     def __init__(self, *statuses: int) -> None:
+        super().__init__()
         self._statuses = list(statuses or (200,))
-        self._changed = threading.Condition()
         self._closing = threading.Event()
         self._spans: list[ReceivedSpan] = []
         self._points: list[ReceivedPoint] = []
@@ -62,29 +64,11 @@ class OtlpReceiver:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
-
-    def __enter__(self) -> Self:
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                receiver._take(self)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the library's name)
-                del format, args
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
-        self._thread.start()
-        return self
+        return f"http://127.0.0.1:{self._server.server_port}"
 
     def __exit__(self, *_: object) -> None:
         self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__exit__()
 
     def release(self) -> None:
         """End the requests that were not answered, and answer with 200 from now on."""
@@ -120,7 +104,7 @@ class OtlpReceiver:
         (found,) = [span for span in self.spans if span.name == name]
         return found
 
-    def _take(self, handler: BaseHTTPRequestHandler) -> None:
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers["content-length"]))
         if handler.headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, Self
@@ -20,20 +21,10 @@ class WebhookPost(NamedTuple):
         return msgspec.json.decode(self.body)
 
 
-class WebhookReceiver:
-    """Takes posts at ``url``. Use it as a context manager.
+class PostReceiver(ABC):
+    """An HTTP server on loopback, for as long as its context lasts; ``_answer`` takes each post."""
 
-    ``statuses`` are its answers in order, then 200; ``location`` is sent with each of them. While ``hold`` is given and
-    not set, answers wait for it.
-    """
-
-    def __init__(
-        self, *, statuses: Iterable[int] = (), location: str = "", hold: threading.Event | None = None
-    ) -> None:
-        self.posts: list[WebhookPost] = []
-        self.location = location
-        self.hold = hold
-        self._statuses = list(statuses)
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         receiver = self
 
@@ -45,22 +36,45 @@ class WebhookReceiver:
                 del format, args
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="webhook", daemon=True)
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._server.server_port}/hook"
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), name="receiver", daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self.hold is not None:
-            self.hold.set()
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    @abstractmethod
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None: ...
+
+
+class WebhookReceiver(PostReceiver):
+    """Takes posts at ``url``. Use it as a context manager.
+
+    ``statuses`` are its answers in order, then 200; ``location`` is sent with each of them. While ``hold`` is given and
+    not set, answers wait for it.
+    """
+
+    def __init__(
+        self, *, statuses: Iterable[int] = (), location: str = "", hold: threading.Event | None = None
+    ) -> None:
+        super().__init__()
+        self.posts: list[WebhookPost] = []
+        self.location = location
+        self.hold = hold
+        self._statuses = list(statuses)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}/hook"
+
+    def __exit__(self, *_: object) -> None:
+        if self.hold is not None:
+            self.hold.set()
+        super().__exit__()
 
     def wait_for_posts(self, count: int = 1, timeout: float = 30.0) -> list[WebhookPost]:
         """Wait until so many posts have arrived in all; ``TimeoutError`` when they do not."""

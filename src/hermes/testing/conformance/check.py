@@ -21,12 +21,13 @@ from hermes.hooks.subscriber import QueuedSubscriber
 from hermes.plugins.registry import LoadedPlugin
 from hermes.testing.conformance.clock import Stopwatch
 from hermes.testing.conformance.guarded_calls import CallGuard, ConformanceLimits, OutOfTime, PluginFunction
-from hermes.testing.conformance.host import ConformanceHost, manifest_of, name_of, source_line_of
+from hermes.testing.conformance.host import ConformanceHost, name_of, source_line_of
 from hermes.testing.conformance.loading import LoadFailure, ProcessState, load_failure
 from hermes.testing.conformance.payloads import SampleSession
 from hermes.testing.conformance.rules import RULES, ConformanceFinding, ConformanceReport, FindingCollector, SourceLine
 from hermes.testing.conformance.schedules import ScheduleRunner
 from hermes.testing.conformance.tools import check_cli_command, check_command, check_tool
+from hermes.testing.harness import manifest_of
 
 __all__ = ["RULES", "ConformanceFinding", "ConformanceLimits", "ConformanceReport", "check_plugin"]
 

@@ -111,9 +111,7 @@ class MiddlewareRun:
 
     def _note(self, rule: str, text: str) -> None:
         subject = self.subject
-        self._guard.findings.add(
-            rule, f"{subject.label} {text}", subject.source, site=subject.site, schedule=self._schedule
-        )
+        self._guard.note(rule, subject, self._schedule, f"{subject.label} {text}")
 
     def judge(self) -> None:
         """Note what is wrong with how the middleware ended."""

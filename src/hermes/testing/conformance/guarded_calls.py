@@ -165,10 +165,25 @@ class CallGuard:
         self.check_unawaited(subject, schedule)
         return result
 
+    def note(
+        self,
+        rule: str,
+        subject: PluginFunction,
+        schedule: str,
+        text: str,
+        *,
+        cause: object = None,
+        severity: Severity | None = None,
+    ) -> None:
+        """Note a violation by one function."""
+        self.findings.add(
+            rule, text, subject.source, site=subject.site, schedule=schedule, cause=cause, severity=severity
+        )
+
     def hung(self, subject: PluginFunction, schedule: str) -> None:
         subject.given_up = True
         text = f"{subject.label} did not come back within {self.limits.deadline:g} s"
-        self.findings.add("hangs", text, subject.source, site=subject.site, schedule=schedule, cause="hangs")
+        self.note("hangs", subject, schedule, text, cause="hangs")
 
     def failed(self, subject: PluginFunction, schedule: str, error: BaseException, what: str = "") -> None:
         """Note an exception that left the plugin's code."""
@@ -178,24 +193,16 @@ class CallGuard:
         text = f"{subject.label} raised {describe(error)}{where} ({schedule}){consequence}"
         cause = (type(error).__qualname__, origin)
         if not isinstance(error, Exception):
-            self.findings.add("exits", text, subject.source, site=subject.site, schedule=schedule, cause=cause)
+            self.note("exits", subject, schedule, text, cause=cause)
         elif schedule == "additive fields":
-            self.findings.add("additive-field", text, subject.source, site=subject.site, schedule=schedule, cause=cause)
+            self.note("additive-field", subject, schedule, text, cause=cause)
         else:
-            self.findings.add(
-                "raises",
-                text,
-                subject.source,
-                site=subject.site,
-                schedule=schedule,
-                cause=cause,
-                severity=severity_in(schedule),
-            )
+            self.note("raises", subject, schedule, text, cause=cause, severity=severity_in(schedule))
 
     def check_unawaited(self, subject: PluginFunction, schedule: str) -> None:
         while self._unawaited:
             text = f"{subject.label}: {self._unawaited.pop()}"
-            self.findings.add("unawaited-coroutine", text, subject.source, site=subject.site, schedule=schedule)
+            self.note("unawaited-coroutine", subject, schedule, text)
 
     def wait_for_late_calls(self, known: set[threading.Thread]) -> None:
         """Wait until no thread that the plugin started can call a ``next_call`` it still holds, or has done so."""

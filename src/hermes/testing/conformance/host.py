@@ -16,10 +16,7 @@ from hermes.hooks.callback import Callback
 from hermes.hooks.queue import Overflow
 from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Hooks
-from hermes.plugins.context import load_one
-from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
-from hermes.plugins.services import PluginHost
 from hermes.testing.conformance.rules import SourceLine
 from hermes.testing.harness import PluginHarness
 
@@ -100,12 +97,7 @@ class ConformanceHost(PluginHarness):
         self.hooks = self.watched = WatchedHooks(self._fail_at)
         self.plugins = PluginSet(self.hooks)
         self.model_access = CannedModel()
-        manifest = PluginManifest("plugin", "plugin") if callable(plugin) else manifest_of(Path(plugin))
-        record = LoadedPlugin(manifest)
-        self.plugins.plugins[manifest.key] = record
-        host = PluginHost(self.tools, self.hooks, self, self.plugins, {manifest.key: settings})
-        load_one(record, host, plugin if callable(plugin) else None)
-        return record
+        return self._load_record(plugin, settings)
 
     def registered(self) -> list[str]:
         """Everything the plugin has registered, sorted."""
@@ -135,15 +127,6 @@ class CannedModel:
     async def acomplete_structured(self, **_options: Any) -> PluginLlmStructuredResult:
         """An answer that is an empty JSON object."""
         return self.complete_structured()
-
-
-def manifest_of(folder: Path) -> PluginManifest:
-    """The manifest in a plugin's folder; one that is missing comes back with its ``problem`` filled in."""
-    for name in FILE_NAMES:
-        if (folder / name).is_file():
-            return read_manifest(folder / name, "user")
-    problem = f"{folder} is not a plugin: it has no {FILE_NAMES[0]}"
-    return PluginManifest(folder.name, folder.name, path=folder, problem=problem)
 
 
 def source_line_of(function: object) -> SourceLine:

@@ -18,8 +18,8 @@ import msgspec
 
 from hermes.testing.conformance.clock import Stopwatch
 from hermes.testing.conformance.guarded_calls import ConformanceLimits
-from hermes.testing.conformance.host import manifest_of
 from hermes.testing.conformance.rules import ConformanceFinding, ConformanceReport, FindingCollector, SourceLine
+from hermes.testing.harness import manifest_of
 
 #: Seconds beyond a call's own deadline after which a silent process is taken to be stuck.
 _SILENCE = 10.0
@@ -32,9 +32,7 @@ class CheckRequest(msgspec.Struct):
     #: Where it writes its lines.
     channel: int
     settings: dict[str, Any]
-    deadline: float
-    slow: float
-    budget: float
+    limits: ConformanceLimits
     run_tools: bool
 
 
@@ -68,9 +66,7 @@ def check_plugin_in_process(
     limits = limits or ConformanceLimits()
     with TemporaryDirectory(prefix="hermes-conformance-", ignore_cleanup_errors=True) as temporary:
         reading, writing = os.pipe()
-        task = CheckRequest(
-            str(folder.resolve()), writing, dict(settings or {}), limits.deadline, limits.slow, limits.budget, run_tools
-        )
+        task = CheckRequest(str(folder.resolve()), writing, dict(settings or {}), limits, run_tools)
         output = Path(temporary, "output.log")
         try:
             process = _start(task, Path(temporary), output)
@@ -257,7 +253,7 @@ def main() -> None:
         Path(task.path),
         settings=task.settings,
         cwd=Path.cwd(),
-        limits=ConformanceLimits(task.deadline, task.slow, task.budget),
+        limits=task.limits,
         run_tools=task.run_tools,
         on_finding=lambda finding: say(ProgressLine(finding=finding)),
         on_call=lambda subject, schedule: say(

@@ -193,7 +193,7 @@ class ScheduleRunner:
                 self._note("mutates-payload", subject, schedule, text)
 
     def _note(self, rule: str, subject: PluginFunction, schedule: str, text: str) -> None:
-        self._guard.findings.add(rule, f"{subject.label} {text}", subject.source, site=subject.site, schedule=schedule)
+        self._guard.note(rule, subject, schedule, f"{subject.label} {text}")
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -205,9 +205,7 @@ class ScheduleRunner:
             subject.fastest[index] = min(result.seconds, subject.fastest.get(index, result.seconds))
         elif schedule == "huge" and result.seconds > self._guard.limits.slow * _HUGE_FACTOR:
             text = f"took {result.seconds:.2f} s over a payload of some megabytes"
-            self._guard.findings.add(
-                "slow", f"{subject.label} {text}", subject.source, site=subject.site, schedule=schedule, cause="huge"
-            )
+            self._guard.note("slow", subject, schedule, f"{subject.label} {text}", cause="huge")
 
     def _report_slow(self) -> None:
         for subjects in self._subjects.values():

@@ -114,15 +114,11 @@ def _check_result(guard: CallGuard, subject: PluginFunction, schedule: str, resu
         decoded: object = msgspec.json.decode(result)
     except (msgspec.DecodeError, UnicodeEncodeError):
         text = f"{subject.site} returned text that is not JSON, such as {result[:40]!r}"
-        guard.findings.add(
-            "tool-result-text", text, subject.source, site=subject.site, schedule=schedule, cause="not JSON"
-        )
+        guard.note("tool-result-text", subject, schedule, text, cause="not JSON")
         return
     fields = cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
     if fields.get("error_type") == "tool_result_contract":
-        guard.findings.add(
-            "tool-result", str(fields.get("error")), subject.source, site=subject.site, schedule=schedule
-        )
+        guard.note("tool-result", subject, schedule, str(fields.get("error")))
 
 
 def check_command(host: ConformanceHost, guard: CallGuard, command: Command, *, call: bool) -> None:
@@ -136,7 +132,7 @@ def check_command(host: ConformanceHost, guard: CallGuard, command: Command, *, 
             guard.failed(subject, schedule, result.error)
         elif result.finished and not (result.value is None or isinstance(result.value, str)):
             text = f"/{command.name} answered with a {type(result.value).__name__}; text or None is expected"
-            guard.findings.add("command-answer", text, subject.source, site=subject.site, schedule=schedule)
+            guard.note("command-answer", subject, schedule, text)
 
 
 def check_cli_command(host: ConformanceHost, guard: CallGuard, command: CliCommand) -> None:
