@@ -104,7 +104,7 @@ class OtlpReceiver(PostReceiver):
         (found,) = [span for span in self.spans if span.name == name]
         return found
 
-    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+    def _take(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers["content-length"]))
         if handler.headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)

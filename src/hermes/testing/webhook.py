@@ -22,7 +22,7 @@ class WebhookPost(NamedTuple):
 
 
 class PostReceiver(ABC):
-    """An HTTP server on loopback, for as long as its context lasts; ``_answer`` takes each post."""
+    """An HTTP server on loopback, for as long as its context lasts; ``_take`` answers each post."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -30,7 +30,7 @@ class PostReceiver(ABC):
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                receiver._answer(self)
+                receiver._take(self)
 
             def log_message(self, format: str, *args: object) -> None:  # noqa: A002  (the library's name)
                 del format, args
@@ -48,7 +48,7 @@ class PostReceiver(ABC):
         self._thread.join()
 
     @abstractmethod
-    def _answer(self, handler: BaseHTTPRequestHandler) -> None: ...
+    def _take(self, handler: BaseHTTPRequestHandler) -> None: ...
 
 
 class WebhookReceiver(PostReceiver):
@@ -83,7 +83,7 @@ class WebhookReceiver(PostReceiver):
                 raise TimeoutError(f"{len(self.posts)} posts arrived within {timeout:g} s, not {count}")
             return list(self.posts)
 
-    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+    def _take(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers["content-length"]))
         with self._changed:
             self.posts.append(WebhookPost(body, {name.lower(): value for name, value in handler.headers.items()}))
