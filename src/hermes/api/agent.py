@@ -15,6 +15,7 @@ from hermes.api.coroutines import caller_loop
 from hermes.api.function_tool import function_tool
 from hermes.api.output import MAX_CORRECTIONS, OutputError, OutputFormat, correction
 from hermes.api.responder import AnswerQuestion, Approve, CallbackResponder
+from hermes.api.running import RunningTurns
 from hermes.api.stream import AsyncTurnStream, RunTurn, TurnStream
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.load import load_document
@@ -72,6 +73,8 @@ class Agent:
         cwd: str | Path | None = None,
         max_turns: int | None = None,
     ) -> None:
+        if isinstance(toolsets, str):
+            raise TypeError(f"toolsets must be a list of names, such as [{toolsets!r}]")
         # A program that sets up no logging does not want warnings on its stderr.
         log = logging.getLogger("hermes")
         if not log.handlers:
@@ -81,9 +84,11 @@ class Agent:
         endpoint = _endpoint_settings(provider, base_url, api_key)
         overlay = {"model": endpoint, "agent": {"system_prompt": system_prompt} if system_prompt else {}}
         secrets = [value for name, value in environment.items() if is_secret_key(name)]
+        settings, self._warnings = _configuration(place, config, overlay, environment)
+        self._turns = RunningTurns()
         self._host = Host(
             place,
-            _configuration(place, config, overlay, environment),
+            settings,
             HostOptions(
                 provider="" if endpoint else provider,
                 model=model,
@@ -102,43 +107,39 @@ class Agent:
 
     @property
     def notices(self) -> list[str]:
-        """Warnings from the start, such as plugins that did not load; one line each."""
-        return list(self._host.notices)
+        """Warnings from the start, such as unknown settings or plugins that did not load; one line each."""
+        return [*self._warnings, *self._host.notices]
 
     def session(self, session_id: str | None = None) -> AgentSession:
         """A new conversation, or the recorded one with that id (or a unique beginning of it)."""
+        return self._open(session_id)
+
+    def run(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
+        """Answer one message in a conversation of its own. The options are those of ``AgentSession.run``."""
+        return self._open(is_single=True).run(message, **options)
+
+    def stream(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnStream:
+        """The same as an iterator of events."""
+        return self._open(is_single=True).stream(message, **options)
+
+    async def arun(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
+        """``run`` for asyncio."""
+        return await self._open(is_single=True).arun(message, **options)
+
+    def astream(self, message: UserMessage, **options: Unpack[RunOptions]) -> AsyncTurnStream:
+        """``stream`` for asyncio; to be called where an event loop runs."""
+        return self._open(is_single=True).astream(message, **options)
+
+    def _open(self, session_id: str | None = None, *, is_single: bool = False) -> AgentSession:
         host = self._host
         session = host.new_session() if session_id is None else host.resume_session(session_id)
         if self._responder is not None:
             host.responders.attach(session.id, self._responder)
-        return AgentSession(host, session)
-
-    def run(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
-        """Answer one message in a conversation of its own. The options are those of ``AgentSession.run``."""
-        session = self.session()
-        try:
-            return session.run(message, **options)
-        finally:
-            session.close()
-
-    def stream(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnStream:
-        """The same as an iterator of events."""
-        return self.session().stream(message, **options)
-
-    async def arun(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
-        """``run`` for asyncio."""
-        session = self.session()
-        try:
-            return await session.arun(message, **options)
-        finally:
-            session.close()
-
-    def astream(self, message: UserMessage, **options: Unpack[RunOptions]) -> AsyncTurnStream:
-        """``stream`` for asyncio; to be called where an event loop runs."""
-        return self.session().astream(message, **options)
+        return AgentSession(host, session, self._turns, is_single=is_single)
 
     def close(self) -> None:
-        """End every session and release everything the agent holds."""
+        """Interrupt the turns that run, end every session and release everything the agent holds."""
+        self._turns.stop("the agent was closed")
         self._host.close()
 
     def __enter__(self) -> Agent:
@@ -158,9 +159,12 @@ class Agent:
 class AgentSession:
     """One conversation. It is recorded turn by turn; one turn runs at a time."""
 
-    def __init__(self, host: Host, session: Session) -> None:
+    def __init__(self, host: Host, session: Session, turns: RunningTurns, *, is_single: bool = False) -> None:
         self._host = host
         self._session = session
+        self._turns = turns
+        #: A conversation of one message, which ends with its turn.
+        self._is_single = is_single
         self._interrupt = Interrupt()
 
     @property
@@ -208,7 +212,9 @@ class AgentSession:
 
     def finish(self, *, interrupt: Interrupt | None = None) -> TurnResult | None:
         """Finish the last turn when it was cut off by a crash, interrupted or failed. None when it has its answer."""
-        return self._session.finish_open_turn(interrupt=self._next_interrupt(interrupt))
+        own = self._next_interrupt(interrupt)
+        with self._turns.entered(own):
+            return self._session.finish_open_turn(interrupt=own)
 
     def steer(self, text: str) -> bool:
         """Say something to the agent during a turn; it is read before the next model call. False when no turn runs."""
@@ -230,16 +236,28 @@ class AgentSession:
 
     def _prepare(self, message: UserMessage, options: RunOptions) -> tuple[RunTurn, Interrupt]:
         """What runs the turn, and its interrupt. Options that cannot be used raise here, in the caller's thread."""
-        content = _with_images(message, options.get("images", ()))
-        output, key = options.get("output"), options.get("request_key")
-        wanted = None if output is None else OutputFormat(output)
+        try:
+            content = _with_images(message, options.get("images", ()))
+            output, key = options.get("output"), options.get("request_key")
+            wanted = None if output is None else OutputFormat(output)
+        except BaseException:
+            self._end_single()
+            raise
 
         def run(listener: Listener, interrupt: Interrupt) -> TurnResult:
-            if wanted is None:
-                return self._session.run(content, listener=listener, interrupt=interrupt, request_key=key)
-            return self._run_structured(content, wanted, listener, interrupt, key)
+            with self._turns.entered(interrupt):
+                try:
+                    if wanted is None:
+                        return self._session.run(content, listener=listener, interrupt=interrupt, request_key=key)
+                    return self._run_structured(content, wanted, listener, interrupt, key)
+                finally:
+                    self._end_single()
 
         return run, self._next_interrupt(options.get("interrupt"))
+
+    def _end_single(self) -> None:
+        if self._is_single:
+            self.close()
 
     def _run_structured(
         self, content: UserMessage, wanted: OutputFormat, listener: Listener, interrupt: Interrupt, key: str | None
@@ -275,16 +293,21 @@ def _endpoint_settings(provider: str, base_url: str, api_key: str) -> dict[str, 
 
 def _configuration(
     home: Path, given: Mapping[str, Any] | Config | None, overlay: dict[str, Any], environment: Mapping[str, str]
-) -> Config:
+) -> tuple[Config, list[str]]:
+    """The configuration, and warnings about it."""
     if isinstance(given, Config):
         if any(overlay.values()):
             raise HermesError("a Config object is used as it is; put base_url, api_key and system_prompt into it")
-        return given
+        return given, []
     loaded = load_config(home, environ=environment)
     if not given and not any(overlay.values()):
-        return loaded.config
+        return loaded.config, loaded.warnings
+    known = {warning.partition(": ")[2] for warning in loaded.warnings}
     merged = _merge(_merge(loaded.raw, given or {}), overlay)
-    return load_document(merged, loaded.path, environment).config
+    # The file alone was found good, so what is wrong now came with the arguments.
+    both = load_document(merged, Path("the arguments of hermes.Agent"), environment)
+    own = [warning for warning in both.warnings if warning.partition(": ")[2] not in known]
+    return both.config, [*loaded.warnings, *own]
 
 
 def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

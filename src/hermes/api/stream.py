@@ -45,7 +45,10 @@ class TurnStream:
     def __next__(self) -> TurnEvent:
         event = None if self._ended else self._events.get()
         if event is None:
-            self._ended = True
+            if not self._ended:
+                self._ended = True
+                self._turn.is_over(None)
+                self._turn.result()  # raises what kept the turn from having a result
             raise StopIteration
         return event
 
@@ -67,7 +70,8 @@ class TurnStream:
 
     def close(self) -> None:
         """Interrupt the turn unless it is over, and wait for its end."""
-        self._interrupt.cancel("the stream was closed")
+        if not (self._ended or self._turn.is_over(0)):
+            self._interrupt.cancel("the stream was closed")  # may belong to the caller, who uses it for other turns too
         self._turn.is_over(None)
         self._ended = True
 
@@ -116,7 +120,9 @@ class AsyncTurnStream:
     async def __anext__(self) -> TurnEvent:
         event = None if self._ended else await self._events.get()
         if event is None:
-            self._ended = True
+            if not self._ended:
+                self._ended = True
+                self._done.result()  # raises what kept the turn from having a result
             raise StopAsyncIteration
         return event
 
@@ -140,7 +146,8 @@ class AsyncTurnStream:
 
     async def aclose(self) -> None:
         """Interrupt the turn unless it is over, and wait for its end."""
-        self._interrupt.cancel("the stream was closed")
+        if not self._done.done():
+            self._interrupt.cancel("the stream was closed")
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait({self._done})
         self._ended = True
