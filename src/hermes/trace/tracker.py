@@ -259,10 +259,7 @@ class Tracker:
 
     # -- tool calls and approvals -------------------------------------------------------------------------------
 
-    def _tool_started(self, event: events.ToolStarted, at: float) -> None:
-        self._open_tool(event, at)
-
-    def _open_tool(self, event: events.ToolStarted | events.ToolEnded, at: float) -> OpenTool:
+    def _open_tool(self, event: events.ToolStarted | events.ToolEnded, at: float) -> None:
         turn = self._turn_of(event, at) if event.turn_id else None
         if turn is not None:
             turn.tool_calls += 1
@@ -272,7 +269,6 @@ class Tracker:
         self._tools.setdefault((event.session_id, event.turn_id, event.tool_call_id), []).append(tool)
         for sink in self._sinks:
             sink.tool_started(tool, at)
-        return tool
 
     def _tool_ended(self, event: events.ToolEnded, at: float) -> None:
         key = (event.session_id, event.turn_id, event.tool_call_id)
@@ -315,7 +311,7 @@ class Tracker:
         events.AttemptStarted: _attempt_started,
         events.AttemptAnswered: _attempt_answered,
         events.AttemptFailed: _attempt_failed,
-        events.ToolStarted: _tool_started,
+        events.ToolStarted: _open_tool,
         events.ToolEnded: _tool_ended,
         events.ApprovalRequested: _approval,
         events.ApprovalAnswered: _approval,

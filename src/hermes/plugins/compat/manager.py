@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from msgspec.structs import asdict
+
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.hooks.callback import Callback, is_awaitable
@@ -91,29 +93,14 @@ class PluginManager:
 
     @property
     def _plugin_commands(self) -> dict[str, dict[str, Any]]:
-        return {
-            command.name: {
-                "handler": command.handler,
-                "description": command.description,
-                "args_hint": command.args_hint,
-                "plugin": command.plugin,
-            }
-            for command in self._host.plugins.commands.values()
-        }
+        found = {command.name: asdict(command) for command in self._host.plugins.commands.values()}
+        for fields in found.values():
+            del fields["name"]
+        return found
 
     @property
     def _cli_commands(self) -> dict[str, dict[str, Any]]:
-        return {
-            command.name: {
-                "name": command.name,
-                "help": command.help,
-                "description": command.description,
-                "setup_fn": command.setup_fn,
-                "handler_fn": command.handler_fn,
-                "plugin": command.plugin,
-            }
-            for command in self._host.plugins.cli_commands.values()
-        }
+        return {command.name: asdict(command) for command in self._host.plugins.cli_commands.values()}
 
     @property
     def _plugin_tool_names(self) -> set[str]:
@@ -121,16 +108,8 @@ class PluginManager:
 
     @property
     def _aux_tasks(self) -> dict[str, dict[str, Any]]:
-        return {
-            task.key: {
-                "key": task.key,
-                "display_name": task.display_name,
-                "description": task.description,
-                "defaults": dict(task.defaults),
-                "plugin": task.plugin,
-            }
-            for task in self._host.plugins.auxiliary_tasks.values()
-        }
+        tasks = self._host.plugins.auxiliary_tasks.values()
+        return {task.key: {**asdict(task), "defaults": dict(task.defaults)} for task in tasks}
 
     def list_plugins(self) -> list[dict[str, Any]]:
         """Every plugin the host considered, sorted by key."""

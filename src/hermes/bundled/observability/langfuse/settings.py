@@ -69,6 +69,7 @@ class LangfuseSettings:
 def read_settings(env: Mapping[str, str], entries: Mapping[str, Any]) -> LangfuseSettings:
     """Settings from ``HERMES_LANGFUSE_*``, then ``LANGFUSE_*``, then ``plugins.entries`` of the configuration."""
     source = _Source(env, entries)
+    is_sdk_disabled = env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
     return LangfuseSettings(
         public_key=source.text("public_key"),
         secret_key=source.text("secret_key"),
@@ -80,7 +81,7 @@ def read_settings(env: Mapping[str, str], entries: Mapping[str, Any]) -> Langfus
         capture_reasoning=source.switch("capture_reasoning", default=True),
         flush_seconds=source.number("flush_seconds", DEFAULT_FLUSH_SECONDS),
         timeout=source.number("timeout", DEFAULT_TIMEOUT) or DEFAULT_TIMEOUT,
-        is_disabled=not source.switch("tracing_enabled", default=True) or _is_sdk_disabled(env),
+        is_disabled=not source.switch("tracing_enabled", default=True) or is_sdk_disabled,
     )
 
 
@@ -137,7 +138,3 @@ def _environment(name: str) -> str:
 def _tags(value: Any) -> tuple[str, ...]:
     tags = value.split(",") if isinstance(value, str) else cast("list[Any]", value) if isinstance(value, list) else []
     return tuple(tag for one in tags if (tag := str(one).strip()[:_LONGEST_TAG]))
-
-
-def _is_sdk_disabled(env: Mapping[str, str]) -> bool:
-    return env.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"

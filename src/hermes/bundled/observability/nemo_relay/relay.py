@@ -39,7 +39,8 @@ class Relay:
         #: Since 0.8 the result of a tool has a type of its own.
         self._result_type = getattr(module, "ToolExecutionResult", None)
         self._pop_takes_metadata = _takes(module.scope.pop, "metadata")
-        self._execute_takes_id = _takes(module.tools.execute, "tool_call_id")
+        #: Whether managed tool calls keep their id, so that equal ones can be distinguished.
+        self.knows_call_ids = _takes(module.tools.execute, "tool_call_id")
         self._initialize_takes_file = _takes(self._plugin.initialize, "additional_plugins_toml")
 
     @property
@@ -64,11 +65,6 @@ class Relay:
             getattr(module, "LLMRequest", None),
         )
         return all(callable(one) for one in wanted)
-
-    @property
-    def knows_call_ids(self) -> bool:
-        """Whether managed tool calls keep their id, so that equal ones can be distinguished."""
-        return self._execute_takes_id
 
     @property
     def reads_project_files(self) -> bool:
@@ -120,7 +116,7 @@ class Relay:
     def execute_tool(
         self, name: str, args: Any, function: Callable[[Any], Awaitable[Any]], call_id: str, **fields: Any
     ) -> Awaitable[Any]:
-        if self._execute_takes_id:
+        if self.knows_call_ids:
             fields["tool_call_id"] = call_id
 
         async def call(given: Any) -> Any:
