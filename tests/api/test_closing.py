@@ -117,6 +117,21 @@ def test_an_interrupt_cancels_a_coroutine_of_a_synchronous_turn(workdir: Path) -
         assert time.monotonic() - began < 10
 
 
+def test_a_conversation_that_is_over_keeps_no_responder(workdir: Path) -> None:
+    with (
+        ScriptedProvider([text("1"), text("2")]) as provider,
+        agent_for(provider, workdir, approve=lambda _: False) as agent,
+    ):
+        single = agent.run("One.")
+        session = agent.session()
+        session.run("Two.")
+        responders = agent._host.responders
+        assert responders.get(single.session_id) is None
+        assert responders.get(session.id) is not None
+        session.close()
+        assert responders.get(session.id) is None
+
+
 def test_wrong_arguments_are_named_as_such(workdir: Path) -> None:
     with pytest.raises(ConfigError, match=r"^the arguments of hermes.Agent: agent.max_turns"):
         Agent(config={"agent": {"max_turns": "many"}}, cwd=workdir)

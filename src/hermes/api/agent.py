@@ -227,6 +227,7 @@ class AgentSession:
     def close(self) -> None:
         """End the conversation on this agent; its record stays."""
         self._session.close()
+        self._host.responders.detach(self.id)
 
     # -- private ------------------------------------------------------------------------------------------------
 
