@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hermes.cli.terminal import plain, print_json
+from hermes.cli.terminal import plain, print_json, print_lines
 from hermes.commands.settings import masked, select, setting_lines
 from hermes.config import config_path, hermes_home, load_config, load_env_file
 from hermes.config.document import parse_value
@@ -141,8 +141,7 @@ def _show(home: Path, key: str, *, as_json: bool) -> int:
         print_json(_document(settings, loaded.path, exists))
         return 0
     print(f"# {loaded.path}" if exists else f"# {loaded.path} (no such file; all values are defaults)")
-    for line in setting_lines(settings):
-        print(plain(line))
+    print_lines(setting_lines(settings))
     return 0
 
 

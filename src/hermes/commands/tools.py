@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping, Set
 
 from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns, plural
@@ -13,7 +13,7 @@ from hermes.tools.toolsets import toolsets as all_toolsets
 def tools(conversation: Conversation, arguments: str) -> str:
     """List the tools, or change which of them the model has in this session."""
     if arguments:
-        return _change(conversation, arguments, "tool", _one_tool)
+        return _change(conversation, arguments, "tool", {name: {name} for name in conversation.host.tools.all()})
     host = conversation.host
     offered = {tool.name for tool in conversation.session.offered}
     rows = [
@@ -34,7 +34,7 @@ def _note(conversation: Conversation, name: str) -> str:
 def toolsets(conversation: Conversation, arguments: str) -> str:
     """List the toolsets, or change which of them the model has in this session."""
     if arguments:
-        return _change(conversation, arguments, "toolset", _one_toolset)
+        return _change(conversation, arguments, "toolset", all_toolsets(conversation.host.tools))
     offered = {tool.name for tool in conversation.session.offered}
     known = all_toolsets(conversation.host.tools)
     rows = [
@@ -45,29 +45,16 @@ def toolsets(conversation: Conversation, arguments: str) -> str:
     return "\n".join([*columns(rows), "", signs])
 
 
-def _one_tool(conversation: Conversation, name: str) -> frozenset[str]:
-    known = conversation.host.tools.all()
-    if name not in known:
-        raise HermesError(f"there is no tool {name!r}{did_you_mean(name, known)}")
-    return frozenset({name})
-
-
-def _one_toolset(conversation: Conversation, name: str) -> frozenset[str]:
-    known = all_toolsets(conversation.host.tools)
-    if name not in known:
-        raise HermesError(f"there is no toolset {name!r}{did_you_mean(name, known)}")
-    return known[name]
-
-
-def _change(
-    conversation: Conversation, arguments: str, noun: str, members: Callable[[Conversation, str], frozenset[str]]
-) -> str:
+def _change(conversation: Conversation, arguments: str, noun: str, known: Mapping[str, Set[str]]) -> str:
     action, *names = arguments.replace(",", " ").split()
     if action not in ("enable", "disable") or not names:
         raise HermesError(f"/{noun}s takes enable or disable and names: /{noun}s disable NAME …")
     conversation.need_prompt(f"changing the {noun}s of a conversation (--toolsets is for one run)")
     registry, session = conversation.host.tools, conversation.session
-    named = frozenset[str]().union(*(members(conversation, name) for name in names))
+    for name in names:
+        if name not in known:
+            raise HermesError(f"there is no {noun} {name!r}{did_you_mean(name, known)}")
+    named = frozenset[str]().union(*(known[name] for name in names))
     before = {tool.name for tool in session.offered}
     wanted = before | named if action == "enable" else before - named
     chosen = [tool for name, tool in sorted(registry.all().items()) if name in wanted and registry.is_available(tool)]

@@ -54,23 +54,6 @@ class QuietOutput:
             print(result.answer, file=self._stdout, flush=True)
 
 
-class JsonOutput:
-    """One document when the turn has ended."""
-
-    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
-        self._stdout = stdout
-        self._redactor = redactor
-
-    def begin(self, session_id: str) -> None:
-        """Nothing to do: the document has the session id."""
-
-    def event(self, event: TurnEvent) -> None:
-        """Never called: the document has everything."""
-
-    def end(self, result: TurnResult) -> None:
-        _print_json(self._stdout, result_document(result, self._redactor))
-
-
 class StreamJsonOutput:
     """One event per line as it happens; the last line is the result."""
 
@@ -86,6 +69,19 @@ class StreamJsonOutput:
 
     def end(self, result: TurnResult) -> None:
         _print_json(self._stdout, {"type": "result", **result_document(result, self._redactor)})
+
+
+class JsonOutput(StreamJsonOutput):
+    """One document when the turn has ended."""
+
+    def begin(self, session_id: str) -> None:
+        """Nothing to do: the document has the session id."""
+
+    def event(self, event: TurnEvent) -> None:
+        """Never called: the document has everything."""
+
+    def end(self, result: TurnResult) -> None:
+        _print_json(self._stdout, result_document(result, self._redactor))
 
 
 class TextOutput:

@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.agent.attempt import Attempt
 from hermes.cli.model.problems import ModelProblem, address_of, explain, split_advice
-from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, open_setup, provider_and_model
+from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, open_setup
 from hermes.cli.terminal import one_line
 from hermes.errors import ConfigError, HermesError, ProviderError
 from hermes.models.endpoint import Endpoint, Timeouts
@@ -89,12 +89,7 @@ def _outcome(setup: ModelSetup, words: list[str]) -> ProbeResult:
 def _endpoint(setup: ModelSetup, words: list[str]) -> Endpoint:
     if not words:
         return setup.current()
-    if len(words) > 2:
-        raise ConfigError("give a model, PROVIDER:MODEL, or a provider and a model")
-    if len(words) == 2:
-        setup.load_provider(words[0])
-    provider, model = provider_and_model(words, setup.current_provider(), setup.config, setup.profiles)
-    return setup.endpoint(provider, model)
+    return setup.endpoint(*setup.named(words))
 
 
 def _ask(setup: ModelSetup, endpoint: Endpoint, used: list[Endpoint]) -> Reply:

@@ -17,8 +17,8 @@ from typing import Any, cast
 from hermes.cli.auth.command import key_from_stdin, key_from_terminal
 from hermes.cli.model.problems import address_of, explain, is_among, nearest_model, not_listed
 from hermes.cli.model.server_models import list_models
-from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, known_provider, open_setup, provider_and_model
-from hermes.cli.terminal import can_prompt, one_line, plain
+from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, known_provider, open_setup
+from hermes.cli.terminal import can_prompt, one_line, plain, print_lines
 from hermes.config import config_path, env_path
 from hermes.config.sections import ModelConfig
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError
@@ -203,8 +203,7 @@ def run_set(args: argparse.Namespace) -> int:
             check_key(chosen.key)
         if not args.no_check and not _checked(setup, chosen):
             return 1
-        for line in save(setup, chosen):
-            print(plain(line))
+        print_lines(save(setup, chosen))
     return 0
 
 
@@ -251,11 +250,7 @@ def _local_model(setup: ModelSetup) -> Selection:
 
 
 def _read(setup: ModelSetup, words: Sequence[str], base_url: str) -> Selection:
-    if len(words) > 2:
-        raise ConfigError("give a model, PROVIDER:MODEL, or a provider and a model")
-    if len(words) == 2:
-        setup.load_provider(words[0])
-    provider, model = provider_and_model(words, setup.current_provider(), setup.config, setup.profiles)
+    provider, model = setup.named(words)
     chosen = Selection(provider, model, base_url=base_url)
     chosen.model = _endpoint(setup, chosen).model  # the provider's usual one when none is named
     return chosen

@@ -206,6 +206,14 @@ class ModelSetup:
             self._listed.keep(lent, models)
         return models
 
+    def named(self, words: Sequence[str]) -> tuple[str, str]:
+        """Provider and model, from the words of a command line."""
+        if len(words) > 2:
+            raise ConfigError("give a model, PROVIDER:MODEL, or a provider and a model")
+        if len(words) == 2:
+            self.load_provider(words[0])
+        return provider_and_model(words, self.current_provider(), self.config, self.profiles)
+
     def load_provider(self, provider: str) -> None:
         """Load the plugins when only one of them can add a provider of that name."""
         known = {*self.profiles, *self.config.providers, CUSTOM, "", "auto"}

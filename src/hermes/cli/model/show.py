@@ -11,7 +11,7 @@ import msgspec
 from hermes.cli.model.problems import address_of, explain
 from hermes.cli.model.select import choose, pick_model, save, say
 from hermes.cli.model.setup import LOCAL_TIMEOUTS, ModelSetup, known_provider, open_setup
-from hermes.cli.terminal import is_interactive, plain, print_json
+from hermes.cli.terminal import is_interactive, print_json, print_lines
 from hermes.errors import ConfigError, HermesError, NotConfigured
 from hermes.local.endpoint import is_local
 from hermes.models.endpoint import Endpoint
@@ -139,8 +139,7 @@ def show_current() -> int:
             if not is_interactive():
                 raise
             lines = ["No model is set up yet." if isinstance(error, NotConfigured) else str(error)]
-        for line in lines:
-            print(plain(line))
+        print_lines(lines)
         if is_interactive():
             print(flush=True)
             _offer(setup)
@@ -154,8 +153,7 @@ def list_providers(args: argparse.Namespace) -> int:
         if args.json:
             print_json({"providers": rows})
         else:
-            for line in row_lines(rows):
-                print(plain(line))
+            print_lines(row_lines(rows))
     return 0
 
 
@@ -174,8 +172,7 @@ def list_models_of(args: argparse.Namespace) -> int:
         if args.json:
             print_json({"provider": provider, "address": address_of(endpoint), "models": models})
         else:
-            for name in models:
-                print(plain(name))
+            print_lines(models)
     return 0
 
 
@@ -208,5 +205,4 @@ def _offer(setup: ModelSetup) -> None:
     if chosen is None:
         say("Nothing was changed.")
         return
-    for line in save(setup, chosen):
-        print(plain(line))
+    print_lines(save(setup, chosen))

@@ -44,28 +44,25 @@ _FAILED = {"status": "error", "error_type": "tool_error", "error_message": "no s
 _BLOCKED = {"status": "blocked", "error_type": "plugin_block", "error_message": "not allowed", "duration_ms": 0}
 _CANCELLED = {"status": "cancelled", "error_type": "keyboard_interrupt", "error_message": "interrupted"}
 
+
+def _steps(sites: str) -> tuple[LifecycleStep, ...]:
+    return tuple(map(LifecycleStep, sites.split()))
+
+
 #: A whole life of a session in the order the runtime has it: a good and a failed model attempt; a tool call that
 #: works, one that fails, one that is blocked and one that is cancelled; an approval, a child agent, an ending.
 LIFECYCLE: tuple[LifecycleStep, ...] = (
-    LifecycleStep("pre_gateway_dispatch"),
-    LifecycleStep("on_session_start"),
-    LifecycleStep("pre_llm_call"),
-    LifecycleStep("llm_request"),
-    LifecycleStep("pre_api_request"),
-    LifecycleStep("llm_execution"),
-    LifecycleStep("post_api_request"),
+    *_steps(
+        "pre_gateway_dispatch on_session_start pre_llm_call llm_request pre_api_request llm_execution post_api_request"
+    ),
     LifecycleStep("llm_request", 2),
     LifecycleStep("pre_api_request", 2),
     LifecycleStep("llm_execution", 2),
     LifecycleStep("api_request_error", 2),
-    LifecycleStep("tool_request"),
-    LifecycleStep("pre_tool_call"),
-    LifecycleStep("pre_approval_request"),
-    LifecycleStep("post_approval_response"),
-    LifecycleStep("tool_execution"),
-    LifecycleStep("transform_terminal_output"),
-    LifecycleStep("post_tool_call"),
-    LifecycleStep("transform_tool_result"),
+    *_steps(
+        "tool_request pre_tool_call pre_approval_request post_approval_response tool_execution "
+        "transform_terminal_output post_tool_call transform_tool_result"
+    ),
     LifecycleStep("tool_request", 2, _READ),
     LifecycleStep("pre_tool_call", 2, _READ),
     LifecycleStep("tool_execution", 2, _READ),
@@ -77,14 +74,10 @@ LIFECYCLE: tuple[LifecycleStep, ...] = (
     LifecycleStep("pre_tool_call", 4, _WRITE),
     LifecycleStep("tool_execution", 4, _WRITE),
     LifecycleStep("post_tool_call", 4, {**_WRITE, **_CANCELLED, "result": '{"error": "interrupted"}'}),
-    LifecycleStep("subagent_start"),
-    LifecycleStep("subagent_stop"),
-    LifecycleStep("pre_verify"),
-    LifecycleStep("transform_llm_output"),
-    LifecycleStep("post_llm_call"),
-    LifecycleStep("on_session_end"),
-    LifecycleStep("on_session_reset"),
-    LifecycleStep("on_session_finalize"),
+    *_steps(
+        "subagent_start subagent_stop pre_verify transform_llm_output post_llm_call on_session_end on_session_reset "
+        "on_session_finalize"
+    ),
 )
 
 

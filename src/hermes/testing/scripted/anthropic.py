@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from hermes.models.usage import usage_from
-from hermes.testing.scripted.replies import DEFAULT_USAGE, ScriptedReply, call_id, in_pieces
+from hermes.testing.scripted.replies import DEFAULT_USAGE, ScriptedReply, call_id, in_pieces, named_event
 
 _STOP_REASONS = {"stop": "end_turn", "tool_calls": "tool_use", "length": "max_tokens", "content_filter": "refusal"}
 
@@ -21,7 +21,7 @@ def message_document(reply: ScriptedReply, number: int, model: str) -> bytes:
     return msgspec.json.encode({**message, "usage": _usage(reply)})
 
 
-def message_events(reply: ScriptedReply, number: int, model: str) -> list[bytes]:
+def message_events(reply: ScriptedReply, number: int, model: str, _body: dict[str, Any]) -> list[bytes]:
     """The reply as server-sent events, one per piece, with a ping among them."""
     usage = _usage(reply)
     begun = {**_message(reply, number, model), "usage": {**usage, "output_tokens": min(usage["output_tokens"], 1)}}
@@ -34,10 +34,7 @@ def message_events(reply: ScriptedReply, number: int, model: str) -> list[bytes]
     stop = {"stop_reason": _stop_reason(reply), "stop_sequence": None}
     events.append({"type": "message_delta", "delta": stop, "usage": {"output_tokens": usage["output_tokens"]}})
     events.append({"type": "message_stop"})
-    return [
-        b"event: " + str(event["type"]).encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
-        for event in events
-    ]
+    return list(map(named_event, events))
 
 
 def _message(reply: ScriptedReply, number: int, model: str) -> dict[str, Any]:

@@ -24,19 +24,11 @@ def _chat_stream(reply: ScriptedReply, number: int, model: str, body: dict[str, 
     return events(reply, number, model, include_usage=bool(options.get("include_usage")))
 
 
-def _response_stream(reply: ScriptedReply, number: int, model: str, _body: dict[str, Any]) -> list[bytes]:
-    return response_events(reply, number, model)
-
-
-def _message_stream(reply: ScriptedReply, number: int, model: str, _body: dict[str, Any]) -> list[bytes]:
-    return message_events(reply, number, model)
-
-
 #: By the path of the operation.
 FORMATS = {
     "/v1/chat/completions": Format(completion, _chat_stream),
-    "/v1/responses": Format(response_document, _response_stream),
-    "/v1/messages": Format(message_document, _message_stream),
+    "/v1/responses": Format(response_document, response_events),
+    "/v1/messages": Format(message_document, message_events),
 }
 
 

@@ -234,6 +234,11 @@ def _call_deltas(call: ScriptedCall, at: int, number: int, cut: int | None) -> l
     ]
 
 
+def named_event(event: dict[str, Any]) -> bytes:
+    """A server-sent event with the name of its type."""
+    return b"event: " + str(event["type"]).encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
+
+
 def in_pieces(content: str, chunks: int | Sequence[str] | None) -> list[str]:
     """Text in pieces: those given, that many, or one per word."""
     if not content:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from hermes.models.usage import usage_from
-from hermes.testing.scripted.replies import DEFAULT_USAGE, ScriptedCall, ScriptedReply, call_id, in_pieces
+from hermes.testing.scripted.replies import DEFAULT_USAGE, ScriptedCall, ScriptedReply, call_id, in_pieces, named_event
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -18,7 +18,7 @@ def response_document(reply: ScriptedReply, number: int, model: str) -> bytes:
     return msgspec.json.encode(_response(reply, number, model, _status(reply), _items(reply, number)))
 
 
-def response_events(reply: ScriptedReply, number: int, model: str) -> list[bytes]:
+def response_events(reply: ScriptedReply, number: int, model: str, _body: dict[str, Any]) -> list[bytes]:
     """The reply as server-sent events, one per piece."""
     begun = _response(reply, number, model, "in_progress", [])
     events: list[dict[str, Any]] = [{"type": "response.created", "response": {**begun, "usage": None}}]
@@ -27,11 +27,7 @@ def response_events(reply: ScriptedReply, number: int, model: str) -> list[bytes
     status = _status(reply)
     done = _response(reply, number, model, status, _items(reply, number))
     events.append({"type": f"response.{status}", "response": done})
-    return [_event({**event, "sequence_number": at}) for at, event in enumerate(events)]
-
-
-def _event(event: dict[str, Any]) -> bytes:
-    return b"event: " + str(event["type"]).encode() + b"\ndata: " + msgspec.json.encode(event) + b"\n\n"
+    return [named_event({**event, "sequence_number": at}) for at, event in enumerate(events)]
 
 
 def _response(
