@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,9 @@ def test_closing_the_agent_interrupts_a_turn_on_another_thread(workdir: Path) ->
     assert [result.status for result in results] == ["interrupted"]
 
 
-def test_a_tool_may_close_its_own_agent(workdir: Path) -> None:
+def test_a_tool_may_close_its_own_agent(workdir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Closing that waited for the turn it is called from would wait for this long.
+    monkeypatch.setattr("hermes.api.running.STOP_SECONDS", 3600.0)
     agents: list[Agent] = []
 
     def stop() -> str:
@@ -42,9 +43,7 @@ def test_a_tool_may_close_its_own_agent(workdir: Path) -> None:
 
     with ScriptedProvider([tool_call("stop"), text("never asked")]) as provider:
         agents.append(agent_for(provider, workdir, tools=[stop], toolsets=[]))
-        began = time.monotonic()
         assert agents[0].run("Stop.").status == "interrupted"
-        assert time.monotonic() - began < 4
 
 
 def test_a_stream_of_the_agent_ends_its_conversation(workdir: Path) -> None:
