@@ -214,6 +214,7 @@ def test_the_screen_can_be_cleared(home: Path, workdir: Path) -> None:
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("first")
             terminal.wait_for("One.")
+            terminal.wait_until_idle()  # until then the answer is provisional and is printed again
             terminal.type(CTRL_L)
             terminal.wait_until_gone("One.")
             terminal.send("second")
