@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar, cast, get_type_hints, overload
 import msgspec
 
 from hermes.api.coroutines import settle
+from hermes.plugins.tool_handler import TOOL_NAME
 from hermes.scope import Interrupt
 from hermes.tools.registry import Args, Effect, Tool, ToolContext
 from hermes.tools.results import tool_error
@@ -22,7 +23,6 @@ R = TypeVar("R")
 DEFAULT_TOOLSET = "program"
 
 _OPTIONS = "__hermes_tool__"
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 #: A parameter's description in a docstring: Google style (``name: text``, also ``name (type): text``) or reST.
 _GOOGLE_PARAMETER = re.compile(r"^(\s+)\*{0,2}(\w+)(?:\s*\([^)]*\))?:\s+(.*)$")
 _REST_PARAMETER = re.compile(r"^\s*:param\s+(?:\S+\s+)?(\w+):\s*(.*)$")
@@ -86,7 +86,7 @@ def function_tool(function: Callable[..., Any]) -> Tool:
         raise TypeError(f"a tool must be a function, got {type(function).__name__}")
     options = cast("ToolOptions", getattr(function, _OPTIONS, None) or ToolOptions())
     name = options.name or str(getattr(function, "__name__", type(function).__name__))
-    if not _NAME.fullmatch(name):
+    if not TOOL_NAME.fullmatch(name):
         raise TypeError(f"{name!r} is not a valid tool name; use 1 to 64 of A-Z, a-z, 0-9, _ and -, or tool(name=...)")
     summary, described = read_docstring(inspect.getdoc(function) or "")
     arguments, interrupts = _arguments_of(function, name)

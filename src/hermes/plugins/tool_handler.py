@@ -19,7 +19,7 @@ from hermes.tools.results import tool_error, tool_result
 log = logging.getLogger("hermes.plugins")
 
 #: What providers accept as a tool's name.
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 #: The keywords a handler with ``**kwargs`` gets. Others are passed only to handlers that name them, because many
 #: pass their ``**kwargs`` straight on.
@@ -28,7 +28,7 @@ _ALWAYS = ("task_id", "session_id", "user_task")
 
 def check_name(name: object) -> str:
     """The name, when a model can call it."""
-    if isinstance(name, str) and _NAME.fullmatch(name):
+    if isinstance(name, str) and TOOL_NAME.fullmatch(name):
         return name
     raise PluginError(f"register_tool: {name!r} cannot be a tool's name; use 1 to 64 of A-Z, a-z, 0-9, _ and -")
 
