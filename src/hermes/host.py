@@ -181,9 +181,12 @@ class Host:
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
-    def new_session(self) -> Session:
-        """A conversation that starts here and now. It is stored from its first message on."""
-        return self._open_session(new_session_id(), self.cwd)
+    def new_session(self, *, principal: str = "", cwd: Path | None = None) -> Session:
+        """A conversation that starts here and now. It is stored from its first message on.
+
+        ``principal`` is the caller it belongs to; empty is the owner of the home.
+        """
+        return self._open_session(new_session_id(), cwd or self.cwd, principal=principal)
 
     def resume_session(self, session_id: str) -> Session:
         """The conversation with that id (or a unique beginning of it), in the directory it was started in."""
@@ -196,9 +199,11 @@ class Host:
             raise HermesError(
                 f"session {row.id} worked in {cwd}, which is gone; make that directory again, or start a new session"
             )
-        return self._open_session(row.id, cwd, self.sessions.context(row.id))
+        return self._open_session(row.id, cwd, self.sessions.context(row.id), principal=row.principal)
 
-    def _open_session(self, session_id: str, cwd: Path, history: list[Message] | None = None) -> Session:
+    def _open_session(
+        self, session_id: str, cwd: Path, history: list[Message] | None = None, *, principal: str = ""
+    ) -> Session:
         session = Session(
             self.runtime,
             session_id,
@@ -207,6 +212,7 @@ class Host:
             max_steps=self.options.max_turns or self.config.agent.max_turns,
             cwd=cwd,
             platform=self.options.platform,
+            principal=principal,
             history=history,
             is_new=history is None,
         )

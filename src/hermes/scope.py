@@ -109,6 +109,8 @@ class Scope:
     api_request_id: str = ""
     tool_call_id: str = ""
     platform: str = "cli"
+    #: The caller this work is done for; empty is the owner of the home.
+    principal: str = ""
     #: How many tool calls this work is nested in.
     depth: int = 0
     interrupt: Interrupt = field(default_factory=Interrupt)

@@ -57,6 +57,7 @@ class Session:
         max_steps: int,
         cwd: Path,
         platform: str = "cli",
+        principal: str = "",
         history: list[Message] | None = None,
         is_new: bool = True,
         parent: ParentCall | None = None,
@@ -64,6 +65,8 @@ class Session:
         self.id = session_id
         self.cwd = cwd
         self.platform = platform
+        #: The caller it belongs to; empty is the owner of the home.
+        self.principal = principal
         #: A title for a session that is not stored yet; empty names it after its first message.
         self.title = ""
         self.transcript = SessionTranscript(history or [])
@@ -230,6 +233,7 @@ class Session:
             task_id=journal.task_id,
             turn_id=journal.id,
             platform=self.platform,
+            principal=self.principal,
             interrupt=interrupt,
         )
         self.window.use(self.models.endpoints[0])
@@ -255,6 +259,7 @@ class Session:
             None if parent is None else parent.session_id,
             None if parent is None else parent.tool_call_id,
             self.title,
+            self.principal,
         )
 
     @contextlib.contextmanager

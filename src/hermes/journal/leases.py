@@ -25,6 +25,8 @@ class SessionInfo:
     parent_call: str | None = None
     #: Empty names it after its first message.
     title: str = ""
+    #: The caller it belongs to; empty is the owner of the home.
+    principal: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +55,10 @@ def create_session(connection: sqlite3.Connection, runner: Runner, session: Sess
     """Add a session that this runner owns."""
     now = time.time()
     values = (session.id, session.parent_id, session.parent_call, session.platform, title, session.cwd)
-    values = (*values, session.provider, session.model, runner.id)
+    values = (*values, session.provider, session.model, session.principal, runner.id)
     connection.execute(
-        "INSERT INTO sessions (id, parent_id, parent_call, platform, title, cwd, provider, model, runner, epoch, "
-        "created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
+        "INSERT INTO sessions (id, parent_id, parent_call, platform, title, cwd, provider, model, principal, runner, "
+        "epoch, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
         (*(value and clean_text(value) for value in values), now, now),
     )
     return Lease(session.id, runner.id, 1)

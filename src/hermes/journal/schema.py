@@ -206,4 +206,7 @@ MIGRATIONS: tuple[str, ...] = (
     DROP TABLE approvals;
     CREATE INDEX questions_of_session ON questions (session_id, state);
     """,
+    """
+    ALTER TABLE sessions ADD COLUMN principal TEXT NOT NULL DEFAULT '';     -- the caller it belongs to; '' is the owner
+    """,
 )

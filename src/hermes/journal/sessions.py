@@ -39,6 +39,8 @@ class SessionRow:
     cost_usd: float | None
     runner: str | None
     branched_from: str | None
+    #: The caller it belongs to; empty is the owner of the home.
+    principal: str
 
 
 _SESSION_QUERY = """
@@ -50,7 +52,7 @@ _SESSION_QUERY = """
            coalesce((SELECT sum(input_tokens) FROM model_calls m WHERE m.session_id = s.id), 0),
            coalesce((SELECT sum(output_tokens) FROM model_calls m WHERE m.session_id = s.id), 0),
            (SELECT sum(cost_usd) FROM model_calls m WHERE m.session_id = s.id),
-           s.runner, s.branched_from
+           s.runner, s.branched_from, s.principal
     FROM sessions s
 """
 

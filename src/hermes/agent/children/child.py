@@ -67,6 +67,7 @@ class Child:
             max_steps=max_steps,
             cwd=parent.cwd,
             platform=parent.platform,
+            principal=parent.principal,
             parent=ParentCall(parent.id, self._scope.tool_call_id, self.subagent_id, parent.level + 1, rules),
         )
         return self._session

@@ -143,7 +143,7 @@ def compress_now(session: Session, focus: str, interrupt: Interrupt) -> tuple[li
     turns, before = sessions.turn_count(session.id), sessions.context(session.id)
     tokens = estimate(before)
     session.window.use(session.models.endpoints[0])
-    scope = Scope(session_id=session.id, platform=session.platform, interrupt=interrupt)
+    scope = Scope(session_id=session.id, platform=session.platform, principal=session.principal, interrupt=interrupt)
     token = current_scope.set(scope)
     try:
         after = session.window.compact(

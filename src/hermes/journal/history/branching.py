@@ -19,9 +19,9 @@ _TURN = (
 
 #: Rows are copied as they are, those of undone turns too, so that every reference by number holds.
 _COPIES = (
-    "INSERT INTO sessions (id, branched_from, platform, title, cwd, provider, model, runner, epoch, created_at, "
-    "updated_at) SELECT :new, id, platform, :title, cwd, provider, model, :runner, 1, :now, :now FROM sessions "
-    "WHERE id = :old",
+    "INSERT INTO sessions (id, branched_from, platform, title, cwd, provider, model, principal, runner, epoch, "
+    "created_at, updated_at) SELECT :new, id, platform, :title, cwd, provider, model, principal, :runner, 1, :now, "
+    ":now FROM sessions WHERE id = :old",
     "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, state, attempts, loop_version, first_seq, "
     f"started_at, ended_at, answer, error, undone) SELECT {_TURN.format('id')}, :new, ordinal, task_id, request_key, "
     "state, attempts, loop_version, first_seq, started_at, ended_at, answer, error, undone FROM turns "
