@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -131,14 +132,26 @@ def test_a_gigabyte_of_output_is_bounded_in_memory_and_in_the_request(home: Path
 
 
 def test_a_process_group_dies_with_its_command(home: Path, workdir: Path) -> None:
-    mark = f"300.{os.getpid()}"  # names the child, whether or not it came to write down its number in time
-    command = f"sleep {mark} & wait"
-    with ScriptedProvider([tool_call("terminal", {"command": command, "timeout": 1}), text("timed out")]) as provider:
+    mark = f"300.{os.getpid()}"  # names the child in the list of processes
+    command = f"sleep {mark} & touch started; wait"
+    hermes = hermes_command("chat", "-q", "go", "-Q")
+    with ScriptedProvider([tool_call("terminal", {"command": command}), text("stopped")]) as provider:
+        write_config(home, provider.base_url)
+        with subprocess.Popen(hermes, cwd=workdir, env=hermes_environment(home), stdout=subprocess.DEVNULL) as process:
+            wait_until((workdir / "started").exists, "the start of the command")
+            assert _processes_of(mark)
+            process.send_signal(signal.SIGINT)
+            assert process.wait() == 130
+    wait_until(lambda: not _processes_of(mark), "the end of the whole group")
+
+
+def test_a_command_that_takes_too_long_is_stopped(home: Path, workdir: Path) -> None:
+    command = {"command": "sleep 300 & wait", "timeout": 1}
+    with ScriptedProvider([tool_call("terminal", command), text("timed out")]) as provider:
         write_config(home, provider.base_url)
         done = run_hermes("chat", "-q", "go", "-Q", home=home, cwd=workdir)
     assert done.stdout == "timed out\n"
     assert '"exit_code":124' in provider.requests[1].messages[-1]["content"]
-    wait_until(lambda: not _processes_of(mark), "the end of the whole group")
 
 
 def _processes_of(argument: str) -> list[str]:

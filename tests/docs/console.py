@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -89,9 +90,15 @@ def shape(output: str) -> list[str]:
     """The lines of an output without what differs from run to run."""
     for pattern, word in _VARYING:
         output = re.sub(pattern, word, output)
-    return [" ".join(line.split()) for line in output.strip().splitlines()]
+    lines = [" ".join(line.split()) for line in output.strip().splitlines()]
+    for is_child, group in itertools.groupby(enumerate(lines), lambda pair: bool(_CHILD.match(pair[1]))):
+        if is_child:  # children that work at the same time end in any order
+            numbers, ends = zip(*group, strict=True)
+            lines[numbers[0] : numbers[-1] + 1] = sorted(ends)
+    return lines
 
 
+_CHILD = re.compile(r"\S child \d+: ")
 _VARYING = (
     (r":[0-9a-f]{32}:(?:[0-9a-f]{8}\b)?", ":TURN"),
     (_SESSION_ID.pattern, "SESSION"),

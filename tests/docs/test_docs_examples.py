@@ -75,6 +75,9 @@ def test_outputs_are_compared_without_times_and_ids() -> None:
     assert alike(shown, "✓ read_file a  1.5 s\nscripted · 10 in · 7 ms · session 20270202_111111_fedcba\n")
     assert not alike(shown, shown.replace("10 in", "11 in"))
     assert not alike(shown, shown.replace("✓", "✗"))
+    children = "  ✓ child 1: a  1 ms\n  ✓ child 2: b  2 ms\n✓ delegate_task\n"
+    assert alike(children, "  ✓ child 2: b  1 ms\n  ✓ child 1: a  2 ms\n✓ delegate_task\n")
+    assert not alike(children, children.replace("child 2: b", "child 1: a"))
 
 
 def test_a_turn_with_one_command_has_as_many_crash_points_as_the_page_says(tmp_path: Path) -> None:
