@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +23,12 @@ from tiers import is_quick, mark_quick
 # How long an example takes says more about the machine than about the code.
 settings.register_profile("hermes", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hermes")
+
+
+# A run in the background (``pytest &``, ``nohup``) ignores signals, and every process that a test starts would too.
+for _signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+    if signal.getsignal(_signal) is signal.SIG_IGN:
+        signal.signal(_signal, signal.default_int_handler if _signal is signal.SIGINT else signal.SIG_DFL)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
