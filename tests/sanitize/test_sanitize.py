@@ -26,11 +26,13 @@ api_key apiKey API-KEY apikey x_api_key OPENAI_API_KEY authorization Proxy-Autho
 access_token accessToken token_secret auth-token password db_password password_hash PASSWORD secret secret_value
 client_secret clientSecret private_key privateKeyPem aws_secret_access_key refresh_tokens credentials smtp_pass
 passphrase X-Goog-Api-Key session_token
+LAB_KEY ENCRYPTION_KEY encryption_key ENV_TOKEN PROD_ENV_SECRET URL_SIGNING_KEY ENDPOINT_SECRET AWS_ACCESS_KEY_ID
 """
 OTHER_NAMES = """
 max_tokens input_tokens output_tokens token_count tokens total_tokens prompt_tokens token_limit token_type key keys
 key_env api_key_env token_url authorization_endpoint author tokenizer secretary passed pass primary_key monkey
 max_token_length content name model usage cached_token_usage
+sort_key cache_key pattern_key rule_key LANGFUSE_PUBLIC_KEY PRIMARY_KEY API_KEY_ENV TOKEN_FILE KEY
 """
 
 

@@ -17,11 +17,21 @@ _SECRET_WORDS = _set(
     "authorization cookie cookies token password passwd passphrase secret secrets credential credentials "
     "apikey privatekey accesskey secretkey authtoken accesstoken"
 )
-#: Two words that are harmless apart.
-_SECRET_PAIRS = frozenset({("api", "key"), ("private", "key"), ("access", "key"), ("signing", "key"), ("auth", "key")})
+#: Words that make the ``key`` after them a secret one.
+_KEY_OWNERS = _set(
+    "api private access signing auth encryption decryption master shared service account storage deploy license "
+    "subscription admin root webhook hmac aes rsa ssh"
+)
+#: Words that make the ``KEY`` of a variable no secret.
+_PLAIN_KEYS = _set(
+    "primary foreign public sort cache partition row index hash map group order lookup unique composite candidate "
+    "idempotency request dict json yaml object item field column config settings registry hot short arrow shift"
+)
 _TOKEN_OWNERS = frozenset({"access", "api", "auth", "bearer", "id", "refresh", "session"})
-#: Words of names about a secret, not of the secret itself.
-_ABOUT = _set("count counts limit limits max min length size type types url uri endpoint env")
+#: Words of names about an amount, wherever they stand.
+_AMOUNTS = _set("count counts limit limits max min length")
+#: Words that, behind the secret's own, make it a name about the secret: ``token_url``, ``key_env``.
+_ABOUT = _set("size type types url uri endpoint env name file path")
 #: Words that make ``token`` a unit of usage.
 _MEASURES = _set(
     "usage used budget total num number estimate estimated per price cost rate "
@@ -31,12 +41,13 @@ _MEASURES = _set(
 
 @lru_cache(maxsize=4096)
 def is_secret_key(name: str) -> bool:
-    """Whether a setting, header or field of this name holds a secret.
+    """Whether a setting, header, field or variable of this name holds a secret.
 
-    ``api_key``, ``X-Auth-Token`` and ``clientSecret`` do; ``max_tokens``, ``token_count`` and ``key_env`` do not.
+    ``api_key``, ``X-Auth-Token``, ``clientSecret`` and ``LAB_KEY`` do; ``max_tokens``, ``token_count``, ``key_env`` and
+    ``primary_key`` do not.
     """
     words = _words(name[:200])
-    if not words or not _ABOUT.isdisjoint(words):
+    if not words or not _AMOUNTS.isdisjoint(words) or words[-1] in _ABOUT:
         return False
     pairs = set(pairwise(words))
     found = _SECRET_WORDS.intersection(words)
@@ -44,7 +55,8 @@ def is_secret_key(name: str) -> bool:
         return False
     return (
         bool(found)
-        or not _SECRET_PAIRS.isdisjoint(pairs)
+        or any(second == "key" and first in _KEY_OWNERS for first, second in pairs)
+        or (words[-1] == "key" and len(words) > 1 and name.isupper() and _PLAIN_KEYS.isdisjoint(words))
         or (words[-1] == "pass" and len(words) > 1)
         or any(second == "tokens" and first in _TOKEN_OWNERS for first, second in pairs)
     )

@@ -1,0 +1,194 @@
+"""The secrets of a home, by name: values of secret settings, of ``.env``, of the environment and of ``auth.json``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, cast
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from hermes.config.environment import load_env_file
+from hermes.config.sections import Config
+from hermes.errors import ConfigError
+from hermes.sanitize.keys import is_secret_key
+
+#: Shorter values cannot be distinguished from ordinary words.
+MIN_SECRET_CHARS = 8
+#: An ``.env`` value of this length is a secret unless it is plain, whatever its name.
+_MIN_UNNAMED_CHARS = 12
+
+#: The token of a single A2A caller, without any configuration.
+_TOKEN_VARIABLES = frozenset({"HERMES_A2A_TOKEN"})
+_HEADERS = ("extra_headers", "headers")
+#: Settings that name the variable with a secret, not the secret.
+_NAMING = ("key_env", "token_env", "secret_env")
+#: What people write where a server wants some key and checks none.
+_PLACEHOLDERS = frozenset(
+    {"not-needed", "not_needed", "not-required", "no-key-required", "no-api-key", "dummy-key", "placeholder"}
+    | {"your-api-key", "your_api_key", "changeme"}
+)
+_REFERENCE = re.compile(r"\$\{?\w+\}?")
+_NUMBER = re.compile(r"[\d.,:+eETZ_-]+")
+_PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][\w./\\ ~@:+-]*")
+_PART = re.compile(r"[a-z]{1,20}|[A-Z]{1,20}|[A-Z][a-z]{1,19}|\d{1,8}|\w{1,3}")
+_SEPARATORS = re.compile(r"[-_. ,;:/@=]+")
+_LONG_TOKEN = re.compile(r"(?=[^/\\]*\d)(?=[^/\\]*[a-z])(?=[^/\\]*[A-Z])[^/\\]{20,}")
+#: No file of credentials is larger.
+_MAX_AUTH_BYTES = 4_000_000
+
+
+def home_secrets(
+    home: Path, config: Config, environ: Mapping[str, str], *, env_file: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Every secret of the home by name: the variable, the setting, or the provider whose credential it is.
+
+    ``env_file`` is the content of ``.env``, when the caller has read it already.
+    """
+    found = _Found()
+    settings = cast("dict[str, Any]", msgspec.to_builtins(config))
+    named = {*_variables_named_in(settings), *_TOKEN_VARIABLES}
+    for name, value in (_env_values(home) if env_file is None else env_file).items():
+        if name in named or is_secret_key(name) or is_unnamed_secret(value):
+            found.add(name, value)
+        found.add_address(name, value)
+    for name, value in environ.items():
+        if name in named or (is_secret_key(name) and not _is_place(value)):
+            found.add(name, value)
+        found.add_address(name, f"http://{value}" if name.lower().endswith("_proxy") and "://" not in value else value)
+    found.add_settings(settings)
+    for name, value in _stored_credentials(home):
+        found.add(name, value)
+    return found.by_name
+
+
+def secret_variables(environ: Mapping[str, str], secrets: Mapping[str, str]) -> frozenset[str]:
+    """The variables that hold one of these secrets, or have a secret's name. A child process does not get them."""
+    values = tuple(secrets.values())
+    return frozenset(
+        name for name, value in environ.items() if is_secret_key(name) or any(secret in value for secret in values)
+    )
+
+
+def is_unnamed_secret(value: str) -> bool:
+    """Whether a value is a secret although neither its name nor a setting says so: long, and nothing plain."""
+    return len(value) >= _MIN_UNNAMED_CHARS and not is_plain(value)
+
+
+def is_plain(value: str) -> bool:
+    """Whether a value is ordinary text: words, a number, a path, a URL without userinfo, a reference."""
+    if _is_place(value) or _NUMBER.fullmatch(value):
+        return True
+    return "://" not in value and all(_PART.fullmatch(part) for part in _SEPARATORS.split(value) if part)
+
+
+def _is_place(value: str) -> bool:
+    """Whether a value says where something is: a path, a URL without userinfo, the name of a variable."""
+    if "://" in value:
+        return not any(_secrets_of_address(value))
+    if _PATH.fullmatch(value):
+        return not any(_LONG_TOKEN.fullmatch(part) for part in re.split(r"[/\\]", value))
+    return _REFERENCE.fullmatch(value) is not None
+
+
+class _Found:
+    """The secrets found so far. The first name of a value stays."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, str] = {}
+        self._values: set[str] = set()
+
+    def add(self, name: str, value: str) -> None:
+        value = value.strip()
+        if len(value) < MIN_SECRET_CHARS or value in self._values or value.lower() in _PLACEHOLDERS or "${" in value:
+            return
+        self._values.add(value)
+        unique, number = name, 1
+        while unique in self.by_name:
+            number += 1
+            unique = f"{name}.{number}"
+        self.by_name[unique] = value
+        scheme, _, credentials = value.partition(" ")
+        if credentials and scheme.lower() in ("bearer", "basic", "token", "digest"):
+            self.add(name, credentials)
+
+    def add_address(self, name: str, value: str) -> None:
+        for secret in _secrets_of_address(value):
+            self.add(name, secret)
+
+    def add_settings(self, value: Any, path: str = "", *, is_secret: bool = False, is_header: bool = False) -> None:
+        if isinstance(value, dict):
+            for key, item in cast("dict[str, Any]", value).items():
+                self.add_settings(
+                    item,
+                    f"{path}.{key}" if path else str(key),
+                    is_secret=is_secret or is_secret_key(str(key)),
+                    is_header=is_header or key in _HEADERS,
+                )
+        elif isinstance(value, list):
+            for item in cast("list[Any]", value):
+                self.add_settings(item, path, is_secret=is_secret, is_header=is_header)
+        elif isinstance(value, str):
+            if is_secret or (is_header and is_unnamed_secret(value)):
+                self.add(path, value)
+            self.add_address(path, value)
+
+
+def _variables_named_in(value: Any) -> Iterator[str]:
+    """The variables that settings such as ``key_env`` name."""
+    if isinstance(value, dict):
+        for name, item in cast("dict[str, Any]", value).items():
+            if name in _NAMING and isinstance(item, str) and item:
+                yield item
+            else:
+                yield from _variables_named_in(item)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _variables_named_in(item)
+
+
+def _secrets_of_address(address: str) -> Iterator[str]:
+    """The userinfo of a URL (its password, or the name when that is all there is) and its secret parameters."""
+    if "://" not in address:
+        return
+    try:
+        parts = urlsplit(address)
+        login = parts.password or parts.username or ""
+        parameters = parse_qsl(parts.query)
+    except ValueError:
+        return
+    yield from (secret for secret in dict.fromkeys((login, unquote(login))) if len(secret) >= MIN_SECRET_CHARS)
+    yield from (value for name, value in parameters if is_secret_key(name) or name.lower() in ("key", "sig"))
+
+
+def _env_values(home: Path) -> dict[str, str]:
+    try:
+        return load_env_file(home, warnings=[])
+    except ConfigError:
+        return {}  # what cannot be read is not in use either
+
+
+def _stored_credentials(home: Path) -> Iterator[tuple[str, str]]:
+    """The keys and tokens in ``auth.json``, each named after its provider."""
+    try:
+        with (home / "auth.json").open("rb") as file:
+            document: Any = msgspec.json.decode(file.read(_MAX_AUTH_BYTES) or b"{}")
+    except (OSError, msgspec.DecodeError, UnicodeError, RecursionError):
+        return
+    pool: Any = cast("dict[str, Any]", document).get("credential_pool") if isinstance(document, dict) else None
+    for provider, records in cast("dict[str, Any]", pool).items() if isinstance(pool, dict) else ():
+        yield from ((f"auth.json:{provider}", value) for value in _secret_fields(records))
+
+
+def _secret_fields(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, item in cast("dict[str, Any]", value).items():
+            if isinstance(item, str) and is_secret_key(name):
+                yield item
+            else:
+                yield from _secret_fields(item)
+    elif isinstance(value, list):
+        for item in cast("list[Any]", value):
+            yield from _secret_fields(item)
