@@ -44,7 +44,7 @@ from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
 from hermes.tools.terminal.background import ProcessTable
-from hermes.tools.toolsets import select_tools
+from hermes.tools.toolsets import only_allowed, select_tools
 
 if TYPE_CHECKING:
     from hermes.journal.steps import Message
@@ -62,6 +62,8 @@ class HostOptions:
     model: str = ""
     #: Toolsets to offer; None offers those of the configuration.
     toolsets: Sequence[str] | None = None
+    #: Names or patterns (``read_*``) of tools; no others are offered. None leaves out none.
+    allowed_tools: Sequence[str] | None = None
     #: Tools of the program that embeds the host. They are always offered.
     tools: Sequence[Tool] = ()
     max_turns: int | None = None
@@ -242,7 +244,8 @@ class Host:
         if toolsets is None:
             toolsets = config.platform_toolsets.get(options.platform) or config.toolsets
         names = [*toolsets, *self.runtime.contexts.toolsets, *(tool.toolset for tool in options.tools)]
-        return select_tools(self.tools, names, disabled=config.agent.disabled_toolsets)
+        tools = select_tools(self.tools, names, disabled=config.agent.disabled_toolsets)
+        return tools if options.allowed_tools is None else only_allowed(tools, options.allowed_tools)
 
     def _conversation_models(self) -> ModelRuntime:
         return self.models.conversation(provider=self.options.provider, model=self.options.model)

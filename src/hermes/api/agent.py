@@ -6,14 +6,13 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.api.coroutines import caller_loop
 from hermes.api.function_tool import function_tool
-from hermes.api.output import MAX_CORRECTIONS, OutputError, OutputFormat, correction
+from hermes.api.output import OutputFormat, run_structured
 from hermes.api.responder import AnswerQuestion, Approve, CallbackResponder
 from hermes.api.running import RunningTurns
 from hermes.api.stream import AsyncTurnStream, RunTurn, TurnStream
@@ -250,7 +249,9 @@ class AgentSession:
                 try:
                     if wanted is None:
                         return self._session.run(content, listener=listener, interrupt=interrupt, request_key=key)
-                    return self._run_structured(content, wanted, listener, interrupt, key)
+                    return run_structured(
+                        self._session, content, wanted, listener=listener, interrupt=interrupt, request_key=key
+                    )
                 finally:
                     self._end_single()
 
@@ -259,27 +260,6 @@ class AgentSession:
     def _end_single(self) -> None:
         if self._is_single:
             self.close()
-
-    def _run_structured(
-        self, content: UserMessage, wanted: OutputFormat, listener: Listener, interrupt: Interrupt, key: str | None
-    ) -> TurnResult:
-        """Ask, and let the model correct an answer that does not fit, a bounded number of times."""
-        problem = ""
-        for attempt in range(MAX_CORRECTIONS + 1):
-            result = self._session.run(
-                content if attempt == 0 else correction(problem),
-                listener=listener,
-                interrupt=interrupt,
-                request_key=key and f"{key}/{attempt}" if attempt else key,
-                context=wanted.instructions(),
-            )
-            if result.status != "completed":
-                return result
-            try:
-                return replace(result, output=wanted.read(result.answer))
-            except ValueError as error:
-                problem = str(error)
-        raise OutputError(f"the answer does not have the wanted format after {MAX_CORRECTIONS} corrections: {problem}")
 
 
 def _endpoint_settings(provider: str, base_url: str, api_key: str) -> dict[str, str]:

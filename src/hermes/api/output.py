@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, cast
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
 from hermes.errors import HermesError
 from hermes.plugins.llm.structured import encode_schema, parse_answer
+
+if TYPE_CHECKING:
+    from hermes.agent.events import Listener, TurnResult
+    from hermes.agent.session import Session
+    from hermes.scope import Interrupt
 
 #: How often the model may correct an answer that does not fit.
 MAX_CORRECTIONS = 2
@@ -51,6 +57,34 @@ class OutputFormat:
             raise ValueError("the answer is not JSON")
         # msgspec's and Pydantic's validation errors are ValueErrors too
         return found if self._convert is None else self._convert(found)
+
+
+def run_structured(
+    session: Session,
+    message: str | list[dict[str, Any]],
+    wanted: OutputFormat,
+    *,
+    listener: Listener,
+    interrupt: Interrupt,
+    request_key: str | None = None,
+) -> TurnResult:
+    """Ask, and let the model correct an answer that does not fit, a bounded number of times. Raises ``OutputError``."""
+    problem = ""
+    for attempt in range(MAX_CORRECTIONS + 1):
+        result = session.run(
+            message if attempt == 0 else correction(problem),
+            listener=listener,
+            interrupt=interrupt,
+            request_key=request_key and f"{request_key}/{attempt}" if attempt else request_key,
+            context=wanted.instructions(),
+        )
+        if result.status != "completed":
+            return result
+        try:
+            return replace(result, output=wanted.read(result.answer))
+        except ValueError as error:
+            problem = str(error)
+    raise OutputError(f"the answer does not have the wanted format after {MAX_CORRECTIONS} corrections: {problem}")
 
 
 def correction(problem: str) -> str:

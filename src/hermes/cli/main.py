@@ -65,7 +65,8 @@ def _prepare_output() -> None:
 def _run(arguments: list[str]) -> int:
     if arguments and arguments[0] in ("--help", "-h"):
         return _print_help()
-    if not arguments or arguments[0].startswith("-"):
+    # A command is one word, so a text with a blank is a message.
+    if not arguments or arguments[0].startswith("-") or " " in arguments[0].strip():
         return _run_command(DEFAULT_COMMAND, arguments)
     name, rest = arguments[0], arguments[1:]
     if name == "help":
@@ -109,7 +110,7 @@ def _run_plugin_command(name: str, arguments: list[str]) -> int:
 
 def _print_help() -> int:
     width = max(map(len, COMMANDS))
-    print("usage: hermes [command] [options]\n\ncommands:")
+    print("usage: hermes [command] [options]\n       hermes 'a message'\n\ncommands:")
     for name, (_, summary) in COMMANDS.items():
         print(f"  {name:<{width}}  {summary}")
     print(

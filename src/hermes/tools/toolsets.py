@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from hermes.errors import HermesError
 from hermes.tools.registry import Tool, ToolRegistry
@@ -36,6 +36,20 @@ def select_tools(registry: ToolRegistry, names: Iterable[str], disabled: Iterabl
         chosen -= known.get(name.strip(), frozenset({name.strip()}))
     tools = (registry.get(name) for name in sorted(chosen))
     return [tool for tool in tools if tool is not None and registry.is_available(tool)]
+
+
+def only_allowed(tools: Sequence[Tool], allowed: Iterable[str]) -> list[Tool]:
+    """The tools whose name fits a pattern of ``allowed``. Raises HermesError for a pattern that fits none."""
+    from fnmatch import fnmatchcase
+
+    chosen: set[str] = set()
+    for pattern in allowed:
+        fitting = {tool.name for tool in tools if fnmatchcase(tool.name, pattern)}
+        if not fitting:
+            names = ", ".join(tool.name for tool in tools) or "none"
+            raise HermesError(f"allowed tools: {pattern!r} fits no tool; those that are offered: {names}")
+        chosen |= fitting
+    return [tool for tool in tools if tool.name in chosen]
 
 
 def toolsets(registry: ToolRegistry) -> dict[str, frozenset[str]]:

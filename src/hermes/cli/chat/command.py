@@ -8,12 +8,16 @@ import os
 import signal
 import sys
 from collections.abc import Generator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.cli.arguments import positive_number
+from hermes.cli.chat.message import read_message
 from hermes.cli.chat.output import JsonOutput, Output, QuietOutput, StreamJsonOutput, TextOutput
 from hermes.cli.failures import (
     EXIT_FAILED,
@@ -24,7 +28,7 @@ from hermes.cli.failures import (
     OUTPUT_LOST,
 )
 from hermes.cli.terminal import can_prompt, is_interactive, one_line, plain
-from hermes.config import LoadedConfig, apply_env, hermes_home, load_config, load_env_file
+from hermes.config import Config, LoadedConfig, apply_env, hermes_home, load_config, load_env_file
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
@@ -34,16 +38,25 @@ from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
     from hermes.agent.session import Session
+    from hermes.api.output import OutputFormat
+    from hermes.commands.surface import UserMessage
     from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("-q", "--query", metavar="TEXT", help="the message; '-' reads it from stdin; without it, an interactive prompt")
+    add("message", nargs="*", metavar="TEXT", help="the message; without one, an interactive prompt")
+    add(
+        *("-q", "--query", "-p", "--prompt"),
+        metavar="TEXT",
+        help="the message as an option; '-' reads it from stdin, otherwise piped text is added to it",
+    )
+    add("--system", metavar="TEXT", help="instructions for this run instead of agent.system_prompt; @FILE reads a file")
     add("--image", metavar="PATH", action="append", default=[], help="attach an image (repeatable)")
     add("--provider", default="", help="provider to use instead of the configured one")
     add("-m", "--model", default="", help="model to use instead of the configured one")
     add("-t", "--toolsets", metavar="A,B", type=_names, default=[], help="toolsets to enable, separated by commas")
+    add("--allowed-tools", metavar="A,B", type=_names, default=[], help="offer only these tools; 'read_*' is a pattern")
     add("--max-turns", metavar="N", type=positive_number, help="maximum number of model calls for this message")
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
@@ -67,10 +80,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     style.add_argument("-Q", "--quiet", action="store_true", help="print only the answer")
     style.add_argument("--json", action="store_true", help="print one JSON document when done")
     style.add_argument("--stream-json", action="store_true", help="print events as JSON lines as they happen")
+    add("--output-schema", metavar="FILE", help="the answer is JSON that fits the JSON schema in FILE")
     add("-v", "--verbose", action="store_true", help="show the log on stderr")
     parser.epilog = (
         "Exit codes: 0 answered, 1 failed, 2 wrong usage, 130 interrupted, 141 output closed, 143 terminated. "
-        "Example: hermes chat --query 'What is in this folder?' --toolsets file"
+        "Example: hermes 'What is in this folder?' --toolsets file"
     )
 
 
@@ -81,7 +95,8 @@ def run(args: argparse.Namespace) -> int:
     redactor = Redactor(tuple(value for name, value in os.environ.items() if is_secret_key(name)))
     setup_logging(home, verbose=args.verbose, redactor=redactor)
     loaded = load_config(home, ignore_user=args.ignore_user_config)
-    message = _message(args)
+    message = read_message(args)
+    output_format = _output_format(args, message)
     at_prompt = message is None and _wants_prompt(args)
     if message is None and not (at_prompt or args.resume or args.continue_last):
         raise HermesError(NO_MESSAGE)
@@ -90,14 +105,16 @@ def run(args: argparse.Namespace) -> int:
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
     with _own_stdout(args, redactor) as output, _host(home, loaded, args, redactor) as host:
         try:
-            return _talk(host, args) if at_prompt else _answer(host, args, message, output)
+            if at_prompt:
+                return _talk(host, args)
+            return _answer(host, args, message, output, output_format)
         except SystemExit as end:
             raise HermesError(f"a plugin ended the program (sys.exit({end.code!r}))") from end
 
 
 def _host(home: Path, loaded: LoadedConfig, args: argparse.Namespace, redactor: Redactor) -> Host:
     """The host. Without a model, and at a terminal, the first-run setup offers some."""
-    host = Host(home, loaded.config, _options(args), redactor=redactor)
+    host = Host(home, _config(loaded, args), _options(args), redactor=redactor)
     if _is_for_programs(args) or args.ignore_user_config or not can_prompt():
         return host
     if host.models.is_set_up(args.provider, args.model):
@@ -108,11 +125,43 @@ def _host(home: Path, loaded: LoadedConfig, args: argparse.Namespace, redactor: 
     if set_up(home):
         apply_env(load_env_file(home))
         loaded = load_config(home)
-    return Host(home, loaded.config, _options(args), redactor=redactor)
+    return Host(home, _config(loaded, args), _options(args), redactor=redactor)
+
+
+def _config(loaded: LoadedConfig, args: argparse.Namespace) -> Config:
+    """The configuration, with the instructions of this run."""
+    if args.system is None:
+        return loaded.config
+    text: str = args.system
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).expanduser().read_text("utf-8")
+        except (OSError, ValueError) as error:
+            raise HermesError(f"--system {text}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
+    agent = msgspec.structs.replace(loaded.config.agent, system_prompt=text)
+    return msgspec.structs.replace(loaded.config, agent=agent)
+
+
+def _output_format(args: argparse.Namespace, message: UserMessage | None) -> OutputFormat | None:
+    """The format of ``--output-schema``, if given."""
+    if args.output_schema is None:
+        return None
+    from hermes.api.output import OutputFormat
+
+    where = f"--output-schema {args.output_schema}"
+    if message is None:
+        raise HermesError(f"{where}: needs a message; it is not for the prompt")
+    try:
+        schema = msgspec.json.decode(Path(args.output_schema).read_bytes(), type=dict[str, Any])
+        return OutputFormat(schema)
+    except OSError as error:
+        raise HermesError(f"{where}: {error.strerror}") from None
+    except (ValueError, TypeError) as error:  # not JSON, or not a schema
+        raise HermesError(f"{where}: not a JSON schema: {error}") from None
 
 
 def _is_for_programs(args: argparse.Namespace) -> bool:
-    return args.quiet or args.json or args.stream_json
+    return args.quiet or args.json or args.stream_json or args.output_schema is not None
 
 
 def _wants_prompt(args: argparse.Namespace) -> bool:
@@ -129,7 +178,13 @@ def _talk(host: Host, args: argparse.Namespace) -> int:
     return run_repl(host, lambda: _session(host, args), notices=() if args.verbose else host.notices)
 
 
-def _answer(host: Host, args: argparse.Namespace, message: str | list[dict[str, Any]] | None, output: Output) -> int:
+def _answer(
+    host: Host,
+    args: argparse.Namespace,
+    message: UserMessage | None,
+    output: Output,
+    output_format: OutputFormat | None,
+) -> int:
     """Run a slash command, or send the message to the model; a command may also return a message for the model."""
     interrupt = Interrupt()
     session: Session | None = None
@@ -150,7 +205,7 @@ def _answer(host: Host, args: argparse.Namespace, message: str | list[dict[str, 
             from hermes.cli.repl.questions import OneShotQuestions
 
             host.responders.attach(session.id, OneShotQuestions())
-        return _converse(session, message, output, interrupt, host.redactor)
+        return _converse(session, message, output, interrupt, host.redactor, output_format)
 
 
 def _command_exit_code(interrupt: Interrupt) -> int:
@@ -168,13 +223,20 @@ def _session(host: Host, args: argparse.Namespace) -> Session:
 
 def _converse(
     session: Session,
-    message: str | list[dict[str, Any]] | None,
+    message: UserMessage | None,
     output: Output,
     interrupt: Interrupt,
     redactor: Redactor,
+    output_format: OutputFormat | None = None,
 ) -> int:
     listener = _listener(output, interrupt)
-    if message is not None:
+    if message is not None and output_format is not None:
+        from hermes.api.output import run_structured
+
+        result = run_structured(session, message, output_format, listener=listener, interrupt=interrupt)
+        if result.status == "completed":  # the document alone, without the words or the fence around it
+            result = replace(result, answer=msgspec.json.encode(result.output).decode())
+    elif message is not None:
         result = session.run(message, listener=listener, interrupt=interrupt)
     else:
         result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
@@ -221,28 +283,12 @@ def _exit_code(result: TurnResult, interrupt: Interrupt, redactor: Redactor) -> 
     return EXIT_FAILED
 
 
-def _message(args: argparse.Namespace) -> str | list[dict[str, Any]] | None:
-    """The user message: text, or text and images."""
-    text: str | None = args.query
-    if text == "-":
-        if not sys.stdin:
-            raise HermesError("--query - reads the message from stdin, which is closed")
-        text = sys.stdin.buffer.read().decode("utf-8", "replace")
-    if text is not None and not text.strip():
-        raise HermesError("the message is empty")
-    if not args.image:
-        return text
-    from hermes.agent.images.attachments import image_part
-
-    parts = [image_part(Path(path)) for path in args.image]
-    return [{"type": "text", "text": text or "Describe this image."}, *parts]
-
-
 def _options(args: argparse.Namespace) -> HostOptions:
     return HostOptions(
         provider=args.provider,
         model=args.model,
         toolsets=args.toolsets or None,
+        allowed_tools=args.allowed_tools or None,
         max_turns=args.max_turns,
         plugins=args.plugin,
         use_enabled_plugins=not args.ignore_user_config,
@@ -265,7 +311,7 @@ def _own_stdout(args: argparse.Namespace, redactor: Redactor) -> Generator[Outpu
     if not _is_for_programs(args):
         yield TextOutput(stdout, redactor)
         return
-    style = QuietOutput if args.quiet else JsonOutput if args.json else StreamJsonOutput
+    style = JsonOutput if args.json else StreamJsonOutput if args.stream_json else QuietOutput
     sys.stdout = sys.stderr
     try:
         yield style(stdout, redactor)

@@ -14,6 +14,7 @@ from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.events import TurnResult
 from hermes.agent.images.attachments import split_images, with_images
 from hermes.agent.session import Session
+from hermes.cli.chat.mentions import expand_mentions
 from hermes.cli.failures import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
 from hermes.cli.repl.questions import PromptQuestion, PromptQuestions
 from hermes.cli.repl.status_line import StatusFacts, session_facts
@@ -184,7 +185,7 @@ class Dialogue:
         self._turns.add(self._queued_turn(message))
 
     def queue(self, text: str) -> None:
-        self._turns.add(self._queued_turn(self._with_images(text)))
+        self._turns.add(self._queued_turn(self._with_attachments(text)))
         self._changed()
 
     def steer(self, text: str) -> bool:
@@ -240,7 +241,7 @@ class Dialogue:
     def _handle(self, text: str) -> None:
         if is_command(self.host, text):
             self._run_command(text)
-        elif self._turns.add(self._queued_turn(self._with_images(text))):
+        elif self._turns.add(self._queued_turn(self._with_attachments(text))):
             self._display.note(
                 f"Queued ({plural(self.queued, 'message')} waiting). Use /steer to reach the running turn."
             )
@@ -279,8 +280,13 @@ class Dialogue:
         if wanted:
             self._turns.add(QueuedTurn("", self._finish_open_turn))
 
-    def _with_images(self, text: str) -> UserMessage:
-        rest, parts = split_images(text, self.conversation.session.cwd)
+    def _with_attachments(self, text: str) -> UserMessage:
+        """The message with the images and the text of the files that it names."""
+        cwd = self.conversation.session.cwd
+        text, files = expand_mentions(text, cwd)
+        if files:
+            self._display.note(f"Added {', '.join(files)}.")
+        rest, parts = split_images(text, cwd)
         if parts:
             self._display.note(f"{plural(len(parts), 'image')} attached.")
         return with_images(rest, parts)
