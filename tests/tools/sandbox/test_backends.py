@@ -127,7 +127,10 @@ def test_secrets_stay_hidden_when_the_workspace_is_the_home_folder(backend: Sand
     box.workspace = box.home
     assert box.run("cat .ssh/id_ed25519").returncode != 0
     assert box.run("cat .hermes/.env").returncode != 0
-    assert box.run("echo x > mine.txt && cat mine.txt").stdout == "x\n"
+    # Landlock cannot allow reading of files that are made later beside a hidden one.
+    (box.home / "project").mkdir(exist_ok=True)
+    target = "project/mine.txt" if backend.is_reduced else "mine.txt"
+    assert box.run(f"echo x > {target} && cat {target}").stdout == "x\n"
 
 
 def test_a_workspace_inside_of_a_hidden_folder(backend: SandboxBackend, folder: Path) -> None:
@@ -178,7 +181,7 @@ def repository(box: Box) -> Box:
 
 def test_ordinary_work_with_git(repository: Box) -> None:
     done = repository.run(
-        f"echo x > a && git add a && {_GIT} commit -qm one && git remote add origin /nowhere && git log --oneline | wc -l"
+        f"echo x > a && git add a && {_GIT} commit -qm one && git remote add up /nowhere && git log --oneline | wc -l"
     )
     assert (done.returncode, done.stdout.strip()) == (0, "1"), done.stderr
 

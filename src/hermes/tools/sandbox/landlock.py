@@ -1,7 +1,7 @@
 """Landlock, the reduced sandbox backend: limits writes, reads of secrets and TCP with three Linux system calls.
 
 It needs no namespaces and no helper program. It cannot make a path inside a writable folder read-only, and names of
-hidden files stay visible, not their contents.
+hidden files stay visible, not their contents. A new file beside a hidden one can be written and not read.
 """
 
 from __future__ import annotations
