@@ -43,6 +43,7 @@ from hermes.scope import new_session_id
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
+from hermes.tools.sandbox.confinement import Confinements
 from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.toolsets import only_allowed, select_tools
 
@@ -141,6 +142,7 @@ class Host:
     def _build_runtime(self) -> Runtime:
         config, limits, sessions = self.config, ToolLimits.of(self.config), self.open_sessions
         self.tools = ToolRegistry(builtin_tools(limits))
+        self.confinements = Confinements(config.terminal, self.redactor)
         self.approvals = Approvals(
             ApprovalRules(config),
             home=self.home,
@@ -166,6 +168,7 @@ class Host:
             limits=limits,
             processes=ProcessTable(),
             guard=self.guard,
+            confinements=self.confinements,
             approvals=self.approvals,
             responders=self.responders,
             open_sessions=sessions,
@@ -292,6 +295,7 @@ class Host:
             cwd=self.cwd,
             cwd_of=self._cwd_of,
             redactor=self.redactor,
+            confinements=self.confinements,
             accept=self.options.accept_hooks
             or self.config.hooks_auto_accept
             or is_set("HERMES_ACCEPT_HOOKS", self._env),

@@ -88,7 +88,7 @@ def _result(tool: Tool) -> str:
             context = ToolContext(Scope(), place, processes, FileGuard())
             args = dict(_CALLS[tool.name])
             if tool.name == "process":
-                args["session_id"] = processes.start("sleep 60", folder).id
+                args["session_id"] = processes.start("sleep 60", folder, context.confinements.of_command(Scope())).id
             shown = _shown(tool.run(args, context), place)
     finally:
         processes.close()

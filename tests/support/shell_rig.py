@@ -12,6 +12,7 @@ from hermes.hooks.table import Hooks
 from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
 from hermes.plugins.shell_hooks.load import load_shell_hooks
 from hermes.sanitize import Redactor
+from hermes.tools.sandbox.confinement import Confinements
 
 #: A script that keeps what it was told.
 SAVING = "cat > told.json"
@@ -42,13 +43,15 @@ class ShellRig:
             self.asked.append(question)
             return answer or None  # pyright: ignore[reportReturnType]
 
+        redactor = Redactor(("planted-secret-value",))
         return load_shell_hooks(
             {event: entries},
             home=self.home,
             hooks=self.hooks,
             cwd=self.cwd,
             cwd_of=lambda _session: self.cwd,
-            redactor=Redactor(("planted-secret-value",)),
+            redactor=redactor,
+            confinements=Confinements(redactor=redactor),
             accept=accept,
             ask=ask,
         )

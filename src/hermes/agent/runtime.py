@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hermes.sanitize import Redactor
     from hermes.tools.files.guard import FileGuard
     from hermes.tools.registry import ToolLimits, ToolRegistry
+    from hermes.tools.sandbox.confinement import Confinements
     from hermes.tools.terminal.background import ProcessTable
 
 
@@ -49,6 +50,7 @@ class Runtime:
     limits: ToolLimits
     processes: ProcessTable
     guard: FileGuard
+    confinements: Confinements
     approvals: Approvals
     responders: Responders
     open_sessions: OpenSessions

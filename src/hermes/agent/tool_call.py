@@ -52,7 +52,9 @@ class ToolOutcome:
 def tool_context(runtime: Runtime, scope: Scope, cwd: Path, user_task: str = "") -> ToolContext:
     """What a tool is given beside its arguments, for a call in that scope."""
     transform = _output_transformer(runtime.hooks, scope)
-    return ToolContext(scope, cwd, runtime.processes, runtime.guard, runtime.limits, transform, user_task)
+    return ToolContext(
+        scope, cwd, runtime.processes, runtime.guard, runtime.limits, transform, user_task, runtime.confinements
+    )
 
 
 class _ToolFields(TypedDict):

@@ -169,6 +169,7 @@ class TerminalConfig(Struct, kw_only=True):
     cwd: str = "."  #: Directory commands start in.
     timeout: Positive = 180  #: Seconds a command may take unless it asks for more.
     max_foreground_timeout: Positive = 600  #: Most seconds a command may ask for.
+    env_passthrough: list[str] = []  #: Variables that commands get although they hold a secret or are not on the list.
 
 
 class ToolOutputConfig(Struct, kw_only=True):

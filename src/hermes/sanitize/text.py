@@ -66,6 +66,10 @@ class Redactor:
         """Whether ``redact`` would change the text, or a string inside it when the text is JSON."""
         return bool(_find(text)) or any(secret in text for secret in self._secrets)
 
+    def holds_secret(self, value: str, *, shortest_part: int = 8) -> bool:
+        """Whether the value is a registered secret, or has one of at least ``shortest_part`` characters in it."""
+        return any(secret == value or (len(secret) >= shortest_part and secret in value) for secret in self._secrets)
+
     def start_of_secret_at(self, text: str, position: int) -> int:
         """The start of the secret that a cut at this position would divide; else the position itself."""
         for secret in self._secrets:

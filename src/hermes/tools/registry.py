@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hermes.config.sections import Config
 from hermes.errors import PluginError
 from hermes.scope import Scope
+from hermes.tools.sandbox.confinement import Confinements
 
 if TYPE_CHECKING:
     from hermes.tools.files.guard import FileGuard
@@ -61,6 +62,8 @@ class ToolContext:
     #: The ``transform_terminal_output`` hook, if it has subscribers: (command, output, returncode) -> output.
     transform_output: Callable[[str, str, int], str] | None = None
     user_task: str = ""
+    #: How the child processes of a tool are started.
+    confinements: Confinements = field(default_factory=Confinements)
     #: The call's key in the journal (``tool:n.i``); empty outside a turn.
     key: str = ""
 

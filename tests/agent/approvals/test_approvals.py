@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hermes.host import Host
 from hermes.journal.questions import Questions
 from hermes.scope import Interrupt
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedResponder, by_step, text, tool_call, tool_calls
+from hermes.tools.sandbox.confinement import Confinement
 from support.approval_rig import NEVER, RISKY, RULE, approving_host, says
 from support.hook_callbacks import answer, note
 
@@ -327,7 +329,7 @@ def test_what_is_typed_into_a_background_shell_is_a_command(
         return tool_call("process", {"action": action, "session_id": started[0], "data": data})
 
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
-        started.append(host.runtime.processes.start(command, str(workdir)).id)
+        started.append(host.runtime.processes.start(command, str(workdir), Confinement(os.environ)).id)
         session = host.new_session()
         host.responders.attach(session.id, person)
         seen = closings(host)

@@ -10,6 +10,7 @@ import pytest
 
 from hermes.errors import Interrupted
 from hermes.tools.registry import ToolContext, ToolLimits
+from hermes.tools.sandbox.confinement import Confinement
 from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.terminal.process import run_process
 from support.waiting import finish, wait_until
@@ -170,9 +171,9 @@ def test_closing_ends_everything(workdir: Path, gone: Gone) -> None:
     before = threading.active_count()
     for name in ("stubborn", "escaped"):
         os.mkfifo(workdir / name)
-    table.start("sleep 600", str(workdir))
-    table.start("trap '' TERM; echo $$ > stubborn; while :; do sleep 1; done", str(workdir))
-    table.start("setsid sh -c 'echo $$ > escaped; exec sleep 601' & wait", str(workdir))
+    table.start("sleep 600", str(workdir), Confinement(os.environ))
+    table.start("trap '' TERM; echo $$ > stubborn; while :; do sleep 1; done", str(workdir), Confinement(os.environ))
+    table.start("setsid sh -c 'echo $$ > escaped; exec sleep 601' & wait", str(workdir), Confinement(os.environ))
     (workdir / "stubborn").read_text()
     escaped = int((workdir / "escaped").read_text())
     pids = [process.pid for process in table.all()]
@@ -180,7 +181,7 @@ def test_closing_ends_everything(workdir: Path, gone: Gone) -> None:
     assert all(gone(pid) for pid in pids)
     wait_until(lambda: threading.active_count() <= before, "the end of all reader threads")
     with pytest.raises(ValueError, match="closing"):
-        table.start("true", str(workdir))
+        table.start("true", str(workdir), Confinement(os.environ))
     os.kill(escaped, 9)
 
 
@@ -189,8 +190,8 @@ def test_only_some_finished_processes_are_kept(workdir: Path, monkeypatch: pytes
     table = ProcessTable()
     try:
         for _ in range(6):
-            assert table.start("true", str(workdir)).child.wait(60) == 0
-        table.start("sleep 60", str(workdir))
+            assert table.start("true", str(workdir), Confinement(os.environ)).child.wait(60) == 0
+        table.start("sleep 60", str(workdir), Confinement(os.environ))
         assert len(table.all()) == 4
     finally:
         table.close()

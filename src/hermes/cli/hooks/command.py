@@ -15,7 +15,8 @@ from hermes.plugins.discovery import discover, is_set
 from hermes.plugins.loader import decide
 from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList
-from hermes.sanitize import redact_text
+from hermes.sanitize import Redactor, is_secret_key, redact_text
+from hermes.tools.sandbox.confinement import Confinements
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +61,11 @@ def run(args: argparse.Namespace) -> int:
             from hermes.cli.hooks.trial import try_hook
 
             accept = args.accept_hooks or configured.accept_all
-            return try_hook(configured.home, configured.commands, args.event, args.tool, args.args, accept=accept)
+            secrets = tuple(value for name, value in os.environ.items() if is_secret_key(name))
+            confinements = Confinements(configured.config.terminal, Redactor(secrets))
+            return try_hook(
+                *(configured.home, configured.commands, args.event, args.tool, args.args, confinements), accept=accept
+            )
 
 
 class Configured(NamedTuple):

@@ -17,7 +17,8 @@ from hermes.plugins.shell_hooks.command import HookCommand
 from hermes.plugins.shell_hooks.consent import AllowList
 from hermes.plugins.shell_hooks.load import ShellHook, agreement_to
 from hermes.plugins.shell_hooks.protocol import HookCommandFailed, read_verdict
-from hermes.sanitize import Redactor, redact_text
+from hermes.sanitize import redact_text
+from hermes.tools.sandbox.confinement import Confinements
 
 _LONGEST_SHOWN = 500
 
@@ -43,7 +44,16 @@ _SAMPLES: dict[str, Any] = {
 _BY_TYPE: dict[str, Any] = {"str": "sample", "int": 1, "float": 1.0, "bool": True, "dict": {}, "Record": {}}
 
 
-def try_hook(home: Path, commands: Sequence[HookCommand], event: str, tool: str, args: str, *, accept: bool) -> int:
+def try_hook(
+    home: Path,
+    commands: Sequence[HookCommand],
+    event: str,
+    tool: str,
+    args: str,
+    confinements: Confinements,
+    *,
+    accept: bool,
+) -> int:
     """Run every command of the hook that applies; 1 when there was none or one of them failed."""
     if event not in HOOKS:
         raise HermesError(f"unknown hook {event!r}; 'hermes hooks spec' lists them")
@@ -52,7 +62,7 @@ def try_hook(home: Path, commands: Sequence[HookCommand], event: str, tool: str,
     if not chosen:
         raise HermesError(f"no command is configured for {event}; add one under hooks.{event} in config.yaml")
     allow_list = None if accept else AllowList(home)
-    worked = [_try_one(command, payload, home, allow_list) for command in chosen]
+    worked = [_try_one(command, payload, home, allow_list, confinements) for command in chosen]
     return 0 if all(worked) else 1
 
 
@@ -84,14 +94,27 @@ def _arguments(tool: str, text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def _try_one(command: HookCommand, payload: dict[str, Any], home: Path, allow_list: AllowList | None) -> bool:
+def _try_one(
+    command: HookCommand,
+    payload: dict[str, Any],
+    home: Path,
+    allow_list: AllowList | None,
+    confinements: Confinements,
+) -> bool:
     cwd = Path.cwd()
     print(f"{command.name}  {_shown(command.command)}")
     if not command.applies_to(payload.get("tool_name")):
         print(f"  not run: its matcher does not match {payload.get('tool_name')}")
         return True
     agreement = agreement_to(command, allow_list, cwd, ask_at_terminal)
-    hook = ShellHook(command, agreement, home=home, cwd_of=lambda _session: cwd, redactor=Redactor())
+    hook = ShellHook(
+        command,
+        agreement,
+        home=home,
+        cwd_of=lambda _session: cwd,
+        redactor=confinements.redactor,
+        confinements=confinements,
+    )
     try:
         finished = hook.run(payload)
         code = "none (timeout)" if finished.exit_code is None else str(finished.exit_code)

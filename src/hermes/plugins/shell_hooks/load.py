@@ -19,12 +19,13 @@ from hermes.plugins.shell_hooks.process import Finished, run_command
 from hermes.plugins.shell_hooks.protocol import (
     EVENT_VARIABLE,
     HookCommandFailed,
-    hook_environment,
     hook_input,
+    hook_variables,
     read_verdict,
 )
 from hermes.sanitize import Redactor
 from hermes.scope import current_scope
+from hermes.tools.sandbox.confinement import Confinements
 
 log = logging.getLogger("hermes.plugins")
 
@@ -51,12 +52,14 @@ class ShellHook:
         home: Path,
         cwd_of: Callable[[str], Path],
         redactor: Redactor,
+        confinements: Confinements,
     ) -> None:
         self.command = command
         self._agreement = agreement
         self._home = home
         self._cwd_of = cwd_of
         self._redactor = redactor
+        self._confinements = confinements
         self._seen: _FileStamp | None = None
 
     def answer(self, **payload: Any) -> Any:
@@ -80,7 +83,7 @@ class ShellHook:
                 self.command.argv,
                 stdin=hook_input(event, payload, cwd, self._redactor),
                 cwd=str(cwd),
-                env=hook_environment(event, payload, self._home),
+                env={**self._confinements.of_hook_command().environment, **hook_variables(event, payload, self._home)},
                 timeout=timeout,
                 interrupt=interrupt,
             )
@@ -112,6 +115,7 @@ def load_shell_hooks(
     cwd: Path,
     cwd_of: Callable[[str], Path],
     redactor: Redactor,
+    confinements: Confinements,
     accept: bool = False,
     ask: AskConsent | None = None,
 ) -> list[str]:
@@ -132,7 +136,7 @@ def load_shell_hooks(
         if not agreement.given:
             refused.append(command)
         if agreement.given or command.on_error == "deny":
-            hook = ShellHook(command, agreement, home=home, cwd_of=cwd_of, redactor=redactor)
+            hook = ShellHook(command, agreement, home=home, cwd_of=cwd_of, redactor=redactor, confinements=confinements)
             hooks.subscribe(command.event, command.name, hook.answer, on_error=command.on_error)
     if refused:
         warnings.append(_not_accepted_notice(refused))

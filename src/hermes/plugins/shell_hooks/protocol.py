@@ -6,7 +6,6 @@ hooks that can refuse; any other code but 0 is a failure of the command.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
@@ -74,11 +73,10 @@ def hook_input(event: str, payload: Mapping[str, Any], cwd: Path, redactor: Reda
     return msgspec.json.encode({name: _safe(value) for name, value in document.items()})
 
 
-def hook_environment(event: str, payload: Mapping[str, Any], home: Path) -> dict[str, str]:
-    """The environment of this process, and what the command is run for."""
+def hook_variables(event: str, payload: Mapping[str, Any], home: Path) -> dict[str, str]:
+    """The environment variables that say what the command is run for."""
     values = {name: payload.get(field) for field, name in _VARIABLES.items()}
     return {
-        **os.environ,
         **{name: _variable(value) for name, value in values.items() if isinstance(value, str) and value},
         EVENT_VARIABLE: event,
         "HERMES_HOME": str(home),

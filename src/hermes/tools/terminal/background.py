@@ -7,9 +7,13 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from hermes.tools.terminal.child_process import start_command
 from hermes.tools.terminal.output import BoundedOutput, strip_escapes
+
+if TYPE_CHECKING:
+    from hermes.tools.sandbox.confinement import Confinement
 
 #: Finished processes stay listed, up to this many.
 _KEPT_FINISHED = 64
@@ -23,7 +27,7 @@ _JOIN_SECONDS = 2.0
 class BackgroundProcess:
     """A command in the background. A daemon thread reads its output into a bounded buffer."""
 
-    def __init__(self, command: str, cwd: str, *, pty: bool, max_output_chars: int) -> None:
+    def __init__(self, command: str, cwd: str, confinement: Confinement, *, pty: bool, max_output_chars: int) -> None:
         self.id = f"proc_{os.urandom(6).hex()}"
         self.command = command
         self.cwd = cwd
@@ -33,7 +37,7 @@ class BackgroundProcess:
         self._output = BoundedOutput(max_output_chars)
         self._abandoned = False
         self._waiting: list[Callable[[], None]] = []
-        self.child = start_command(command, cwd, stdin="pipe", pty=pty)
+        self.child = start_command(command, cwd, confinement, stdin="pipe", pty=pty)
         self.pid = self.child.pid
         self._reader = threading.Thread(target=self._read, name=self.id, daemon=True)
         self._reader.start()
@@ -107,11 +111,11 @@ class ProcessTable:
         self._lock = threading.Lock()
         self._closed = False
 
-    def start(self, command: str, cwd: str, *, pty: bool = False) -> BackgroundProcess:
+    def start(self, command: str, cwd: str, confinement: Confinement, *, pty: bool = False) -> BackgroundProcess:
         """Run ``command`` in the background. Raises OSError or ValueError when it cannot be started."""
         if self._closed:
             raise ValueError("the program is closing; no more processes are started")
-        process = BackgroundProcess(command, cwd, pty=pty, max_output_chars=self._max_output_chars)
+        process = BackgroundProcess(command, cwd, confinement, pty=pty, max_output_chars=self._max_output_chars)
         with self._lock:
             self._processes[process.id] = process
             finished = [other for other in self._processes.values() if other.exit_code is not None]

@@ -12,6 +12,8 @@ from typing import IO, TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     import subprocess
 
+    from hermes.tools.sandbox.confinement import Confinement
+
 _CHUNK = 65_536
 
 #: Polling interval where the kernel cannot announce an exit (no pidfd).
@@ -232,21 +234,35 @@ _ENVIRONMENT = {"TERM": "dumb", "PAGER": "cat", "GIT_PAGER": "cat"}
 
 
 def start_command(
-    command: str, cwd: str, *, stdin: Literal["null", "pipe"] = "null", pty: bool = False
+    command: str,
+    cwd: str,
+    confinement: Confinement,
+    *,
+    stdin: Literal["null", "pipe"] = "null",
+    pty: bool = False,
 ) -> ChildProcess:
     """Run ``command`` in a shell. Raises OSError or ValueError when it cannot be started."""
+
+    def start(arguments: Sequence[str], pass_fds: Sequence[int] = ()) -> ChildProcess:
+        return confinement.start(
+            arguments,
+            cwd,
+            lambda line, folder, env: ChildProcess(
+                line, cwd=folder, env={**env, **_ENVIRONMENT}, stdin=stdin, pty=pty, pass_fds=pass_fds
+            ),
+        )
+
     shell = find_shell()
-    env = {**os.environ, **_ENVIRONMENT}
     script = command.encode("utf-8", "surrogateescape")
     if len(script) <= _LONGEST_ARGUMENT:
-        return ChildProcess([shell, "-c", command], cwd=cwd, env=env, stdin=stdin, pty=pty)
+        return start([shell, "-c", command])
     from tempfile import TemporaryFile
 
     with TemporaryFile() as file:
         file.write(script)
         file.seek(0)
         source = file.fileno()
-        return ChildProcess([shell, f"/dev/fd/{source}"], cwd=cwd, env=env, stdin=stdin, pty=pty, pass_fds=(source,))
+        return start([shell, f"/dev/fd/{source}"], pass_fds=(source,))
 
 
 def find_shell() -> str:

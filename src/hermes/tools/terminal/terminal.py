@@ -12,7 +12,9 @@ from hermes.scope import Interrupt
 from hermes.tools.files.paths import resolve_path, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
+from hermes.tools.sandbox.confinement import Confinement
 from hermes.tools.terminal.child_process import ChildProcess, start_command
+from hermes.tools.terminal.environment import withheld_hint
 from hermes.tools.terminal.output import BoundedOutput, shorten, strip_escapes
 
 #: The exit code ``timeout(1)`` uses.
@@ -63,17 +65,23 @@ def run_terminal(args: Args, context: ToolContext) -> str:
             f"may take; start it with background=true and wait for it with the process tool"
         )
     interrupt = context.scope.interrupt
+    confinement = context.confinements.of_command(context.scope)
     try:
         with interrupt.starting():
-            child = start_command(command, cwd, pty=bool(args.get("pty")))
+            child = start_command(command, cwd, confinement, pty=bool(args.get("pty")))
             forget = interrupt.add_callback(lambda: _make_stop(child, by_force=interrupt.insisted))
     except (OSError, ValueError) as error:
         return _failed(f"the command could not be started: {_cause(error)}")
-    return _run_in_foreground(child, forget, command, timeout, context)
+    return _run_in_foreground(child, forget, command, timeout, context, confinement)
 
 
 def _run_in_foreground(
-    child: ChildProcess, forget: Callable[[], None], command: str, timeout: float, context: ToolContext
+    child: ChildProcess,
+    forget: Callable[[], None],
+    command: str,
+    timeout: float,
+    context: ToolContext,
+    confinement: Confinement,
 ) -> str:
     output = BoundedOutput(context.limits.max_output_chars)
     interrupt = context.scope.interrupt
@@ -96,6 +104,9 @@ def _run_in_foreground(
         return tool_result(output=text, exit_code=code, error=None)
     meaning = _meaning(command, code)
     extra = {"exit_code_meaning": meaning} if meaning else {}
+    hint = withheld_hint(confinement.withheld, command, text, code)
+    if hint:
+        extra["hint"] = hint
     return tool_result(output=text, exit_code=code, error=None, **extra)
 
 
@@ -142,7 +153,8 @@ def _presentable(text: str, command: str, code: int, context: ToolContext) -> st
 
 def _start_in_background(command: str, cwd: str, pty: bool, context: ToolContext) -> str:
     try:
-        process = context.processes.start(command, cwd, pty=pty)
+        confinement = context.confinements.of_command(context.scope)
+        process = context.processes.start(command, cwd, confinement, pty=pty)
     except (OSError, ValueError) as error:
         return _failed(f"the command could not be started: {_cause(error)}")
     return tool_result(
