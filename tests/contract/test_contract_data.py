@@ -24,11 +24,11 @@ FAMILY = (
 #: What plugins written for the contract read, hook by hook.
 EXPECTED = {
     "on_session_start": "session_id model platform",
-    "on_session_end": f"{TURN} api_request_id completed interrupted reason model platform",
+    "on_session_end": f"{TURN} api_request_id completed interrupted reason finish_reason model platform",
     "on_session_finalize": "session_id platform reason old_session_id new_session_id",
     "on_session_reset": "session_id platform reason old_session_id new_session_id",
     "pre_llm_call": f"{TURN} user_message conversation_history is_first_turn model platform sender_id",
-    "post_llm_call": f"{TURN} user_message assistant_response conversation_history model platform",
+    "post_llm_call": f"{TURN} user_message assistant_response conversation_history finish_reason model platform",
     "transform_llm_output": f"response_text {TURN} model platform",
     "pre_verify": f"{TURN} platform model coding attempt final_response changed_paths",
     "pre_api_request": (

@@ -13,7 +13,8 @@ from hermes.contract.events import ToolEnded, TurnEvent
 from hermes.errors import HermesError
 from hermes.models.usage import Usage
 
-TurnStatus = Literal["completed", "failed", "interrupted"]
+#: ``incomplete``: there is an answer, but it is not whole, and ``finish_reason`` says why.
+TurnStatus = Literal["completed", "incomplete", "failed", "interrupted"]
 
 
 Listener = Callable[[TurnEvent], None]
@@ -38,20 +39,23 @@ class TurnResult:
     steps: int
     tool_calls: list[ToolEnded]
     duration: float
+    #: Why the answer ended: ``stop``, or ``length``, ``content_filter``, ``refusal``, ``pause_turn`` or ``budget`` when
+    #: it is incomplete; empty without an answer.
+    finish_reason: str = ""
     #: The class of the failure, for surfaces whose callers must not see its words.
     error_type: str = ""
     #: The answer as a value, when a format was asked for.
     output: Any = None
 
     def raise_for_status(self) -> TurnResult:
-        """The result itself when there is an answer, else ``TurnFailed``."""
+        """The result itself when there is a whole answer, else ``TurnFailed``."""
         if self.status == "completed":
             return self
         raise TurnFailed(self.error or f"the turn was {self.status}", self)
 
 
 class TurnFailed(HermesError):
-    """A turn ended without an answer; ``result`` says how."""
+    """A turn ended without a whole answer; ``result`` says how."""
 
     def __init__(self, message: str, result: TurnResult) -> None:
         super().__init__(message)

@@ -69,6 +69,11 @@ class ModelRuntime:
         """The model of the first choice."""
         return self.endpoints[0].model
 
+    @property
+    def has_output_limit(self) -> bool:
+        """Whether the user limits the length of an answer."""
+        return self.max_tokens is not None or any(name in self.endpoints[0].extra_body for name in _LIMITS)
+
 
 class Answered(msgspec.Struct):
     """A reply and the attempt it came from, as the journal stores them."""
@@ -253,6 +258,8 @@ class ConversationAttempt(Attempt):
         if self.hooks.post_api_request is not None:
             with contextlib.suppress(Interrupted):
                 self.hooks.post_api_request(answered)
+        if not self.call.tools:
+            reply.tool_calls = []  # none can run, so the record must not have one that was never closed
         request_id, redactor = self.scope.api_request_id, self.call.runtime.redactor
         self.call.journal.model_call(self.row(request_id, self.call.key, redactor, None))
         self.call.journal.step(self.call.key, "done", "model", Answered(reply, request_id, self.endpoint.provider))

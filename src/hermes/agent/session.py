@@ -24,7 +24,7 @@ from hermes.journal.bodies import message_text
 from hermes.journal.leases import SessionInfo
 from hermes.journal.sessions import Sessions
 from hermes.journal.steps import Message, TurnJournal, TurnState
-from hermes.journal.turns import begin_turn, reopen_turn
+from hermes.journal.turns import begin_turn, finish_reason_of, reopen_turn
 from hermes.models.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
@@ -106,12 +106,14 @@ class Session:
         request_key: str | None = None,
         task_id: str = "",
         context: str = "",
+        is_structured: bool = False,
     ) -> TurnResult:
         """Answer a message. A turn that an earlier process left unfinished is finished first.
 
         ``request_key`` is an idempotency key: the same key again gives the answer of the first time and runs nothing.
         ``task_id`` is the id of the work at the surface, for hooks; it must be new. ``context`` is added to the
-        message for this turn only, as ``pre_llm_call`` may do.
+        message for this turn only, as ``pre_llm_call`` may do. ``is_structured``: the answer is to be data, so one that
+        is cut off is not continued.
         """
         with self._exclusive():
             interrupt = interrupt or Interrupt()
@@ -129,8 +131,10 @@ class Session:
                 message=user_message,
             )
             if journal.state != "running":
-                return _recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error)
-            return self._run_turn(journal, listener, interrupt, context)
+                return _recorded_result(
+                    self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason
+                )
+            return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
 
     def finish_open_turn(
         self, *, listener: Listener = ignore_events, interrupt: Interrupt | None = None
@@ -177,7 +181,8 @@ class Session:
         turn = Sessions(self.runtime.store).last_turn(self.id)
         if turn is None:
             raise SessionNotFound(f"session {self.id} has no message yet; give one with --query")
-        return _recorded_result(self.id, turn["id"], turn["state"], turn["answer"], turn["error"])
+        finish_reason = finish_reason_of(self.runtime.store, self.id, turn["id"])
+        return _recorded_result(self.id, turn["id"], turn["state"], turn["answer"], turn["error"], finish_reason)
 
     def undo(self, count: int = 1) -> list[Message]:
         """Undo the last turns, as many as there are; returns their user messages, oldest first."""
@@ -225,7 +230,13 @@ class Session:
         self._turns_known = None  # until the running turn has ended
 
     def _run_turn(
-        self, journal: TurnJournal, listener: Listener, interrupt: Interrupt, context: str = ""
+        self,
+        journal: TurnJournal,
+        listener: Listener,
+        interrupt: Interrupt,
+        context: str = "",
+        *,
+        is_structured: bool = False,
     ) -> TurnResult:
         self._catch_up(journal)
         scope = Scope(
@@ -240,9 +251,9 @@ class Session:
         self._listener, self.journal = listener, journal
         self.transcript.begin(journal)
         try:
-            result = Turn(self, journal, scope, listener, context).run()
+            result = Turn(self, journal, scope, listener, context, is_structured=is_structured).run()
             self._turns_known = journal.ordinal + 1
-            if result.status == "completed" and self.memory is not None:
+            if result.status in ("completed", "incomplete") and self.memory is not None:
                 said = message_text(journal.messages[0, 0])
                 self.memory.keep(scope, said, result.answer, self.transcript.messages())
             return result
@@ -273,13 +284,14 @@ class Session:
 
 
 def _recorded_result(
-    session_id: str, turn_id: str, state: TurnState, answer: str | None, error: str | None
+    session_id: str, turn_id: str, state: TurnState, answer: str | None, error: str | None, finish_reason: str
 ) -> TurnResult:
     """The stored result of a turn that ended before."""
     return TurnResult(
         session_id=session_id,
         turn_id=turn_id,
-        status="failed" if state == "running" else state,
+        # An answer that is not whole is recorded with what is to be said about it.
+        status="failed" if state == "running" else "incomplete" if state == "completed" and error else state,
         answer=answer or "",
         error=error,
         usage=Usage(request_count=0),
@@ -288,4 +300,5 @@ def _recorded_result(
         steps=0,
         tool_calls=[],
         duration=0.0,
+        finish_reason=finish_reason if state == "completed" else "",
     )

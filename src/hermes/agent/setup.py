@@ -36,6 +36,9 @@ OUT_OF_TURNS = (
     "now from what you know, and say what remains to be done."
 )
 
+#: Added as a user message after an answer that was cut off.
+CONTINUE = "Your answer was cut off. Continue it exactly where it stopped: repeat nothing, and add no comment."
+
 #: How much is left of the beginning and the end of a text that is moved to a file.
 _PREVIEW_CHARS = 500
 
@@ -51,9 +54,12 @@ class Setup(msgspec.Struct):
     context: str = ""
     #: The text that replaces each image for a model without vision, by the image's digest.
     stand_ins: dict[str, str] = {}
+    #: Whether an answer that reaches the output limit is continued: not when the user set the limit, nor where an
+    #: answer in two pieces would be of no use.
+    continues: bool = True
 
 
-def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: str) -> Setup:
+def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: str, *, continues: bool) -> Setup:
     """The setup of a new turn, without what ``pre_llm_call`` adds."""
     runtime, message = session.runtime, journal.messages[0, 0]
     extra = [runtime.config.agent.system_prompt.strip(), session.parent.rules if session.parent else ""]
@@ -64,7 +70,9 @@ def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: st
     stand_ins = runtime.vision.stand_ins(session.models.endpoints, session.transcript.earlier, message, scope)
     tools = [tool.definition() for tool in session.offered]
     prompt = system_prompt(session.cwd, extra="\n\n".join(filter(None, extra)))
-    return Setup(prompt, tools, session.max_steps, context, stand_ins)
+    return Setup(
+        prompt, tools, session.max_steps, context, stand_ins, continues and not session.models.has_output_limit
+    )
 
 
 def system_prompt(cwd: Path, *, extra: str = "") -> str:

@@ -36,6 +36,12 @@ if TYPE_CHECKING:
 #: Longer results reach the model with their middle left out; the journal keeps them whole.
 MAX_RESULT_CHARS = 100_000
 
+_ADVICE = ". Send one JSON object."
+_CUT_OFF = (
+    "This call was not run: your answer reached the output limit of one answer in the middle of its arguments. "
+    "The same call would be cut off again. Send less at once, for example a long file in several parts."
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
@@ -109,7 +115,9 @@ class ToolCall:
         try:
             self.args = parse_arguments(self.request.arguments)
         except ValueError as error:
-            return self.failed(f"{error}. Send the arguments as one JSON object.", "invalid_arguments")
+            if self.request.is_last_of_cut_off:
+                return self.failed(_CUT_OFF, "cut_off")
+            return self.failed(f"{str(error).removesuffix(_ADVICE)}{_ADVICE}", "invalid_arguments")
         if self.tool is not None:
             self.args = coerce_args(self.args, self.tool.parameters)
         self.original_args = self.args

@@ -20,7 +20,7 @@ from hermes.agent.context.requests import RequestBuilder
 from hermes.agent.context.transcript import MessagePlace
 from hermes.agent.events import Listener, TurnResult, TurnStatus, changed_paths, is_code
 from hermes.agent.model_call import Answered, ModelCall, ToolDefinition
-from hermes.agent.setup import OUT_OF_TURNS, Setup, make_setup, spill
+from hermes.agent.setup import CONTINUE, OUT_OF_TURNS, Setup, make_setup, spill
 from hermes.contract.events import (
     AnswerTransform,
     AnswerVerification,
@@ -44,6 +44,16 @@ log = logging.getLogger("hermes.turn")
 
 #: The position of steering messages in their step: behind the results of as many tool calls as a reply may have.
 _AFTER_TOOL_RESULTS = 1_000_000
+#: How often an answer that reaches the output limit is continued.
+MAX_CONTINUATIONS = 3
+
+#: What is said about an answer that is not whole, by its finish reason.
+_NOT_WHOLE = {
+    "length": "the answer was cut off at the output limit",
+    "content_filter": "the provider's content filter cut the answer off; rephrase the request or use another model",
+    "refusal": "the model refused to answer; rephrase the request or use another model",
+    "pause_turn": "the model paused before its answer was complete; ask it to continue",
+}
 
 
 class _TurnFields(TypedDict):
@@ -60,7 +70,14 @@ class Turn:
     """One turn of a session."""
 
     def __init__(
-        self, session: Session, journal: TurnJournal, scope: Scope, listener: Listener, context: str = ""
+        self,
+        session: Session,
+        journal: TurnJournal,
+        scope: Scope,
+        listener: Listener,
+        context: str = "",
+        *,
+        is_structured: bool = False,
     ) -> None:
         self._session = session
         self._runtime = session.runtime
@@ -72,6 +89,8 @@ class Turn:
         self._listener = listener
         #: What the caller adds to the message, for this turn only.
         self._context = context
+        #: Whether the answer is data, of which half is of no use.
+        self._is_structured = is_structured
         self._usage = Usage(request_count=0)
         self._tool_calls: list[ToolEnded] = []
         self._steps = 0
@@ -82,6 +101,9 @@ class Turn:
         self._place: MessagePlace = (1, 0)
         #: An answer that is there but not yet accepted.
         self._draft = ""
+        #: How the model ended its last reply, and how often an answer was continued.
+        self._finish_reason = ""
+        self._continuations = 0
 
     def run(self) -> TurnResult:
         """Answer the message. Failures and interruptions are results.
@@ -95,8 +117,8 @@ class Turn:
         status: TurnStatus = "failed"
         try:
             self._listener(self._started())
-            answer = self._answer()
-            status = "completed"
+            answer, error = self._answer()
+            status = "completed" if error is None else "incomplete"
         except Interrupted as interrupt:
             status, reason = "interrupted", interrupt.reason
             answer = self._close_unanswered("interrupted", reason, interrupt)
@@ -130,27 +152,48 @@ class Turn:
             steps=self._steps,
             tool_calls=self._tool_calls,
             duration=time.perf_counter() - started,
+            finish_reason=self._finish_reason if status in ("completed", "incomplete") else "",
             error_type=error_type,
         )
 
     # -- the turn -----------------------------------------------------------------------------------------------
 
-    def _answer(self) -> str:
+    def _answer(self) -> tuple[str, str | None]:
+        """The answer, and what is to be said about it when it is not whole."""
         setup = self._set_up()
         text = self._converse(setup)
         if not text.strip():
-            raise HermesError("the model ended its turn without an answer; ask again, or raise model.max_tokens")
+            raise HermesError(self._why_empty(setup))
         text = self._transform(text)
-        self._journal.step("final", "done", "pure", {"text": text})
-        self._journal.end("completed", answer=text)
+        problem = self._problem()
+        self._journal.step("final", "done", "pure", {"text": text, "finish_reason": self._finish_reason})
+        self._journal.end("completed", answer=text, error=problem)
         self._journal.commit()
-        return text
+        return text, problem
+
+    def _problem(self) -> str | None:
+        """What is wrong with the answer; ``None`` when it is whole."""
+        problem = _NOT_WHOLE.get(self._finish_reason)
+        if self._finish_reason != "length":
+            return problem
+        if self._models.has_output_limit:
+            return f"{problem}; raise model.max_tokens"
+        times = f", after {self._continuations} continuations" if self._continuations else ""
+        return f"{problem}{times}; ask for the rest"
+
+    def _why_empty(self, setup: Setup) -> str:
+        if self._steps > setup.max_steps:
+            return (
+                f"the model gave no answer within its {setup.max_steps} steps, nor after them; "
+                "raise agent.max_turns (--max-turns) or ask for less"
+            )
+        return "the model ended its turn without an answer; ask again, or raise model.max_tokens"
 
     def _set_up(self) -> Setup:
         recorded = self._journal.steps.get("setup")
         if recorded is not None:
             return msgspec.convert(recorded.body, Setup)
-        setup = make_setup(self._session, self._journal, self._scope, self._context)
+        setup = make_setup(self._session, self._journal, self._scope, self._context, continues=not self._is_structured)
         if self._journal.ordinal == 0 and self._hooks.on_session_start is not None:
             self._hooks.on_session_start(
                 SessionStarted(
@@ -170,15 +213,22 @@ class Turn:
         requests = RequestBuilder(self._session, self._journal, self._scope, self._listener, setup)
         offered = frozenset(tool["function"]["name"] for tool in setup.tools)
         loop = LoopGuard(self._runtime.config.tool_loop_guardrails)
+        written = ""  # of an answer that came in several pieces
         for step in range(1, setup.max_steps + 1):
-            self._place, self._draft = (step, 0), ""
+            self._place, self._draft = (step, 0), written
             answered = self._ask(requests, step, setup.tools)
             reply = answered.reply
             if not reply.tool_calls:
-                self._draft = reply.content
-                if not self._steer(step) and not self._verify(step, reply.content):
-                    return reply.content
+                self._draft = written + reply.content
+                if self._continue(setup, step, reply):
+                    written = self._draft
+                    continue
+                if not self._steer(step) and not self._verify(step, self._draft):
+                    return self._draft
+                written = ""
                 continue
+            written = ""
+            reply.tool_calls[-1].is_last_of_cut_off = reply.finish_reason == "length"
             self._place = (step + 1, 0)
             scope = self._scope.child(api_request_id=answered.api_request_id)
             batch = ToolBatch(self._session, self._journal, scope, self._listener, loop, step)
@@ -188,6 +238,19 @@ class Turn:
                 self._tool_calls.extend(batch.finished())
             self._steer(step)
         return self._conclude(requests, setup.max_steps + 1)
+
+    def _continue(self, setup: Setup, step: int, reply: Reply) -> bool:
+        """Ask for the rest of an answer that was cut off. False when it is whole, or to be left as it is."""
+        key = f"continue:{step}"
+        if key not in self._journal.steps:
+            is_short = setup.continues and self._continuations < MAX_CONTINUATIONS and reply.content.strip()
+            wanted = reply.finish_reason == "pause_turn" or (reply.finish_reason == "length" and is_short)
+            if not wanted or step == setup.max_steps:
+                return False
+            self._journal.step(key, "done", "pure", {"finish_reason": reply.finish_reason})
+        self._continuations += reply.finish_reason == "length"
+        self._journal.message(step, 1, {"role": "user", "content": CONTINUE})
+        return True
 
     def _steer(self, step: int) -> bool:
         """Add what was said to the agent while it worked to the conversation. False when that is nothing."""
@@ -250,6 +313,7 @@ class Turn:
         if recorded is None:
             self._journal.commit()
         self._steps = step
+        self._finish_reason = answered.reply.finish_reason
         self._model, self._provider = answered.reply.model or self._models.model, answered.provider
         if answered.reply.usage is not None:
             self._usage = self._usage + answered.reply.usage
@@ -322,6 +386,7 @@ class Turn:
                         user_message=self._user_message,
                         assistant_response=answer,
                         conversation_history=self._transcript.messages(),
+                        finish_reason=self._finish_reason,
                     )
                 )
 
@@ -333,9 +398,10 @@ class Turn:
                     TurnEnded(
                         **self._fields(),
                         api_request_id=self._last_attempt() if status == "interrupted" else "",
-                        completed=status == "completed",
+                        completed=status in ("completed", "incomplete"),
                         interrupted=status == "interrupted",
                         reason=reason,
+                        finish_reason=self._finish_reason if status in ("completed", "incomplete") else "",
                     )
                 )
 

@@ -77,6 +77,7 @@ def run_structured(
             interrupt=interrupt,
             request_key=request_key and f"{request_key}/{attempt}" if attempt else request_key,
             context=wanted.instructions(),
+            is_structured=True,
         )
         if result.status != "completed":
             return result

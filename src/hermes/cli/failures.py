@@ -11,6 +11,10 @@ from hermes.cli.terminal import one_line, plain
 from hermes.errors import HermesError, Interrupted
 
 EXIT_FAILED = 1
+#: The budget is used up; what there is of an answer was given.
+EXIT_BUDGET = 3
+#: There is an answer, but it is not whole.
+EXIT_INCOMPLETE = 4
 EXIT_INTERRUPTED = 130
 #: As a shell reports SIGPIPE.
 EXIT_OUTPUT_CLOSED = 141

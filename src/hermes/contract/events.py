@@ -81,6 +81,7 @@ class TurnAnswered(_TurnScoped, frozen=True, kw_only=True):
     user_message: str | list[Any]
     assistant_response: str
     conversation_history: list[dict[str, Any]]
+    finish_reason: str
     model: str
     platform: str
 
@@ -92,6 +93,7 @@ class TurnEnded(_TurnScoped, frozen=True, kw_only=True):
     completed: bool
     interrupted: bool
     reason: str
+    finish_reason: str
     model: str
     platform: str
 

@@ -58,6 +58,11 @@ _OLD_AND_NEW = (
 )
 _REASON = Field("reason", "str", "`shutdown`, `session_boundary`, `new_session` or `session_expired`.")
 
+_FINISH = (
+    "Why the answer ended: `stop` when it is whole; `length`, `content_filter`, `refusal`, `pause_turn` or `budget` "
+    "when it is incomplete; empty without an answer."
+)
+
 _SESSION = (
     HookSpec(
         "on_session_start",
@@ -73,6 +78,7 @@ _SESSION = (
             Field("completed", "bool", "Whether the turn reached a final answer."),
             Field("interrupted", "bool", "Whether it was cancelled."),
             Field("reason", "str", "Why it ended, when not completed."),
+            Field("finish_reason", "str", _FINISH),
             MODEL,
             PLATFORM,
         ),
@@ -112,6 +118,7 @@ _LLM = (
             USER_MESSAGE,
             Field("assistant_response", "str", "The final answer.", "raw"),
             HISTORY,
+            Field("finish_reason", "str", _FINISH),
             MODEL,
             PLATFORM,
         ),

@@ -120,6 +120,12 @@ class TurnJournal:
         self._pending_lock = threading.Lock()
         self._commit_lock = threading.Lock()
 
+    @property
+    def finish_reason(self) -> str:
+        """Why the answer ended; empty while there is none."""
+        final = self.steps.get("final")
+        return "" if final is None else final.body.get("finish_reason", "stop")
+
     # -- recording ----------------------------------------------------------------------------------------------
 
     def event(self, kind: str, key: str, body: object) -> None:

@@ -112,6 +112,20 @@ def reopen_turn(store: Store, runner: Runner, session_id: str, *, states: tuple[
     return store.write(write)
 
 
+def finish_reason_of(store: Store, session_id: str, turn_id: str) -> str:
+    """Why the answer of a turn ended; empty when it has none."""
+    query = (
+        "SELECT body FROM events WHERE session_id = ? AND turn_id = ? AND key = 'final' AND kind = 'step_done' "
+        "ORDER BY seq DESC LIMIT 1"
+    )
+
+    def read(connection: sqlite3.Connection) -> str:
+        row = connection.execute(query, (session_id, turn_id)).fetchone()
+        return "" if row is None else unpack(connection, row[0]).get("finish_reason", "stop")
+
+    return store.read(read)
+
+
 def resume_turn(
     connection: sqlite3.Connection, store: Store, runner: Runner, session_id: str, turn_id: str
 ) -> TurnJournal:
@@ -193,7 +207,11 @@ def next_model_key(steps: dict[str, Step]) -> str | None:
         if not calls and not (reply["content"] or "").strip():
             break  # an empty answer is asked for again
         verify = steps.get(f"verify:{number}")
-        sent_on = f"steer:{number}" in steps or (verify is not None and verify.body["message"] is not None)
+        sent_on = (
+            f"steer:{number}" in steps
+            or f"continue:{number}" in steps
+            or (verify is not None and verify.body["message"] is not None)
+        )
         if not calls and not sent_on:
             return None
         if any(not _is_over(steps.get(f"tool:{number}.{i}")) for i in range(len(calls))):

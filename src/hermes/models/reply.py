@@ -11,12 +11,14 @@ from hermes.errors import FailureReason, Interrupted, ProviderError
 from hermes.models.usage import Usage, usage_from
 
 
-class ToolRequest(msgspec.Struct):
+class ToolRequest(msgspec.Struct, omit_defaults=True):
     """One tool call the model asks for. ``arguments`` is the JSON text as the model wrote it."""
 
     id: str
     name: str
     arguments: str
+    #: The answer reached its output limit with this call, so arguments that cannot be read are half of what they were.
+    is_last_of_cut_off: bool = False
 
 
 class Reply(msgspec.Struct):
@@ -84,18 +86,44 @@ def normalise(response: object) -> Reply:
         raise _malformed(f"the first choice has no message (its keys: {_keys(choice)})")
     message = {name: to_plain(said.get(name)) for name in _READ}
     calls = tool_requests(message.get("tool_calls"))
+    content, refusal = text_of(message.get("content")), text_of(message.get("refusal"))
+    finish_reason = _finish_reason(_string(choice.get("finish_reason")) or ("tool_calls" if calls else "stop"))
+    if refusal and not content and not calls and finish_reason == "stop":
+        finish_reason = "refusal"
     reply = Reply(
-        content=text_of(message.get("content")) or text_of(message.get("refusal")),
+        content=content or refusal,
         reasoning=text_of(message.get("reasoning")) or text_of(message.get("reasoning_content")),
         tool_calls=calls,
-        finish_reason=_string(choice.get("finish_reason")) or ("tool_calls" if calls else "stop"),
+        finish_reason=finish_reason,
         model=_string(fields.get("model")),
         usage=usage_from(to_plain(fields.get("usage"))),
         response_id=_string(fields.get("id")),
         provider_state=_state(message.get("carry")),
     )
+    if finish_reason == "error":  # how gateways report that the server behind them failed
+        raise IncompleteReply(_FAILED_BEHIND, partial=reply, reason="server_error")
     refuse_empty(reply)
     return reply
+
+
+_FAILED_BEHIND = "the answer failed at the provider's own source (finish_reason 'error')"
+#: Other words for the finish reasons of the chat format.
+_SYNONYMS = {
+    "max_tokens": "length",
+    "max_output_tokens": "length",
+    "model_length": "length",
+    "safety": "content_filter",
+    "recitation": "content_filter",
+    "blocklist": "content_filter",
+    "prohibited_content": "content_filter",
+    "spii": "content_filter",
+}
+
+
+def _finish_reason(given: str) -> str:
+    """A finish reason in the words of the chat format; one that is not known stays as it is."""
+    name = given.partition(":")[0].strip().lower()
+    return "content_filter" if name == "content_filter" else _SYNONYMS.get(name, given)
 
 
 #: The fields of a message that a reply is made from.

@@ -182,7 +182,7 @@ class TurnRunner:
         if isinstance(outcome, QuestionRow):
             await stream.cut()
             await self._ask(task, outcome)
-        elif outcome.status == "completed":
+        elif outcome.status in ("completed", "incomplete"):
             await stream.finish(outcome.answer)
             await self._send_files(task)
             text = redacted(outcome.answer, self._host.redactor) if self._settings.answer_in_status else ""
@@ -249,5 +249,6 @@ def _metadata(result: TurnResult) -> dict[str, object]:
         "hermes.session_id": result.session_id,
         "hermes.model": result.model,
         "hermes.steps": result.steps,
+        "hermes.finish_reason": result.finish_reason,
         "hermes.usage": {**usage, "requests": result.usage.request_count},
     }

@@ -54,6 +54,8 @@ def report_on(child: Child, store: Store, redactor: Redactor, *, room: int, long
     status = _status(child, turn, failure)
     error = _error(child, turn, failure)
     exit_reason = "max_iterations" if status == "completed" and _ran_out_of_steps(records) else status
+    if status == "completed" and error is not None:  # there is an answer, but it is not whole
+        exit_reason = "incomplete"
     fields: Record = {
         "task_index": child.assignment.index,
         "status": status,
@@ -89,7 +91,7 @@ def _error(child: Child, turn: Record | None, failure: BaseException | None) -> 
         return f"not started ({child.interrupt.reason or 'interrupted'})"
     if turn["state"] == "running" and child.stopping:
         return f"{_reason(child, turn)}; it did not stop in time and was abandoned"
-    return None if turn["state"] == "completed" else _reason(child, turn)
+    return turn["error"] if turn["state"] == "completed" else _reason(child, turn)
 
 
 def _reason(child: Child, turn: Record | None) -> str:

@@ -20,7 +20,9 @@ from hermes.cli.arguments import positive_number
 from hermes.cli.chat.message import read_message
 from hermes.cli.chat.output import JsonOutput, Output, QuietOutput, StreamJsonOutput, TextOutput
 from hermes.cli.failures import (
+    EXIT_BUDGET,
     EXIT_FAILED,
+    EXIT_INCOMPLETE,
     EXIT_INTERRUPTED,
     EXIT_OUTPUT_CLOSED,
     EXIT_TERMINATED,
@@ -83,7 +85,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add("--output-schema", metavar="FILE", help="the answer is JSON that fits the JSON schema in FILE")
     add("-v", "--verbose", action="store_true", help="show the log on stderr")
     parser.epilog = (
-        "Exit codes: 0 answered, 1 failed, 2 wrong usage, 130 interrupted, 141 output closed, 143 terminated. "
+        "Exit codes: 0 answered, 1 failed, 2 wrong usage, 3 budget used up, 4 answer incomplete, 130 interrupted, "
+        "141 output closed, 143 terminated. "
         "Example: hermes 'What is in this folder?' --toolsets file"
     )
 
@@ -250,7 +253,7 @@ def _report_fallback(session: Session, result: TurnResult) -> None:
     """Report on stderr that a fallback answered, for outputs that show no events."""
     first, health = session.models.endpoints[0], session.models.health
     reason = None if health is None else health.failure(first)
-    if result.status == "completed" and reason is not None:
+    if result.status in ("completed", "incomplete") and reason is not None:
         from hermes.models.failures import describe
 
         why = f"{first.model} ({first.provider}) failed: {describe(reason, first.model)}"
@@ -274,6 +277,9 @@ def _listener(output: Output, interrupt: Interrupt) -> Listener:
 def _exit_code(result: TurnResult, interrupt: Interrupt, redactor: Redactor) -> int:
     if result.status == "completed":
         return 0
+    if result.status == "incomplete":
+        print(f"Incomplete: {one_line(redactor.redact(result.error or result.finish_reason))}", file=sys.stderr)
+        return EXIT_BUDGET if result.finish_reason == "budget" else EXIT_INCOMPLETE
     if result.status == "interrupted" and interrupt.reason.startswith(OUTPUT_LOST):
         return EXIT_OUTPUT_CLOSED
     if result.status == "interrupted":

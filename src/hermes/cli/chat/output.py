@@ -50,7 +50,7 @@ class QuietOutput:
         """Never called: nothing is shown before the answer is recorded."""
 
     def end(self, result: TurnResult) -> None:
-        if result.status == "completed":
+        if result.status in ("completed", "incomplete"):
             print(result.answer, file=self._stdout, flush=True)
 
 
@@ -125,7 +125,7 @@ class TextOutput:
             self._shown = ""
 
     def end(self, result: TurnResult) -> None:
-        if result.status == "completed" and self._shown != result.answer:
+        if result.status in ("completed", "incomplete") and self._shown != result.answer:
             # Nothing was streamed, or a plugin replaced it: show the recorded answer.
             self._new_line()
             self._write(result.answer)
@@ -158,6 +158,7 @@ def result_document(result: TurnResult, redactor: Redactor) -> dict[str, Any]:
         "session_id": result.session_id,
         "turn_id": result.turn_id,
         "status": result.status,
+        "finish_reason": result.finish_reason or None,
         "error": None if result.error is None else redactor.redact(result.error),
         "model": result.model,
         "provider": result.provider,

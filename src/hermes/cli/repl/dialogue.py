@@ -307,7 +307,7 @@ class Dialogue:
         try:
             result = queued.run(interrupt)
             if result is not None:
-                completed = result.status == "completed"
+                completed = result.status in ("completed", "incomplete")
                 self._display.turn_ended(result)
         except OSError:
             self.leave(EXIT_OUTPUT_CLOSED, OUTPUT_LOST)

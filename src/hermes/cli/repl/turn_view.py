@@ -93,9 +93,11 @@ class TurnView:
         """The text that the end of the turn adds."""
         self._text.width = self.width
         shown, text = self._shown, self.break_off()
-        if result.status == "completed" and shown != result.answer:
+        if result.status in ("completed", "incomplete") and shown != result.answer:
             # Nothing was streamed, or a plugin replaced it: show the recorded answer.
             text += self._text.feed(result.answer) + self._text.finish()
+        if result.status == "incomplete":
+            text += self.red(f"! {one_line(self._redactor.redact(result.error or result.finish_reason))}") + "\n"
         elif result.status == "interrupted":
             text += self.dim("[interrupted]") + "\n"
         elif result.status == "failed":

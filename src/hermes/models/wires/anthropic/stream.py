@@ -145,7 +145,7 @@ _EVENT = msgspec.json.Decoder(AnthropicEvent)
 _FINISH_REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
-    "pause_turn": "stop",
+    "pause_turn": "pause_turn",
     "tool_use": "tool_calls",
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
