@@ -67,7 +67,12 @@ def test_structured_output_is_not_continued(home: Path, workdir: Path) -> None:
         config = {"model": {"provider": "custom", "base_url": provider.base_url, "default": "scripted"}}
         with Agent(home=home, config=config, cwd=workdir) as agent:
             result = agent.run("go", output=Point)
-    assert (result.status, result.finish_reason, result.output, len(provider.requests)) == ("incomplete", "length", None, 1)
+    assert (result.status, result.finish_reason, result.output, len(provider.requests)) == (
+        "incomplete",
+        "length",
+        None,
+        1,
+    )
     with pytest.raises(TurnFailed, match="output limit"):
         result.raise_for_status()
 
@@ -174,7 +179,11 @@ def test_quiet_prints_what_there_is_and_exits_with_4(home: Path, workdir: Path) 
     assert done.stderr.splitlines()[1:] == [
         "Incomplete: the provider's content filter cut the answer off; rephrase the request or use another model"
     ]
-    assert (again.returncode, again.stdout, again.stderr.splitlines()[1:]) == (4, "half\n", done.stderr.splitlines()[1:])
+    assert (again.returncode, again.stdout, again.stderr.splitlines()[1:]) == (
+        4,
+        "half\n",
+        done.stderr.splitlines()[1:],
+    )
 
 
 @pytest.mark.parametrize("style", ["--json", "--stream-json"])
