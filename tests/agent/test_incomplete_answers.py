@@ -52,9 +52,11 @@ def test_it_is_continued_three_times_at_most(make_host: HostFactory) -> None:
 
 @pytest.mark.parametrize("model", [{"max_tokens": 50}, {"extra_body": {"max_completion_tokens": 50}}])
 def test_it_is_not_continued_when_the_user_set_the_limit(home: Path, workdir: Path, model: dict[str, Any]) -> None:
-    with ScriptedProvider([cut("half"), text("more")]) as provider:
-        with configured_host(home, workdir, provider, model=model) as host:
-            result = host.new_session().run("go")
+    with (
+        ScriptedProvider([cut("half"), text("more")]) as provider,
+        configured_host(home, workdir, provider, model=model) as host,
+    ):
+        result = host.new_session().run("go")
     assert (result.status, result.answer, len(provider.requests)) == ("incomplete", "half", 1)
     assert result.error == "the answer was cut off at the output limit; raise model.max_tokens"
 
@@ -78,9 +80,11 @@ def test_structured_output_is_not_continued(home: Path, workdir: Path) -> None:
 
 
 def test_the_last_step_of_a_turn_is_not_continued(home: Path, workdir: Path) -> None:
-    with ScriptedProvider(lambda _: cut("piece ")) as provider:
-        with configured_host(home, workdir, provider, options={"max_turns": 2}) as host:
-            result = host.new_session().run("go")
+    with (
+        ScriptedProvider(lambda _: cut("piece ")) as provider,
+        configured_host(home, workdir, provider, options={"max_turns": 2}) as host,
+    ):
+        result = host.new_session().run("go")
     assert (result.status, result.answer, len(provider.requests)) == ("incomplete", "piece piece ", 2)
 
 
@@ -157,11 +161,13 @@ def test_advice_about_arguments_is_given_once(make_host: HostFactory) -> None:
 
 
 def test_a_call_after_the_last_step_leaves_nothing_open(home: Path, workdir: Path) -> None:
-    with ScriptedProvider(lambda _: tool_call("todo", {})) as provider:
-        with configured_host(home, workdir, provider, options={"max_turns": 2}) as host:
-            session = host.new_session()
-            result = session.run("go")
-            problems = verify(host.sessions.export(session.id))
+    with (
+        ScriptedProvider(lambda _: tool_call("todo", {})) as provider,
+        configured_host(home, workdir, provider, options={"max_turns": 2}) as host,
+    ):
+        session = host.new_session()
+        result = session.run("go")
+        problems = verify(host.sessions.export(session.id))
     assert result.status == "failed" and "within its 2 steps" in (result.error or "")
     assert "max_tokens" not in (result.error or "")
     assert not problems
