@@ -150,7 +150,7 @@ def test_an_unknown_command_gets_the_nearest_name(name: str, hint: str, capsys: 
 
 def test_wrong_options_end_with_2_and_are_never_guessed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["chat", "--quer", "hi"]) == 2
-    assert "unrecognized arguments: --quer" in capsys.readouterr().err
+    assert "unknown option '--quer'; did you mean '--query'?" in capsys.readouterr().err
     assert main(["config", "show", "--js"]) == 2
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from .console import rewrite_examples
 from .contract_pages import write_missing_pages
 from .generated import rewrite
+from .man_page import MAN_PAGE, man_page
 from .pages import ROOT, all_pages
 
 
@@ -19,6 +20,9 @@ def main() -> int:
     options = parser.parse_args()
     for path in write_missing_pages():
         print(f"{path.relative_to(ROOT)} is new: write an example into it")
+    if not options.pages and MAN_PAGE.read_text() != man_page():
+        MAN_PAGE.write_text(man_page())
+        print(f"{MAN_PAGE.relative_to(ROOT)} is brought up to date")
     for path in map(Path.resolve, options.pages or all_pages()):
         changed = rewrite(path)
         if options.examples:

@@ -27,7 +27,7 @@ from .help_text import help_text, usage_lines, words_of
 from .pages import with_generated
 
 _SESSION_ACTIONS = ("list", "show", "search", "export", "rename", "delete")
-_CONFIG_ACTIONS = ("show", "path", "set", "unset", "edit")
+_CONFIG_ACTIONS = ("show", "get", "path", "set", "unset", "edit")
 _PLUGIN_ACTIONS = ("list", "info", "check", "test", "enable", "disable", "install", "update", "remove", "new")
 _HOOK_ACTIONS = ("list", "test", "accept", "revoke", "spec")
 

@@ -17,6 +17,7 @@ from .contract_pages import page_of
 from .contract_tables import hooks_that_fire
 from .generated import MAKERS, rewrite, up_to_date
 from .help_text import words_of
+from .man_page import MAN_PAGE, man_page
 from .pages import DOCS, README, ROOT, all_pages, blocks, generated_blocks
 
 
@@ -107,3 +108,7 @@ def test_the_readme_keeps_the_commands_that_others_rely_on() -> None:
     lines = README.read_text().splitlines()
     assert lines.count("pip install -e '.[dev]' && pytest") == 1
     assert "<!-- bench -->" in lines and "<!-- /bench -->" in lines
+
+
+def test_the_manual_page_is_the_one_of_today() -> None:
+    assert MAN_PAGE.read_text() == man_page(), "run: python -m tests.docs"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, NoReturn
 
 _UNITS = {"h": 3_600, "d": 86_400, "w": 604_800}
 
@@ -16,6 +17,38 @@ class CommandParser(argparse.ArgumentParser):
         # An abbreviation that works today would mean something else once an option is added.
         options.setdefault("allow_abbrev", False)
         super().__init__(*args, **options)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The arguments; an unknown one is an error that names the option that was probably meant.
+
+        Sub-commands are parsed by this method too, so that the error names theirs.
+        """
+        found, unknown = super().parse_known_args(args, namespace)
+        option = next((word for word in unknown if word.startswith("-")), None)
+        if option is not None:
+            self.error(f"unknown option {option!r}{_suggestion(option.partition('=')[0], self._option_string_actions)}")
+        if unknown:
+            self.error(f"unexpected argument: {' '.join(unknown)}")
+        return found, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """Print the error and where the help is, without the whole usage, and exit with 2."""
+        end = "" if message.endswith("?") else "."
+        self.exit(2, f"Error: {message}{end} '{self.prog} --help' shows what is allowed.\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        choices = None if action.choices is None else [str(choice) for choice in action.choices]
+        if choices is not None and value not in action.choices:  # pyright: ignore[reportOperatorIssue]
+            hint = _suggestion(str(value), choices) or f"; allowed: {', '.join(choices)}"
+            name = str(action.metavar or action.dest).lower()
+            raise argparse.ArgumentError(None, f"unknown {name} {value!r}{hint}")
+
+
+def _suggestion(word: str, known: Iterable[str]) -> str:
+    from difflib import get_close_matches
+
+    close = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def positive_number(text: str) -> int:

@@ -12,9 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from hermes.cli.terminal import plain, print_json, print_lines
+import msgspec
+
+from hermes.cli.terminal import plain, print_data, print_json, print_lines
 from hermes.commands.settings import masked, select, setting_lines
-from hermes.config import config_path, hermes_home, load_config, load_env_file
+from hermes.config import LoadedConfig, config_path, hermes_home, load_config, load_env_file
 from hermes.config.document import parse_value
 from hermes.config.edit import edit_config, replace_config, unset_config
 from hermes.config.listing import Setting, list_settings
@@ -100,6 +102,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     show = commands.add_parser("show", help="print the current settings, secrets redacted")
     show.add_argument("key", nargs="?", default="", metavar="KEY", help="only this setting or section")
     show.add_argument("--json", action="store_true", help="print one JSON document")
+    get = commands.add_parser("get", help="print the value of one setting")
+    get.add_argument("key", metavar="KEY", help="names joined by dots, such as agent.max_turns")
     commands.add_parser("path", help="print the path of the file")
     set_ = commands.add_parser("set", help="change one setting")
     set_.add_argument("key", metavar="KEY", help="names joined by dots, such as agent.max_turns")
@@ -115,6 +119,8 @@ def run(args: argparse.Namespace) -> int:
     match args.action:
         case "show":
             return _show(home, args.key, as_json=args.json)
+        case "get":
+            return _get(home, args.key)
         case "path":
             print(config_path(home))
         case "set":
@@ -129,12 +135,30 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _show(home: Path, key: str, *, as_json: bool) -> int:
+def _get(home: Path, key: str) -> int:
+    """Print one value: text as it is, anything else as JSON."""
+    settings = select(list(list_settings(_load(home).config)), key)
+    if len(settings) > 1:
+        names = ", ".join(dotted(setting.path) for setting in settings[:4])
+        raise ConfigError(f"{key} is a section ({names}, ...); use 'hermes config show {key}', or name one setting")
+    [setting] = settings
+    value = masked(setting.path, setting.value)
+    print_data(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    return 0
+
+
+def _load(home: Path) -> LoadedConfig:
+    """The configuration; what is wrong with it goes to stderr."""
     warnings: list[str] = []
     environ = {**os.environ, **load_env_file(home, warnings=warnings)}
     loaded = load_config(home, environ=environ)
     for warning in [*warnings, *loaded.warnings]:
         print(f"Warning: {plain(warning)}", file=sys.stderr)
+    return loaded
+
+
+def _show(home: Path, key: str, *, as_json: bool) -> int:
+    loaded = _load(home)
     settings = select(list(list_settings(loaded.config)), key)
     exists = loaded.path.exists()
     if as_json:

@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "config": ("hermes.cli.config", "Show and change the configuration."),
     "logs": ("hermes.cli.logs", "Show or follow the log."),
     "doctor": ("hermes.cli.doctor.command", "Check the setup and suggest fixes."),
+    "completion": ("hermes.cli.completion", "Print a completion script for bash, zsh or fish."),
 }
 
 DEFAULT_COMMAND = "chat"
@@ -33,7 +34,7 @@ DEFAULT_COMMAND = "chat"
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code."""
     arguments = sys.argv[1:] if argv is None else argv
-    if arguments and arguments[0] in ("--version", "-V"):
+    if arguments and arguments[0] in ("--version", "-V", "version"):
         from hermes.version import __version__
 
         print(f"hermes {__version__}")
