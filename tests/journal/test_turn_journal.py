@@ -276,16 +276,18 @@ def test_a_turn_is_found_as_it_was_left(store: Store, new_runner: RunnerFactory)
     again = reopen(store, heir)
     assert again is not None
     assert (again.id, again.task_id, again.ordinal, again.state) == ("t1", "task of t1", 0, "running")
-    assert again.steps == {
+    assert {key: step for key, step in again.steps.items() if key != "tool:1.1"} == {
         "setup": Step("done", {"system": "s"}),
         "model:1": Step("done", reply("a", "b")),
         "tool:1.0": Step("done", {"result": "ok"}),
-        "tool:1.1": Step("claimed", {"args": {"x": 2}}),
     }
     assert again.messages == {(0, 0): user("hello"), (1, 0): assistant("working")}
     assert again.attempts_made == 1, "a tool call was in flight, not a model call"
-    resumed = Sessions(store).events("s1")[-1]
-    assert (resumed["kind"], resumed["body"]) == ("turn_resumed", {"in_flight": ["tool:1.1"]})
+    resumed, settled = Sessions(store).events("s1")[-2:]
+    assert (resumed["kind"], resumed["body"]["in_flight"]) == ("turn_resumed", ["tool:1.1"])
+    assert (settled["kind"], settled["key"], settled["body"]["args"]) == ("step_done", "tool:1.1", {"x": 2})
+    assert settled["body"]["error_type"] == "unknown_outcome" and '"outcome":"unknown"' in settled["body"]["result"]
+    assert again.steps["tool:1.1"] == Step("done", settled["body"])
 
 
 def test_the_attempt_that_was_open_is_closed_as_crashed(store: Store, new_runner: RunnerFactory) -> None:

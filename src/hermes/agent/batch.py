@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.events import Listener
-from hermes.agent.tool_call import ToolCall, ToolOutcome, tool_context, unknown_outcome
+from hermes.agent.tool_call import ToolCall, ToolOutcome, tool_context
 from hermes.agent.workers import wait_for
 from hermes.contract.events import ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
@@ -66,7 +66,7 @@ class ToolBatch:
         self._slots: list[_Slot] = []
 
     def run(self, requests: list[ToolRequest], offered: frozenset[str]) -> None:
-        """Run the calls and record their messages. Raises ``Interrupted`` once all calls are closed.
+        """Run the calls and record their messages; those that an interrupt stops are closed as cancelled.
 
         A call to a tool that is not ``offered`` is a call to an unknown one.
         """
@@ -80,7 +80,6 @@ class ToolBatch:
         except BaseException as error:
             self._give_up(error)
             raise
-        self._scope.interrupt.check()
 
     def finished(self) -> list[ToolEnded]:
         """How the calls ended, in call order."""
@@ -94,9 +93,6 @@ class ToolBatch:
         if recorded is None:
             return False
         slot.call.announced = True
-        if recorded.state == "claimed":
-            self._close(slot, unknown_outcome(recorded.body["args"]))
-            return True
         outcome = _outcome_from(recorded.body)
         slot.message = self._journal.messages.get((self._step, slot.index + 1))
         if slot.message is None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import threading
 from collections import deque
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,13 +23,16 @@ from hermes.contract.events import SessionFinalized, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound
 from hermes.journal.bodies import message_text
 from hermes.journal.leases import SessionInfo
+from hermes.journal.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn
 from hermes.journal.sessions import Sessions
 from hermes.journal.steps import Message, TurnJournal, TurnState
-from hermes.journal.turns import begin_turn, finish_reason_of, reopen_turn
+from hermes.journal.turns import begin_turn, close_children, finish_reason_of, reopen_turn, unfinished_state
 from hermes.models.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
 from hermes.tools.registry import Tool
+
+log = logging.getLogger("hermes.turn")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,8 @@ class Session:
         self._steering: deque[str] = deque()
         self._running = threading.Lock()
         self._listener: Listener = ignore_events
+        #: Called when a turn is on disk, before it runs: a new message was accepted, or an earlier turn is continued.
+        self.when_accepted: Callable[[], None] | None = None
         self.closed = False
 
     @property
@@ -134,7 +140,16 @@ class Session:
                 return _recorded_result(
                     self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason
                 )
-            return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
+            return self._continue(journal, listener, interrupt, context, is_structured=is_structured)
+
+    # -- turns that an earlier run left -------------------------------------------------------------------------
+    #
+    # The only ways to take one up, for every surface. Taking it up settles its started calls (``journal.recovery``)
+    # before anything else can happen; one that was taken up too often ends as failed instead.
+
+    def unfinished_turn(self) -> TurnState | None:
+        """The state of the last turn when it has no answer and can be continued."""
+        return unfinished_state(self.runtime.store, self.id)
 
     def finish_open_turn(
         self, *, listener: Listener = ignore_events, interrupt: Interrupt | None = None
@@ -142,6 +157,16 @@ class Session:
         """Continue the last turn when it has no answer: crashed, interrupted or failed. None when there is none."""
         with self._exclusive():
             return self._finish(("running", "interrupted", "failed"), listener, interrupt or Interrupt())
+
+    def abandon_open_turn(self, reason: str) -> TurnResult | None:
+        """Give up the last turn when a process that died left it: no call and no request of it runs, now or later.
+
+        The conversation keeps what it did; a call that had started is reported to the model as unknown.
+        """
+        interrupt = Interrupt()
+        interrupt.cancel(f"{GIVEN_UP}: {reason}")
+        with self._exclusive():
+            return self._finish(("running",), ignore_events, interrupt)
 
     def steer(self, text: str) -> bool:
         """Add a message to the running turn, before its next model call. False when no turn runs."""
@@ -221,7 +246,35 @@ class Session:
         if journal is None:
             return None
         self._turns_known = None
-        return self._run_turn(journal, listener, interrupt)
+        return self._continue(journal, listener, interrupt)
+
+    def _continue(
+        self,
+        journal: TurnJournal,
+        listener: Listener,
+        interrupt: Interrupt,
+        context: str = "",
+        *,
+        is_structured: bool = False,
+    ) -> TurnResult:
+        if journal.is_exhausted:
+            return self._give_up(journal)
+        return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
+
+    def _give_up(self, journal: TurnJournal) -> TurnResult:
+        """Dead letter: end a turn whose every run ended its process, without any code that could do so again."""
+        error = (
+            f"the turn was taken up {MAX_TAKE_UPS} times, and each time the process ended before another step was "
+            f"recorded; it is not tried again. 'hermes logs' may show why. Send another message to continue"
+        )
+        log.error("turn %d of session %s failed: %s", journal.ordinal + 1, self.id, error)
+        withhold = self.runtime.hooks.transform_tool_result is not None
+        close_turn(journal, "failed", error, withhold_results=withhold)
+        journal.commit()
+        close_children(self.runtime.store, self.runtime.runner, self.id)
+        self._is_new, self._turns_known = False, None
+        self.transcript.earlier = Sessions(self.runtime.store).context(self.id)
+        return _recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error, "")
 
     def _catch_up(self, journal: TurnJournal) -> None:
         """Read the transcript again when another process may have continued the session."""
@@ -238,6 +291,8 @@ class Session:
         *,
         is_structured: bool = False,
     ) -> TurnResult:
+        if self.when_accepted is not None:
+            self.when_accepted()
         self._catch_up(journal)
         scope = Scope(
             session_id=self.id,

@@ -350,15 +350,6 @@ def _output_transformer(hooks: Hooks, scope: Scope) -> Callable[[str, str, int],
     return transform
 
 
-def unknown_outcome(args: Args) -> ToolOutcome:
-    """The outcome of a call that was claimed by a process which died before recording a result."""
-    message = (
-        "The process ended while this call was running, so it may or may not have taken effect. "
-        "Check before you repeat it."
-    )
-    return ToolOutcome(tool_error(message, outcome="unknown"), "error", args, 0, "unknown_outcome", message)
-
-
 def _as_text(raw: object) -> str:
     """A result as JSON text. Execution middleware may hand back plain data instead."""
     if isinstance(raw, str):

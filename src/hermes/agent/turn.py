@@ -10,6 +10,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
@@ -18,7 +19,7 @@ from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.batch import ToolBatch
 from hermes.agent.context.requests import RequestBuilder
 from hermes.agent.context.transcript import MessagePlace
-from hermes.agent.events import Listener, TurnResult, TurnStatus, changed_paths, is_code
+from hermes.agent.events import Listener, TurnResult, TurnStatus, changed_paths, ignore_events, is_code
 from hermes.agent.model_call import Answered, ModelCall, ToolDefinition
 from hermes.agent.setup import CONTINUE, OUT_OF_TURNS, Setup, make_setup, spill
 from hermes.contract.events import (
@@ -33,9 +34,10 @@ from hermes.contract.events import (
 from hermes.errors import HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
 from hermes.hooks.observers import Answer
 from hermes.journal.steps import Message, TurnJournal, TurnState
+from hermes.journal.turns import close_children
 from hermes.models.reply import Reply, tool_call_message
 from hermes.models.usage import Usage
-from hermes.scope import Scope, current_scope
+from hermes.scope import Interrupt, Scope, current_scope
 
 if TYPE_CHECKING:
     from hermes.agent.session import Session
@@ -193,6 +195,8 @@ class Turn:
         recorded = self._journal.steps.get("setup")
         if recorded is not None:
             return msgspec.convert(recorded.body, Setup)
+        if self._journal.was_left:
+            self._scope.interrupt.check()  # it may have been taken up to be given up
         setup = make_setup(self._session, self._journal, self._scope, self._context, continues=not self._is_structured)
         if self._journal.ordinal == 0 and self._hooks.on_session_start is not None:
             self._hooks.on_session_start(
@@ -256,7 +260,9 @@ class Turn:
         """Add what was said to the agent while it worked to the conversation. False when that is nothing."""
         key = f"steer:{step}"
         recorded = self._journal.steps.get(key)
-        texts: list[str] = self._session.take_steering() if recorded is None else recorded.body["texts"]
+        texts: list[str] = [] if recorded is None else recorded.body["texts"]
+        if recorded is None and not self._scope.interrupt.cancelled:
+            texts = self._session.take_steering()
         if texts and recorded is None:
             self._journal.step(key, "done", "pure", {"texts": texts})
         for number, text in enumerate(texts):
@@ -303,6 +309,9 @@ class Turn:
     def _ask(self, requests: RequestBuilder, step: int, tools: list[ToolDefinition]) -> Answered:
         """Model step ``step``: replayed when the journal has it, run and committed otherwise."""
         recorded = self._recorded_answer(f"model:{step}", tools)
+        if recorded is None:
+            # Only here: everything that an earlier run recorded is replayed first, and cannot be interrupted.
+            self._scope.interrupt.check()
         requests.replay(step)
         answered = recorded or self._ask_now(requests, step, tools)
         message = assistant_message(answered.reply)
@@ -324,7 +333,8 @@ class Turn:
         recorded = self._journal.steps.get(key)
         if recorded is None:
             return None
-        answered = _drop_calls_without_tools(msgspec.convert(recorded.body, Answered), tools)
+        answered = msgspec.convert(recorded.body, Answered, from_attributes=True)
+        answered = _drop_calls_without_tools(answered, tools)
         return answered if answered.reply.tool_calls or answered.reply.content.strip() else None
 
     def _ask_now(self, requests: RequestBuilder, step: int, tools: list[ToolDefinition]) -> Answered:
@@ -365,6 +375,7 @@ class Turn:
 
     def _close_unanswered(self, state: TurnState, reason: str, cause: BaseException) -> str:
         """Record a turn that has no answer, with what had arrived of one, so that the conversation can continue."""
+        self._complete_record(reason)
         partial: Reply | None = getattr(cause, "partial", None)
         text = partial.content if partial is not None else self._draft.strip() and self._draft
         note = f"[{state}]" if not text else f"{text}\n\n[{state}]"
@@ -374,6 +385,35 @@ class Turn:
         self._journal.end(state, answer=shown or None, error=reason)
         self._journal.commit()
         return shown
+
+    def _complete_record(self, reason: str) -> None:
+        """Replay what this run did not get to, and cancel the rest, so that no recorded call is missing."""
+        stopped = Interrupt()
+        stopped.cancel(reason)
+        scope = replace(self._scope, interrupt=stopped)
+        step = 1
+        while (recorded := self._journal.steps.get(f"model:{step}")) is not None:
+            answered = msgspec.convert(recorded.body, Answered, from_attributes=True)
+            calls, is_conclusion = answered.reply.tool_calls, self._is_conclusion(step)
+            if calls and not is_conclusion:
+                if self._has_open_calls(step, len(calls)):
+                    self._journal.message(step, 0, assistant_message(answered.reply))
+                    loop = LoopGuard(self._runtime.config.tool_loop_guardrails)
+                    # The listener may be what failed.
+                    ToolBatch(self._session, self._journal, scope, ignore_events, loop, step).run(calls, frozenset())
+                self._place = max(self._place, (step + 1, 0))
+            elif step > self._steps:
+                self._place, self._draft = (step, int(is_conclusion)), answered.reply.content
+            step += 1
+        if self._journal.was_left:
+            close_children(self._runtime.store, self._runtime.runner, self._scope.session_id)
+
+    def _is_conclusion(self, step: int) -> bool:
+        """Whether a model step is the one that follows a spent budget, and was offered no tools."""
+        return self._journal.messages.get((step, 0), {}).get("role") == "user"
+
+    def _has_open_calls(self, step: int, count: int) -> bool:
+        return any((step, index + 1) not in self._journal.messages for index in range(count))
 
     def _emit_answer(self, answer: str) -> None:
         emit = self._hooks.post_llm_call

@@ -113,6 +113,10 @@ class TurnJournal:
         self.messages: dict[tuple[int, int], Message] = {}
         self.answer: str | None = None
         self.error: str | None = None
+        #: An earlier run left it, and it was taken up again.
+        self.was_left = False
+        #: It was taken up too often without a new step, and has to end as failed.
+        self.is_exhausted = False
         self.attempts_made = 0
         self.lease = lease
         self._store = store

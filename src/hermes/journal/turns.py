@@ -8,6 +8,7 @@ import time
 from hermes.errors import JournalError, SessionBusy
 from hermes.journal.bodies import message_text, to_json, unpack
 from hermes.journal.leases import Lease, SessionInfo, create_session, take_lease
+from hermes.journal.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn, count_progress, is_final, settle_claims
 from hermes.journal.runner import Runner
 from hermes.journal.steps import NOT_ASIDE, Message, ModelCallRow, Step, TurnJournal, TurnState
 from hermes.journal.store import Store
@@ -96,18 +97,13 @@ def _deliver_again(
 def reopen_turn(store: Store, runner: Runner, session_id: str, *, states: tuple[TurnState, ...]) -> TurnJournal | None:
     """Take the session and its last turn, when that is in one of ``states``, to finish it. None when there is none.
 
-    Whatever was in flight when its runner died is closed in the journal first.
+    Whatever was in flight when its runner died is closed in the journal first. A turn that was given up stays closed.
     """
     runner.start()
 
     def write(connection: sqlite3.Connection) -> TurnJournal | None:
-        last = connection.execute(
-            "SELECT id, state FROM turns WHERE session_id = ? AND NOT undone ORDER BY ordinal DESC LIMIT 1",
-            (session_id,),
-        ).fetchone()
-        if last is None or last[1] not in states:
-            return None
-        return resume_turn(connection, store, runner, session_id, last[0])
+        turn_id = _unfinished(connection, session_id, states)
+        return None if turn_id is None else resume_turn(connection, store, runner, session_id, turn_id)
 
     return store.write(write)
 
@@ -126,22 +122,81 @@ def finish_reason_of(store: Store, session_id: str, turn_id: str) -> str:
     return store.read(read)
 
 
+def unfinished_state(store: Store, session_id: str) -> TurnState | None:
+    """The state of the last turn when it has no answer and can be continued."""
+    states: tuple[TurnState, ...] = ("running", "interrupted", "failed")
+
+    def read(connection: sqlite3.Connection) -> TurnState | None:
+        turn_id = _unfinished(connection, session_id, states)
+        query = "SELECT state FROM turns WHERE id = ?"
+        return None if turn_id is None else connection.execute(query, (turn_id,)).fetchone()[0]
+
+    return store.read(read)
+
+
+def _unfinished(connection: sqlite3.Connection, session_id: str, states: tuple[TurnState, ...]) -> str | None:
+    last = connection.execute(
+        "SELECT id, state, attempts, error FROM turns WHERE session_id = ? AND NOT undone "
+        "ORDER BY ordinal DESC LIMIT 1",
+        (session_id,),
+    ).fetchone()
+    return None if last is None or last[1] not in states or is_final(*last[1:]) else last[0]
+
+
 def resume_turn(
     connection: sqlite3.Connection, store: Store, runner: Runner, session_id: str, turn_id: str
 ) -> TurnJournal:
     """Like ``reopen_turn`` for a turn that is known, inside a transaction that is already open."""
     lease = take_lease(connection, runner, session_id)
     turn = _load(connection, store, lease, turn_id)
-    if turn.state == "running":
+    was_cut_off = turn.state == "running"
+    if was_cut_off:
         _close_open_attempt(connection, turn)
-    turn.event("turn_resumed", "", {"in_flight": [k for k, s in turn.steps.items() if s.state == "claimed"]})
+    progress = count_progress(connection, turn)
+    attempts = _count_attempt(connection, turn, progress) if was_cut_off else 1
+    in_flight = [key for key, step in turn.steps.items() if step.state == "claimed"]
+    turn.event("turn_resumed", "", {"in_flight": in_flight, "progress": progress})
+    settle_claims(turn)
     connection.execute(
-        "UPDATE turns SET state = 'running', attempts = attempts + 1, ended_at = NULL, error = NULL WHERE id = ?",
-        (turn_id,),
+        "UPDATE turns SET state = 'running', attempts = ?, ended_at = NULL, error = NULL WHERE id = ?",
+        (attempts, turn_id),
     )
     turn.write_pending(connection)
     turn.state, turn.error = "running", None
+    turn.was_left, turn.is_exhausted = True, attempts > MAX_TAKE_UPS + 1
     return turn
+
+
+def close_children(store: Store, runner: Runner, session_id: str) -> None:
+    """End the turns that dead processes left open in the sessions of children: no call waits for them any more."""
+
+    def write(connection: sqlite3.Connection) -> None:
+        rows = connection.execute(
+            "WITH RECURSIVE family(id) AS (SELECT id FROM sessions WHERE parent_id = ? "
+            "UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id) "
+            "SELECT t.session_id, t.id, s.runner FROM family f JOIN sessions s ON s.id = f.id "
+            "JOIN turns t ON t.session_id = s.id WHERE t.state = 'running'",
+            (session_id,),
+        ).fetchall()
+        for child_id, turn_id, owner in rows:
+            if owner is None or not runner.is_alive(owner):
+                turn = resume_turn(connection, store, runner, child_id, turn_id)
+                close_turn(turn, "interrupted", f"{GIVEN_UP}: the call that delegated this ended without it")
+                turn.write_pending(connection)
+
+    store.write(write)
+
+
+def _count_attempt(connection: sqlite3.Connection, turn: TurnJournal, progress: int) -> int:
+    """How many processes have run the turn since it last got somewhere, this one included."""
+    attempts: int = connection.execute("SELECT attempts FROM turns WHERE id = ?", (turn.id,)).fetchone()[0]
+    before = connection.execute(
+        "SELECT body FROM events WHERE session_id = ? AND turn_id = ? AND kind = 'turn_resumed' "
+        "ORDER BY seq DESC LIMIT 1",
+        (turn.session_id, turn.id),
+    ).fetchone()
+    is_stuck = before is None or unpack(connection, before[0]).get("progress", -1) >= progress
+    return attempts + 1 if is_stuck else 2
 
 
 def _load(connection: sqlite3.Connection, store: Store, lease: Lease, turn_id: str) -> TurnJournal:

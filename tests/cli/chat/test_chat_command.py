@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -361,3 +363,15 @@ def test_one_shot_chat_imports_nothing_it_does_not_use(home: Path, workdir: Path
         )
     assert done.stdout == "ok\n"
     assert done.stderr.splitlines()[-1] == "[]"
+
+
+@pytest.mark.parametrize("style", ["-Q", "--stream-json"])
+def test_a_session_is_named_only_once_its_message_is_stored(home: Path, workdir: Path, style: str) -> None:
+    with ScriptedProvider("never asked") as provider:
+        write_config(home, provider.base_url)
+        with closing(sqlite3.connect(home / "state.db")) as connection:
+            connection.execute("PRAGMA user_version = 999")
+        refused = run_hermes("chat", "-q", "hi", style, home=home, cwd=workdir)
+    assert refused.returncode == 1 and provider.requests == []
+    assert "newer version" in refused.stderr
+    assert "session" not in refused.stdout and "session_id" not in refused.stderr

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
+from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call, tool_calls
 from support import run_hermes, start_hermes, write_config
 from support.configured import write_plugin
-from support.repl_terminal import ALT_ENTER, CTRL_D, CTRL_L, ENTER, TAB, UP, ReplTerminal
+from support.repl_terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_L, ENTER, TAB, UP, ReplTerminal
+from support.waiting import HANG, wait_until
 
 MARKDOWN = "## Result\n\nHello **Ada**, see:\n\n- one\n- two\n\n```python\nprint('hi')\n```\n\nAll done."
 
@@ -206,6 +207,36 @@ def test_a_resumed_session_shows_where_it_stands_and_offers_its_open_turn(home: 
             terminal.send("/quit")
             assert terminal.end() == 0
     assert provider.requests[2].last_user_text == "fails"
+
+
+def test_no_means_that_nothing_of_the_old_turn_runs(home: Path, workdir: Path) -> None:
+    commands = ["echo one >> log; exec sleep 60", "echo 2 >> log"]
+    script = [tool_calls([("terminal", {"command": command}) for command in commands]), text("New answer.")]
+    with ScriptedProvider(script) as provider:
+        write_config(home, provider.base_url, 'approvals:\n  mode: "off"\n')
+        killed = start_hermes("chat", "-q", "old", "-Q", home=home, cwd=workdir)
+        wait_until(lambda: (workdir / "log").exists(), "the command")
+        killed.kill()
+        killed.wait(HANG)
+        question = "The last turn has no answer yet. Continue it?"
+        with ReplTerminal(home, workdir, "-c", ready=question) as terminal:
+            terminal.wait_for("yes?")
+            terminal.type(CTRL_C)  # not an answer: it is asked again before anything else happens
+            terminal.wait_until_idle()
+            terminal.send("new")
+            terminal.wait_for("yes?")
+            terminal.send("n")
+            terminal.wait_for("New answer.")
+            terminal.send("/quit")
+            assert terminal.end() == 0
+        again = run_hermes("chat", "-Q", "-c", home=home, cwd=workdir)
+        checked = run_hermes("trace", "verify", "--all", home=home, cwd=workdir)
+    assert (workdir / "log").read_text() == "one\n"
+    assert [request.last_user_text for request in provider.requests] == ["old", "new"]
+    told = [message["content"] for message in provider.requests[1].messages if message["role"] == "tool"]
+    assert '"outcome":"unknown"' in told[0] and "cancelled" in told[1]
+    assert again.stdout == "New answer.\n"
+    assert checked.returncode == 0, checked.stdout
 
 
 def test_the_screen_can_be_cleared(home: Path, workdir: Path) -> None:

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
@@ -34,6 +34,7 @@ from hermes.config import Config, LoadedConfig, apply_env, hermes_home, load_con
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
+from hermes.journal.recovery import GIVEN_UP
 from hermes.log import setup_logging
 from hermes.sanitize import Redactor, is_secret_key
 from hermes.scope import Interrupt
@@ -201,14 +202,12 @@ def _answer(
             if outcome is not None:
                 message, session = outcome.message, outcome.session
         session = session or _session(host, args)
-        output.begin(session.id)
-        for notice in () if args.verbose else host.notices:  # --verbose shows the log, which has them too
-            print(f"Warning: {plain(notice)}", file=sys.stderr)
         if isinstance(output, TextOutput) and can_prompt():
             from hermes.cli.repl.questions import OneShotQuestions
 
             host.responders.attach(session.id, OneShotQuestions())
-        return _converse(session, message, output, interrupt, host.redactor, output_format)
+        notices = () if args.verbose else host.notices  # --verbose shows the log, which has them too
+        return _converse(session, message, output, interrupt, host.redactor, notices, output_format)
 
 
 def _command_exit_code(interrupt: Interrupt) -> int:
@@ -230,19 +229,36 @@ def _converse(
     output: Output,
     interrupt: Interrupt,
     redactor: Redactor,
+    notices: Sequence[str],
     output_format: OutputFormat | None = None,
 ) -> int:
-    listener = _listener(output, interrupt)
-    if message is not None and output_format is not None:
-        from hermes.api.output import run_structured
+    def begin() -> None:
+        """Name the session, once its message is stored, and then say what is wrong with the setup."""
+        session.when_accepted = None
+        if begins:
+            output.begin(session.id)
+        for notice in notices:
+            print(f"Warning: {plain(notice)}", file=sys.stderr)
 
-        result = run_structured(session, message, output_format, listener=listener, interrupt=interrupt)
-        if result.status == "completed":  # the document alone, without the words or the fence around it
-            result = replace(result, answer=msgspec.json.encode(result.output).decode())
-    elif message is not None:
-        result = session.run(message, listener=listener, interrupt=interrupt)
-    else:
-        result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
+    listener, begins = _listener(output, interrupt), True
+    session.when_accepted = begin
+    try:
+        if message is not None and output_format is not None:
+            from hermes.api.output import run_structured
+
+            result = run_structured(session, message, output_format, listener=listener, interrupt=interrupt)
+            if result.status == "completed":  # the document alone, without the words or the fence around it
+                result = replace(result, answer=msgspec.json.encode(result.output).decode())
+        elif message is not None:
+            result = session.run(message, listener=listener, interrupt=interrupt)
+        else:
+            result = session.finish_open_turn(listener=listener, interrupt=interrupt) or session.last_result()
+    except BaseException:
+        begins = False
+        raise
+    finally:
+        if session.when_accepted is not None:
+            begin()
     if listener is ignore_events:
         _report_fallback(session, result)
     output.end(result)
@@ -282,6 +298,9 @@ def _exit_code(result: TurnResult, interrupt: Interrupt, redactor: Redactor) -> 
         return EXIT_BUDGET if result.finish_reason == "budget" else EXIT_INCOMPLETE
     if result.status == "interrupted" and interrupt.reason.startswith(OUTPUT_LOST):
         return EXIT_OUTPUT_CLOSED
+    if result.status == "interrupted" and (result.error or "").startswith(GIVEN_UP):
+        print(f"The last turn was {one_line(result.error or '')}. Send a message with --query.", file=sys.stderr)
+        return EXIT_INTERRUPTED
     if result.status == "interrupted":
         print(f"Interrupted. Continue with: hermes chat --resume {result.session_id}", file=sys.stderr)
         return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED

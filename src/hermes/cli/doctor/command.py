@@ -74,6 +74,7 @@ GROUPS: dict[str, CheckGroup] = {
             Check("journal", journal.check_file, 20.0),
             Check("runners", journal.check_runners),
             Check("sessions", journal.check_unfinished),
+            Check("dead letters", journal.check_dead_letters),
             Check("approvals", journal.check_approvals),
             Check("records", journal.check_records),
             Check("search index", journal.check_search),

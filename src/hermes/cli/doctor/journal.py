@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +16,7 @@ from hermes.commands.text import plural
 from hermes.journal import schema
 from hermes.journal.database import companion, explain
 from hermes.journal.history.search import SearchIndex
+from hermes.journal.recovery import dead_letters
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import SessionRow, Sessions
 from hermes.trace.verify.session import verify
@@ -80,6 +82,21 @@ def check_unfinished(installation: Installation) -> Iterator[CheckResult]:
     if len(own) > _MOST_LISTED:
         more = plural(len(own) - _MOST_LISTED, "more session")
         yield warning("session", f"{more} interrupted in the middle of a turn", command="hermes sessions list")
+
+
+def check_dead_letters(installation: Installation) -> Iterator[CheckResult]:
+    """Turns that were given up because every process that took them up ended."""
+    if not installation.has_current_journal():
+        return
+    with closing(installation.store()) as store:
+        found = dead_letters(store, _LAST_SESSIONS)
+    for session_id, ordinal, at in found[:_MOST_LISTED]:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(at))
+        detail = f"turn {ordinal + 1} of {session_id} was given up on {when}: each process that ran it ended"
+        yield warning("dead letter", detail, command=f"hermes trace show {session_id}")
+    if len(found) > _MOST_LISTED:
+        more = plural(len(found) - _MOST_LISTED, "more turn")
+        yield warning("dead letter", f"{more} given up", command="hermes sessions list")
 
 
 def check_approvals(installation: Installation) -> Iterator[CheckResult]:

@@ -110,6 +110,8 @@ class Dialogue:
         self._state = threading.Condition()
         #: Interrupt of the running command.
         self._command: Interrupt | None = None
+        #: The last turn was left by a process that died, and the user has not said what to do with it.
+        self._is_undecided = False
         self._last_ctrl_c = -_AGAIN_SECONDS
         if attended:
             host.responders.attach(self.conversation.session.id, self.questions)
@@ -241,6 +243,11 @@ class Dialogue:
     def _handle(self, text: str) -> None:
         if is_command(self.host, text):
             self._run_command(text)
+            return
+        if self._is_undecided:
+            self._offer_to_finish()
+        if self._is_undecided:
+            self._display.restore_input(text)
         elif self._turns.add(self._queued_turn(self._with_attachments(text))):
             self._display.note(
                 f"Queued ({plural(self.queued, 'message')} waiting). Use /steer to reach the running turn."
@@ -267,18 +274,24 @@ class Dialogue:
             self._display.error(str(error))
 
     def _offer_to_finish(self) -> None:
+        """Ask about a turn without an answer. Without a clear answer it is asked again before the next message."""
         session = self.conversation.session
-        last = self.host.sessions.last_turn(session.id)
-        if last is None or last["state"] == "completed" or not self._attended:
+        state = session.unfinished_turn() if self._attended else None
+        self._is_undecided = False
+        if state is None:
             return
-        how = {"interrupted": "was interrupted", "failed": "failed"}.get(last["state"], "has no answer yet")
-        self._command = Interrupt()
+        how = {"interrupted": "was interrupted", "failed": "failed"}.get(state, "has no answer yet")
+        self._command = interrupt = Interrupt()
         try:
-            wanted = self.questions.confirm(f"The last turn {how}. Continue it?", self._command)
+            wanted = self.questions.confirm(f"The last turn {how}. Continue it?", interrupt)
         finally:
             self._command = None
         if wanted:
             self._turns.add(QueuedTurn("", self._finish_open_turn))
+        elif state == "running" and interrupt.cancelled:
+            self._is_undecided = True
+        elif state == "running":
+            session.abandon_open_turn("the user did not continue it")
 
     def _with_attachments(self, text: str) -> UserMessage:
         """The message with the images and the text of the files that it names."""

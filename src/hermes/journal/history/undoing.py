@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from hermes.journal.bodies import unpack
 from hermes.journal.leases import Lease, take_lease
+from hermes.journal.recovery import close_turn
 from hermes.journal.runner import Runner
 from hermes.journal.steps import Message, TurnJournal
 from hermes.journal.store import Store
@@ -55,7 +56,7 @@ def _closed_lease(connection: sqlite3.Connection, store: Store, runner: Runner, 
     if not cut_off:
         return take_lease(connection, runner, session_id)
     turn = resume_turn(connection, store, runner, session_id, cut_off)
-    turn.end("interrupted", error=_CUT_OFF)
+    close_turn(turn, "interrupted", _CUT_OFF)
     turn.write_pending(connection)
     return turn.lease
 
