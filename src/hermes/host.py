@@ -193,13 +193,13 @@ class Host:
         """
         return self._open_session(new_session_id(), cwd or self.cwd, principal=principal)
 
-    def resume_session(self, session_id: str) -> Session:
-        """The conversation with that id (or a unique beginning of it), in the directory it was started in."""
+    def resume_session(self, session_id: str, *, cwd: Path | None = None) -> Session:
+        """The conversation with that id (or a unique beginning of it), in ``cwd`` or where it was started."""
         row = self.sessions.get(session_id)
         already = self.open_sessions.get(row.id)
         if already is not None:
             return already
-        cwd = Path(row.cwd)
+        cwd = cwd or Path(row.cwd)
         if not cwd.is_dir():
             raise HermesError(
                 f"session {row.id} worked in {cwd}, which is gone; make that directory again, or start a new session"
@@ -213,7 +213,7 @@ class Host:
             self.runtime,
             session_id,
             models=self._models(),
-            offered=self.offered_tools(),
+            offered=[tool for tool in self.offered_tools() if not self.runtime.memory.is_closed_to(principal, tool)],
             max_steps=self.options.max_turns or self.config.agent.max_turns,
             cwd=cwd,
             platform=self.options.platform,

@@ -22,7 +22,8 @@ TOKEN = "a-token-that-is-long-enough"
 @contextmanager
 def serving(home: Path, workdir: Path, provider: ScriptedProvider, env: dict[str, str] | None = None) -> Generator[str]:
     """The base URL of an agent in a process of its own."""
-    write_config(home, provider.base_url)
+    trusted = "{scopes: [send, read, cancel, approve], workspace: .}"
+    write_config(home, provider.base_url, f"a2a:\n  principals:\n    local: {trusted}\n    token: {trusted}\n")
     process = start_hermes("a2a", "serve", home=home, cwd=workdir, env=env, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:

@@ -21,7 +21,7 @@ from hermes.a2a.server.access.listen_address import ListenAddress
 from hermes.a2a.server.access.principals import Principals, read_principals
 from hermes.a2a.server.process import serve_until
 from hermes.config import A2AConfig, Config
-from hermes.config.sections import AgentConfig, ApprovalsConfig, ModelConfig
+from hermes.config.sections import A2APrincipalConfig, AgentConfig, ApprovalsConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.sanitize import Redactor
 from hermes.scope import new_id
@@ -75,14 +75,20 @@ def served(
     approvals: ApprovalsConfig | None = None,
     **options: Any,
 ) -> Generator[Served]:
-    """Serve an agent that talks to the provider, on a thread of its own."""
+    """Serve an agent that talks to the provider, on a thread of its own.
+
+    Callers without a token work in ``workdir`` and may approve, unless the settings say something about them.
+    """
+    settings = settings or A2AConfig()
+    trusted = A2APrincipalConfig(scopes=["send", "read", "cancel", "approve"], workspace=str(workdir))
+    settings = msgspec.structs.replace(settings, principals={"local": trusted, **settings.principals})
     config = Config(
         model=ModelConfig(
             provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key-of-a-model"
         ),
         agent=AgentConfig(api_max_retries=0),
         approvals=approvals or ApprovalsConfig(),
-        a2a=settings or A2AConfig(),
+        a2a=settings,
     )
     redactor = Redactor()
     principals = read_principals(config.a2a, env or {}, redactor)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes.agent.tool_call import ToolCall, ToolOutcome, data_problem, tool_context
+from hermes.config.principals import default_workspace
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope, new_id
 from hermes.tools.results import encodable, tool_error
@@ -58,6 +59,8 @@ class Services:
         scope = current_scope.get() or Scope(platform=self._platform)
         session = self._runtime.open_sessions.get(scope.session_id)
         cwd, journal = (self._cwd, None) if session is None else (session.cwd, session.journal)
+        if session is None and scope.principal:
+            cwd = default_workspace(self.home, scope.principal)  # never the owner's folder
         return _dispatch_tool(self._runtime, scope, cwd, name, args, journal)
 
     def inject_message(self, content: str, role: str) -> bool:

@@ -87,8 +87,8 @@ class Session:
         self.memo = Memo()
         #: How full the model's window is.
         self.window = runtime.contexts.window(session_id, platform)
-        #: The memory of the host; None for a child, which knows only its task and reports to its parent.
-        self.memory: Memory | None = runtime.memory if parent is None else None
+        #: The memory of its principal; None for a child, which knows only its task and reports to its parent.
+        self.memory: Memory | None = runtime.memory.of(principal) if parent is None else None
         #: The journal of the running turn.
         self.journal: TurnJournal | None = None
         self._steering: deque[str] = deque()

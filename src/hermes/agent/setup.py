@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hermes.agent.model_call import ToolDefinition
+from hermes.config.principals import principal_home
 from hermes.journal.bodies import message_text
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def spill(session: Session, text: str) -> str:
     if len(text) <= runtime.config.hooks.output_spill.max_chars:
         return text
     data = text.encode("utf-8", "replace")
-    folder = runtime.home / "spill"
+    folder = principal_home(runtime.home, session.principal) / "spill"
     path = folder / f"context-{hashlib.sha256(data).hexdigest()[:16]}.txt"
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -20,6 +20,7 @@ from hermes.agent.approvals.assessment import Decision
 from hermes.agent.approvals.decide import plugin_decision
 from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.runtime import Runtime
+from hermes.config.principals import principal_home
 from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.table import Hooks
@@ -32,6 +33,7 @@ from hermes.tools.results import tool_error, tool_result
 
 if TYPE_CHECKING:
     from hermes.policy import Finding
+    from hermes.tools.files.guard import FileGuard
 
 #: Longer results reach the model with their middle left out; the journal keeps them whole.
 MAX_RESULT_CHARS = 100_000
@@ -58,9 +60,16 @@ class ToolOutcome:
 def tool_context(runtime: Runtime, scope: Scope, cwd: Path, user_task: str = "") -> ToolContext:
     """What a tool is given beside its arguments, for a call in that scope."""
     transform = _output_transformer(runtime.hooks, scope)
-    return ToolContext(
-        scope, cwd, runtime.processes, runtime.guard, runtime.limits, transform, user_task, runtime.confinements
-    )
+    guard = _workspace_guard(runtime, scope, cwd) if scope.principal else runtime.guard
+    return ToolContext(scope, cwd, runtime.processes, guard, runtime.limits, transform, user_task, runtime.confinements)
+
+
+def _workspace_guard(runtime: Runtime, scope: Scope, cwd: Path) -> FileGuard:
+    """The guard of a caller: its workspace, and what the host wrote for it to read."""
+    from hermes.tools.files.workspace import WorkspaceGuard
+
+    own = principal_home(runtime.home, scope.principal)
+    return WorkspaceGuard(runtime.guard, cwd, readable=(own / "spill", own / "images"))
 
 
 class _ToolFields(TypedDict):

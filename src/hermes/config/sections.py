@@ -308,7 +308,8 @@ class A2APrincipalConfig(Struct, kw_only=True):
 
     token_env: str = ""  #: Name of the environment variable that holds the token.
     token_sha256: str = ""  #: SHA-256 of the token in hex, instead of the token itself.
-    scopes: list[A2AScope] = field(default_factory=lambda: ["send", "read", "cancel", "approve"])  #: What they may do.
+    scopes: list[A2AScope] = field(default_factory=lambda: ["send", "read", "cancel"])  #: What they may do.
+    workspace: str = ""  #: Folder that they work in; by default one of their own below principals/ in the home.
 
 
 class A2AAgentConfig(Struct, kw_only=True):

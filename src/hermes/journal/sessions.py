@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from hermes.errors import SessionNotFound
-from hermes.journal.bodies import clean_text, drop_unused_blobs, unpack
+from hermes.journal.bodies import clean_text, drop_unused_blobs, to_json, unpack
 from hermes.journal.history.compactions import visible_messages
 from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
@@ -66,22 +67,30 @@ class Sessions:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def list(self, *, limit: int = 20, children: bool = False) -> list[SessionRow]:
-        """The sessions used last, newest first; those that others delegated to only with ``children``."""
-        where = "" if children else "WHERE s.parent_id IS NULL"
-        query = f"{_SESSION_QUERY} {where} ORDER BY s.updated_at DESC LIMIT ?"
-        return self._store.read(lambda connection: [SessionRow(*row) for row in connection.execute(query, (limit,))])
+    def list(self, *, limit: int = 20, children: bool = False, principal: str | None = None) -> list[SessionRow]:
+        """The sessions used last, newest first; those that others delegated to only with ``children``.
+
+        With ``principal`` only those of that principal; the empty one is the owner.
+        """
+        where = "WHERE (:principal IS NULL OR s.principal = :principal)"
+        where += "" if children else " AND s.parent_id IS NULL"
+        query = f"{_SESSION_QUERY} {where} ORDER BY s.updated_at DESC LIMIT :limit"
+        values = {"principal": principal, "limit": limit}
+        return self._store.read(lambda connection: [SessionRow(*row) for row in connection.execute(query, values)])
 
     def get(self, session_id: str) -> SessionRow:
         """The session with that id, or with an id that starts so when only one does."""
         return self._store.read(lambda connection: _find(connection, clean_text(session_id)))
 
     def latest(self, *, cwd: str | None = None) -> SessionRow | None:
-        """The session used last, preferring one of the working directory."""
+        """The owner's session used last, preferring one of the working directory."""
 
         def find(connection: sqlite3.Connection) -> SessionRow | None:
             for clause, values in ((" AND s.cwd = ?", (cwd and clean_text(cwd),)), ("", ())):
-                query = f"{_SESSION_QUERY} WHERE s.parent_id IS NULL{clause} ORDER BY s.updated_at DESC LIMIT 1"
+                query = (
+                    f"{_SESSION_QUERY} WHERE s.parent_id IS NULL AND s.principal = ''{clause} "
+                    "ORDER BY s.updated_at DESC LIMIT 1"
+                )
                 row = connection.execute(query, values).fetchone()
                 if row is not None:
                     return SessionRow(*row)
@@ -147,6 +156,24 @@ class Sessions:
         values = (clean_text(provider), clean_text(model), session_id)
         query = "UPDATE sessions SET provider = ?, model = ? WHERE id = ?"
         self._store.write(lambda connection: connection.execute(query, values))
+
+    def assign(self, principals: Mapping[str, str]) -> int:
+        """Give sessions that have no principal, with those they delegated to, to the ones named by session id.
+
+        Returns how many there were.
+        """
+        query = (
+            "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON "
+            "s.parent_id = f.id) UPDATE sessions SET principal = ? WHERE principal = '' "
+            "AND id IN (SELECT id FROM family)"
+        )
+        find = "SELECT id FROM sessions WHERE principal = '' AND id IN (SELECT value FROM json_each(?))"
+        named = (to_json(list(principals)),)
+        found = self._store.read(lambda connection: connection.execute(find, named).fetchall())
+        if found:
+            rows = [(session_id, clean_text(principals[session_id])) for (session_id,) in found]
+            self._store.write(lambda connection: connection.executemany(query, rows))
+        return len(found)
 
     def delete(self, session_id: str, runner: Runner) -> list[str]:
         """Remove a session and the sessions it delegated to; returns their ids. A running one is refused."""

@@ -70,6 +70,7 @@ def _keywords(names: frozenset[str] | None, context: ToolContext) -> dict[str, A
         "api_request_id": scope.api_request_id,
         "tool_call_id": scope.tool_call_id,
         "platform": scope.platform,
+        "principal": scope.principal,
         "cwd": str(context.cwd),
     }
     return {key: known[key] for key in (_ALWAYS if names is None else names) if key in known}

@@ -20,6 +20,10 @@ from support.approval_rig import RISKY
 TOKEN = "a-token-that-is-long-enough"
 
 
+#: Callers without a token work in the server's folder, and may approve.
+TRUSTED = "a2a:\n  principals:\n    local: {scopes: [send, read, cancel, approve], workspace: .}\n"
+
+
 @contextmanager
 def serving(
     home: Path, workdir: Path, *arguments: str, env: dict[str, str] | None = None
@@ -45,7 +49,7 @@ def test_it_serves_and_ends_in_order(home: Path, workdir: Path, number: signal.S
     """The turn is interrupted, its command is gone, those who wait hear of it, and the exit code is 0."""
     command = "sh -c 'echo $$ > child.pid; sleep 300' & wait"
     with ScriptedProvider([tool_call("terminal", {"command": command})]) as provider:
-        write_config(home, provider.base_url)
+        write_config(home, provider.base_url, TRUSTED)
         with serving(home, workdir) as (process, url):
             assert httpx.get(f"{url}/.well-known/agent-card.json", verify=UNUSED_TLS).json()["name"] == "Hermes"
             body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": wire_message("sleep")}
@@ -108,7 +112,7 @@ def test_waiting_tasks_continue_after_a_kill(home: Path, workdir: Path) -> None:
         return asks(request) if request.last_user_text == "ask" else hanging()
 
     with ScriptedProvider(script) as provider:
-        write_config(home, provider.base_url)
+        write_config(home, provider.base_url, TRUSTED)
         with serving(home, workdir) as (process, url):
             parked = _send(url, "ask")
             at_work = _send(url, "work", configuration={"returnImmediately": True})

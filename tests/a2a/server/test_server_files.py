@@ -52,4 +52,5 @@ def test_guarded_files_and_secrets_are_not_sent(home: Path, workdir: Path, tmp_p
     }
     sent = written(home, workdir, A2AConfig(files=True, max_file_bytes=100), files)
     assert [artifact["name"] for artifact in sent] == ["fine.txt"]
-    assert (workdir / "key.txt").exists() and elsewhere.exists()
+    assert (workdir / "key.txt").exists()
+    assert not elsewhere.exists() and not (tmp_path / "linked.txt").exists()

@@ -356,3 +356,30 @@ def test_a_provider_that_never_returns_does_not_hold_up_the_end(
         assert not slow.go_on.is_set()
         slow.go_on.set()
     assert "not everything was kept within 0.2 s" in caplog.text
+
+
+def test_a_provider_that_takes_no_principal_is_off_for_callers(home: Path, workdir: Path) -> None:
+    write_plugin(home, "diary", DIARY)
+    script = [text("Fine."), tool_call("diary_recall", {"about": "x"}), text("Done.")]
+    with ScriptedProvider(script) as provider, diary_host(home, workdir, provider) as host:
+        caller = host.new_session(principal="bob", cwd=workdir)
+        assert "diary_recall" not in {tool.name for tool in caller.offered}
+        caller.run("the weather")
+        caller.run("look it up")
+        assert tool_answers(host, caller.id)[0]["error"] == "Unknown tool: diary_recall"
+        assert "diary_recall" in {tool.name for tool in host.new_session().offered}
+    assert all("diary" not in str(request.messages[:2]) for request in provider.requests)
+    assert not (home / "diary.jsonl").exists()
+
+
+def test_a_provider_that_takes_a_principal_is_given_it(home: Path, workdir: Path) -> None:
+    source = DIARY.replace('    name = "diary"\n', '    name = "diary"\n    takes_principal = True\n')
+    source = source.replace(
+        'def prefetch(self, query, *, session_id=""):\n',
+        'def prefetch(self, query, *, session_id="", principal=""):\n        self.note("for", principal)\n',
+    )
+    write_plugin(home, "diary", source)
+    with ScriptedProvider("Fine.") as provider, diary_host(home, workdir, provider) as host:
+        host.new_session(principal="bob", cwd=workdir).run("hi")
+        host.new_session().run("hi")
+    assert [entry[1] for entry in diary(home) if entry[0] == "for"] == ["bob", ""]

@@ -18,7 +18,7 @@ from starlette.types import ASGIApp
 from hermes.a2a.card import REST_PATH, RPC_PATH, CardOptions, agent_card, card_routes
 from hermes.a2a.push.sender import PushQueue
 from hermes.a2a.server.access.middleware import PRINCIPAL, AccessMiddleware, AccessPolicy
-from hermes.a2a.server.access.principals import LOCAL, Principal, Principals, PrincipalUser
+from hermes.a2a.server.access.principals import LOCAL, Principals, PrincipalUser
 from hermes.a2a.server.access.rate_limits import TaskSlots
 from hermes.a2a.server.content import INPUT_MODES
 from hermes.a2a.server.handler import A2ARequestHandler
@@ -71,7 +71,7 @@ class A2AServer:
             log.warning("%d tasks were running when the last server ended; they have failed", failed)
         self._slots = TaskSlots(settings)
         self.policy = AccessPolicy(principals, settings, self._slots)
-        self._contexts = ContextSessions(host, self.database)
+        self._contexts = ContextSessions(host, self.database, principals)
         self._tasks = SqliteTaskStore(self.database)
         self._runner = TurnRunner(host, self._contexts, self._tasks, self._slots)
         webhooks = SqlitePushConfigStore(self.database)
@@ -140,7 +140,7 @@ class A2AServer:
         context = await self._contexts.find(question.session_id)
         task_id = None if context is None else self._tasks.waiting_in(context)
         if context is not None and task_id is not None:
-            owner = ServerCallContext(user=PrincipalUser(Principal(context[0])))
+            owner = ServerCallContext(user=PrincipalUser(self.policy.principals.named(context[0])))
             await self.handler.resume_overdue(task_id, owner)
 
 

@@ -69,7 +69,7 @@ class TurnRunner:
             def close(session_id: str) -> None:
                 for question in self._open_questions(session_id):
                     self._questions.withdraw(question.id, "the task was canceled")
-                abandon_turn(self._host, self._contexts.open(session_id, resumes=True))
+                abandon_turn(self._host, self._contexts.open(session_id, task.context[0], resumes=True))
 
             if session_id is not None:
                 await self._on_worker(partial(close, session_id))
@@ -143,7 +143,7 @@ class TurnRunner:
         hops = max((hops_of(message.metadata) for message in task.task.history), default=0)
 
         def turn() -> TurnOutcome:
-            session = task.session = self._contexts.open(session_id, resumes=resumes)
+            session = task.session = self._contexts.open(session_id, task.context[0], resumes=resumes)
             with hops_scope(hops):
                 return self._run_on_thread(task, session, partial(run, session, stream))
 

@@ -142,7 +142,8 @@ def _examine_terminal(args: Args, context: ToolContext, hermes_home: Path) -> As
 
 def _examine_input(args: Args, context: ToolContext, hermes_home: Path) -> Assessment:
     """What is typed into a background process is a command when a shell reads it."""
-    process, data = context.processes.get(str(args.get("session_id"))), args.get("data")
+    process = context.processes.get(str(args.get("session_id")), context.scope.principal)
+    data = args.get("data")
     if args.get("action") not in ("write", "submit") or process is None or not isinstance(data, str):
         return _NOTHING
     if _SHELLS.search(process.command) is None:

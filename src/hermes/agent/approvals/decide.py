@@ -50,6 +50,7 @@ class Approvals:
         always_asks: Callable[[str], bool] = lambda _session_id: False,
     ) -> None:
         self.rules = rules
+        self._caller_rules = rules.for_callers()
         self._home = home
         self._responders = responders
         self._hooks = hooks
@@ -92,7 +93,10 @@ class Approvals:
         always_ask = tool.name == "terminal" and self._always_asks(scope.session_id)
         trusted = self.trusts(scope.session_id)
         assessment = assess_call(
-            self.rules, tool, args, context, self._home, plugin, trusted=trusted, always_ask=always_ask
+            self._caller_rules if scope.principal else self.rules,
+            *(tool, args, context, self._home, plugin),
+            trusted=trusted,
+            always_ask=always_ask,
         )
         if assessment.decision is not None and not assessment.decision.allowed:
             return assessment.decision

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
@@ -26,6 +27,13 @@ class ApprovalRules:
         self.tools = settings.tools
         self._deny = tuple(map(_one_line, settings.deny))
         self._allowed = frozenset(map(_one_line, config.command_allowlist))
+
+    def for_callers(self) -> ApprovalRules:
+        """The rules for callers: what the owner approved permanently, or runs without asking, is not theirs."""
+        rules = copy(self)
+        rules.mode = "manual" if self.mode == "off" else self.mode
+        rules._allowed = frozenset[str]()
+        return rules
 
     @property
     def refuses_commands(self) -> bool:

@@ -47,7 +47,7 @@ def delegate(args: Args, context: ToolContext, runtime: Runtime) -> str:
     except HermesError as error:
         return tool_error(str(error))
     for child, report in zip(children, reports, strict=True):
-        runtime.memory.delegated(child.assignment.goal, report.summary, child.session_id)
+        runtime.memory.of(parent.principal).delegated(child.assignment.goal, report.summary, child.session_id)
     results = [report.fields for report in reports]
     elapsed = round(time.monotonic() - started, 3)
     return tool_result(**_failure(reports), results=results, total_duration_seconds=elapsed)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.agent.workers import Workers, wait_for
+from hermes.config.principals import make_private, principal_home
 from hermes.config.sections import ImageGenConfig
 from hermes.errors import HermesError, Interrupted
 from hermes.scope import Interrupt
@@ -32,7 +33,7 @@ class ImageMaker:
         *,
         allow_private: bool,
     ) -> None:
-        self._folder = home / "images"
+        self._home = home
         self._provider = settings.provider.strip()
         self._options = {"model": settings.model} if settings.model else {}
         self._plugins = plugins
@@ -44,8 +45,8 @@ class ImageMaker:
         offer = self._offer()
         return not isinstance(offer, str) and bool(offer.value.is_available())
 
-    def make(self, prompt: str, aspect_ratio: str, interrupt: Interrupt) -> dict[str, Any]:
-        """What the provider answers, with ``image`` as the path of a file in the home.
+    def make(self, prompt: str, aspect_ratio: str, interrupt: Interrupt, principal: str = "") -> dict[str, Any]:
+        """What the provider answers, with ``image`` as the path of a file in the principal's folder.
 
         Raises ``HermesError`` when there is no image, and ``Interrupted`` when the call is cancelled.
         """
@@ -53,12 +54,12 @@ class ImageMaker:
         if isinstance(offer, str):
             raise HermesError(f"image_gen.provider: {offer}")
         # A provider waits for a server, and does not know the interrupt.
-        task = self._workers.submit(lambda: self._make(offer, prompt, aspect_ratio))
+        task = self._workers.submit(lambda: self._make(offer, prompt, aspect_ratio, principal))
         if not wait_for([task], interrupt):
             raise Interrupted(interrupt.reason)
         return task.result()
 
-    def _make(self, offer: ProviderOffer, prompt: str, aspect_ratio: str) -> dict[str, Any]:
+    def _make(self, offer: ProviderOffer, prompt: str, aspect_ratio: str, principal: str) -> dict[str, Any]:
         from hermes.hooks.callback import describe
 
         try:
@@ -71,12 +72,12 @@ class ImageMaker:
         image = made.get("image")
         if not made.get("success") or not isinstance(image, str) or not image:
             raise HermesError(str(made.get("error") or f"{offer.name} made no image and does not say why"))
-        return {**made, "image": str(self._keep(image))}
+        return {**made, "image": str(self._keep(image, principal))}
 
     def _offer(self) -> ProviderOffer | str:
         return self._plugins().choose("image_gen_provider", self._provider)
 
-    def _keep(self, image: str) -> Path:
+    def _keep(self, image: str, principal: str) -> Path:
         """Put what the provider made (a file, an address or the data itself) into the home, for its owner alone."""
         from hermes.agent.images.attachments import EXTENSIONS, image_type
 
@@ -84,9 +85,9 @@ class ImageMaker:
         kind = image_type(data)
         if kind is None:
             raise HermesError("the provider's answer is not a PNG, JPEG, GIF or WebP image")
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder = make_private(principal_home(self._home, principal) / "images")
         name = f"image_{time.strftime('%Y%m%d_%H%M%S')}_{os.urandom(4).hex()}.{EXTENSIONS[kind]}"
-        path = self._folder / name
+        path = folder / name
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
         with os.fdopen(os.open(path, flags, 0o600), "wb") as file:
             file.write(data)
@@ -113,6 +114,6 @@ class ImageMaker:
         if made.stat().st_size > MAX_IMAGE_BYTES:
             raise ValueError(f"{made} is larger than {MAX_IMAGE_BYTES:,} bytes")
         data = made.read_bytes()
-        if made.resolve().parent == (self._folder.parent / "cache" / "images").resolve():
+        if made.resolve().parent == (self._home / "cache" / "images").resolve():
             made.unlink()
         return data

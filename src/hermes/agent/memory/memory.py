@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from hermes.config.principals import principal_home
 from hermes.config.sections import MemoryConfig
 from hermes.errors import PluginError
 from hermes.sanitize import Redactor
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from hermes.agent.workers import Workers
     from hermes.hooks.threads import AsyncLoop
     from hermes.plugins.registry import PluginSet
-    from hermes.tools.registry import ToolRegistry
+    from hermes.tools.registry import Tool, ToolRegistry
 
 log = logging.getLogger("hermes.memory")
 
@@ -35,11 +36,19 @@ _LEFT_OUT = "[an entry that reads like an order is left out]"
 
 
 class Memory:
-    """The notes of one home, and the provider that ``memory.provider`` selects, if any."""
+    """The notes of one principal, and the provider that ``memory.provider`` selects, if any.
 
-    def __init__(self, home: Path, settings: MemoryConfig, redactor: Redactor, workers: Workers) -> None:
+    The host has that of the owner; ``of`` gives that of a caller.
+    """
+
+    def __init__(
+        self, home: Path, settings: MemoryConfig, redactor: Redactor, workers: Workers, principal: str = ""
+    ) -> None:
         self.redactor = redactor
         self._home = home
+        self._settings = settings
+        self._folder = principal_home(home, principal) / "memories"
+        self._of_callers: dict[str, Memory] = {}
         self._limits: dict[Target, int] = {"memory": settings.memory_char_limit, "user": settings.user_char_limit}
         kept: dict[Target, bool] = {"memory": settings.memory_enabled, "user": settings.user_profile_enabled}
         #: The kinds of notes that are kept here.
@@ -47,6 +56,23 @@ class Memory:
         self._provider_name = settings.provider.strip()
         self._workers = workers
         self._provided: ProvidedMemory | None = None
+
+    def of(self, principal: str) -> Memory:
+        """The memory of a principal: its own notes, and the provider only when that keeps principals apart."""
+        if not principal:
+            return self
+        memory = self._of_callers.get(principal)
+        if memory is None:
+            memory = Memory(self._home, self._settings, self.redactor, self._workers, principal)
+            if self._provided is not None and self._provided.takes_principal:
+                memory._provided = self._provided
+            memory = self._of_callers.setdefault(principal, memory)
+        return memory
+
+    def is_closed_to(self, principal: str, tool: Tool) -> bool:
+        """Whether a tool belongs to a provider that does not keep this principal apart from the owner."""
+        provided = self._provided
+        return bool(principal) and provided is not None and not provided.takes_principal and provided.owns(tool)
 
     # -- the notes ----------------------------------------------------------------------------------------------
 
@@ -63,7 +89,7 @@ class Memory:
         return "\n\n".join((f"# Notes\n{_INTRODUCTION}", *blocks)) if blocks else ""
 
     def _path(self, target: Target) -> Path:
-        return self._home / "memories" / _FILES[target]
+        return self._folder / _FILES[target]
 
     def _block(self, target: Target) -> str:
         from hermes.agent.memory.injection import injection_in

@@ -71,7 +71,16 @@ class ProvidedMemory:
         self._off = False
         self._warned: set[str] = set()
 
+    @property
+    def takes_principal(self) -> bool:
+        """Whether the provider keeps principals apart: it says so, and then every call has ``principal``."""
+        return getattr(self._provider, "takes_principal", False) is True
+
     # -- its tools ----------------------------------------------------------------------------------------------
+
+    def owns(self, tool: Tool) -> bool:
+        """Whether a tool is the provider's."""
+        return tool.toolset == "memory" and tool.plugin == self.plugin
 
     def tools(self, loop: AsyncLoop) -> list[Tool]:
         """The tools that the provider offers to the model."""
@@ -90,10 +99,14 @@ class ProvidedMemory:
         name = check_name(cast("dict[str, Any]", inner).get("name") if isinstance(inner, dict) else None)
         description, parameters = read_schema(name, fields, "")
 
-        def handle(args: dict[str, Any], *, session_id: str, platform: str, task_id: str, tool_call_id: str) -> Any:
-            if not self._known and not self._make_current(session_id, platform):
+        def handle(
+            args: dict[str, Any], *, session_id: str, platform: str, task_id: str, tool_call_id: str, principal: str
+        ) -> Any:
+            if principal and not self.takes_principal:
+                return tool_error(f"the memory {self.name} does not keep callers apart; it is off for them")
+            if not self._known and not self._make_current(session_id, platform, principal):
                 return tool_error(f"the memory {self.name} could not be started; see the log")
-            ids = {"session_id": session_id, "task_id": task_id, "tool_call_id": tool_call_id}
+            ids = {"session_id": session_id, "task_id": task_id, "tool_call_id": tool_call_id, "principal": principal}
             return self._plain_call("handle_tool_call", name, args, **ids)
 
         run = runner(name, self.plugin, handle, loop)
@@ -108,11 +121,12 @@ class ProvidedMemory:
         found = _Recall()
 
         def work() -> None:
-            if not self._make_current(scope.session_id, scope.platform):
+            if not self._make_current(scope.session_id, scope.platform, scope.principal):
                 return
-            self._call("on_turn_start", None, turn, message, platform=scope.platform, session_id=scope.session_id)
-            found.block = _text(self._call("system_prompt_block", ""))
-            found.context = _text(self._call("prefetch", "", message, session_id=scope.session_id))
+            ids = {"session_id": scope.session_id, "principal": scope.principal}
+            self._call("on_turn_start", None, turn, message, platform=scope.platform, **ids)
+            found.block = _text(self._call("system_prompt_block", "", principal=scope.principal))
+            found.context = _text(self._call("prefetch", "", message, **ids))
 
         if not self._run_with_deadline(work, RECALL_SECONDS, scope.interrupt):
             self._warn("recall", f"it took more than {RECALL_SECONDS:g} s; the turn continues without it")
@@ -128,12 +142,14 @@ class ProvidedMemory:
             )
         return said[0].strip() if said else ""
 
-    def _make_current(self, session_id: str, platform: str) -> bool:
+    def _make_current(self, session_id: str, platform: str, principal: str) -> bool:
         """Make the session the provider's current one. False when the provider cannot be started."""
         with self._switching:
             if self._off or self._current == session_id:
                 return not self._off
             details: dict[str, Any] = {"hermes_home": str(self._home), "platform": platform}
+            if self.takes_principal:
+                details["principal"] = principal
             if not self._current:
                 details |= {"agent_context": "primary", "agent_workspace": "hermes"}
                 self._off = not self._succeeds("initialize", session_id, **details)
@@ -152,16 +168,19 @@ class ProvidedMemory:
 
         def work() -> None:
             # The turn may have been started by another process, so the provider may not know its session.
-            if not self._make_current(session_id, scope.platform):
+            if not self._make_current(session_id, scope.platform, scope.principal):
                 return
-            self._call("sync_turn", None, message, answer, session_id=session_id, messages=isolate(messages))
-            self._call("queue_prefetch", None, message, session_id=session_id)
+            ids = {"session_id": session_id, "principal": scope.principal}
+            self._call("sync_turn", None, message, answer, messages=isolate(messages), **ids)
+            self._call("queue_prefetch", None, message, **ids)
 
         self._queue.put(work, overflow="block")
 
     def note_written(self, action: str, target: str, content: str, scope: Scope) -> None:
         """The built-in notes were changed."""
         metadata = {"session_id": scope.session_id, "tool_call_id": scope.tool_call_id, "platform": scope.platform}
+        if self.takes_principal:
+            metadata["principal"] = scope.principal
         self._enqueue("on_memory_write", action, target, content, metadata=metadata)
 
     def delegated(self, task: str, result: str, child_session_id: str) -> None:
@@ -216,6 +235,8 @@ class ProvidedMemory:
         function = getattr(self._provider, method, None)
         if function is None:
             return None  # an older provider, which does not have this method
+        if not self.takes_principal:
+            details.pop("principal", None)
         names = accepted_names(function)
         return function(*args, **(details if names is None else {k: v for k, v in details.items() if k in names}))
 

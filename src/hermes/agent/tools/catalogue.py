@@ -137,7 +137,7 @@ def _memory(runtime: Runtime) -> Run:
     def run(args: Args, context: ToolContext) -> str:
         from hermes.agent.tools.memory import run_memory
 
-        return run_memory(args, context, runtime.memory)
+        return run_memory(args, context, runtime.memory.of(context.scope.principal))
 
     return run
 

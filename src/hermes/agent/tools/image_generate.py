@@ -17,7 +17,8 @@ def run_image_generate(args: Args, context: ToolContext, images: ImageMaker) -> 
         found = f"has {len(prompt):,} characters" if prompt else "is empty"
         return _failed(f"prompt {found}; between 1 and {MAX_PROMPT_CHARS:,} are expected")
     try:
-        made = images.make(prompt, str(args.get("aspect_ratio") or "landscape"), context.scope.interrupt)
+        shape, scope = str(args.get("aspect_ratio") or "landscape"), context.scope
+        made = images.make(prompt, shape, scope.interrupt, scope.principal)
     except HermesError as error:
         return _failed(str(error))
     return tool_result(**made)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from hermes.errors import HermesError
+from hermes.errors import HermesError, SessionNotFound
 from hermes.journal.history.passages import PassageMessage, families, family_of, passage
 from hermes.journal.history.search import Hit, SearchIndex
 from hermes.journal.sessions import SessionRow, Sessions
 from hermes.journal.store import Store
+from hermes.scope import Scope
 from hermes.tools.coerce import bounded_int
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
@@ -24,29 +25,30 @@ _TOOL_CHARS = 500
 
 
 def run_session_search(args: Args, context: ToolContext, store: Store, index: SearchIndex) -> str:
-    """Answer in one of three modes, by which arguments there are."""
+    """Answer in one of three modes, by which arguments there are. Only sessions of the same principal are found."""
     query = str(args.get("query") or "").strip()
     session_id = str(args.get("session_id") or "").strip()
     try:
         if query:
-            return _discover(args, query, session_id, context.scope.session_id, store, index)
+            return _discover(args, query, session_id, context.scope, store, index)
         if session_id or args.get("around_message_id") is not None:
-            return _scroll(args, session_id, store)
-        return _browse(args, context.scope.session_id, store)
+            return _scroll(args, session_id, context.scope, store)
+        return _browse(args, context.scope, store)
     except HermesError as error:
         return _failed(str(error))
 
 
-def _discover(args: Args, query: str, session_id: str, current: str, store: Store, index: SearchIndex) -> str:
+def _discover(args: Args, query: str, session_id: str, scope: Scope, store: Store, index: SearchIndex) -> str:
     """The conversations that match best, each with the passages that do. The current one is left out."""
     limit = bounded_int(args, "limit", 3, 1, MAX_SESSIONS)
-    sessions = Sessions(store)
-    within = sessions.get(session_id).id if session_id else ""
+    sessions, current = Sessions(store), scope.session_id
+    within = _own_session(store, session_id, scope).id if session_id else ""
     hits = index.search(
         query,
         limit=_HITS,
         role=str(args.get("role_filter") or ""),
         order=str(args.get("sort") or "relevance"),
+        principal=scope.principal,
         only=[within] if within else None,
         without=sorted(family_of(store, current)) if current and not within else [],
     )
@@ -61,18 +63,31 @@ def _discover(args: Args, query: str, session_id: str, current: str, store: Stor
     return tool_result(success=True, mode="discover", query=query, results=results, count=len(results), **extra)
 
 
-def _browse(args: Args, current: str, store: Store) -> str:
+def _browse(args: Args, scope: Scope, store: Store) -> str:
     limit = bounded_int(args, "limit", 3, 1, MAX_SESSIONS)
-    own = family_of(store, current) if current else set[str]()
-    rows = [row for row in Sessions(store).list(limit=limit + len(own)) if row.id not in own][:limit]
+    current = family_of(store, scope.session_id) if scope.session_id else set[str]()
+    known = Sessions(store).list(limit=limit + len(current), principal=scope.principal)
+    rows = [row for row in known if row.id not in current][:limit]
     return tool_result(success=True, mode="browse", results=[_session(row) for row in rows], count=len(rows))
 
 
-def _scroll(args: Args, session_id: str, store: Store) -> str:
+def _own_session(store: Store, session_id: str, scope: Scope) -> SessionRow:
+    """The session with that id, if it belongs to the same principal. One of another is reported as unknown."""
+    unknown = SessionNotFound(f"no session {session_id!r}; session_search without arguments shows those there are")
+    try:
+        row = Sessions(store).get(session_id)
+    except SessionNotFound:
+        raise unknown from None  # its own text may name sessions of others
+    if row.principal != scope.principal:
+        raise unknown
+    return row
+
+
+def _scroll(args: Args, session_id: str, scope: Scope, store: Store) -> str:
     if not session_id:
         return _failed("around_message_id needs the session_id that came with it")
     around: int | None = args.get("around_message_id")
-    row = Sessions(store).get(session_id)
+    row = _own_session(store, session_id, scope)
     found = passage(store, row.id, around=around, window=bounded_int(args, "window", 5, 1, MAX_WINDOW))
     if found is None:
         return _failed(f"session {row.id} has no message {around}; take the ids from a result of session_search")

@@ -72,6 +72,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     showing.add_argument("id", metavar="ID")
     showing.add_argument("--events", action="store_true", help="print the recorded events instead")
     searching = add("search", _search, "search messages")
+    searching.add_argument(
+        "--principal", metavar="NAME", default="", help="search the conversations of this caller instead of your own"
+    )
     searching.add_argument("words", metavar="WORD", nargs="+", help='all must occur; "several words" are one phrase')
     searching.add_argument(
         "--limit", metavar="N", type=positive_number, help=f"show at most N (default {DEFAULT_LIMIT})"
@@ -138,7 +141,7 @@ def _show(journal: Journal, args: argparse.Namespace) -> int:
 def _search(journal: Journal, args: argparse.Namespace) -> int:
     # The shell has removed the quotes of a phrase; an argument with a space was one.
     query = " ".join(f'"{word}"' if " " in word.strip() and '"' not in word else word for word in args.words)
-    hits = journal.index.search(query, limit=args.limit or DEFAULT_LIMIT)
+    hits = journal.index.search(query, limit=args.limit or DEFAULT_LIMIT, principal=args.principal)
     if args.json:
         _print_json([asdict(hit) for hit in hits])
     elif not hits:

@@ -33,6 +33,7 @@ def list_lines(rows: Iterable[SessionRow], runner: Runner) -> Iterator[str]:
     for row in rows:
         state = _state(row.state, row.runner, runner)
         note = "" if state == "completed" else f"[{state}] "
+        note += f"({_safe_line(row.principal)}) " if row.principal else ""
         title = _safe_line(row.title) or "(no title)"
         start = f"{row.id:<{_ID_WIDTH}}  {_ago(row.updated_at):<10}  {row.turns:>5}  "
         yield _fitted(f"{start}{note}{'> ' if row.parent_id else ''}{title}")

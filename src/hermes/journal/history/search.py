@@ -19,10 +19,11 @@ from hermes.journal.store import Store
 T = TypeVar("T")
 
 #: Raised when the tables change; an index of another version is built anew.
-_VERSION = 1
+_VERSION = 2
 _SCHEMA = f"""
     CREATE TABLE IF NOT EXISTS docs (
-        message_id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, role TEXT NOT NULL, text TEXT NOT NULL
+        message_id INTEGER PRIMARY KEY, session_id TEXT NOT NULL, principal TEXT NOT NULL, role TEXT NOT NULL,
+        text TEXT NOT NULL
     ) STRICT;
     CREATE INDEX IF NOT EXISTS docs_session ON docs (session_id);
     CREATE TABLE IF NOT EXISTS watermark (message_id INTEGER NOT NULL) STRICT;
@@ -43,6 +44,7 @@ _MATCHES = """
     SELECT d.message_id, d.session_id, d.role, snippet(words, 0, '[', ']', ' … ', 16)
     FROM words JOIN docs d ON d.message_id = words.rowid WHERE words MATCH :words
       AND (:role = '' OR d.role = :role)
+      AND (:principal IS NULL OR d.principal = :principal)
       AND (:only IS NULL OR d.session_id IN (SELECT value FROM json_each(:only)))
       AND d.session_id NOT IN (SELECT value FROM json_each(:without))
     ORDER BY {order} LIMIT :limit
@@ -81,13 +83,15 @@ class SearchIndex:
         limit: int = 20,
         role: str = "",
         order: str = "relevance",
+        principal: str | None = "",
         only: Iterable[str] | None = None,
         without: Iterable[str] = (),
     ) -> list[Hit]:
         """The best matches first. Words are joined by *and*; "a phrase" in quotes is kept together.
 
-        ``only`` and ``without`` name sessions, ``role`` is ``user`` or ``assistant``, ``order`` may be ``newest`` or
-        ``oldest`` instead.
+        Only the sessions of one principal are searched, by default those of the owner; None searches all. ``only`` and
+        ``without`` name sessions, ``role`` is ``user`` or ``assistant``, ``order`` may be ``newest`` or ``oldest``
+        instead.
         """
         expression = _match_expression(query)
         if not expression:
@@ -96,6 +100,7 @@ class SearchIndex:
             "words": expression,
             "limit": limit,
             "role": role,
+            "principal": principal,
             "only": None if only is None else to_json(list(only)),
             "without": to_json(list(without)),
         }
@@ -143,7 +148,7 @@ class SearchIndex:
                 if watermark > self._store.read(_last_message_id):
                     raise sqlite3.DatabaseError(_OTHER_JOURNAL)
                 fresh = self._store.read(lambda connection, after=watermark: _messages_after(connection, after))
-                index.executemany("INSERT INTO docs VALUES (?, ?, ?, ?)", [row for row in fresh if row[3]])
+                index.executemany("INSERT INTO docs VALUES (?, ?, ?, ?, ?)", [row for row in fresh if row[4]])
                 if fresh:
                     index.execute("DELETE FROM watermark")
                     index.execute("INSERT INTO watermark VALUES (?)", (fresh[-1][0],))
@@ -163,7 +168,7 @@ class SearchIndex:
             if not _is_damage(error):
                 raise explain(error, self.path) from error
         # Only this derived file is thrown away; the truth it was built from is untouched.
-        self._discard()
+        self.discard()
         try:
             return self._try_with_index(work)
         except sqlite3.Error as error:
@@ -196,7 +201,8 @@ class SearchIndex:
             raise
         return index
 
-    def _discard(self) -> None:
+    def discard(self) -> None:
+        """Delete the index; the next search builds it anew."""
         for file in self.files():
             file.unlink(missing_ok=True)
 
@@ -214,13 +220,13 @@ def _use_write_ahead_log(index: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def _messages_after(connection: sqlite3.Connection, message_id: int) -> list[tuple[int, str, str, str]]:
+def _messages_after(connection: sqlite3.Connection, message_id: int) -> list[tuple[int, str, str, str, str]]:
     rows = connection.execute(
-        "SELECT id, session_id, role, body FROM messages WHERE id > ? AND role IN ('user', 'assistant') "
-        "ORDER BY id LIMIT ?",
+        "SELECT m.id, m.session_id, s.principal, m.role, m.body FROM messages m JOIN sessions s ON s.id = m.session_id "
+        "WHERE m.id > ? AND m.role IN ('user', 'assistant') ORDER BY m.id LIMIT ?",
         (message_id, _BATCH),
     ).fetchall()
-    return [(found, session, role, message_text(unpack(connection, body))) for found, session, role, body in rows]
+    return [(*known, message_text(unpack(connection, body))) for *known, body in rows]
 
 
 def _last_message_id(connection: sqlite3.Connection) -> int:

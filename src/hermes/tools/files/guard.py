@@ -48,6 +48,14 @@ class FileGuard:
         """Protect these files. Include a database's companion files, even if they do not exist yet."""
         self._held_open.add(*map(str, paths))
 
+    def outside(self, path: Path | str) -> str | None:
+        """Why a tool must not even look whether ``path`` exists; None here, as everything may be looked at."""
+        return None
+
+    def refusal_of_open(self, descriptor: int) -> str | None:
+        """Why the file that was opened must not be read after all; None here. Closes a race with symbolic links."""
+        return None
+
     def refusal(self, path: Path | str, status: _Status | None = None) -> str | None:
         """Why ``path`` must not be opened. ``status`` saves a ``stat`` when the caller has one."""
         if self._held_open.includes(path, status or _status(path)):

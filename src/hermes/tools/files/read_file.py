@@ -59,6 +59,9 @@ def run_read_file(args: Args, context: ToolContext) -> str:
         path = resolve_path(args.get("path"), context.cwd)
     except ValueError as error:
         return _failed(str(error))
+    refused = context.guard.outside(path)
+    if refused:
+        return _failed(refused)
     try:
         status = os.stat(path)
     except OSError as error:
@@ -73,7 +76,8 @@ def run_read_file(args: Args, context: ToolContext) -> str:
     except OSError as error:
         return _failed(f"{path} cannot be read: {why(error)}")
     try:
-        return _read(descriptor, path, args, context, status.st_size)
+        refused = context.guard.refusal_of_open(descriptor)
+        return _failed(refused) if refused else _read(descriptor, path, args, context, status.st_size)
     except OSError as error:
         return _failed(f"{path} cannot be read: {why(error)}")
     finally:

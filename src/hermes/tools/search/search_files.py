@@ -41,6 +41,9 @@ def run_search_files(args: Args, context: ToolContext) -> str:
         root = resolve_path(args.get("path") or ".", context.cwd)
     except ValueError as error:
         return tool_error(str(error))
+    refused = context.guard.outside(root)
+    if refused:
+        return tool_error(refused)
     try:
         os.stat(root)
     except FileNotFoundError:

@@ -15,7 +15,7 @@ from hermes.tools.terminal.output import BoundedOutput, strip_escapes
 if TYPE_CHECKING:
     from hermes.tools.sandbox.confinement import Confinement
 
-#: Finished processes stay listed, up to this many.
+#: Finished processes of a principal stay listed, up to this many.
 _KEPT_FINISHED = 64
 
 #: Interval for checking whether to stop reading output that an orphaned grandchild holds open.
@@ -27,8 +27,19 @@ _JOIN_SECONDS = 2.0
 class BackgroundProcess:
     """A command in the background. A daemon thread reads its output into a bounded buffer."""
 
-    def __init__(self, command: str, cwd: str, confinement: Confinement, *, pty: bool, max_output_chars: int) -> None:
+    def __init__(
+        self,
+        command: str,
+        cwd: str,
+        confinement: Confinement,
+        *,
+        pty: bool,
+        max_output_chars: int,
+        principal: str = "",
+    ) -> None:
         self.id = f"proc_{os.urandom(6).hex()}"
+        #: The caller it was started for; empty is the owner of the home.
+        self.principal = principal
         self.command = command
         self.cwd = cwd
         self.started_at = time.time()
@@ -111,26 +122,32 @@ class ProcessTable:
         self._lock = threading.Lock()
         self._closed = False
 
-    def start(self, command: str, cwd: str, confinement: Confinement, *, pty: bool = False) -> BackgroundProcess:
+    def start(
+        self, command: str, cwd: str, confinement: Confinement, *, pty: bool = False, principal: str = ""
+    ) -> BackgroundProcess:
         """Run ``command`` in the background. Raises OSError or ValueError when it cannot be started."""
         if self._closed:
             raise ValueError("the program is closing; no more processes are started")
-        process = BackgroundProcess(command, cwd, confinement, pty=pty, max_output_chars=self._max_output_chars)
+        limit = self._max_output_chars
+        process = BackgroundProcess(command, cwd, confinement, pty=pty, max_output_chars=limit, principal=principal)
         with self._lock:
             self._processes[process.id] = process
-            finished = [other for other in self._processes.values() if other.exit_code is not None]
+            known = [other for other in self._processes.values() if other.principal == principal]
+            finished = [other for other in known if other.exit_code is not None]
             for other in finished[: max(len(finished) - _KEPT_FINISHED, 0)]:
                 del self._processes[other.id]
         return process
 
-    def get(self, process_id: str) -> BackgroundProcess | None:
-        """The process with that id, if known."""
-        return self._processes.get(process_id)
+    def get(self, process_id: str, principal: str = "") -> BackgroundProcess | None:
+        """The process with that id, if this principal started it."""
+        process = self._processes.get(process_id)
+        return process if process is not None and process.principal == principal else None
 
-    def all(self) -> list[BackgroundProcess]:
-        """Every process known, oldest first."""
+    def all(self, principal: str | None = None) -> list[BackgroundProcess]:
+        """Every process known, oldest first; with ``principal`` those that it started."""
         with self._lock:
-            return list(self._processes.values())
+            processes = list(self._processes.values())
+        return [process for process in processes if principal is None or process.principal == principal]
 
     def close(self) -> None:
         """Kill every process group and stop every reader thread."""

@@ -23,14 +23,14 @@ _WRITE_SECONDS = 5.0
 
 def run_process(args: Args, context: ToolContext) -> str:
     """Do ``action`` on the process ``session_id``; see the tool's schema."""
-    action = args.get("action")
+    action, principal = args.get("action"), context.scope.principal
     if action == "list":
-        return tool_result(processes=[_entry(process) for process in context.processes.all()])
+        return tool_result(processes=[_entry(process) for process in context.processes.all(principal)])
     act = _ACTIONS.get(action) if isinstance(action, str) else None
     if act is None:
         return tool_error(f"action {action!r} is unknown; use one of list, {', '.join(_ACTIONS)}")
     process_id = args.get("session_id")
-    process = context.processes.get(process_id) if isinstance(process_id, str) else None
+    process = context.processes.get(process_id, principal) if isinstance(process_id, str) else None
     if process is None:
         return tool_result(status="not_found", error=f"no process {process_id!r}; action list shows those there are")
     return act(process, args, context)

@@ -154,7 +154,7 @@ def _presentable(text: str, command: str, code: int, context: ToolContext) -> st
 def _start_in_background(command: str, cwd: str, pty: bool, context: ToolContext) -> str:
     try:
         confinement = context.confinements.of_command(context.scope)
-        process = context.processes.start(command, cwd, confinement, pty=pty)
+        process = context.processes.start(command, cwd, confinement, pty=pty, principal=context.scope.principal)
     except (OSError, ValueError) as error:
         return _failed(f"the command could not be started: {_cause(error)}")
     return tool_result(
@@ -168,6 +168,9 @@ def _start_in_background(command: str, cwd: str, pty: bool, context: ToolContext
 
 def _working_directory(workdir: object, context: ToolContext) -> str:
     cwd = resolve_path(workdir, context.cwd) if workdir else str(context.cwd)
+    refused = context.guard.outside(cwd)
+    if refused:
+        raise ValueError(refused)
     if not os.path.isdir(cwd):
         raise ValueError(f"the working directory {cwd} does not exist or is not a directory")
     return cwd

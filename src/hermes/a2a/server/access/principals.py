@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from a2a.auth.user import User
 
@@ -14,7 +14,8 @@ from hermes.config.sections import A2AConfig, A2AScope
 from hermes.errors import ConfigError
 from hermes.sanitize import Redactor
 
-ALL_SCOPES: frozenset[A2AScope] = frozenset(("send", "read", "cancel", "approve"))
+#: Answering approvals (``approve``) has to be granted by name: who asks for something does not approve it.
+DEFAULT_SCOPES: frozenset[A2AScope] = frozenset(("send", "read", "cancel"))
 #: Holds the token of a single caller, without any configuration.
 TOKEN_VARIABLE = "HERMES_A2A_TOKEN"
 _MIN_TOKEN_CHARS = 16
@@ -26,7 +27,9 @@ class Principal:
     """A caller and its scopes."""
 
     name: str
-    scopes: frozenset[A2AScope] = ALL_SCOPES
+    scopes: frozenset[A2AScope] = DEFAULT_SCOPES
+    #: The folder that the configuration gives it; empty is one of its own in the home.
+    workspace: str = ""
     #: Whether it sent a valid token.
     is_authenticated: bool = True
 
@@ -35,7 +38,8 @@ class Principal:
 LOCAL = Principal("local", is_authenticated=False)
 #: The caller with the token from the environment.
 _TOKEN_HOLDER = Principal("token")
-_RESERVED = frozenset({LOCAL.name, _TOKEN_HOLDER.name})
+#: These have no token in the configuration, which may give them scopes and a workspace.
+_BUILT_IN = {principal.name: principal for principal in (LOCAL, _TOKEN_HOLDER)}
 
 
 class PrincipalUser(User):
@@ -54,19 +58,28 @@ class PrincipalUser(User):
 
 
 class Principals:
-    """All callers that have a token."""
+    """All callers that have a token, and the one that stands for callers without, when none has."""
 
-    def __init__(self, known: Mapping[bytes, Principal] | None = None) -> None:
+    def __init__(self, known: Mapping[bytes, Principal] | None = None, local: Principal = LOCAL) -> None:
         #: By the SHA-256 digest of the token.
         self._known = dict(known or {})
+        self.local = local
 
     def __bool__(self) -> bool:
         return bool(self._known)
 
+    def __iter__(self) -> Iterator[Principal]:
+        """Every caller that there can be."""
+        return iter(self._known.values() if self._known else (self.local,))
+
+    def named(self, name: str) -> Principal:
+        """The caller with that name; one that the configuration no longer has may do nothing."""
+        return next((known for known in self if known.name == name), Principal(name, frozenset()))
+
     def authenticate(self, headers: Mapping[str, str]) -> Principal | None:
         """The caller with these headers (names in lower case). None when a valid token is required and missing."""
         if not self._known:
-            return LOCAL
+            return self.local
         scheme, _, token = headers.get("authorization", "").partition(" ")
         given = token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "")
         digest = hashlib.sha256(given.encode("utf-8", "replace")).digest()
@@ -80,10 +93,17 @@ class Principals:
 def read_principals(settings: A2AConfig, env: Mapping[str, str], redactor: Redactor) -> Principals:
     """The principals of the configuration, and the one whose token is in the environment."""
     known: dict[bytes, Principal] = {}
+    built_in = dict(_BUILT_IN)
     for name, entry in settings.principals.items():
         where = f"a2a.principals.{name}"
-        if name in _RESERVED:
-            raise ConfigError(f"{where}: this name is reserved for callers without one; choose another")
+        if not name.strip():
+            raise ConfigError("a2a.principals: a caller has an empty name; give it one")
+        if name in _BUILT_IN:
+            if entry.token_env or entry.token_sha256:
+                raise ConfigError(f"{where}: this name is for callers without a token here; choose another")
+            scopes = frozenset(entry.scopes)
+            built_in[name] = replace(_BUILT_IN[name], scopes=scopes, workspace=entry.workspace)
+            continue
         if bool(entry.token_env) == bool(entry.token_sha256):
             raise ConfigError(f"{where}: give either token_env or token_sha256")
         if entry.token_env:
@@ -99,11 +119,14 @@ def read_principals(settings: A2AConfig, env: Mapping[str, str], redactor: Redac
             raise ConfigError(f"{where}.token_sha256: not a SHA-256 in hex (64 digits)")
         if digest in known:
             raise ConfigError(f"{where}: has the same token as {known[digest].name}; give each its own")
-        known[digest] = Principal(name, frozenset(entry.scopes))
+        twin = next((one.name for one in known.values() if one.name.casefold() == name.casefold()), None)
+        if twin is not None:
+            raise ConfigError(f"{where}: differs from {twin} only in case; some file systems take them for one")
+        known[digest] = Principal(name, frozenset(entry.scopes), entry.workspace)
     token = env.get(TOKEN_VARIABLE, "")
     if token:
-        known.setdefault(_digest(token, TOKEN_VARIABLE, redactor), _TOKEN_HOLDER)
-    return Principals(known)
+        known.setdefault(_digest(token, TOKEN_VARIABLE, redactor), built_in[_TOKEN_HOLDER.name])
+    return Principals(known, built_in[LOCAL.name])
 
 
 def _digest(token: str, what: str, redactor: Redactor) -> bytes:

@@ -8,10 +8,13 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import partial
+from pathlib import Path
 
+from hermes.a2a.server.access.principals import Principal, Principals
 from hermes.a2a.server.store.database import Database
 from hermes.agent.session import Session
-from hermes.errors import SessionNotFound
+from hermes.config.principals import default_workspace, make_private
+from hermes.errors import ConfigError, SessionNotFound
 from hermes.host import Host
 from hermes.scope import Interrupt
 
@@ -25,9 +28,13 @@ ContextKey = tuple[str, str]
 class ContextSessions:
     """The sessions of all contexts, stored in ``a2a.db``; a lock for each context that has a turn."""
 
-    def __init__(self, host: Host, database: Database) -> None:
+    def __init__(self, host: Host, database: Database, principals: Principals) -> None:
         self._host = host
         self._database = database
+        self._principals = principals
+        for principal in principals:
+            self.workspace(principal)  # a wrong setting is reported at the start
+        self._adopt()
         self._locks: dict[ContextKey, tuple[asyncio.Lock, int]] = {}
         self._open: OrderedDict[ContextKey, Session] = OrderedDict()
 
@@ -79,22 +86,40 @@ class ContextSessions:
         for old in idle[: len(self._open) - _MAX_OPEN]:
             self._host.workers.submit(partial(self._open.pop(old).close, "idle"))
 
-    def open(self, session_id: str | None, *, resumes: bool) -> Session:
-        """The session with that id, or a new one. Blocking.
+    def workspace(self, principal: Principal) -> Path:
+        """The folder that a caller works in: that of the configuration, or its own below the home."""
+        if not principal.workspace:
+            return make_private(default_workspace(self._host.home, principal.name))
+        folder = (self._host.cwd / Path(principal.workspace).expanduser()).resolve()
+        if not folder.is_dir():
+            raise ConfigError(
+                f"a2a.principals.{principal.name}.workspace: {folder} is not a folder; make it, or name another"
+            )
+        return folder
+
+    def _adopt(self) -> None:
+        """Give the sessions of older versions, which had no principal, to their callers."""
+        query = "SELECT owner, session_id FROM contexts"
+        owners = self._database.run_now(lambda connection: connection.execute(query).fetchall())
+        if self._host.sessions.assign({session_id: owner for owner, session_id in owners}):
+            self._host.search.discard()  # it has them as the owner's
+
+    def open(self, session_id: str | None, owner: str, *, resumes: bool) -> Session:
+        """The session with that id, or a new one of the caller, in its workspace. Blocking.
 
         An unfinished turn is closed, not repeated, because its task has ended; unless ``resumes`` says that it will be
         continued.
         """
-        host = self._host
+        host, workspace = self._host, self.workspace(self._principals.named(owner))
         if session_id is None:
-            return host.new_session()
+            return host.new_session(principal=owner, cwd=workspace)
         session = host.open_sessions.get(session_id)
         if session is not None:
             return session
         try:
-            session = host.resume_session(session_id)
+            session = host.resume_session(session_id, cwd=workspace)
         except SessionNotFound:
-            return host.new_session()
+            return host.new_session(principal=owner, cwd=workspace)
         if not resumes:
             abandon_turn(host, session)
         return session
