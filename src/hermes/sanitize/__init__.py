@@ -4,6 +4,16 @@ from __future__ import annotations
 
 from hermes.sanitize.keys import REDACTED, is_secret_key
 from hermes.sanitize.payload import Memo, payload_limit, sanitise
-from hermes.sanitize.text import Redactor, redact_text
+from hermes.sanitize.text import MaskedStream, Redactor, has_mark, redact_text
 
-__all__ = ["REDACTED", "Memo", "Redactor", "is_secret_key", "payload_limit", "redact_text", "sanitise"]
+__all__ = [
+    "REDACTED",
+    "MaskedStream",
+    "Memo",
+    "Redactor",
+    "has_mark",
+    "is_secret_key",
+    "payload_limit",
+    "redact_text",
+    "sanitise",
+]

@@ -12,18 +12,25 @@ Span = tuple[int, int]
 #: Parts of secret names; ``is_secret_key`` decides about the whole name.
 _WORDS = (b"key", b"token", b"secret", b"pass", b"cookie", b"authorization", b"credential")
 
-_ASSIGNED = re.compile(
-    r"""(?P<name>[\w-]{0,60}+) \\*+["']? (?:[ \t]|\\t){0,4} (?P<sign>[=:]) (?:[ \t]|\\t){0,4}
-    (?: (?P<quote>\\*["'])(?P<quoted>[^\r\n]*?)(?:(?P=quote)|(?=[\r\n]|\Z))
-      | (?P<bare>(?:(?:bearer|basic|token|digest)[ \t]+)?(?![\[{(])[^\s"'`,;&)}\]<>|\\]+) )""",
-    re.VERBOSE | re.IGNORECASE,
+#: A word, the rest of the name, and the sign behind it. Possessive: what did not fit at once does not fit at all.
+_NAMED = tuple(
+    re.compile(rb"""%b([\w-]{0,60}+) \\*+["']? (?:[ \t]|\\t){0,4} ([=:]) (?:[ \t]|\\t){0,4}""" % word, re.VERBOSE)
+    for word in _WORDS
+)
+_NAME_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-" + bytes(range(128, 256)))
+#: Few kinds of quotes, so that a text cannot contain many that are never closed.
+_QUOTED = re.compile(r"""(?P<quote>\\{0,32}["'])(?P<quoted>[^\r\n]*?)(?:(?P=quote)|(?=[\r\n]|\Z))""")
+_BARE = re.compile(
+    r"""(?:(?:bearer|basic|token|digest)[ \t]+)?(?![\[{(])[^\s"'`,;&)}\]<>|\\]+""",
+    re.IGNORECASE,
 )
 #: Harmless values: none, a type, or a reference to the secret.
 _HARMLESS = re.compile(
-    r"(?:none|null|nil|true|false|undefined|str|string|int|bool|bytes|any|object|\*+|\.+|<[^>]*>?|"
-    r"\$\{?\w+\}?|\$\(.*|(?:os\.|process\.)?(?:env|environ|getenv)\b.*)",
+    r"(?:none|null|nil|true|false|undefined|str|string|int|bool|bytes|any|object|\*+|\.+|<[^>]*>?|\$\{?\w+\}?)\Z",
     re.IGNORECASE,
 )
+#: Values that compute the secret: harmless however they continue.
+_COMPUTED = re.compile(r"\$\(|(?:os\.|process\.)?(?:env|environ|getenv)\b", re.IGNORECASE)
 #: On its own line (`NAME=value`) a value extends to the next blank; in a call or a URL it may end before.
 _OWN_LINE = re.compile(r"(?:\A|[\r\n]|\\n)(?:export[ \t]+)?\Z")
 _LINE_VALUE = re.compile(r"[^\s\"'\\]+")
@@ -31,19 +38,27 @@ _COOKIE_VALUE = re.compile(r"[^\r\n\"'\\]+")
 
 
 def find_assignments(text: str, raw: bytes) -> Iterator[Span]:
-    """The positions of the values. ``raw`` has one byte for each character of the text."""
+    """The positions of the values. ``raw`` has one byte for each character of the text.
+
+    Linear: a name is looked at once, and a text that is a value already is not searched again.
+    """
     if not _is_likely(raw):
         return
     lowered = raw.lower()
-    for word in _WORDS:
-        at = lowered.find(word)
-        while at >= 0:
-            if assigned := _ASSIGNED.match(text, at):
-                start = _name_start(text, at)
-                name = text[start:at] + assigned["name"]
-                if is_secret_key(name) or _is_second_word(text, start, name):
-                    yield from _value(text, start, name, assigned)
-            at = lowered.find(word, at + len(word))
+    for pattern in _NAMED:
+        values, done = _Values(text), 0
+        for found in pattern.finditer(lowered):
+            start = found.start()
+            if start < done:
+                continue
+            if start and lowered[start - 1] in _NAME_BYTES:
+                start = _name_start(text, start)
+            name = text[start : found.end(1)]
+            if is_secret_key(name) or _is_second_word(text, start, name):
+                span = values.value(start, name, text[found.start(2)], found.end())
+                if span is not None:
+                    yield span
+                    done = span[1]
 
 
 def _is_likely(raw: bytes) -> bool:
@@ -87,21 +102,40 @@ def _is_second_word(text: str, start: int, name: str) -> bool:
     return is_secret_key(f"{text[_name_start(text, start - 1) : start - 1]}_{name}")
 
 
-def _value(text: str, name_start: int, name: str, assigned: re.Match[str]) -> Iterator[Span]:
-    if assigned["quote"] is not None:
-        if assigned["quoted"] and not _HARMLESS.fullmatch(assigned["quoted"]):
-            yield assigned.span("quoted")
-        return
-    start, end = assigned.span("bare")
-    if "cookie" in name.lower() and assigned["sign"] == ":":
-        whole = _COOKIE_VALUE.match(text, start)
-    elif assigned["sign"] == "=" and _OWN_LINE.search(text, max(name_start - 12, 0), name_start):
-        whole = _LINE_VALUE.match(text, start)
-    else:
-        whole = None
-    end = max(end, whole.end()) if whole else end
-    if not _HARMLESS.fullmatch(text, start, end) and not _is_prose(text, start, end, assigned["sign"]):
-        yield start, end
+class _Values:
+    """Reads the values of one text."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        #: The end of the last unquoted value: one that starts inside it has the same end.
+        self._bare_end = 0
+
+    def value(self, name_start: int, name: str, sign: str, at: int) -> Span | None:
+        """The position of the value that starts at ``at``, unless it is harmless."""
+        text = self._text
+        if _COMPUTED.match(text, at):
+            return None
+        if quoted := _QUOTED.match(text, at):
+            start, end = quoted.span("quoted")
+            return (start, end) if start < end and not _is_harmless(text, start, end) else None
+        if at >= self._bare_end:
+            bare = _BARE.match(text, at)
+            if bare is None:
+                return None
+            self._bare_end = bare.end()
+        start, end = at, self._bare_end
+        if "cookie" in name.lower() and sign == ":":
+            whole = _COOKIE_VALUE.match(text, start)
+        elif sign == "=" and _OWN_LINE.search(text, max(name_start - 12, 0), name_start):
+            whole = _LINE_VALUE.match(text, start)
+        else:
+            whole = None
+        end = max(end, whole.end()) if whole else end
+        return None if _is_harmless(text, start, end) or _is_prose(text, start, end, sign) else (start, end)
+
+
+def _is_harmless(text: str, start: int, end: int) -> bool:
+    return _HARMLESS.match(text, start, end) is not None or _COMPUTED.match(text, start, end) is not None
 
 
 def _is_prose(text: str, start: int, end: int, sign: str) -> bool:

@@ -30,9 +30,10 @@ _FIRST_LETTERS = frozenset("sk gh gi gl xo xa AI pk rk wh gs hf np py nv r8 pp t
 
 _BEARER = re.compile(r"[Bb]earer\s{1,4}([\w\-.~+/]{6,}=*)")
 _PRIVATE_KEY = re.compile(
-    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----|\Z)", re.DOTALL
+    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY[A-Z ]{0,20}-----|\Z)", re.DOTALL
 )
-_LOGIN = re.compile(r"([^\s/:?#]*:)?([^\s/?#]+)")
+#: Up to the last ``@`` of an address: passwords may contain one.
+_LOGIN = re.compile(r"([^\s/:?#]{0,300}+:)?([^\s/?#]{1,300})@")
 
 
 def find_shapes(text: str, raw: bytes) -> Iterator[Span]:
@@ -56,7 +57,7 @@ def _keys(text: str, runs: bytes) -> Iterator[Span]:
             found = _KEY.match(text, _after_escape(text, start))
         if found:
             yield found.span()
-        end = runs.find(b" ", start)
+        end = runs.find(b" ", max(start, found.end() - 1) if found else start)
         start = runs.find(_RUN, end) if end >= 0 else -1
 
 
@@ -75,11 +76,10 @@ def _bearer_tokens(text: str) -> Iterator[Span]:
 
 
 def _logins(text: str) -> Iterator[Span]:
-    at = text.find("@")
+    at = text.find("://")
     while at >= 0:
-        scheme = text.rfind("://", max(at - 300, 0), at)
-        login = _LOGIN.fullmatch(text, scheme + 3, at) if scheme >= 0 else None
+        login = _LOGIN.match(text, at + 3)
         # A name alone (ssh://git@host) is not a secret unless it is as long as one.
         if login and (login[1] or len(login[2]) >= _SHORTEST_RUN):
             yield login.span(2)
-        at = text.find("@", at + 1)
+        at = text.find("://", at + 3)

@@ -7,64 +7,77 @@ whether any of the careful patterns is worth trying, and where.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Mapping
+from typing import cast
 
 from hermes.sanitize.assignments import find_assignments
 from hermes.sanitize.keys import REDACTED
+from hermes.sanitize.known import KnownSecrets, KnownSpan
 from hermes.sanitize.shapes import Span, find_shapes
 
 _BLANK = re.compile(r"\s")
 #: How far around a cut is searched for a divided secret.
 _FARTHEST = 4_096
+#: Shorter values are not registered.
+_SHORTEST = 8
+_MARK = re.compile(r"<redacted:[\w.:/-]{1,200}>")
+_MARKABLE = re.compile(r"[^\w.:/-]")
 
 
 class Redactor:
-    """Redacts secrets of known shapes, and registered secrets."""
+    """Redacts secrets of known shapes, and registered secrets in every encoding that ``KnownSecrets`` knows."""
 
-    def __init__(self, secrets: tuple[str, ...] = ()) -> None:
-        self._secrets: tuple[str, ...] = ()
-        self._first_letters: frozenset[str] = frozenset()
-        for secret in secrets:
-            self.add_secret(secret)
+    def __init__(self, secrets: Iterable[str] | Mapping[str, str] = ()) -> None:
+        """``secrets`` are values, or values by name: a named one becomes ``<redacted:NAME>``."""
+        #: The name of each value.
+        self._names: dict[str, str] = {}
+        self._index: KnownSecrets | None = None
+        self.add_secrets(secrets)
 
-    def add_secret(self, value: str) -> None:
+    def add_secrets(self, secrets: Iterable[str] | Mapping[str, str]) -> None:
+        """Register secrets: values, or values by name."""
+        if isinstance(secrets, Mapping):
+            for name, value in cast("Mapping[str, str]", secrets).items():
+                self.add_secret(value, name)
+        else:
+            for value in secrets:
+                self.add_secret(value)
+
+    def add_secret(self, value: str, name: str = "") -> None:
         """Register a secret. Values too short to be distinguished from ordinary words are ignored."""
         value = value.strip()
-        if len(value) < 8:
-            return
-        forms = {value, _json_escaped(value), *self._secrets}
-        # Longest first, so that a secret inside another does not leave the rest of it visible.
-        self._secrets = tuple(sorted(forms, key=len, reverse=True))
-        self._first_letters = frozenset(secret[0] for secret in forms)
+        if len(value) >= _SHORTEST and value not in self._names:
+            # A copy: another thread may be reading.
+            self._names = {**self._names, value: name}
+            self._index = None
 
     def redact(self, text: str) -> str:
-        """The text with every secret replaced by ``<redacted>``."""
-        spans = [*_find(text), *self._known(text)]
-        return _mask(text, spans) if spans else text
+        """The text with every secret replaced by ``<redacted>``, or ``<redacted:NAME>`` when it is registered."""
+        found = _find(text)
+        known = self._known(text)
+        return _mask(text, found, known) if found or known else text
 
     def mask_known(self, text: str) -> str:
         """The text without registered secrets; what only looks like a secret stays."""
-        spans = list(self._known(text))
-        return _mask(text, spans) if spans else text
+        known = self._known(text)
+        return _mask(text, [], known) if known else text
 
     def split_known(self, text: str) -> tuple[str, str]:
         """The same for a stream: the part that is final, and the rest, which may be half a secret."""
-        cut = self._start_of_half_a_secret(text)
-        for start, stop in sorted(self._known(text), reverse=True):
+        known = self._secrets()
+        if known is None or not text:
+            return text, ""
+        spans = known.find(text)
+        cut = known.open_end(text)
+        for start, stop, _ in sorted(spans, reverse=True):
             if start < cut < stop:  # one that is whole ends behind the cut
                 cut = start
-        return self.mask_known(text[:cut]), text[cut:]
-
-    def _start_of_half_a_secret(self, text: str) -> int:
-        longest = len(self._secrets[0]) if self._secrets else 0
-        for start in range(max(len(text) - longest, 0), len(text)):
-            if text[start] in self._first_letters and any(secret.startswith(text[start:]) for secret in self._secrets):
-                return start
-        return len(text)
+        before = [span for span in spans if span.stop <= cut]
+        return _mask(text[:cut], [], before) if before else text[:cut], text[cut:]
 
     def suspects(self, text: str) -> bool:
         """Whether ``redact`` would change the text, or a string inside it when the text is JSON."""
-        return bool(_find(text)) or any(secret in text for secret in self._secrets)
+        return bool(_find(text) or self._known(text))
 
     def holds_secret(self, value: str, *, shortest_part: int = 8) -> bool:
         """Whether the value is a registered secret, or has one of at least ``shortest_part`` characters in it."""
@@ -72,11 +85,10 @@ class Redactor:
 
     def start_of_secret_at(self, text: str, position: int) -> int:
         """The start of the secret that a cut at this position would divide; else the position itself."""
-        for secret in self._secrets:
-            start = text.find(secret, max(position - len(secret), 0), position + len(secret))
-            if 0 <= start < position:
-                return start
         lowest = max(position - _FARTHEST, 0)
+        for span in self._known(text[lowest : position + _FARTHEST]):
+            if lowest + span.start < position < lowest + span.stop:
+                return lowest + span.start
         start = max(max(text.rfind(blank, lowest, position) for blank in " \n\t") - 60, lowest)
         stop = _BLANK.search(text, position, position + _FARTHEST)
         for begin, end in _find(text[start : stop.start() if stop else position + _FARTHEST]):
@@ -85,18 +97,47 @@ class Redactor:
                 return start + begin
         return position
 
-    def _known(self, text: str) -> Iterator[Span]:
-        for secret in self._secrets:
-            start = text.find(secret)
-            while start >= 0:
-                yield start, start + len(secret)
-                start = text.find(secret, start + len(secret))
+    def _known(self, text: str) -> list[KnownSpan]:
+        known = self._secrets()
+        return known.find(text) if known is not None else []
+
+    def _secrets(self) -> KnownSecrets | None:
+        """The search for the registered secrets, made when it is first needed; None when there are none."""
+        if not self._names:
+            return None
+        index = self._index
+        if index is None:
+            index = self._index = KnownSecrets(self._names)
+        return index
+
+
+class MaskedStream:
+    """Masks registered secrets in a text that arrives in pieces, also one that is divided between two pieces."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+        self._held = ""
+
+    def feed(self, piece: str) -> str:
+        """Add the next piece; returns the text that is certain by now."""
+        certain, self._held = self._redactor.split_known(self._held + piece)
+        return certain
+
+    def finish(self) -> str:
+        """The text that was held back to the end."""
+        rest, self._held = self._held, ""
+        return self._redactor.mask_known(rest)
+
+
+def has_mark(text: str) -> bool:
+    """Whether the text contains ``<redacted:NAME>``, which stands for a secret and must not be stored as its value."""
+    return "<redacted:" in text and _MARK.search(text) is not None
 
 
 def redact_text(text: str) -> str:
     """The text with secrets of known shapes replaced by ``<redacted>``."""
     spans = _find(text)
-    return _mask(text, spans) if spans else text
+    return _mask(text, spans, []) if spans else text
 
 
 def _find(text: str) -> list[Span]:
@@ -107,17 +148,16 @@ def _find(text: str) -> list[Span]:
     return [*find_shapes(text, raw), *find_assignments(text, raw)]
 
 
-def _mask(text: str, spans: list[Span]) -> str:
+def _mask(text: str, spans: list[Span], known: list[KnownSpan]) -> str:
+    """Replace the spans; of those that overlap, the name of a registered secret counts."""
     pieces: list[str] = []
-    end = 0
-    for start, stop in sorted(spans):
+    end, mark = 0, ""
+    for start, stop, name in sorted([*known, *((start, stop, "") for start, stop in spans)]):
         if start >= end:
-            pieces += text[end:start], REDACTED
-        end = max(end, stop)
-    return "".join(pieces) + text[end:]
-
-
-def _json_escaped(value: str) -> str:
-    from msgspec.json import encode
-
-    return encode(value.encode("utf-8", "replace").decode("utf-8"))[1:-1].decode("utf-8")
+            pieces += mark, text[end:start]
+            mark = REDACTED
+        if name and mark == REDACTED:
+            mark = f"<redacted:{_MARKABLE.sub('_', name)}>"
+        if stop > end:
+            end = stop
+    return "".join(pieces) + mark + text[end:]

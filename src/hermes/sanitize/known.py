@@ -1,0 +1,221 @@
+"""Known secrets: searched for in text, as they are and encoded, at a cost that does not depend on their number.
+
+A text is first reduced to the letters and digits that encodings are made of, in lower case: line breaks, quoting and
+the difference between alphabets are gone. Every eighth position of that is looked up among all pieces of eight bytes
+that a secret or an encoding of it contains. Only when one is found does an exact pattern read the text itself. Both
+steps are linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from base64 import b64encode
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import NamedTuple
+from urllib.parse import quote, quote_plus
+
+_GRAM = 8
+#: A needle of this length contains a whole piece wherever the positions fall.
+_SAMPLED_FROM = 2 * _GRAM - 1
+#: A shorter value is searched for as it is written: reduced, it may be an ordinary word.
+_REDUCED_FROM = 12
+#: The most characters of a stream that are held back as a possible beginning of a secret.
+_MAX_HELD = 4_096
+
+_KEPT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/-_" + bytes(range(128, 256)))
+_DROPPED = bytes(code for code in range(256) if code not in _KEPT)
+_FOLD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ-_", b"abcdefghijklmnopqrstuvwxyz+/")
+
+#: May stand between two characters: blanks, line breaks with the number of the next line, escapes, separators of bytes.
+_BETWEEN = r"(?:(?:\\+[rn]|[\r\n])[ \t]*\d{1,7}\||\\+[nrtx]|[\s\\%:])*+"
+_SKIPPED = re.compile(r"[\s\\%:]")
+
+
+class KnownSpan(NamedTuple):
+    """A place in a text that holds a secret."""
+
+    start: int
+    stop: int
+    name: str
+
+
+class _Form(NamedTuple):
+    """One way to write a secret."""
+
+    text: str
+    reduced: bytes
+    name: str
+
+
+class KnownSecrets:
+    """Values to search for, each with its name. Immutable."""
+
+    def __init__(self, values: Mapping[str, str]) -> None:
+        """``values`` maps each secret to its name."""
+        forms: dict[bytes, _Form] = {}
+        #: Ways to write a secret that are found as they are.
+        self._exact: dict[str, str] = {}
+        for value, name in values.items():
+            for form in _exact_forms(value):
+                self._exact.setdefault(form, name)
+            for text in _encoded_forms(value):
+                reduced = reduce_text(text)
+                forms.setdefault(reduced, _Form(text, reduced, name))
+        self._forms = list(forms.values())
+        self._short = [form for form in self._forms if len(form.reduced) < _SAMPLED_FROM]
+        self._grams: dict[int, list[_Form]] = {}
+        for form in self._forms:
+            for gram in _grams(form.reduced) if len(form.reduced) >= _SAMPLED_FROM else ():
+                self._grams.setdefault(gram, []).append(form)
+        self._patterns: dict[bytes, re.Pattern[str]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._forms or self._exact)
+
+    def find(self, text: str) -> list[KnownSpan]:
+        """The places of secrets in the text. They may overlap."""
+        spans = [span for form in self._candidates(text) for span in self._matches(form, text)]
+        for exact, name in self._exact.items():
+            start = text.find(exact)
+            while start >= 0:
+                spans.append(KnownSpan(start, start + len(exact), name))
+                start = text.find(exact, start + len(exact))
+        return spans
+
+    def _candidates(self, text: str) -> Iterable[_Form]:
+        """The forms that the text may contain."""
+        if len(text) < _GRAM:
+            return ()
+        data = reduce_text(text)
+        found = {form.reduced: form for form in self._short if form.reduced in data}
+        data += b" " * (-len(data) % _GRAM)
+        samples = memoryview(data).cast("Q")
+        if not self._grams.keys().isdisjoint(samples):
+            for gram in self._grams.keys() & set(samples):
+                found.update((form.reduced, form) for form in self._grams[gram])
+        return found.values()
+
+    def _matches(self, form: _Form, text: str) -> Iterator[KnownSpan]:
+        pattern = self._patterns.get(form.reduced)
+        if pattern is None:
+            pattern = self._patterns[form.reduced] = _pattern(form.text)
+        return (KnownSpan(*match.span(), form.name) for match in pattern.finditer(text))
+
+    # -- streams ------------------------------------------------------------------------------------------------
+
+    def open_end(self, text: str) -> int:
+        """Where the end of the text starts that could be the beginning of a secret; its length when there is none."""
+        lowest = len(text)
+        longest, firsts = self._longest_exact, self._exact_firsts
+        for start in range(max(len(text) - longest + 1, 0), len(text)):
+            if text[start] in firsts and _begins(self._exact_sorted, text[start:]):
+                lowest = start
+                break
+        # No secret reaches across a character that neither belongs to one nor may stand between two of its characters.
+        reduced = reduce_text(self._foreign.split(text[-_MAX_HELD:])[-1])
+        for start in range(max(len(reduced) - self._longest_reduced + 1, 0), len(reduced)):
+            if reduced[start] in self._reduced_firsts and _begins(self._reduced_sorted, reduced[start:]):
+                return min(lowest, _position(text, len(reduced) - start))
+        return lowest
+
+    @cached_property
+    def _foreign(self) -> re.Pattern[str]:
+        own = {char for form in self._forms for char in form.text if char.isascii() and ord(char) not in _KEPT}
+        return re.compile(rf"[^\w+/\-\s\\%:|\x80-\U0010ffff{re.escape(''.join(sorted(own)))}]")
+
+    @cached_property
+    def _exact_sorted(self) -> list[str]:
+        return sorted(self._exact)
+
+    @cached_property
+    def _exact_firsts(self) -> frozenset[str]:
+        return frozenset(form[0] for form in self._exact)
+
+    @cached_property
+    def _longest_exact(self) -> int:
+        return max(map(len, self._exact), default=0)
+
+    @cached_property
+    def _reduced_sorted(self) -> list[bytes]:
+        return sorted(form.reduced for form in self._forms)
+
+    @cached_property
+    def _reduced_firsts(self) -> frozenset[int]:
+        return frozenset(form.reduced[0] for form in self._forms)
+
+    @cached_property
+    def _longest_reduced(self) -> int:
+        return max((len(form.reduced) for form in self._forms), default=0)
+
+
+def reduce_text(text: str) -> bytes:
+    """The letters, digits and signs of the text that encodings use, folded to one case and one alphabet."""
+    data = text.encode("utf-8", "surrogatepass")
+    if b"\\" in data:  # an escape such as \n is a letter too many
+        data = data.replace(b"\\n", b"").replace(b"\\r", b"").replace(b"\\t", b"").replace(b"\\x", b"")
+    return data.translate(_FOLD, _DROPPED)
+
+
+def _exact_forms(value: str) -> Iterator[str]:
+    """Ways to write a value that cannot be reduced without becoming ambiguous."""
+    if "\\" not in value and len(reduce_text(value)) >= _REDUCED_FROM:
+        return
+    from msgspec.json import encode
+
+    yield value
+    yield value[::-1]
+    yield encode(value.encode("utf-8", "replace").decode("utf-8"))[1:-1].decode("utf-8")
+
+
+def _encoded_forms(value: str) -> Iterator[str]:
+    data = value.encode("utf-8", "replace")
+    if len(reduce_text(value)) >= _REDUCED_FROM:
+        yield value
+        yield value[::-1]
+    escaped = {quote(value, safe=""), quote(value), quote_plus(value)} - {value}
+    yield from (form for form in sorted(escaped) if len(reduce_text(form)) >= _GRAM)
+    yield data.hex()
+    for shift in range(3):
+        # Characters at both ends that also depend on the bytes around the secret are left out.
+        encoded = b64encode(bytes(shift) + data).decode()
+        stop = len(encoded) - (0, 3, 2)[(shift + len(data)) % 3]
+        yield encoded[(0, 2, 3)[shift] : stop]
+
+
+def _grams(data: bytes) -> Iterator[int]:
+    return (int.from_bytes(data[at : at + _GRAM], sys.byteorder) for at in range(len(data) - _GRAM + 1))
+
+
+def _pattern(form: str) -> re.Pattern[str]:
+    return re.compile(_BETWEEN.join(_one_character(char) for char in form if _SKIPPED.match(char) is None))
+
+
+def _one_character(char: str) -> str:
+    if char.isascii() and char.isalpha():
+        return f"[{char.lower()}{char.upper()}]"
+    if char in "+-":
+        return "[+-]"
+    if char in "/_":
+        return "[/_]"
+    return re.escape(char)
+
+
+def _begins(forms: list[str] | list[bytes], start: str | bytes) -> bool:
+    """Whether one of the sorted forms begins so."""
+    at = bisect_left(forms, start)  # pyright: ignore[reportArgumentType, reportCallIssue, reportUnknownVariableType]
+    return at < len(forms) and forms[at].startswith(start)  # pyright: ignore[reportArgumentType]
+
+
+def _position(text: str, count: int) -> int:
+    """Where the last ``count`` bytes of the reduced text begin in the text itself."""
+    at = len(text)
+    while count > 0 and at > 0:
+        at -= 1
+        if text[at] in "nrtx" and text[at - 1 : at] == "\\":
+            continue
+        encoded = text[at].encode("utf-8", "surrogatepass")
+        count -= len(encoded) if encoded[0] in _KEPT else 0
+    return at
