@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from hermes.config import load_config
-from hermes.config.secrets import home_secrets, is_plain, is_unnamed_secret, secret_variables
+from hermes.config.secrets import home_secrets, is_plain, is_unnamed_secret
 
 CONFIG = """
 model:
@@ -110,12 +110,6 @@ def test_damaged_files_of_a_home_are_no_failure(tmp_path: Path) -> None:
     (tmp_path / "auth.json").write_text("{not json")
     (tmp_path / ".env").mkdir()
     assert home_secrets(tmp_path, load_config(tmp_path).config, {}) == {}
-
-
-def test_variables_that_hold_a_secret_or_have_the_name_of_one(home: Path) -> None:
-    secrets = {"model.api_key": "Inline-Key-000001"}
-    environ = {"COPY": "x Inline-Key-000001 y", "GITHUB_TOKEN": "", "PATH": "/bin", "LAB_KEY": "1"}
-    assert secret_variables(environ, secrets) == {"COPY", "GITHUB_TOKEN", "LAB_KEY"}
 
 
 @pytest.mark.parametrize(

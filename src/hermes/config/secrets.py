@@ -64,14 +64,6 @@ def home_secrets(
     return found.by_name
 
 
-def secret_variables(environ: Mapping[str, str], secrets: Mapping[str, str]) -> frozenset[str]:
-    """The variables that hold one of these secrets, or have a secret's name. A child process does not get them."""
-    values = tuple(secrets.values())
-    return frozenset(
-        name for name, value in environ.items() if is_secret_key(name) or any(secret in value for secret in values)
-    )
-
-
 def is_unnamed_secret(value: str) -> bool:
     """Whether a value is a secret although neither its name nor a setting says so: long, and nothing plain."""
     return len(value) >= _MIN_UNNAMED_CHARS and not is_plain(value)

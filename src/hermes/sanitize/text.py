@@ -81,7 +81,7 @@ class Redactor:
 
     def holds_secret(self, value: str, *, shortest_part: int = 8) -> bool:
         """Whether the value is a registered secret, or has one of at least ``shortest_part`` characters in it."""
-        return any(secret == value or (len(secret) >= shortest_part and secret in value) for secret in self._secrets)
+        return any(secret == value or (len(secret) >= shortest_part and secret in value) for secret in self._names)
 
     def start_of_secret_at(self, text: str, position: int) -> int:
         """The start of the secret that a cut at this position would divide; else the position itself."""
