@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from hermes.agent.approvals.decide import Approvals
 from hermes.agent.approvals.responder import Responders
@@ -46,6 +49,7 @@ from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
 from hermes.tools.sandbox.confinement import Confinements
 from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.toolsets import only_allowed, select_tools
+from hermes.version import __version__
 
 if TYPE_CHECKING:
     from hermes.journal.steps import Message
@@ -101,6 +105,7 @@ class Host:
         self.options = options or HostOptions()
         self.cwd = cwd or (Path.cwd() / Path(config.terminal.cwd).expanduser()).resolve()
         self._env = os.environ if env is None else env
+        self._environment: dict[str, Any] | None = None
         #: Knows the keys in use, so that they are masked wherever text leaves the process.
         self.redactor = redactor or Redactor()
         self.hooks = Hooks()
@@ -179,10 +184,22 @@ class Host:
                 allow_private=config.security.allow_private_urls,
             ),
             vision=Vision(self.models, self.side, self.store),
+            environment=self._describe_environment,
         )
         for tool in (*agent_tools(runtime), *self.options.tools):
             self.tools.add(tool)
         return runtime
+
+    def _describe_environment(self) -> dict[str, Any]:
+        """What turns run with; made once, when everything is loaded."""
+        if self._environment is None:
+            settings = msgspec.json.encode(self.config, order="deterministic")
+            self._environment = {
+                "hermes": __version__,
+                "plugins": {plugin.manifest.key: plugin.manifest.version for plugin in self.plugins.loaded},
+                "config_sha256": hashlib.sha256(settings).hexdigest(),
+            }
+        return self._environment
 
     # -- sessions -----------------------------------------------------------------------------------------------
 

@@ -80,6 +80,7 @@ def _take_back(database: Path, last_event: str) -> None:
         connection.execute(f"DELETE FROM events WHERE seq > (SELECT seq FROM events WHERE {last_event})")
         connection.execute("DELETE FROM messages WHERE step > 2 OR (step = 2 AND position > 0)")
         connection.execute("UPDATE turns SET state = 'running', answer = NULL, ended_at = NULL")
+        connection.execute("UPDATE sessions SET head_seq = (SELECT max(seq) FROM events)")
 
 
 def _hide(**_payload: Any) -> str:

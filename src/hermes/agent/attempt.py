@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.journal.steps import ModelCallRow
@@ -12,7 +14,7 @@ from hermes.models.reply import Reply, normalise
 if TYPE_CHECKING:
     from hermes.contract.response import Record
     from hermes.models.endpoint import Endpoint
-    from hermes.models.wires.wire import ModelRequest, Transport, Wire
+    from hermes.models.wires.wire import HttpRequest, ModelRequest, Transport, Wire
     from hermes.sanitize import Redactor
     from hermes.scope import Interrupt
 
@@ -27,6 +29,22 @@ class EndpointAccess(Protocol):
     def transport_for(self, endpoint: Endpoint) -> Transport:
         """What sends requests to an endpoint."""
         ...
+
+
+class DigestingWire:
+    """A wire that keeps the SHA-256 of the request body it made last: the bytes as they are sent."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self.kwargs, self.parser, self.error_from = wire.kwargs, wire.parser, wire.error_from
+        #: Empty before the first request.
+        self.sha256 = ""
+
+    def http_request(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> HttpRequest:
+        """The bytes to send for ``kwargs``."""
+        request = self._wire.http_request(endpoint, kwargs)
+        self.sha256 = hashlib.sha256(request.body).hexdigest()
+        return request
 
 
 class Attempt:
@@ -86,7 +104,14 @@ class Attempt:
         """Record the outcome: ``self.reply``, or ``error``."""
 
     def row(
-        self, request_id: str, key: str, redactor: Redactor, error: BaseException | None, purpose: str = ""
+        self,
+        request_id: str,
+        key: str,
+        redactor: Redactor,
+        error: BaseException | None,
+        *,
+        purpose: str = "",
+        content: str | None = None,
     ) -> ModelCallRow:
         """The attempt as a row of the journal."""
         reply, started = self.reply, self.started_at
@@ -104,5 +129,6 @@ class Attempt:
             finish_reason=reply.finish_reason if reply else None,
             first_token=self.first_piece_at - started if reply and self.first_piece_at else None,
             purpose=purpose,
+            content=content,
             **(reply.usage.as_columns() if reply and reply.usage else {}),
         )

@@ -12,7 +12,7 @@ from typing import Any, TypedDict, cast
 import msgspec
 from msgspec import UNSET
 
-from hermes.agent.attempt import Attempt, EndpointAccess
+from hermes.agent.attempt import Attempt, DigestingWire, EndpointAccess
 from hermes.agent.events import Listener, ignore_events
 from hermes.contract.events import (
     AttemptAnswered,
@@ -27,6 +27,7 @@ from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
+from hermes.journal.decisions import PluginDecision, decisions_of
 from hermes.journal.steps import Message, TurnJournal
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import describe
@@ -75,12 +76,22 @@ class ModelRuntime:
         return self.max_tokens is not None or any(name in self.endpoints[0].extra_body for name in _LIMITS)
 
 
+#: The parts of a request that the journal holds elsewhere, or that steer only the client.
+_NOT_PARAMETERS = frozenset(("messages", "input", "system", "instructions", "tools", "timeout", "http_client"))
+
+
 class Answered(msgspec.Struct):
     """A reply and the attempt it came from, as the journal stores them."""
 
     reply: Reply
     api_request_id: str
     provider: str
+    #: The SHA-256 of the request's body as it was sent; empty when execution middleware answered instead.
+    request_sha256: str = ""
+    #: The request without its messages, tools and instructions.
+    parameters: dict[str, Any] = {}
+    #: What middleware did to the call.
+    decisions: list[PluginDecision] = []
 
 
 @dataclass(slots=True)
@@ -165,6 +176,8 @@ class ConversationAttempt(Attempt):
         self.scope = call.scope.child(api_request_id=f"{call.journal.id}:api:{self.count}")
         self.text_was_shown = False
         self.trace: list[dict[str, str]] = []
+        self.decisions: list[PluginDecision] = []
+        self._sent = DigestingWire(self.wire)
         #: The request before middleware; the same object when there is none.
         self.original = self.request
 
@@ -174,6 +187,7 @@ class ConversationAttempt(Attempt):
         if chain is not None:
             outcome = chain.run(self.request, dict[str, Any](self._fields()))
             self.request, self.original, self.trace = outcome.payload, outcome.original, outcome.trace
+            self.decisions += (PluginDecision(name, "llm_request", "changed") for name in outcome.changed_by)
 
     def execute(self) -> object:
         """Fire the start event and send the request, through the execution middleware if there is any."""
@@ -185,12 +199,20 @@ class ConversationAttempt(Attempt):
         context = dict[str, Any](self._fields())
         context["original_request"] = self.original
         context["middleware_trace"] = self.trace
-        return chain.run(self.request, self.send, context)
+        prepared = self.request
+        answer = chain.run(prepared, self.send, context)
+        if not self._sent.sha256:
+            self.decisions += decisions_of(chain, "answered")
+        elif self.request is not prepared and self.request != prepared:
+            self.decisions += decisions_of(chain, "changed")
+        return answer
 
     def send(self, request: dict[str, Any]) -> Record:
         """Send what execution middleware passed on, which is then the request that hooks see."""
         self.request = request
-        return self.transport.send(self.endpoint, self.wire, request, interrupt=self.interrupt, on_delta=self._on_delta)
+        return self.transport.send(
+            self.endpoint, self._sent, request, interrupt=self.interrupt, on_delta=self._on_delta
+        )
 
     def close(self, error: BaseException | None) -> None:
         """Fire the end event and journal the outcome."""
@@ -262,7 +284,8 @@ class ConversationAttempt(Attempt):
             reply.tool_calls = []  # none can run, so the record must not have one that was never closed
         request_id, redactor = self.scope.api_request_id, self.call.runtime.redactor
         self.call.journal.model_call(self.row(request_id, self.call.key, redactor, None))
-        self.call.journal.step(self.call.key, "done", "model", Answered(reply, request_id, self.endpoint.provider))
+        body: dict[str, Any] = {"reply": reply, "api_request_id": request_id, "provider": self.endpoint.provider}
+        self.call.journal.step(self.call.key, "done", "model", body | self._request_record(), self._parameters())
         model = reply.model or self.endpoint.model
         spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage unknown"
         log.info("%s answered by %s: %s, %.3f s, %s", self.call.key, model, reply.finish_reason, duration, spent)
@@ -303,7 +326,8 @@ class ConversationAttempt(Attempt):
         row = self.row(self.scope.api_request_id, self.call.key, self.call.runtime.redactor, error)
         journal.model_call(row)
         partial = getattr(error, "partial", None)
-        journal.event("attempt_failed", self.call.key, {"reason": reason, "error": row.error, "partial": partial})
+        body = {"reason": reason, "error": row.error, "partial": partial, **self._request_record()}
+        journal.event("attempt_failed", self.call.key, body, self._parameters())
         journal.commit()
         if known is not None:
             self.call.listener(failed)
@@ -324,6 +348,20 @@ class ConversationAttempt(Attempt):
             middleware_trace=self.trace,
             request=self._sanitised_request() if emit and emit.wants("request") else UNSET,
         )
+
+    # -- records ------------------------------------------------------------------------------------------------
+
+    def _request_record(self) -> dict[str, Any]:
+        """What the journal holds of the request beside its messages, as far as there is something."""
+        record: dict[str, Any] = {"request_sha256": self._sent.sha256} if self._sent.sha256 else {}
+        if self.decisions:
+            record["decisions"] = self.decisions
+        return record
+
+    def _parameters(self) -> dict[str, Any]:
+        """The parameters of the request, without secrets. Steps mostly have the same ones."""
+        rest = {name: value for name, value in self.request.items() if name not in _NOT_PARAMETERS}
+        return {"parameters": self._sanitised(rest)}
 
     def _sanitised_request(self) -> dict[str, Any]:
         body = {name: value for name, value in self.request.items() if name not in ("timeout", "http_client")}

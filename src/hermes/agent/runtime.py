@@ -58,6 +58,8 @@ class Runtime:
     memory: Memory
     images: ImageMaker
     vision: Vision
+    #: What turns run with, as the journal records it: versions, plugins, the digest of the configuration.
+    environment: Callable[[], dict[str, Any]]
     #: The task lists in use, by session; the journal has them all.
     todo_lists: dict[str, Any] = field(default_factory=dict[str, Any])
 

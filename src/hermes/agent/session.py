@@ -135,6 +135,7 @@ class Session:
                 task_id=task_id,
                 request_key=request_key or task_id,
                 message=user_message,
+                environment=self.runtime.environment(),
             )
             if journal.state != "running":
                 return _recorded_result(
@@ -242,7 +243,8 @@ class Session:
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _finish(self, states: tuple[TurnState, ...], listener: Listener, interrupt: Interrupt) -> TurnResult | None:
-        journal = reopen_turn(self.runtime.store, self.runtime.runner, self.id, states=states)
+        runtime = self.runtime
+        journal = reopen_turn(runtime.store, runtime.runner, self.id, states=states, environment=runtime.environment())
         if journal is None:
             return None
         self._turns_known = None
@@ -346,7 +348,11 @@ def _recorded_result(
         session_id=session_id,
         turn_id=turn_id,
         # An answer that is not whole is recorded with what is to be said about it.
-        status="failed" if state == "running" else "incomplete" if state == "completed" and error else state,
+        status="failed"
+        if state in ("queued", "running")
+        else "incomplete"
+        if state == "completed" and error
+        else state,
         answer=answer or "",
         error=error,
         usage=Usage(request_count=0),

@@ -7,13 +7,14 @@ import logging
 import os
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hermes.agent.model_call import ToolDefinition
 from hermes.config.principals import principal_home
 from hermes.journal.bodies import message_text
+from hermes.journal.decisions import PluginDecision
 
 if TYPE_CHECKING:
     from hermes.agent.session import Session
@@ -58,6 +59,16 @@ class Setup(msgspec.Struct):
     #: Whether an answer that reaches the output limit is continued: not when the user set the limit, nor where an
     #: answer in two pieces would be of no use.
     continues: bool = True
+    #: The plugins that added to the context.
+    decisions: list[PluginDecision] = []
+
+    def parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The fields of this turn alone, and those that many turns have in common."""
+        own: dict[str, Any] = {"max_steps": self.max_steps, "context": self.context, "stand_ins": self.stand_ins}
+        own["continues"] = self.continues
+        if self.decisions:
+            own["decisions"] = self.decisions
+        return own, {"system": self.system, "tools": self.tools}
 
 
 def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: str, *, continues: bool) -> Setup:

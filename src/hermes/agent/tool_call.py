@@ -25,6 +25,7 @@ from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStart
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
+from hermes.journal.decisions import PluginDecision, decisions_of
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope
 from hermes.tools.coerce import check_args, coerce_args, parse_arguments
@@ -95,6 +96,8 @@ class ToolCall:
     args: Args = field(default_factory=dict[str, Any])
     original_args: Args = field(default_factory=dict[str, Any])
     trace: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    #: What plugins did to the call.
+    decisions: list[PluginDecision] = field(default_factory=list[PluginDecision])
     #: True from ``pre_tool_call`` to ``post_tool_call``, which is owed in between.
     announced: bool = False
     #: Counts the calls of the turn; a call outside a turn has none.
@@ -150,6 +153,7 @@ class ToolCall:
             return
         outcome = chain.run(self.args, dict[str, Any](self._fields()))
         self.args, self.original_args, self.trace = outcome.payload, outcome.original, outcome.trace
+        self.decisions += (PluginDecision(name, "tool_request", "changed") for name in outcome.changed_by)
 
     def _announce(self) -> Decision | Finding | None:
         """``pre_tool_call``: observers see the call, and the first decision among their answers counts."""
@@ -159,7 +163,14 @@ class ToolCall:
             return None
         # A callback may rewrite the arguments in place; the original must not change with them.
         self.args, self.trace = dict(self.args), list(self.trace)
-        return plugin_decision(self.request.name, emit(self.started()))
+        known = len(self.trace)
+        decision, plugin = plugin_decision(self.request.name, emit(self.started()))
+        for entry in self.trace[known:]:
+            self.decisions.append(PluginDecision(entry["source"], "pre_tool_call", "changed"))
+        if decision is not None:
+            did = "blocked" if isinstance(decision, Decision) else "asked"
+            self.decisions.append(PluginDecision(plugin, "pre_tool_call", did))
+        return decision
 
     def _check_data(self) -> ToolOutcome | None:
         """Plugins may have put objects into the arguments that no record can hold."""
@@ -221,7 +232,12 @@ class ToolCall:
         context = dict[str, Any](self._fields())
         context["original_args"] = self.original_args
         context["middleware_trace"] = self.trace
-        return chain.run(self.args, self._run_tool, context)
+        result = chain.run(self.args, self._run_tool, context)
+        if self._ran_with is None and self._refused is None:
+            self.decisions += decisions_of(chain, "answered")
+        elif self._ran_with is not None and self._ran_with is not self.args and self._ran_with != self.args:
+            self.decisions += decisions_of(chain, "changed")
+        return result
 
     def _run_tool(self, args: Args) -> str:
         """The base of the chain. Middleware may have changed the arguments: what runs is what is recorded."""
@@ -276,7 +292,7 @@ class ToolCall:
 
     def record(self, outcome: ToolOutcome) -> dict[str, Any]:
         """The record of the call with its result."""
-        return {
+        record: dict[str, Any] = {
             "id": self.request.id,
             "name": self.request.name,
             "args": outcome.args,
@@ -286,6 +302,9 @@ class ToolCall:
             "error_message": outcome.error_message,
             "duration_ms": outcome.duration_ms,
         }
+        if self.decisions:
+            record["decisions"] = self.decisions
+        return record
 
     # -- finish -------------------------------------------------------------------------------------------------
 

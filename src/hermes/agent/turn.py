@@ -33,6 +33,7 @@ from hermes.contract.events import (
 )
 from hermes.errors import HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
 from hermes.hooks.observers import Answer
+from hermes.journal.decisions import PluginDecision
 from hermes.journal.steps import Message, TurnJournal, TurnState
 from hermes.journal.turns import close_children
 from hermes.models.reply import Reply, tool_call_message
@@ -166,9 +167,12 @@ class Turn:
         text = self._converse(setup)
         if not text.strip():
             raise HermesError(self._why_empty(setup))
-        text = self._transform(text)
+        text, changed_by = self._transform(text)
         problem = self._problem()
-        self._journal.step("final", "done", "pure", {"text": text, "finish_reason": self._finish_reason})
+        final: dict[str, Any] = {"text": text, "finish_reason": self._finish_reason}
+        if changed_by:
+            final["decisions"] = [PluginDecision(changed_by, "transform_llm_output", "changed")]
+        self._journal.step("final", "done", "pure", final)
         self._journal.end("completed", answer=text, error=problem)
         self._journal.commit()
         return text, problem
@@ -207,9 +211,11 @@ class Turn:
         if self._hooks.pre_llm_call is not None:
             answers = self._hooks.pre_llm_call(self._started())
             pieces = [setup.context] if setup.context else []
-            pieces += (spill(self._session, piece) for piece in _context_pieces(answers))
+            for plugin, piece in _context_pieces(answers):
+                pieces.append(spill(self._session, piece))
+                setup.decisions.append(PluginDecision(plugin, "pre_llm_call", "added"))
             setup.context = "\n\n".join(pieces)
-        self._journal.step("setup", "done", "pure", setup)
+        self._journal.step("setup", "done", "pure", *setup.parts())
         self._journal.commit()
         return setup
 
@@ -362,14 +368,15 @@ class Turn:
         ).run()
         return _drop_calls_without_tools(answered, tools)
 
-    def _transform(self, text: str) -> str:
+    def _transform(self, text: str) -> tuple[str, str]:
+        """The answer as plugins want it, and the plugin that changed it, if any."""
         emit = self._hooks.transform_llm_output
         if emit is None:
-            return text
+            return text, ""
         for answer in emit(AnswerTransform(**self._fields(), response_text=text)):
             if isinstance(answer.value, str) and answer.value:
-                return answer.value
-        return text
+                return answer.value, answer.plugin
+        return text, ""
 
     # -- endings ------------------------------------------------------------------------------------------------
 
@@ -498,10 +505,14 @@ def _drop_calls_without_tools(answered: Answered, tools: list[ToolDefinition]) -
     return answered
 
 
-def _context_pieces(answers: list[Answer]) -> list[str]:
-    values = [answer.value for answer in answers]
-    pieces = [cast("dict[str, Any]", value).get("context") if isinstance(value, dict) else value for value in values]
-    return [piece for piece in pieces if isinstance(piece, str) and piece.strip()]
+def _context_pieces(answers: list[Answer]) -> list[tuple[str, str]]:
+    """The plugins that add something, and what."""
+    pieces: list[tuple[str, str]] = []
+    for plugin, value in answers:
+        piece = cast("dict[str, Any]", value).get("context") if isinstance(value, dict) else value
+        if isinstance(piece, str) and piece.strip():
+            pieces.append((plugin, piece))
+    return pieces
 
 
 def _error_text(failure: Exception) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple, cast
 
@@ -27,6 +27,8 @@ class RequestOutcome(NamedTuple):
     changed: bool
     #: One entry for each callback that replaced the payload, in order.
     trace: list[TraceEntry]
+    #: The plugins of those callbacks, whatever the entries call themselves.
+    changed_by: Sequence[str] = ()
 
 
 class RequestChain:
@@ -57,13 +59,15 @@ class RequestChain:
             self._original_key: payload,
         }
         trace: list[TraceEntry] = []
+        changed_by: list[str] = []
         for callback in self.callbacks:
             answer = self._call(callback, callback.arguments(fields))
             if isinstance(answer.get(self._key), dict):
                 # Its own copy, so that what the plugin does to its objects later stays out of the request.
                 fields[self._key] = renew(answer[self._key], fields[self._key])
                 trace.append(_trace_entry(answer, callback.plugin))
-        return RequestOutcome(fields[self._key], payload, bool(trace), trace)
+                changed_by.append(callback.plugin)
+        return RequestOutcome(fields[self._key], payload, bool(trace), trace, changed_by)
 
     def _call(self, callback: Callback, given: dict[str, Any]) -> dict[str, Any]:
         """The callback's answer; empty when it gave none that can be used."""

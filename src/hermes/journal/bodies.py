@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-import sqlite3
+from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, cast
 
 import msgspec
 
 from hermes.errors import JournalError
+from hermes.journal.connection import JournalConnection
 
 #: Bodies above this many characters are kept in ``blobs``, where equal ones share a row.
 BLOB_THRESHOLD = 32_768
-_REFERENCE = '{"$blob":"'
+#: What stands in a body for a blob, for fields that are blobs of their own, and for a body that was removed on purpose.
+_REFERENCE, _SHARED, _REDACTED = '{"$blob":"', '{"$shared":{', '{"$redacted":"'
+_RESERVED = (_REFERENCE, _SHARED, _REDACTED)
+
+
+class MissingBlob(ValueError):
+    """A body refers to a text that is not there."""
 
 
 def to_json(value: object) -> str:
@@ -29,32 +37,72 @@ def clean_text(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
-def pack(connection: sqlite3.Connection, session_id: str, text: str) -> str:
+def pack(connection: JournalConnection, session_id: str, text: str) -> str:
     """What to store for a JSON text: itself, or a reference to a blob when it is large.
 
     A text that looks like a reference becomes a blob too, so that a reference is always one of ours.
     """
-    if len(text) <= BLOB_THRESHOLD and not text.startswith(_REFERENCE):
+    if len(text) <= BLOB_THRESHOLD and not text.startswith(_RESERVED):
         return text
-    import hashlib
-
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    connection.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (digest, text))
-    connection.execute("INSERT OR IGNORE INTO blob_uses VALUES (?, ?)", (session_id, digest))
-    return f'{_REFERENCE}{digest}"}}'
+    return f'{_REFERENCE}{put_blob(connection, text, session_id)}"}}'
 
 
-def unpack(connection: sqlite3.Connection, text: str) -> Any:
-    """The value behind a stored text."""
+def put_blob(connection: JournalConnection, text: str, session_id: str = "") -> str:
+    """Store a text once for all that use it, and that the session does, if one is given; returns its digest."""
+    digest = sha256(text.encode()).hexdigest()
+    connection.execute("INSERT INTO blobs (sha256, data) VALUES (?, ?) ON CONFLICT DO NOTHING", (digest, text))
+    if session_id:
+        use = "INSERT INTO blob_uses (session_id, sha256) VALUES (?, ?) ON CONFLICT DO NOTHING"
+        connection.execute(use, (session_id, digest))
+    return digest
+
+
+def pack_shared(connection: JournalConnection, session_id: str, text: str, shared: Mapping[str, str]) -> str:
+    """What to store for the JSON text of an object with further fields, each of which is a blob, however small."""
+    fields = ",".join(f'"{name}":"{put_blob(connection, part, session_id)}"' for name, part in shared.items())
+    return f"{_SHARED}{fields}}}{'' if text == '{}' else ','}{text[1:]}"
+
+
+def unpack(connection: JournalConnection, text: str) -> Any:
+    """The value behind a stored text. Raises ``ValueError`` when it cannot be read or a blob is missing."""
     if text.startswith(_REFERENCE):
-        digest = text[len(_REFERENCE) : -2]
-        text = connection.execute("SELECT data FROM blobs WHERE sha256 = ?", (digest,)).fetchone()[0]
-    return msgspec.json.decode(text)
+        text = _blob(connection, text[len(_REFERENCE) : -2])
+        return msgspec.json.decode(text)
+    value = msgspec.json.decode(text)
+    if text.startswith(_SHARED):
+        for name, digest in value.pop("$shared").items():
+            value[name] = msgspec.json.decode(_blob(connection, digest))
+    return value
 
 
-def drop_unused_blobs(connection: sqlite3.Connection) -> None:
-    """Remove the blobs that no session uses any more."""
-    connection.execute("DELETE FROM blobs WHERE sha256 NOT IN (SELECT sha256 FROM blob_uses)")
+def _blob(connection: JournalConnection, digest: str) -> str:
+    row = connection.execute("SELECT data FROM blobs WHERE sha256 = ?", (digest,)).fetchone()
+    if row is None:
+        raise MissingBlob(f"the stored text {digest} is missing")
+    return row[0]
+
+
+def body_digest(stored: str) -> str:
+    """The SHA-256 of a stored body. Where a digest stands for the body, it is that one."""
+    for mark in (_REFERENCE, _REDACTED):
+        if stored.startswith(mark):
+            return stored[len(mark) : -2]
+    return sha256(stored.encode()).hexdigest()
+
+
+def blobs_of(stored: str) -> list[str]:
+    """The digests of the blobs that a stored body refers to."""
+    if stored.startswith(_REFERENCE):
+        return [stored[len(_REFERENCE) : -2]]
+    return list(msgspec.json.decode(stored)["$shared"].values()) if stored.startswith(_SHARED) else []
+
+
+def drop_unused_blobs(connection: JournalConnection) -> None:
+    """Remove the blobs that nothing uses any more."""
+    connection.execute(
+        "DELETE FROM blobs WHERE sha256 NOT IN (SELECT sha256 FROM blob_uses) "
+        "AND sha256 NOT IN (SELECT content FROM outside_calls WHERE content IS NOT NULL)"
+    )
 
 
 def message_text(message: dict[str, Any]) -> str:

@@ -1,14 +1,16 @@
-"""The SQLite file: connections, schema migrations, and errors explained for users."""
+"""The SQLite file: connections, schema migrations, and errors explained for users. Everything that only SQLite has."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import sqlite3
+from collections.abc import Generator
 from pathlib import Path
 
 from hermes.errors import JournalCorrupt, JournalError, JournalTooNew
 from hermes.journal import schema
+from hermes.journal.connection import JournalConnection
 
 #: How long a writer waits for another process before it gives up, visibly and before the effect.
 LOCK_TIMEOUT_SECONDS = 30.0
@@ -16,6 +18,8 @@ LOCK_TIMEOUT_SECONDS = 30.0
 PAGE_SIZE = 2_048
 #: The size that the write-ahead log keeps on disk when it starts over after a checkpoint.
 LOG_SIZE_LIMIT = 16 * 1024 * 1024
+#: How much of the file a deletion gives back at once; the rest is used for what comes next.
+_PAGES_TO_GIVE_BACK = 10_000
 MINIMUM_SQLITE = (3, 37, 0)
 
 
@@ -85,6 +89,24 @@ def empty_journal() -> sqlite3.Connection:
 def needs_migration(connection: sqlite3.Connection) -> bool:
     """Whether the file has an older schema than this program."""
     return _version(connection) < len(schema.MIGRATIONS)
+
+
+@contextlib.contextmanager
+def erasing(connection: JournalConnection) -> Generator[None]:
+    """While it is open, what is deleted is gone from the disk too, and not just out of reach."""
+    connection.execute("PRAGMA secure_delete=ON")
+    try:
+        yield
+    finally:
+        connection.execute("PRAGMA secure_delete=OFF")
+
+
+def give_back_space(connection: JournalConnection) -> None:
+    """Make the file smaller where rows were deleted."""
+    free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
+    for _ in range(min(free, _PAGES_TO_GIVE_BACK)):
+        # The Python module takes one step of this statement only, which is one page.
+        connection.execute("PRAGMA incremental_vacuum(1)")
 
 
 def _connect_read_only(path: Path, mode: str) -> sqlite3.Connection:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from dataclasses import dataclass
 
 from hermes.errors import LeaseLost, SessionBusy, SessionNotFound
 from hermes.journal.bodies import clean_text
+from hermes.journal.connection import JournalConnection
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
+
+_ADVANCE = (
+    "UPDATE sessions SET head_seq = head_seq + ? WHERE id = ? AND epoch = ? AND runner = ? RETURNING head_seq - ?, "
+    "(SELECT e.chain FROM events e WHERE e.session_id = sessions.id AND e.seq = sessions.head_seq - ?)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,22 +41,23 @@ class Lease:
     session_id: str
     runner: str
     epoch: int
+    #: The number of the last event of the session when the lease was taken.
+    head_seq: int = 0
 
-    def last_seq(self, connection: sqlite3.Connection) -> int:
-        """The number of the session's last event. Raises ``LeaseLost`` when the lease has ended."""
-        row = connection.execute(
-            "SELECT (SELECT max(seq) FROM events WHERE session_id = s.id) FROM sessions s "
-            "WHERE s.id = ? AND s.epoch = ? AND s.runner = ?",
-            (self.session_id, self.epoch, self.runner),
-        ).fetchone()
-        if row is None:
+    def advance(self, connection: JournalConnection, count: int) -> tuple[int, bytes | None]:
+        """Reserve the numbers of the next events: the last one that is taken, and the chain of that event.
+
+        One statement checks the fencing token and counts on. Raises ``LeaseLost`` when the lease has ended.
+        """
+        rows = connection.execute(_ADVANCE, (count, self.session_id, self.epoch, self.runner, count, count)).fetchall()
+        if not rows:
             raise LeaseLost(
                 f"session {self.session_id} was taken over or deleted by another process; nothing more was written here"
             )
-        return row[0] or 0
+        return rows[0]
 
 
-def create_session(connection: sqlite3.Connection, runner: Runner, session: SessionInfo, title: str) -> Lease:
+def create_session(connection: JournalConnection, runner: Runner, session: SessionInfo, title: str) -> Lease:
     """Add a session that this runner owns."""
     now = time.time()
     values = (session.id, session.parent_id, session.parent_call, session.platform, title, session.cwd)
@@ -64,14 +70,14 @@ def create_session(connection: sqlite3.Connection, runner: Runner, session: Sess
     return Lease(session.id, runner.id, 1)
 
 
-def take_lease(connection: sqlite3.Connection, runner: Runner, session_id: str) -> Lease:
+def take_lease(connection: JournalConnection, runner: Runner, session_id: str) -> Lease:
     """Make this runner the owner with a new fencing token, which ends earlier leases. Refused while the owner lives."""
     refuse_if_busy(connection, runner, session_id)
-    epoch: int = connection.execute(
-        "UPDATE sessions SET runner = ?, epoch = epoch + 1, updated_at = ? WHERE id = ? RETURNING epoch",
+    rows: list[tuple[int, int]] = connection.execute(
+        "UPDATE sessions SET runner = ?, epoch = epoch + 1, updated_at = ? WHERE id = ? RETURNING epoch, head_seq",
         (runner.id, time.time(), session_id),
-    ).fetchone()[0]
-    return Lease(session_id, runner.id, epoch)
+    ).fetchall()
+    return Lease(session_id, runner.id, *rows[0])
 
 
 def release_lease(store: Store, runner: Runner, session_id: str) -> None:
@@ -80,7 +86,7 @@ def release_lease(store: Store, runner: Runner, session_id: str) -> None:
     store.write(lambda connection: connection.execute(query, (session_id, runner.id)))
 
 
-def refuse_if_busy(connection: sqlite3.Connection, runner: Runner, session_id: str) -> None:
+def refuse_if_busy(connection: JournalConnection, runner: Runner, session_id: str) -> None:
     """Raise when another living runner holds the session, or when there is no such session."""
     row = connection.execute("SELECT runner FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:

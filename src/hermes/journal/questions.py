@@ -24,7 +24,6 @@ clarify    the user's text; empty when there was no answer in time       pending
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -34,6 +33,7 @@ import msgspec
 
 from hermes.errors import JournalError
 from hermes.journal.bodies import clean_text
+from hermes.journal.connection import JournalConnection
 from hermes.journal.store import Store
 
 QuestionKind = Literal["approval", "clarify"]
@@ -77,6 +77,8 @@ class QuestionRow:
     created_at: float = 0.0
     answered_at: float | None = None
     consumed_at: float | None = None
+    #: The caller whose session asks; empty is the owner of the home.
+    principal: str = ""
 
 
 _NAMES = tuple(field.name for field in fields(QuestionRow))
@@ -103,10 +105,12 @@ class Questions:
             *(time.time(), None, None),
         )
 
-        def write(connection: sqlite3.Connection) -> bool:
-            if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (row.session_id,)).fetchone() is None:
+        def write(connection: JournalConnection) -> bool:
+            query = "SELECT principal FROM sessions WHERE id = ?"
+            session = connection.execute(query, (row.session_id,)).fetchone()
+            if session is None:
                 return False
-            connection.execute(_INSERT, values)
+            connection.execute(_INSERT, (*values, row.principal or session[0]))
             return True
 
         return self._store.write(write)
@@ -125,7 +129,7 @@ class Questions:
         approved = "granted" if text in GRANTS else "denied"
         values = (text, clean_text(reason), time.time(), approved, question_id)
 
-        def write(connection: sqlite3.Connection) -> QuestionRow:
+        def write(connection: JournalConnection) -> QuestionRow:
             connection.execute(
                 "UPDATE questions SET answer = ?, reason = ?, answered_at = ?, "
                 "state = CASE kind WHEN 'clarify' THEN 'answered' ELSE ? END WHERE id = ? AND state = 'pending'",
@@ -218,7 +222,7 @@ class Questions:
     def revoke(self, *, rule: str = "", approval_id: str = "", session_id: str = "") -> list[QuestionRow]:
         """Revoke approvals that are not used up, and open ones: all of them, or those that one of these names."""
 
-        def write(connection: sqlite3.Connection) -> list[QuestionRow]:
+        def write(connection: JournalConnection) -> list[QuestionRow]:
             found = [
                 row
                 for row in _select(connection, "kind = 'approval' AND state IN ('pending', 'granted')", ())
@@ -234,7 +238,7 @@ class Questions:
 
 
 def _select(
-    connection: sqlite3.Connection, where: str, values: Sequence[object], *, limit: int = -1
+    connection: JournalConnection, where: str, values: Sequence[object], *, limit: int = -1
 ) -> list[QuestionRow]:
     query = f"SELECT {_COLUMNS} FROM questions WHERE {where} ORDER BY created_at DESC, rowid DESC LIMIT ?"
     return [_row(found) for found in connection.execute(query, (*values, limit))]

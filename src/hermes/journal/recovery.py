@@ -5,10 +5,10 @@ All of it happens inside the transaction that takes the turn up, and runs no cod
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any, Literal
 
 from hermes.journal.bodies import to_json
+from hermes.journal.connection import JournalConnection
 from hermes.journal.steps import Message, Step, TurnJournal
 from hermes.journal.store import Store
 
@@ -43,7 +43,7 @@ def settle_claims(turn: TurnJournal) -> None:
             turn.step(key, "done", "unsafe", _record(step.body, _UNKNOWN, "unknown_outcome", outcome="unknown"))
 
 
-def count_progress(connection: sqlite3.Connection, turn: TurnJournal) -> int:
+def count_progress(connection: JournalConnection, turn: TurnJournal) -> int:
     """How much of a turn is recorded: more than at the last take-up means that it gets somewhere."""
     return connection.execute(_PROGRESS, {"session": turn.session_id, "turn": turn.id}).fetchone()[0]
 

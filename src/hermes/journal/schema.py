@@ -208,5 +208,47 @@ MIGRATIONS: tuple[str, ...] = (
     """,
     """
     ALTER TABLE sessions ADD COLUMN principal TEXT NOT NULL DEFAULT '';     -- the caller it belongs to; '' is the owner
+    ALTER TABLE sessions ADD COLUMN head_seq INTEGER NOT NULL DEFAULT 0;    -- the number of its last event
+    ALTER TABLE sessions ADD COLUMN branched_turn INTEGER;                  -- of a copy: the last turn it took over,
+    ALTER TABLE sessions ADD COLUMN branched_step TEXT;                     -- the last step of it; '' means all,
+    ALTER TABLE sessions ADD COLUMN branched_seq INTEGER;                   -- and the last event
+    UPDATE sessions SET head_seq = coalesce((SELECT max(e.seq) FROM events e WHERE e.session_id = sessions.id), 0);
+
+    ALTER TABLE events ADD COLUMN epoch INTEGER;    -- of the lease it was written under
+    ALTER TABLE events ADD COLUMN chain BLOB;       -- SHA-256 of the chain before it and of this row; not in old ones
+
+    CREATE TABLE new_turns (
+        id           TEXT PRIMARY KEY,
+        session_id   TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        ordinal      INTEGER NOT NULL,
+        task_id      TEXT NOT NULL,
+        request_key  TEXT NOT NULL,     -- the same delivery twice is the same turn
+        source       TEXT NOT NULL DEFAULT '',  -- the surface its message came from
+        state        TEXT NOT NULL CHECK (state IN ('queued', 'running', 'completed', 'failed', 'interrupted')),
+        attempts     INTEGER NOT NULL DEFAULT 1,
+        loop_version INTEGER NOT NULL,
+        first_seq    INTEGER NOT NULL,  -- its events begin here
+        started_at   REAL NOT NULL,
+        ended_at     REAL,
+        answer       TEXT,
+        error        TEXT,
+        undone       INTEGER NOT NULL DEFAULT 0,    -- taken back by the user; kept, never shown
+        UNIQUE (session_id, ordinal),
+        UNIQUE (session_id, request_key)
+    ) STRICT;
+    INSERT INTO new_turns (id, session_id, ordinal, task_id, request_key, source, state, attempts, loop_version,
+                           first_seq, started_at, ended_at, answer, error, undone)
+        SELECT t.id, t.session_id, t.ordinal, t.task_id, t.request_key, s.platform, t.state, t.attempts, t.loop_version,
+               t.first_seq, t.started_at, max(t.ended_at, t.started_at), t.answer, t.error, t.undone
+        FROM turns t JOIN sessions s ON s.id = t.session_id ORDER BY t.rowid;
+    DROP TABLE turns;
+    ALTER TABLE new_turns RENAME TO turns;
+    CREATE INDEX turns_open ON turns (session_id) WHERE state IN ('queued', 'running');
+
+    ALTER TABLE questions ADD COLUMN principal TEXT NOT NULL DEFAULT '';    -- the caller whose session asks
+
+    -- The messages and the answer of a plugin's call, as a blob.
+    ALTER TABLE model_calls ADD COLUMN content TEXT;
+    ALTER TABLE outside_calls ADD COLUMN content TEXT;
     """,
 )

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from hermes.errors import SessionNotFound
-from hermes.journal.bodies import clean_text, drop_unused_blobs, to_json, unpack
+from hermes.journal.bodies import body_digest, clean_text, drop_unused_blobs, to_json, unpack
+from hermes.journal.connection import Cursor, JournalConnection
+from hermes.journal.database import erasing, give_back_space
 from hermes.journal.history.compactions import visible_messages
 from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
 from hermes.journal.steps import Message
 from hermes.journal.store import Store
-
-#: How much of the file a deletion gives back at once; the rest is used for what comes next.
-_PAGES_TO_GIVE_BACK = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +83,7 @@ class Sessions:
     def latest(self, *, cwd: str | None = None) -> SessionRow | None:
         """The owner's session used last, preferring one of the working directory."""
 
-        def find(connection: sqlite3.Connection) -> SessionRow | None:
+        def find(connection: JournalConnection) -> SessionRow | None:
             for clause, values in ((" AND s.cwd = ?", (cwd and clean_text(cwd),)), ("", ())):
                 query = (
                     f"{_SESSION_QUERY} WHERE s.parent_id IS NULL AND s.principal = ''{clause} "
@@ -134,7 +132,7 @@ class Sessions:
     def export(self, session_id: str) -> list[dict[str, Any]]:
         """Everything the journal knows of a session at one instant, as records that say what they are."""
 
-        def load(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+        def load(connection: JournalConnection) -> list[dict[str, Any]]:
             session = _find(connection, clean_text(session_id))
             return [
                 {"record": "session", **asdict(session)},
@@ -179,7 +177,7 @@ class Sessions:
         """Remove a session and the sessions it delegated to; returns their ids. A running one is refused."""
         session = self.get(session_id)
 
-        def write(connection: sqlite3.Connection) -> list[str]:
+        def write(connection: JournalConnection) -> list[str]:
             rows = connection.execute(
                 "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f "
                 "ON s.parent_id = f.id) SELECT id FROM family",
@@ -187,21 +185,17 @@ class Sessions:
             ).fetchall()
             for (member,) in rows:
                 refuse_if_busy(connection, runner, member)
-            # Deleted data must be gone from the disk, not just out of reach.
-            connection.execute("PRAGMA secure_delete=ON")
-            try:
+            with erasing(connection):
                 connection.executemany("DELETE FROM sessions WHERE id = ?", rows)
                 drop_unused_blobs(connection)
-            finally:
-                connection.execute("PRAGMA secure_delete=OFF")
             return [member for (member,) in rows]
 
         deleted = self._store.write(write)
-        self._store.write(_give_back_space)
+        self._store.write(give_back_space)
         return deleted
 
 
-def _find(connection: sqlite3.Connection, session_id: str) -> SessionRow:
+def _find(connection: JournalConnection, session_id: str) -> SessionRow:
     rows = connection.execute(f"{_SESSION_QUERY} WHERE s.id = ?", (session_id,)).fetchall()
     if not rows and session_id:
         query = f"{_SESSION_QUERY} WHERE substr(s.id, 1, ?) = ? ORDER BY s.id LIMIT 4"
@@ -214,7 +208,7 @@ def _find(connection: sqlite3.Connection, session_id: str) -> SessionRow:
     raise SessionNotFound(f"no session {session_id!r}; 'hermes sessions list' shows those there are")
 
 
-def _turns(connection: sqlite3.Connection, session_id: str) -> list[dict[str, Any]]:
+def _turns(connection: JournalConnection, session_id: str) -> list[dict[str, Any]]:
     query = (
         "SELECT id, ordinal, task_id, request_key, state, attempts, started_at, ended_at, answer, error, undone "
         "FROM turns WHERE session_id = ? ORDER BY ordinal"
@@ -223,7 +217,7 @@ def _turns(connection: sqlite3.Connection, session_id: str) -> list[dict[str, An
 
 
 def _messages(
-    connection: sqlite3.Connection, session_id: str, before_turn: int, condition: str = ""
+    connection: JournalConnection, session_id: str, before_turn: int, condition: str = ""
 ) -> list[dict[str, Any]]:
     query = (
         f"SELECT turn, step, position, body FROM messages WHERE session_id = :id AND turn < :turn {condition} "
@@ -236,24 +230,23 @@ def _messages(
     ]
 
 
-def _events(connection: sqlite3.Connection, session_id: str, after: int) -> list[dict[str, Any]]:
-    query = "SELECT seq, turn_id, kind, key, effect, body, at FROM events WHERE session_id = ? AND seq > ? ORDER BY seq"
+def _events(connection: JournalConnection, session_id: str, after: int) -> list[dict[str, Any]]:
+    query = (
+        "SELECT seq, turn_id, kind, key, effect, body, at, epoch, chain FROM events "
+        "WHERE session_id = ? AND seq > ? ORDER BY seq"
+    )
     rows = _records(connection.execute(query, (session_id, after)))
-    return [{**row, "body": unpack(connection, row["body"])} for row in rows]
+    for row in rows:
+        row["body_sha256"], row["chain"] = body_digest(row["body"]), (row["chain"] or b"").hex()
+        row["body"] = unpack(connection, row["body"])
+    return rows
 
 
-def _model_calls(connection: sqlite3.Connection, session_id: str) -> list[dict[str, Any]]:
+def _model_calls(connection: JournalConnection, session_id: str) -> list[dict[str, Any]]:
     query = "SELECT * FROM model_calls WHERE session_id = ? ORDER BY started_at, api_request_id"
     return _records(connection.execute(query, (session_id,)))
 
 
-def _give_back_space(connection: sqlite3.Connection) -> None:
-    free: int = connection.execute("PRAGMA freelist_count").fetchone()[0]
-    for _ in range(min(free, _PAGES_TO_GIVE_BACK)):
-        # The Python module takes one step of this statement only, which is one page.
-        connection.execute("PRAGMA incremental_vacuum(1)")
-
-
-def _records(cursor: sqlite3.Cursor) -> list[dict[str, Any]]:
+def _records(cursor: Cursor) -> list[dict[str, Any]]:
     names = [column[0] for column in cursor.description]
     return [dict(zip(names, row, strict=True)) for row in cursor]

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from hermes.journal.bodies import clean_text, pack, to_json
+from hermes.journal.bodies import clean_text, pack, put_blob, to_json
+from hermes.journal.connection import JournalConnection
+from hermes.journal.events import NewEvent, append_events
 from hermes.journal.leases import Lease
 from hermes.journal.store import Store
 
 Message = dict[str, Any]
+#: Fields of a body by name.
+Fields = Mapping[str, object]
+NO_FIELDS: Fields = {}
 StepState = Literal["claimed", "done"]
-TurnState = Literal["running", "completed", "failed", "interrupted"]
+TurnState = Literal["queued", "running", "completed", "failed", "interrupted"]
 
-_INSERT_EVENT = "INSERT INTO events VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
-_PUT_MESSAGE = (
-    "INSERT OR REPLACE INTO messages (session_id, turn, step, position, role, body) VALUES (?, ?, ?, ?, ?, ?)"
+#: The clock may have been set back since the turn started.
+_END_TURN = (
+    "UPDATE turns SET state = ?, ended_at = CASE WHEN started_at > ? THEN started_at ELSE ? END, answer = ?, error = ? "
+    "WHERE id = ?"
 )
+_REMOVE_MESSAGE = "DELETE FROM messages WHERE session_id = ? AND turn = ? AND step = ? AND position = ?"
+_PUT_MESSAGE = "INSERT INTO messages (session_id, turn, step, position, role, body) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,8 @@ class ModelCallRow:
     cost_usd: float | None = None
     #: What a plugin says that it asks for.
     purpose: str = ""
+    #: What a plugin asked and what it was answered, as JSON; stored as a blob.
+    content: str | None = None
 
 
 #: Prefixes of the keys of model calls beside the conversation: auxiliary ones, and those of plugins.
@@ -60,10 +69,10 @@ SIDE_KEY, PLUGIN_KEY = "side:", "plugin:"
 #: Leaves those out of a query.
 NOT_ASIDE = f"key NOT LIKE '{SIDE_KEY}%' AND key NOT LIKE '{PLUGIN_KEY}%'"
 
-_MODEL_CALL_FIELDS = tuple(field.name for field in fields(ModelCallRow))
+_MODEL_CALL_FIELDS = tuple(field.name for field in fields(ModelCallRow) if field.name != "content")
 _INSERT = (
-    f"INSERT INTO {{table}} (session_id, turn_id, {', '.join(_MODEL_CALL_FIELDS)}) "
-    f"VALUES (?, ?{', ?' * len(_MODEL_CALL_FIELDS)})"
+    f"INSERT INTO {{table}} (session_id, turn_id, content, {', '.join(_MODEL_CALL_FIELDS)}) "
+    f"VALUES (?, ?, ?{', ?' * len(_MODEL_CALL_FIELDS)})"
 )
 _INSERT_MODEL_CALL = _INSERT.format(table="model_calls")
 _INSERT_OUTSIDE_CALL = _INSERT.format(table="outside_calls")
@@ -80,11 +89,10 @@ class _Pending:
     __slots__ = ("events", "messages", "others")
 
     def __init__(self) -> None:
-        #: (kind, key, effect, body, time)
-        self.events: list[tuple[str, str, str | None, str, float]] = []
-        #: (step, position, role, body)
-        self.messages: list[tuple[int, int, str, str]] = []
-        self.others: list[Callable[[sqlite3.Connection], object]] = []
+        self.events: list[NewEvent] = []
+        #: (step, position, role, body, whether it replaces another)
+        self.messages: list[tuple[int, int, str, str, bool]] = []
+        self.others: list[Callable[[JournalConnection], object]] = []
 
     def __bool__(self) -> bool:
         return bool(self.events or self.messages or self.others)
@@ -132,18 +140,18 @@ class TurnJournal:
 
     # -- recording ----------------------------------------------------------------------------------------------
 
-    def event(self, kind: str, key: str, body: object) -> None:
-        """Append an event."""
-        self._add_event(kind, key, None, body)
+    def event(self, kind: str, key: str, body: object, shared: Fields = NO_FIELDS) -> None:
+        """Append an event. ``shared`` are further fields, stored once for all events in which they are the same."""
+        self._add_event(kind, key, None, body, shared)
 
-    def step(self, key: str, state: StepState, effect: str, body: object) -> None:
-        """Record a step, which a replay finds by its key."""
-        self._add_event(f"step_{state}", key, effect, body)
-        self.steps[key] = Step(state, body)
+    def step(self, key: str, state: StepState, effect: str, body: object, shared: Fields = NO_FIELDS) -> None:
+        """Record a step, which a replay finds by its key. ``shared`` are further fields, as for an event."""
+        self._add_event(f"step_{state}", key, effect, body, shared)
+        self.steps[key] = Step(state, {**cast("Fields", body), **shared} if shared else body)
 
     def message(self, step: int, position: int, message: Message) -> None:
         """Put a message at its place in the conversation, replacing a provisional one."""
-        row = (step, position, message["role"], to_json(message))
+        row = (step, position, message["role"], to_json(message), (step, position) in self.messages)
         with self._pending_lock:
             self._pending.messages.append(row)
         self.messages[step, position] = message
@@ -157,21 +165,22 @@ class TurnJournal:
         """Record how the turn ended."""
         self.state, self.answer, self.error = state, answer, error
         now = time.time()
-        values = (state, now, answer and clean_text(answer), error and clean_text(error), self.id)
+        values = (state, now, now, answer and clean_text(answer), error and clean_text(error), self.id)
 
-        def write(connection: sqlite3.Connection) -> None:
-            connection.execute("UPDATE turns SET state = ?, ended_at = ?, answer = ?, error = ? WHERE id = ?", values)
+        def write(connection: JournalConnection) -> None:
+            connection.execute(_END_TURN, values)
             connection.execute("UPDATE sessions SET updated_at = ? WHERE id = ?", (now, self.session_id))
 
         self.event("turn_ended", "", {"state": state, "error": error})
         self._add_other(write)
 
-    def _add_event(self, kind: str, key: str, effect: str | None, body: object) -> None:
-        row = (kind, key, effect, to_json(body), time.time())
+    def _add_event(self, kind: str, key: str, effect: str | None, body: object, shared: Fields) -> None:
+        texts = {name: to_json(value) for name, value in shared.items()}
+        row = NewEvent(kind, key, effect, to_json(body), time.time(), texts)
         with self._pending_lock:
             self._pending.events.append(row)
 
-    def _add_other(self, work: Callable[[sqlite3.Connection], object]) -> None:
+    def _add_other(self, work: Callable[[JournalConnection], object]) -> None:
         with self._pending_lock:
             self._pending.others.append(work)
 
@@ -194,7 +203,7 @@ class TurnJournal:
                     self._pending = rows
                 raise
 
-    def write_pending(self, connection: sqlite3.Connection) -> None:
+    def write_pending(self, connection: JournalConnection) -> None:
         """Like ``commit``, inside a transaction that is already open."""
         self._write(connection, self._take_pending())
 
@@ -203,14 +212,13 @@ class TurnJournal:
             rows, self._pending = self._pending, _Pending()
         return rows
 
-    def _write(self, connection: sqlite3.Connection, rows: _Pending) -> None:
+    def _write(self, connection: JournalConnection, rows: _Pending) -> None:
         session_id = self.session_id
-        seq = self.lease.last_seq(connection)
-        for kind, key, effect, text, at in rows.events:
-            seq += 1
-            body = pack(connection, session_id, text)
-            connection.execute(_INSERT_EVENT, (session_id, seq, self.id, kind, key, effect, body, at))
-        for step, position, role, text in rows.messages:
+        append_events(connection, self.lease, self.id, rows.events)
+        for step, position, role, text, replaces in rows.messages:
+            if replaces:
+                # A new row rather than a changed one: the search index follows the ids.
+                connection.execute(_REMOVE_MESSAGE, (session_id, self.ordinal, step, position))
             body = pack(connection, session_id, text)
             connection.execute(_PUT_MESSAGE, (session_id, self.ordinal, step, position, role, body))
         for work in rows.others:
@@ -220,7 +228,7 @@ class TurnJournal:
 def record_model_call(store: Store, session_id: str, turn_id: str, row: ModelCallRow) -> None:
     """Store a model call beside the conversation, if its session is stored."""
 
-    def write(connection: sqlite3.Connection) -> None:
+    def write(connection: JournalConnection) -> None:
         if _is_stored(connection, session_id):
             _insert_model_call(connection, session_id, turn_id, row)
 
@@ -230,23 +238,27 @@ def record_model_call(store: Store, session_id: str, turn_id: str, row: ModelCal
 def record_plugin_calls(store: Store, calls: Sequence[tuple[str, str, ModelCallRow]]) -> None:
     """Store model calls of plugins, each with its session and turn, of which there may be none."""
 
-    def write(connection: sqlite3.Connection) -> None:
+    def write(connection: JournalConnection) -> None:
         for session_id, turn_id, row in calls:
-            inside = _is_stored(connection, session_id)
-            query = _INSERT_MODEL_CALL if inside else _INSERT_OUTSIDE_CALL
-            connection.execute(query, _values(session_id, turn_id, row))
+            if _is_stored(connection, session_id):
+                _insert_model_call(connection, session_id, turn_id, row)
+            else:
+                content = row.content and put_blob(connection, row.content)
+                connection.execute(_INSERT_OUTSIDE_CALL, _values(session_id, turn_id, row, content))
 
     store.write(write)
 
 
-def _is_stored(connection: sqlite3.Connection, session_id: str) -> bool:
+def _is_stored(connection: JournalConnection, session_id: str) -> bool:
     return connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session_id,)).fetchone() is not None
 
 
-def _insert_model_call(connection: sqlite3.Connection, session_id: str, turn_id: str, row: ModelCallRow) -> None:
-    connection.execute(_INSERT_MODEL_CALL, _values(session_id, turn_id, row))
+def _insert_model_call(connection: JournalConnection, session_id: str, turn_id: str, row: ModelCallRow) -> None:
+    content = row.content and put_blob(connection, row.content, session_id)
+    connection.execute(_INSERT_MODEL_CALL, _values(session_id, turn_id, row, content))
 
 
-def _values(session_id: str, turn_id: str, row: ModelCallRow) -> tuple[object, ...]:
+def _values(session_id: str, turn_id: str, row: ModelCallRow, content: str | None) -> tuple[object, ...]:
     values = (getattr(row, name) for name in _MODEL_CALL_FIELDS)
-    return (session_id, turn_id, *(clean_text(value) if isinstance(value, str) else value for value in values))
+    texts = (clean_text(value) if isinstance(value, str) else value for value in values)
+    return (session_id, turn_id, content, *texts)

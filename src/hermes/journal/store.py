@@ -15,6 +15,7 @@ from typing import Any, Generic, TypeVar
 
 from hermes.errors import JournalCorrupt, JournalError
 from hermes.journal import database
+from hermes.journal.connection import JournalConnection
 from hermes.journal.crash import crash_point
 from hermes.journal.database import companion, explain, is_fatal
 
@@ -51,7 +52,7 @@ class Store:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def write(self, work: Callable[[JournalConnection], T]) -> T:
         """Run ``work`` in a transaction and return its result once that is on disk."""
         write = _Write(work)
         self._waiting.append(write)
@@ -131,7 +132,7 @@ class Store:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+    def read(self, work: Callable[[JournalConnection], T]) -> T:
         """Run ``work`` on a read-only connection. It sees every finished commit, and all its queries see the same."""
         with self._reader_lock:
             try:
@@ -203,13 +204,13 @@ class _Write(Generic[T]):
 
     __slots__ = ("_error", "_value", "finished", "work")
 
-    def __init__(self, work: Callable[[sqlite3.Connection], T]) -> None:
+    def __init__(self, work: Callable[[JournalConnection], T]) -> None:
         self.work = work
         self.finished = False
         self._value: T | None = None
         self._error: Exception | None = None
 
-    def run(self, connection: sqlite3.Connection) -> None:
+    def run(self, connection: JournalConnection) -> None:
         self._value = self.work(connection)
 
     def fail(self, error: Exception) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 
 from hermes.errors import JournalError, SessionBusy
 from hermes.journal.bodies import message_text, to_json, unpack
+from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import Lease, SessionInfo, create_session, take_lease
 from hermes.journal.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn, count_progress, is_final, settle_claims
 from hermes.journal.runner import Runner
-from hermes.journal.steps import NOT_ASIDE, Message, ModelCallRow, Step, TurnJournal, TurnState
+from hermes.journal.steps import NO_FIELDS, NOT_ASIDE, Fields, Message, ModelCallRow, Step, TurnJournal, TurnState
 from hermes.journal.store import Store
 
 #: The protocol of the loop between steps, stored with every turn so that a later version recognises it.
@@ -26,57 +26,69 @@ def begin_turn(
     task_id: str,
     request_key: str,
     message: Message,
+    source: str = "",
+    environment: Fields = NO_FIELDS,
 ) -> TurnJournal:
     """Accept a message: once this returns, the turn is durable.
 
     ``request_key`` is an idempotency key: the same one again gives the turn it started the first time, ended or to be
-    finished now when the process that ran it is gone.
+    finished now when the process that ran it is gone. ``source`` is the surface that the message came from; without one
+    it is that of the session. ``environment`` is what the turn runs with: the version of Hermes, the plugins, the
+    digest of the configuration.
     """
     runner.start()
 
-    def write(connection: sqlite3.Connection) -> TurnJournal:
+    def write(connection: JournalConnection) -> TurnJournal:
         known = connection.execute(
             "SELECT id FROM turns WHERE session_id = ? AND request_key = ?", (session.id, request_key)
         ).fetchone()
         if known is not None:
-            return _deliver_again(connection, store, runner, session.id, known[0], message)
-        return _start(connection, store, runner, session, (turn_id, task_id, request_key), message)
+            return _deliver_again(connection, store, runner, session.id, known[0], message, environment)
+        ids = (turn_id, task_id, request_key, source or session.platform)
+        return _start(connection, store, runner, session, ids, message, environment)
 
     return store.write(write)
 
 
 def _start(
-    connection: sqlite3.Connection,
+    connection: JournalConnection,
     store: Store,
     runner: Runner,
     session: SessionInfo,
-    ids: tuple[str, str, str],
+    ids: tuple[str, str, str, str],
     message: Message,
+    environment: Fields,
 ) -> TurnJournal:
-    turn_id, task_id, request_key = ids
+    turn_id, task_id, request_key, source = ids
     if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is None:
         lease = create_session(connection, runner, session, session.title or _title(message))
     else:
         lease = take_lease(connection, runner, session.id)
     ordinal, unfinished = connection.execute(
-        "SELECT count(*), coalesce(sum(state = 'running'), 0) FROM turns WHERE session_id = ?", (session.id,)
+        "SELECT count(*), count(*) FILTER (WHERE state = 'running') FROM turns WHERE session_id = ?", (session.id,)
     ).fetchone()
     if unfinished:
         raise JournalError(f"session {session.id} has an unfinished turn; resume it first")
     connection.execute(
-        "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, state, loop_version, first_seq, started_at) "
-        "VALUES (?, ?, ?, ?, ?, 'running', ?, ?, ?)",
-        (turn_id, session.id, ordinal, task_id, request_key, LOOP_VERSION, lease.last_seq(connection) + 1, time.time()),
+        "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "
+        "started_at) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, ?)",
+        (turn_id, session.id, ordinal, task_id, request_key, source, LOOP_VERSION, lease.head_seq + 1, time.time()),
     )
     turn = TurnJournal(store, lease, turn_id, ordinal, task_id, "running")
-    turn.event("turn_started", "", {"message": message})
+    turn.event("turn_started", "", {"message": message}, {"environment": environment} if environment else NO_FIELDS)
     turn.message(0, 0, message)
     turn.write_pending(connection)
     return turn
 
 
 def _deliver_again(
-    connection: sqlite3.Connection, store: Store, runner: Runner, session_id: str, turn_id: str, message: Message
+    connection: JournalConnection,
+    store: Store,
+    runner: Runner,
+    session_id: str,
+    turn_id: str,
+    message: Message,
+    environment: Fields,
 ) -> TurnJournal:
     state, first_seq, owner = connection.execute(
         "SELECT t.state, t.first_seq, s.runner FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.id = ?",
@@ -91,19 +103,26 @@ def _deliver_again(
         return _load(connection, store, Lease(session_id, runner.id, -1), turn_id)
     if owner == runner.id:
         raise SessionBusy(f"session {session_id} is answering this very message already; wait for it to end")
-    return resume_turn(connection, store, runner, session_id, turn_id)
+    return resume_turn(connection, store, runner, session_id, turn_id, environment)
 
 
-def reopen_turn(store: Store, runner: Runner, session_id: str, *, states: tuple[TurnState, ...]) -> TurnJournal | None:
+def reopen_turn(
+    store: Store,
+    runner: Runner,
+    session_id: str,
+    *,
+    states: tuple[TurnState, ...],
+    environment: Fields = NO_FIELDS,
+) -> TurnJournal | None:
     """Take the session and its last turn, when that is in one of ``states``, to finish it. None when there is none.
 
     Whatever was in flight when its runner died is closed in the journal first. A turn that was given up stays closed.
     """
     runner.start()
 
-    def write(connection: sqlite3.Connection) -> TurnJournal | None:
+    def write(connection: JournalConnection) -> TurnJournal | None:
         turn_id = _unfinished(connection, session_id, states)
-        return None if turn_id is None else resume_turn(connection, store, runner, session_id, turn_id)
+        return None if turn_id is None else resume_turn(connection, store, runner, session_id, turn_id, environment)
 
     return store.write(write)
 
@@ -115,7 +134,7 @@ def finish_reason_of(store: Store, session_id: str, turn_id: str) -> str:
         "ORDER BY seq DESC LIMIT 1"
     )
 
-    def read(connection: sqlite3.Connection) -> str:
+    def read(connection: JournalConnection) -> str:
         row = connection.execute(query, (session_id, turn_id)).fetchone()
         return "" if row is None else unpack(connection, row[0]).get("finish_reason", "stop")
 
@@ -126,7 +145,7 @@ def unfinished_state(store: Store, session_id: str) -> TurnState | None:
     """The state of the last turn when it has no answer and can be continued."""
     states: tuple[TurnState, ...] = ("running", "interrupted", "failed")
 
-    def read(connection: sqlite3.Connection) -> TurnState | None:
+    def read(connection: JournalConnection) -> TurnState | None:
         turn_id = _unfinished(connection, session_id, states)
         query = "SELECT state FROM turns WHERE id = ?"
         return None if turn_id is None else connection.execute(query, (turn_id,)).fetchone()[0]
@@ -134,7 +153,7 @@ def unfinished_state(store: Store, session_id: str) -> TurnState | None:
     return store.read(read)
 
 
-def _unfinished(connection: sqlite3.Connection, session_id: str, states: tuple[TurnState, ...]) -> str | None:
+def _unfinished(connection: JournalConnection, session_id: str, states: tuple[TurnState, ...]) -> str | None:
     last = connection.execute(
         "SELECT id, state, attempts, error FROM turns WHERE session_id = ? AND NOT undone "
         "ORDER BY ordinal DESC LIMIT 1",
@@ -144,7 +163,12 @@ def _unfinished(connection: sqlite3.Connection, session_id: str, states: tuple[T
 
 
 def resume_turn(
-    connection: sqlite3.Connection, store: Store, runner: Runner, session_id: str, turn_id: str
+    connection: JournalConnection,
+    store: Store,
+    runner: Runner,
+    session_id: str,
+    turn_id: str,
+    environment: Fields = NO_FIELDS,
 ) -> TurnJournal:
     """Like ``reopen_turn`` for a turn that is known, inside a transaction that is already open."""
     lease = take_lease(connection, runner, session_id)
@@ -155,7 +179,8 @@ def resume_turn(
     progress = count_progress(connection, turn)
     attempts = _count_attempt(connection, turn, progress) if was_cut_off else 1
     in_flight = [key for key, step in turn.steps.items() if step.state == "claimed"]
-    turn.event("turn_resumed", "", {"in_flight": in_flight, "progress": progress})
+    body = {"in_flight": in_flight, "progress": progress}
+    turn.event("turn_resumed", "", body, {"environment": environment} if environment else NO_FIELDS)
     settle_claims(turn)
     connection.execute(
         "UPDATE turns SET state = 'running', attempts = ?, ended_at = NULL, error = NULL WHERE id = ?",
@@ -170,7 +195,7 @@ def resume_turn(
 def close_children(store: Store, runner: Runner, session_id: str) -> None:
     """End the turns that dead processes left open in the sessions of children: no call waits for them any more."""
 
-    def write(connection: sqlite3.Connection) -> None:
+    def write(connection: JournalConnection) -> None:
         rows = connection.execute(
             "WITH RECURSIVE family(id) AS (SELECT id FROM sessions WHERE parent_id = ? "
             "UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id) "
@@ -187,7 +212,7 @@ def close_children(store: Store, runner: Runner, session_id: str) -> None:
     store.write(write)
 
 
-def _count_attempt(connection: sqlite3.Connection, turn: TurnJournal, progress: int) -> int:
+def _count_attempt(connection: JournalConnection, turn: TurnJournal, progress: int) -> int:
     """How many processes have run the turn since it last got somewhere, this one included."""
     attempts: int = connection.execute("SELECT attempts FROM turns WHERE id = ?", (turn.id,)).fetchone()[0]
     before = connection.execute(
@@ -199,7 +224,7 @@ def _count_attempt(connection: sqlite3.Connection, turn: TurnJournal, progress: 
     return attempts + 1 if is_stuck else 2
 
 
-def _load(connection: sqlite3.Connection, store: Store, lease: Lease, turn_id: str) -> TurnJournal:
+def _load(connection: JournalConnection, store: Store, lease: Lease, turn_id: str) -> TurnJournal:
     session_id = lease.session_id
     ordinal, task_id, state, first_seq, answer, error = connection.execute(
         "SELECT ordinal, task_id, state, first_seq, answer, error FROM turns WHERE id = ?", (turn_id,)
@@ -225,7 +250,7 @@ def _load(connection: sqlite3.Connection, store: Store, lease: Lease, turn_id: s
     return turn
 
 
-def _close_open_attempt(connection: sqlite3.Connection, turn: TurnJournal) -> None:
+def _close_open_attempt(connection: JournalConnection, turn: TurnJournal) -> None:
     """Close the model call that may have been running when the runner died.
 
     Its start was to be written by a commit that never came, so it is inferred: the next step is a model call when the

@@ -44,7 +44,7 @@ def talk(store: Store, runner: Runner, message: str, session: str | SessionInfo 
 
 
 def without_ids(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    own = ("id", "turn_id", "session_id", "api_request_id")
+    own = ("id", "turn_id", "session_id", "api_request_id", "epoch", "chain")
     return [{name: value for name, value in record.items() if name not in own} for record in records]
 
 

@@ -221,8 +221,11 @@ class Approvals:
             log.warning("%s approved for good could not be written down: %s", ", ".join(rules), error)
 
 
-def plugin_decision(tool: str, answers: Sequence[Answer]) -> Decision | Finding | None:
-    """The first answer to ``pre_tool_call`` that decides: ``block`` with a message refuses, ``approve`` asks."""
+def plugin_decision(tool: str, answers: Sequence[Answer]) -> tuple[Decision | Finding | None, str]:
+    """The first answer to ``pre_tool_call`` that decides, and its plugin.
+
+    ``block`` with a message refuses, ``approve`` asks.
+    """
     for answer in answers:
         if not isinstance(answer.value, dict):
             continue
@@ -231,10 +234,10 @@ def plugin_decision(tool: str, answers: Sequence[Answer]) -> Decision | Finding 
             text if isinstance(text := value.get(name), str) else "" for name in ("message", "rule_key")
         )
         if value.get("action") == "block" and message:
-            return Decision(False, message, "plugin_block")
+            return Decision(False, message, "plugin_block"), answer.plugin
         if value.get("action") == "approve":
             from hermes.policy import Finding
 
             why = message or f"the plugin {answer.plugin} wants it approved"
-            return Finding(f"plugin_rule:{rule_key or tool}", why, "")
-    return None
+            return Finding(f"plugin_rule:{rule_key or tool}", why, ""), answer.plugin
+    return None, ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -10,6 +9,7 @@ from hermes.agent.llm.models import Models
 from hermes.agent.llm.side_call import SideModel
 from hermes.errors import HermesError, ProviderError
 from hermes.journal.bodies import message_text, unpack
+from hermes.journal.connection import JournalConnection
 from hermes.journal.store import Store
 from hermes.models.endpoint import Endpoint
 from hermes.models.vision import sees_images
@@ -83,7 +83,7 @@ class Vision:
         """The descriptions that earlier turns of the conversation used."""
         query = "SELECT body FROM events WHERE session_id = ? AND key = 'setup' AND kind = 'step_done' ORDER BY seq"
 
-        def find(connection: sqlite3.Connection) -> dict[str, str]:
+        def find(connection: JournalConnection) -> dict[str, str]:
             used: dict[str, str] = {}
             for (body,) in connection.execute(query, (session_id,)).fetchall():
                 used |= unpack(connection, body).get("stand_ins", {})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 
 from hermes.errors import JournalError, SessionNotFound
 from hermes.journal.bodies import clean_text
+from hermes.journal.connection import JournalConnection
+from hermes.journal.events import chain_events
 from hermes.journal.runner import Runner
 from hermes.journal.steps import NOT_ASIDE
 from hermes.journal.store import Store
@@ -19,15 +20,16 @@ _TURN = (
 
 #: Rows are copied as they are, those of undone turns too, so that every reference by number holds.
 _COPIES = (
-    "INSERT INTO sessions (id, branched_from, platform, title, cwd, provider, model, principal, runner, epoch, "
-    "created_at, updated_at) SELECT :new, id, platform, :title, cwd, provider, model, principal, :runner, 1, :now, "
-    ":now FROM sessions WHERE id = :old",
-    "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, state, attempts, loop_version, first_seq, "
-    f"started_at, ended_at, answer, error, undone) SELECT {_TURN.format('id')}, :new, ordinal, task_id, request_key, "
-    "state, attempts, loop_version, first_seq, started_at, ended_at, answer, error, undone FROM turns "
-    "WHERE session_id = :old",
-    f"INSERT INTO events SELECT :new, seq, {_TURN.format('turn_id')}, kind, key, effect, body, at FROM events "
-    "WHERE session_id = :old",
+    "INSERT INTO sessions (id, branched_from, branched_turn, branched_step, branched_seq, platform, title, cwd, "
+    "provider, model, principal, runner, epoch, head_seq, created_at, updated_at) SELECT :new, id, "
+    "(SELECT max(ordinal) FROM turns WHERE session_id = :old), '', head_seq, platform, :title, cwd, provider, model, "
+    "principal, :runner, 1, head_seq, :now, :now FROM sessions WHERE id = :old",
+    "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, attempts, loop_version, "
+    f"first_seq, started_at, ended_at, answer, error, undone) SELECT {_TURN.format('id')}, :new, ordinal, task_id, "
+    "request_key, source, state, attempts, loop_version, first_seq, started_at, ended_at, answer, error, undone "
+    "FROM turns WHERE session_id = :old",
+    "INSERT INTO events (session_id, seq, turn_id, kind, key, effect, body, at, epoch) SELECT :new, seq, "
+    f"{_TURN.format('turn_id')}, kind, key, effect, body, at, 1 FROM events WHERE session_id = :old ORDER BY seq",
     "INSERT INTO messages (session_id, turn, step, position, role, body) SELECT :new, turn, step, position, role, body "
     "FROM messages WHERE session_id = :old ORDER BY turn, step, position",
     "INSERT INTO blob_uses SELECT :new, sha256 FROM blob_uses WHERE session_id = :old",
@@ -46,7 +48,7 @@ def branch_session(store: Store, runner: Runner, session_id: str, new_id: str, t
     """
     runner.start()
 
-    def write(connection: sqlite3.Connection) -> None:
+    def write(connection: JournalConnection) -> None:
         row = connection.execute("SELECT title FROM sessions WHERE id = ?", (session_id,)).fetchone()
         if row is None:
             raise SessionNotFound(f"session {session_id} has no message yet, so there is nothing to branch from")
@@ -62,11 +64,12 @@ def branch_session(store: Store, runner: Runner, session_id: str, new_id: str, t
         }
         for copy in _COPIES:
             connection.execute(copy, values)
+        chain_events(connection, new_id)
 
     store.write(write)
 
 
-def _next_title(connection: sqlite3.Connection, title: str) -> str:
+def _next_title(connection: JournalConnection, title: str) -> str:
     """The title with the lowest number that is free: ``Plan``, ``Plan (2)``, ``Plan (3)`` …"""
     base, _, number = title.removesuffix(")").rpartition(" (")
     if not (title.endswith(")") and base and number.isdecimal()):

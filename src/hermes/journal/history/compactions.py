@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +9,9 @@ from typing import Any
 import msgspec
 
 from hermes.errors import JournalError
-from hermes.journal.bodies import pack, to_json, unpack
+from hermes.journal.bodies import to_json, unpack
+from hermes.journal.connection import JournalConnection
+from hermes.journal.events import NewEvent, append_events
 from hermes.journal.leases import take_lease
 from hermes.journal.runner import Runner
 from hermes.journal.steps import Message
@@ -53,23 +54,20 @@ def record_compaction(store: Store, runner: Runner, session_id: str, compaction:
     """Store a compaction between two turns. Refused when the conversation has changed since it was read."""
     runner.start()
 
-    def write(connection: sqlite3.Connection) -> None:
+    def write(connection: JournalConnection) -> None:
         lease = take_lease(connection, runner, session_id)
         turns, unfinished = connection.execute(
-            "SELECT count(*), coalesce(sum(state = 'running'), 0) FROM turns WHERE session_id = ?", (session_id,)
+            "SELECT count(*), count(*) FILTER (WHERE state = 'running') FROM turns WHERE session_id = ?", (session_id,)
         ).fetchone()
         if unfinished or turns != compaction.covers[0]:
             raise JournalError(f"session {session_id} went on while it was being compressed; try again")
-        seq = lease.last_seq(connection) + 1
-        body = pack(connection, session_id, to_json(compaction))
-        connection.execute(
-            "INSERT INTO events VALUES (?, ?, '', ?, '', NULL, ?, ?)", (session_id, seq, EVENT_KIND, body, time.time())
-        )
+        event = NewEvent(EVENT_KIND, "", None, to_json(compaction), time.time())
+        append_events(connection, lease, "", [event])
 
     store.write(write)
 
 
-def visible_messages(connection: sqlite3.Connection, session_id: str, before_turn: int) -> list[Message]:
+def visible_messages(connection: JournalConnection, session_id: str, before_turn: int) -> list[Message]:
     """What the model sees of the turns below that number: the last compaction that still holds, and what follows it."""
     last = next(_valid_compactions(connection, session_id, before_turn), None)
     turn, step, position = last.covers if last is not None else (0, 0, 0)
@@ -78,7 +76,7 @@ def visible_messages(connection: sqlite3.Connection, session_id: str, before_tur
     return [*(last.messages if last is not None else ()), *(unpack(connection, body) for (body,) in rows.fetchall())]
 
 
-def _valid_compactions(connection: sqlite3.Connection, session_id: str, before_turn: int) -> Iterator[Compaction]:
+def _valid_compactions(connection: JournalConnection, session_id: str, before_turn: int) -> Iterator[Compaction]:
     """The compactions that are still valid, newest first."""
     for seq, text in connection.execute(_ALL, (session_id,)):
         body: Any = unpack(connection, text)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
 from typing import Any, cast
 
 from hermes.journal.bodies import message_text, unpack
+from hermes.journal.connection import JournalConnection
 from hermes.journal.store import Store
 
 #: Newest first; undone turns do not count. The name is looked for in the text before it is decoded.
@@ -43,7 +43,7 @@ class Passage:
 def passage(store: Store, session_id: str, *, around: int | None, window: int) -> Passage | None:
     """The messages around one of a session's, or its first ones; None when the message is not there."""
 
-    def find(connection: sqlite3.Connection) -> Passage | None:
+    def find(connection: JournalConnection) -> Passage | None:
         rows = connection.execute(
             "SELECT id, role, body FROM messages WHERE session_id = ? AND turn NOT IN "
             "(SELECT ordinal FROM turns WHERE session_id = ? AND undone) ORDER BY turn, step, position",
@@ -69,7 +69,7 @@ def families(store: Store, session_ids: list[str]) -> dict[str, str]:
         ) SELECT id FROM line WHERE parent IS NULL OR parent NOT IN (SELECT id FROM sessions)
     """
 
-    def find(connection: sqlite3.Connection) -> dict[str, str]:
+    def find(connection: JournalConnection) -> dict[str, str]:
         found = {one: connection.execute(query, (one,)).fetchone() for one in session_ids}
         return {one: row[0] if row else one for one, row in found.items()}
 
@@ -89,7 +89,7 @@ def family_of(store: Store, session_id: str) -> set[str]:
 def last_result(store: Store, session_id: str, tool: str) -> str | None:
     """The result of the last call of a tool that worked; None when there was none."""
 
-    def find(connection: sqlite3.Connection) -> str | None:
+    def find(connection: JournalConnection) -> str | None:
         for (body,) in connection.execute(_TOOL_CALLS, (session_id, f'"name":"{tool}"')):
             call = unpack(connection, body)
             if call["name"] == tool and call["status"] == "ok":
@@ -99,7 +99,7 @@ def last_result(store: Store, session_id: str, tool: str) -> str | None:
     return store.read(find)
 
 
-def _message(connection: sqlite3.Connection, message_id: int, role: str, body: str) -> PassageMessage:
+def _message(connection: JournalConnection, message_id: int, role: str, body: str) -> PassageMessage:
     message: dict[str, Any] = unpack(connection, body)
     calls = cast("list[dict[str, Any]]", message.get("tool_calls") or [])
     return PassageMessage(message_id, role, message_text(message), [call["function"]["name"] for call in calls])

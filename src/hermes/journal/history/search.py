@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from hermes.errors import JournalError
 from hermes.journal.bodies import clean_text, message_text, to_json, unpack
+from hermes.journal.connection import JournalConnection
 from hermes.journal.database import companion, explain
 from hermes.journal.store import Store
 
@@ -220,7 +221,7 @@ def _use_write_ahead_log(index: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def _messages_after(connection: sqlite3.Connection, message_id: int) -> list[tuple[int, str, str, str, str]]:
+def _messages_after(connection: JournalConnection, message_id: int) -> list[tuple[int, str, str, str, str]]:
     rows = connection.execute(
         "SELECT m.id, m.session_id, s.principal, m.role, m.body FROM messages m JOIN sessions s ON s.id = m.session_id "
         "WHERE m.id > ? AND m.role IN ('user', 'assistant') ORDER BY m.id LIMIT ?",
@@ -229,7 +230,7 @@ def _messages_after(connection: sqlite3.Connection, message_id: int) -> list[tup
     return [(*known, message_text(unpack(connection, body))) for *known, body in rows]
 
 
-def _last_message_id(connection: sqlite3.Connection) -> int:
+def _last_message_id(connection: JournalConnection) -> int:
     """The highest id that was ever given, that of a deleted message included."""
     row = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'messages'").fetchone()
     return row[0] if row else 0

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import dataclass
 
 from hermes.journal.bodies import unpack
+from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import Lease, take_lease
 from hermes.journal.recovery import close_turn
 from hermes.journal.runner import Runner
@@ -31,7 +31,7 @@ def undo_turns(store: Store, runner: Runner, session_id: str, count: int) -> lis
     """
     runner.start()
 
-    def write(connection: sqlite3.Connection) -> list[UndoneTurn]:
+    def write(connection: JournalConnection) -> list[UndoneTurn]:
         rows = connection.execute(
             "SELECT id, ordinal, task_id, state FROM turns WHERE session_id = ? AND NOT undone "
             "ORDER BY ordinal DESC LIMIT ?",
@@ -51,7 +51,7 @@ def undo_turns(store: Store, runner: Runner, session_id: str, count: int) -> lis
     return store.write(write)
 
 
-def _closed_lease(connection: sqlite3.Connection, store: Store, runner: Runner, session_id: str, cut_off: str) -> Lease:
+def _closed_lease(connection: JournalConnection, store: Store, runner: Runner, session_id: str, cut_off: str) -> Lease:
     """The right to write to the session, with the turn that was cut off, if any, brought to an end."""
     if not cut_off:
         return take_lease(connection, runner, session_id)
@@ -61,6 +61,6 @@ def _closed_lease(connection: sqlite3.Connection, store: Store, runner: Runner, 
     return turn.lease
 
 
-def _user_message(connection: sqlite3.Connection, session_id: str, ordinal: int) -> Message:
+def _user_message(connection: JournalConnection, session_id: str, ordinal: int) -> Message:
     query = "SELECT body FROM messages WHERE session_id = ? AND turn = ? AND step = 0 AND position = 0"
     return unpack(connection, connection.execute(query, (session_id, ordinal)).fetchone()[0])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec import Struct
 
 from hermes.journal.bodies import clean_text
+from hermes.journal.connection import JournalConnection
 from hermes.journal.steps import PLUGIN_KEY
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ def record_plugin_counters(store: Store, session_id: str, counters: Sequence[Plu
         names = (clean_text(one.plugin), clean_text(one.site))
         return (*names, one.calls, one.failures, one.seconds, error, now, session_id)
 
-    def write(connection: sqlite3.Connection) -> None:
+    def write(connection: JournalConnection) -> None:
         # A session that continues in another process has rows already; of loading, only the last result counts.
         connection.executemany(
             "INSERT INTO plugin_calls SELECT id, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE id = ? "
@@ -146,7 +146,7 @@ def record_plugin_counters(store: Store, session_id: str, counters: Sequence[Plu
 def plugin_totals(store: Store) -> dict[str, PluginTotals]:
     """How every plugin that was ever loaded did, by its key."""
 
-    def read(connection: sqlite3.Connection) -> dict[str, PluginTotals]:
+    def read(connection: JournalConnection) -> dict[str, PluginTotals]:
         totals = {row[0]: PluginTotals(*row[1:]) for row in connection.execute(_TOTALS)}
         for plugin, site, error in connection.execute(_LATEST):
             _add_latest(totals[plugin], site, error)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ import msgspec
 
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import unpack
+from hermes.journal.connection import JournalConnection
 from hermes.journal.store import Store
 from hermes.sanitize import Redactor
 from hermes.trace.clean import Cleaner
@@ -50,7 +50,7 @@ def session_record(store: Store, session_id: str, redactor: Redactor | None = No
 class _Reader:
     """Reads sessions out of one snapshot of the journal."""
 
-    connection: sqlite3.Connection
+    connection: JournalConnection
     clean: Cleaner
     _open: set[str] = field(default_factory=set[str])
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 from msgspec import Struct
 
 from hermes.journal.bodies import unpack
+from hermes.journal.connection import JournalConnection
 from hermes.journal.store import Store
 
 _COLUMNS = "SELECT rowid, session_id, seq, turn_id, kind, key, at, body FROM events"
@@ -47,7 +47,7 @@ class EventStream:
         query = f"{_COLUMNS} WHERE rowid > :row{self._where} ORDER BY rowid LIMIT :count"
         return self._store.read(lambda connection: self._events(connection, query, -1))
 
-    def _events(self, connection: sqlite3.Connection, query: str, count: int) -> list[StreamedEvent]:
+    def _events(self, connection: JournalConnection, query: str, count: int) -> list[StreamedEvent]:
         rows = connection.execute(query, {**self._values, "row": self._row, "count": count}).fetchall()
         self._row = max((self._row, *(row[0] for row in rows)))
         return [StreamedEvent(*row[1:-1], body=unpack(connection, row[-1])) for row in rows]

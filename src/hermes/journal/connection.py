@@ -1,0 +1,48 @@
+"""The database connection that the journal's statements run on, as a protocol.
+
+Everything but ``database.py``, ``store.py`` and the search index depends on this alone, and keeps to the SQL that
+SQLite and PostgreSQL have in common. Placeholders are ``?`` or ``:name``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+class Cursor(Protocol):
+    """The rows that a statement found, or the number of rows that it changed."""
+
+    @property
+    def description(self) -> Any:
+        """A sequence for each column; its first item is the name."""
+        ...
+
+    @property
+    def rowcount(self) -> int:
+        """How many rows the statement changed."""
+        ...
+
+    def fetchone(self) -> Any:
+        """The next row, or None."""
+        ...
+
+    def fetchall(self) -> list[Any]:
+        """All rows that are left."""
+        ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class JournalConnection(Protocol):
+    """Runs statements inside the transaction that the store has begun."""
+
+    def execute(self, sql: str, parameters: Parameters = ..., /) -> Cursor:
+        """Run one statement."""
+        ...
+
+    def executemany(self, sql: str, parameters: Iterable[Parameters], /) -> Cursor:
+        """Run one statement for each set of values."""
+        ...
