@@ -63,6 +63,9 @@ def take_back(database: Path, last_event: str) -> None:
             "(key = 'model:2' AND NOT EXISTS (SELECT 1 FROM events WHERE key = 'model:2'))"
         )
         connection.execute("UPDATE turns SET state = 'running', answer = NULL, ended_at = NULL")
+        connection.execute(
+            "UPDATE sessions SET head_seq = (SELECT max(seq) FROM events WHERE session_id = sessions.id)"
+        )
 
 
 def cancelled(reason: str = "stop") -> Interrupt:
@@ -311,6 +314,9 @@ def _leave(database: Path, session_id: str, kind: str, key: str) -> None:
             "DELETE FROM messages WHERE session_id = ? AND (step > 1 OR (step = 1 AND position > 0))", (session_id,)
         )
         connection.execute("DELETE FROM model_calls WHERE session_id = ? AND key != 'model:1'", (session_id,))
+        connection.execute(
+            "UPDATE sessions SET head_seq = (SELECT max(seq) FROM events WHERE session_id = sessions.id)"
+        )
         connection.execute(
             "UPDATE turns SET state = 'running', answer = NULL, ended_at = NULL WHERE session_id = ?", (session_id,)
         )

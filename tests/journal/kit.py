@@ -13,6 +13,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.steps import Message, TurnJournal
@@ -70,7 +71,7 @@ def rows(path: Path, query: str, *values: object) -> list[Any]:
         return connection.execute(query, values).fetchall()
 
 
-def insert_session(connection: sqlite3.Connection, session_id: str) -> str:
+def insert_session(connection: JournalConnection, session_id: str) -> str:
     """The smallest row that can be written, for tests of the store alone."""
     connection.execute(
         "INSERT INTO sessions (id, platform, cwd, created_at, updated_at) VALUES (?, 'test', '/', 0, 0)", (session_id,)
@@ -85,7 +86,7 @@ def session_ids(path: Path) -> list[str]:
 class Caller(threading.Thread):
     """One thread that writes, and what came back to it."""
 
-    def __init__(self, store: Store, work: Callable[[sqlite3.Connection], Any]) -> None:
+    def __init__(self, store: Store, work: Callable[[JournalConnection], Any]) -> None:
         super().__init__(daemon=True)
         self._store, self._work = store, work
         self.result: Any = None
@@ -99,11 +100,11 @@ class Caller(threading.Thread):
 
 
 @contextmanager
-def one_batch(store: Store, *works: Callable[[sqlite3.Connection], Any]) -> Generator[list[Caller]]:
+def one_batch(store: Store, *works: Callable[[JournalConnection], Any]) -> Generator[list[Caller]]:
     """Have the works wait behind a write that is under way, so that they are committed together when the block ends."""
     started, may_end = threading.Event(), threading.Event()
 
-    def hold(_: sqlite3.Connection) -> None:
+    def hold(_: JournalConnection) -> None:
         started.set()
         may_end.wait(60)
 

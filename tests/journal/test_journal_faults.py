@@ -12,6 +12,7 @@ import pytest
 
 from hermes.errors import JournalCorrupt, JournalError, JournalTooNew
 from hermes.journal import schema
+from hermes.journal.connection import JournalConnection
 from hermes.journal.history.search import SearchIndex
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
@@ -185,7 +186,7 @@ def test_after_damage_was_found_nothing_more_is_written(store: Store, journal_pa
     assert session_ids(journal_path) == ["before"]
 
 
-def _find_damage(connection: sqlite3.Connection) -> None:
+def _find_damage(connection: JournalConnection) -> None:
     """Make SQLite itself report damage, by having it read a broken file through the same connection."""
     connection.execute("COMMIT")
     name = connection.execute("PRAGMA database_list").fetchone()[2]
@@ -378,7 +379,7 @@ def test_the_lock_between_processes_survives_a_raw_open(store: Store, journal_pa
     lock = Path(f"{journal_path}.lock")
     seen: list[bool] = []
 
-    def look(_: sqlite3.Connection) -> None:
+    def look(_: JournalConnection) -> None:
         lock.read_bytes()
         file = os.open(lock, os.O_RDWR)
         try:

@@ -16,10 +16,11 @@ import pytest
 from hermes.errors import Interrupted, JournalError, SessionBusy
 from hermes.journal import database
 from hermes.journal import store as store_module
+from hermes.journal.connection import JournalConnection
 from hermes.journal.store import Store
 from journal.kit import StoreFactory, insert_session, one_batch, rows, session_ids
 
-Work = Callable[[sqlite3.Connection], Any]
+Work = Callable[[JournalConnection], Any]
 
 
 def add(session_id: str) -> Work:
@@ -29,7 +30,7 @@ def add(session_id: str) -> Work:
 def failing(error: BaseException, session_id: str = "undone") -> Work:
     """Write something, then fail."""
 
-    def work(connection: sqlite3.Connection) -> None:
+    def work(connection: JournalConnection) -> None:
         insert_session(connection, session_id)
         raise error
 
@@ -60,7 +61,7 @@ def test_writes_that_wait_are_committed_together(store: Store, journal_path: Pat
 def test_no_result_comes_back_before_the_commit(store: Store, journal_path: Path) -> None:
     seen: list[tuple[bool, list[str]]] = []
 
-    def look(_: sqlite3.Connection) -> None:
+    def look(_: JournalConnection) -> None:
         if threading.current_thread() is not callers[0]:
             callers[0].join(0.05)
         seen.append((callers[0].is_alive(), session_ids(journal_path)))
@@ -119,7 +120,7 @@ def test_a_read_sees_one_instant(store: Store, open_store: StoreFactory) -> None
     other = open_store()
     store.write(add("a"))
 
-    def count_twice(connection: sqlite3.Connection) -> tuple[int, int]:
+    def count_twice(connection: JournalConnection) -> tuple[int, int]:
         query = "SELECT count(*) FROM sessions"
         before = connection.execute(query).fetchone()[0]
         other.write(add("b"))
@@ -167,7 +168,8 @@ def test_a_checkpoint_that_fails_does_not_fail_the_commit(
 ) -> None:
     monkeypatch.setattr(store_module, "CHECKPOINT_EVERY_COMMITS", 1)
 
-    def refuse_checkpoints(connection: sqlite3.Connection) -> None:
+    def refuse_checkpoints(connection: JournalConnection) -> None:
+        assert isinstance(connection, sqlite3.Connection)
         connection.set_authorizer(_refuse_checkpoint)
 
     store.write(refuse_checkpoints)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 
 from hermes.errors import JournalError, LeaseLost, SessionBusy, SessionNotFound
+from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
@@ -120,7 +120,7 @@ def test_when_a_commit_returns_what_other_threads_committed_is_on_disk(
     in_transaction, may_go_on = threading.Event(), threading.Event()
     turn.step("tool:1.0", "claimed", "unsafe", {})
 
-    def linger(_: sqlite3.Connection) -> None:
+    def linger(_: JournalConnection) -> None:
         in_transaction.set()
         may_go_on.wait(60)
 

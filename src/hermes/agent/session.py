@@ -14,7 +14,7 @@ from typing import Any
 from hermes.agent.context.requests import CompressionReport, compress_now
 from hermes.agent.context.transcript import SessionTranscript
 from hermes.agent.context.window import BeforeCompress
-from hermes.agent.events import Listener, TurnResult, ignore_events
+from hermes.agent.events import Listener, TurnResult, TurnStatus, ignore_events
 from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.runtime import Runtime
@@ -344,15 +344,14 @@ def _recorded_result(
     session_id: str, turn_id: str, state: TurnState, answer: str | None, error: str | None, finish_reason: str
 ) -> TurnResult:
     """The stored result of a turn that ended before."""
+    status: TurnStatus = "failed" if state in ("queued", "running") else state
+    # An answer that is not whole is recorded with what is to be said about it.
+    if state == "completed" and error:
+        status = "incomplete"
     return TurnResult(
         session_id=session_id,
         turn_id=turn_id,
-        # An answer that is not whole is recorded with what is to be said about it.
-        status="failed"
-        if state in ("queued", "running")
-        else "incomplete"
-        if state == "completed" and error
-        else state,
+        status=status,
         answer=answer or "",
         error=error,
         usage=Usage(request_count=0),
