@@ -38,7 +38,7 @@ def test_every_command_has_its_handler_and_a_name_of_its_own() -> None:
     assert len(set(names)) == len(names)
     assert {command.name for command in SLASH_COMMANDS} == HANDLERS.keys()
     issue = (
-        "help new clear history retry undo title status usage model tools toolsets plugins compress resume sessions "
+        "help new clear history retry init undo title status usage model tools toolsets plugins compress resume sessions "
         "branch stop queue steer approve deny reasoning yolo config quit reset compact fork exit"
     )
     assert frozenset(issue.split()) == RESERVED_COMMANDS
@@ -97,7 +97,7 @@ def test_while_the_agent_works_only_what_is_safe_runs(host: Host) -> None:
     prompt = Prompt(host)
     prompt.surface.is_working = True
     refused = {command.name for command in SLASH_COMMANDS if not command.while_working}
-    assert refused == {"new", "clear", "resume", "branch", "retry", "undo", "compress"}
+    assert refused == {"new", "clear", "resume", "branch", "retry", "init", "undo", "compress"}
     session = prompt.session
     for name in sorted(refused):
         assert prompt.refused(f"/{name}") == f"/{name} has to wait: the agent is working. /stop stops it"
@@ -149,7 +149,7 @@ def test_aliases_are_found() -> None:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    name=st.sampled_from(sorted(RESERVED_COMMANDS - {"quit", "exit", "retry", "compress", "compact"})),
+    name=st.sampled_from(sorted(RESERVED_COMMANDS - {"quit", "exit", "retry", "init", "compress", "compact"})),
     arguments=st.text(max_size=20),
 )
 def test_no_argument_makes_a_command_raise(host: Host, name: str, arguments: str) -> None:

@@ -99,6 +99,13 @@ def test_retry_asks_the_same_again_in_a_new_turn(make_host: HostFactory) -> None
     assert turns == [("completed", False), ("failed", True), ("completed", False)]
 
 
+def test_init_asks_the_agent_for_an_agents_file(make_host: HostFactory) -> None:
+    with ScriptedProvider([text("written")]) as provider:
+        prompt = Prompt(make_host(provider))
+        assert "AGENTS.md" in prompt.type("/init Mention the Makefile.")
+    assert "write an AGENTS.md" in heard(provider, 0)[0] and heard(provider, 0)[0].endswith("Mention the Makefile.")
+
+
 def test_retry_keeps_the_images_of_the_message(make_host: HostFactory) -> None:
     parts = [
         {"type": "text", "text": "what is this?"},

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from hermes.agent.context.project import ProjectInstructions
 from hermes.agent.context.requests import CompressionReport, compress_now
 from hermes.agent.context.transcript import SessionTranscript
 from hermes.agent.context.window import BeforeCompress
@@ -19,7 +22,7 @@ from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.runtime import Runtime
 from hermes.agent.turn import Turn
-from hermes.contract.events import SessionFinalized, TurnEvent
+from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
 from hermes.errors import SessionBusy, SessionNotFound
 from hermes.journal.bodies import message_text
 from hermes.journal.leases import SessionInfo
@@ -97,6 +100,16 @@ class Session:
         #: Called when a turn is on disk, before it runs: a new message was accepted, or an earlier turn is continued.
         self.when_accepted: Callable[[], None] | None = None
         self.closed = False
+
+    @cached_property
+    def instructions(self) -> ProjectInstructions | None:
+        """The instruction files of the project; None when they are switched off."""
+        if not self.runtime.config.context.project_instructions:
+            return None
+        is_caller = bool(self.principal)
+        return ProjectInstructions(
+            self.cwd, user_folder=None if is_caller else self.runtime.home, is_confined=is_caller
+        )
 
     @property
     def level(self) -> int:
@@ -179,6 +192,16 @@ class Session:
     def take_steering(self) -> list[str]:
         """What was said to the agent since this was last called."""
         return [self._steering.popleft() for _ in range(len(self._steering))]
+
+    def instructions_for(self, calls: Sequence[ToolEnded]) -> list[str]:
+        """The instructions of deeper folders that these calls entered first."""
+        if self.instructions is None:
+            return []
+        paths = [path for call in calls if (path := _file_of_call(call, self.cwd)) is not None]
+        return self.instructions.below(paths, self._was_said)
+
+    def _was_said(self, text: str) -> bool:
+        return any(text in message_text(message) for message in self.messages())
 
     def notify(self, event: TurnEvent) -> None:
         """Send an event to the listener of the running turn. To be called in the turn's own thread."""
@@ -338,6 +361,14 @@ class Session:
             yield
         finally:
             self._running.release()
+
+
+def _file_of_call(call: ToolEnded, cwd: Path) -> Path | None:
+    """The file that a call of a file tool names."""
+    path: object = call.args.get("path")
+    if call.tool_name not in ("read_file", "write_file", "patch") or not isinstance(path, str) or "\0" in path:
+        return None
+    return Path(os.path.normpath(cwd / path))
 
 
 def _recorded_result(

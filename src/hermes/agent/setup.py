@@ -75,6 +75,8 @@ def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: st
     """The setup of a new turn, without what ``pre_llm_call`` adds."""
     runtime, message = session.runtime, journal.messages[0, 0]
     extra = [runtime.config.agent.system_prompt.strip(), session.parent.rules if session.parent else ""]
+    if session.instructions is not None:
+        extra.append(session.instructions.prompt_block())
     if session.memory is not None:
         block, recalled = session.memory.recall(scope, journal.ordinal + 1, message_text(message))
         extra += session.memory.prompt_block(), block

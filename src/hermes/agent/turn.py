@@ -246,7 +246,7 @@ class Turn:
                 batch.run(reply.tool_calls, offered)
             finally:
                 self._tool_calls.extend(batch.finished())
-            self._steer(step)
+            self._steer(step, batch.finished())
         return self._conclude(requests, setup.max_steps + 1)
 
     def _continue(self, setup: Setup, step: int, reply: Reply) -> bool:
@@ -262,13 +262,16 @@ class Turn:
         self._journal.message(step, 1, {"role": "user", "content": CONTINUE})
         return True
 
-    def _steer(self, step: int) -> bool:
-        """Add what was said to the agent while it worked to the conversation. False when that is nothing."""
+    def _steer(self, step: int, calls: Sequence[ToolEnded] = ()) -> bool:
+        """Add what was said to the agent while it worked, and the instructions of folders that its calls entered.
+
+        False when that is nothing.
+        """
         key = f"steer:{step}"
         recorded = self._journal.steps.get(key)
         texts: list[str] = [] if recorded is None else recorded.body["texts"]
         if recorded is None and not self._scope.interrupt.cancelled:
-            texts = self._session.take_steering()
+            texts = [*self._session.instructions_for(calls), *self._session.take_steering()]
         if texts and recorded is None:
             self._journal.step(key, "done", "pure", {"texts": texts})
         for number, text in enumerate(texts):

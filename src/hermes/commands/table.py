@@ -41,6 +41,7 @@ HANDLERS: dict[str, Handler] = {
     "plugins": status.plugins,
     "history": turns.history,
     "retry": turns.retry,
+    "init": turns.init,
     "undo": turns.undo,
     "compress": turns.compress,
     "stop": turns.stop,

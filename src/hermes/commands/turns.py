@@ -1,4 +1,4 @@
-"""Commands about turns: history, retry, undo, compress, stop, queue, steer, approve, deny."""
+"""Commands about turns: history, retry, init, undo, compress, stop, queue, steer, approve, deny."""
 
 from __future__ import annotations
 
@@ -68,6 +68,20 @@ def retry(conversation: Conversation, arguments: str) -> str:
     [message] = undone
     conversation.surface.run(message["content"])
     return f"Asking again: {shortened(message_text(message), 60)}"
+
+
+_INIT = (
+    "Look at this project (its files, build and test commands, conventions) and write an AGENTS.md in its root folder: "
+    "what a new engineer or agent must know to work here. At most 60 lines: what the project is, how to build, test "
+    "and check it (commands that exist here), where things are, conventions that are not obvious. Do not repeat what "
+    "is easy to see. If there is an AGENTS.md, improve it instead of replacing what is right in it."
+)
+
+
+def init(conversation: Conversation, arguments: str) -> str:
+    """Have the agent write the instructions of the project."""
+    conversation.surface.run(f"{_INIT}\n\n{arguments}".strip())
+    return "Asking the agent to write AGENTS.md. New sessions will read it."
 
 
 def compress(conversation: Conversation, arguments: str) -> str:

@@ -229,6 +229,7 @@ class ContextConfig(Struct, kw_only=True):
     """The engine that decides what the model sees."""
 
     engine: str = "compressor"  #: Name of the context engine; plugins may add others.
+    project_instructions: bool = True  #: Give AGENTS.md files of the project and of the home to the model.
 
 
 class MemoryConfig(Struct, kw_only=True):

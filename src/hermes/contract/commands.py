@@ -39,6 +39,7 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("usage", "show the tokens and the cost of the session", "", _SESSIONS),
     SlashCommand("history", "show the last messages", "[N]", _TURNS),
     SlashCommand("retry", "take the last turn back and ask the same again", "", _TURNS, while_working=False),
+    SlashCommand("init", "have the agent write an AGENTS.md for this project", "", _TURNS, while_working=False),
     SlashCommand("undo", "take the last turn back, or the last N", "[N]", _TURNS, while_working=False),
     SlashCommand("compress", "summarise old messages", "[WHAT MATTERS]", _TURNS, ("compact",), while_working=False),
     SlashCommand("stop", "stop the agent", "", _WORK, at_prompt=True),

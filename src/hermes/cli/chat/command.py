@@ -206,7 +206,9 @@ def _answer(
             from hermes.cli.repl.questions import OneShotQuestions
 
             host.responders.attach(session.id, OneShotQuestions())
-        notices = () if args.verbose else host.notices  # --verbose shows the log, which has them too
+        notices = [] if args.verbose else list(host.notices)  # --verbose shows the log, which has them too
+        if session.instructions is not None and session.instructions.files:
+            notices += session.instructions.notices
         return _converse(session, message, output, interrupt, host.redactor, notices, output_format)
 
 

@@ -66,6 +66,7 @@ GROUPS: dict[str, CheckGroup] = {
             Check("programs", tools.check_programs),
             Check("terminal", tools.check_terminal),
             Check("toolsets", tools.check_toolsets),
+            Check("instructions", tools.check_instructions),
         ),
     ),
     "journal": CheckGroup(

@@ -58,6 +58,20 @@ def check_terminal(installation: Installation) -> Iterator[CheckResult]:
         )
 
 
+def check_instructions(installation: Installation) -> Iterator[CheckResult]:
+    """The instruction files that a session in this folder gives to its model."""
+    if not installation.settings().context.project_instructions:
+        yield ok("instructions", "off (context.project_instructions)")
+        return
+    from hermes.agent.context.project import ProjectInstructions
+
+    instructions = ProjectInstructions(installation.cwd, user_folder=installation.home)
+    found = ", ".join(f"{file.name} ({file.size:,} bytes)" for file in instructions.files)
+    yield ok("instructions", found or "none; /init in a chat writes an AGENTS.md")
+    for notice in instructions.notices:
+        yield warning("instructions", notice, "make the file shorter, or put a copy into the project")
+
+
 def check_toolsets(installation: Installation) -> Iterator[CheckResult]:
     """Every toolset named in the configuration exists."""
     config = installation.settings()

@@ -63,7 +63,11 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
     dot = " · " if shows_unicode(sys.stderr.encoding, os.environ.get("TERM")) else " | "
     facts = (f"hermes {__version__}", session.models.endpoints[0].model, f"session {session.id}", "/help")
     print(one_line(dot.join(facts)), file=sys.stderr)
-    _warn(notices)
+    instructions = session.instructions
+    if instructions is not None and instructions.files:
+        names = ", ".join(file.name for file in instructions.files)
+        print(one_line(f"project instructions: {names}"), file=sys.stderr)
+    _warn([*notices, *([] if instructions is None else instructions.notices)])
     if session.messages():
         print(plain(run_command(dialogue.conversation, "/history 2").text), file=sys.stderr)
         dialogue.offer_to_finish()
