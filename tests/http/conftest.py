@@ -44,10 +44,10 @@ def ask(driver: AnyDriver) -> Ask:
         on_delta: Callable[[Delta], object] | None = None,
         extra: Mapping[str, Any] | None = None,
         messages: list[dict[str, Any]] | None = None,
-        ca_bundle: str = "",
+        **settings: Any,
     ) -> Record:
         timeouts = timeouts or Timeouts(5, 5, 5, 20)
-        endpoint = Endpoint(base_url, "scripted", "demo", KEY, timeouts=timeouts, ca_bundle=ca_bundle)
+        endpoint = Endpoint(base_url, "scripted", "demo", KEY, timeouts=timeouts, **settings)
         question = messages or [{"role": "user", "content": "hello"}]
         kwargs = {**wire.kwargs(endpoint, ModelRequest(question, stream=stream)), **(extra or {})}
         return driver.send(endpoint, wire, kwargs, interrupt=interrupt or Interrupt(), on_delta=on_delta)

@@ -12,6 +12,8 @@ from hermes.config import Config
 from hermes.config.sections import ModelConfig, ProviderConfig
 from hermes.contract.response import Record
 from hermes.errors import ConfigError, ProviderError
+from hermes.http.address import parse_url
+from hermes.http.errors import ConnectError, explain
 from hermes.http.tls import Certificates
 from hermes.models.reply import normalise
 from hermes.models.routing import endpoints_for
@@ -45,7 +47,15 @@ def test_an_unknown_certificate_is_refused(ask: Ask, server_tls: ssl.SSLContext)
     ):
         ask(provider.base_url)
     assert caught.value.reason == "connection"
+    assert not caught.value.retryable  # the next handshake would end in the same way
     assert provider.requests == []
+
+
+def test_a_server_that_speaks_only_http_2_is_named_as_such() -> None:
+    error = ConnectError("[SSL: TLSV1_ALERT_NO_APPLICATION_PROTOCOL] tlsv1 alert no application protocol (_ssl.c:1006)")
+    server, _ = parse_url("https://h/v1")
+    assert "speaks only HTTP/2" in explain(error, server, "model.base_url")
+    assert error.is_permanent
 
 
 def test_a_certificate_for_another_host(ask: Ask, server_tls: ssl.SSLContext, certificate: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import socket
 import threading
 import zlib
 from collections.abc import Callable
@@ -92,6 +93,37 @@ def test_compressed_answers(ask: Ask, encoding: str) -> None:
     pieces = [packed[at : at + 7] for at in range(0, len(packed), 7)]
     with ScriptedProvider(raw(pieces, headers={"content-encoding": encoding})) as provider:
         assert normalise(ask(provider.base_url)).content == "one two three"
+
+
+def test_deflate_without_a_header(ask: Ask) -> None:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    packed = packer.compress(STREAM) + packer.flush()
+    pieces = [packed[at : at + 7] for at in range(0, len(packed), 7)]
+    with ScriptedProvider(raw(pieces, headers={"content-encoding": "deflate"})) as provider:
+        assert normalise(ask(provider.base_url)).content == "one two three"
+
+
+def test_a_kept_connection_that_breaks_is_replaced_without_a_word(ask: Ask) -> None:
+    with ScriptedProvider([text("a"), dropped(), text("b")]) as provider:
+        ask(provider.base_url)
+        assert normalise(ask(provider.base_url)).content == "b"
+        assert (len(provider.requests), provider.connections) == (3, 2)
+
+
+def test_a_new_connection_that_breaks_is_a_failure(ask: Ask) -> None:
+    with ScriptedProvider([text("a"), dropped(), dropped(), text("b")]) as provider:
+        ask(provider.base_url)
+        with pytest.raises(ProviderError, match="closed the connection without an answer") as caught:
+            ask(provider.base_url)
+        assert (caught.value.retryable, len(provider.requests)) == (True, 3)
+
+
+def test_a_stream_that_does_not_end_is_given_up(ask: Ask) -> None:
+    endless = raw([events(text("word " * 50), 1, "m", include_usage=False)[1]] * 400)
+    with ScriptedProvider(endless) as provider, pytest.raises(IncompleteReply, match="max_response_bytes") as caught:
+        ask(provider.base_url, max_response_bytes=20_000)
+    assert (caught.value.reason, caught.value.retryable) == ("malformed", False)
+    assert 0 < len(caught.value.partial.content) < 20_000
 
 
 def test_an_answer_that_ends_with_the_connection(ask: Ask) -> None:
@@ -247,6 +279,19 @@ def test_a_host_that_does_not_exist(ask: Ask) -> None:
     with pytest.raises(ProviderError, match=r"cannot connect to http://no-such-host\.invalid") as caught:
         ask("http://no-such-host.invalid/v1")
     assert caught.value.reason == "connection"
+
+
+@pytest.mark.parametrize(("code", "passes"), [(socket.EAI_NONAME, False), (socket.EAI_AGAIN, True)])
+def test_a_host_that_does_not_exist_is_not_asked_for_again(
+    ask: Ask, monkeypatch: pytest.MonkeyPatch, code: int, passes: bool
+) -> None:
+    def look_up(*_: Any, **__: Any) -> None:
+        raise socket.gaierror(code, "scripted")
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    with pytest.raises(ProviderError, match="cannot connect") as caught:
+        ask("http://no-such-host.invalid/v1")
+    assert caught.value.retryable is passes
 
 
 def test_a_header_that_cannot_be_sent_is_not_shown(ask: Ask) -> None:

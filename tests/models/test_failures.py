@@ -50,6 +50,120 @@ CASES: list[tuple[int, bytes, FailureReason]] = [
     (418, b"", "bad_request"),
 ]
 
+#: What servers without a code of their own say about a conversation that is too long.
+TOO_LONG: dict[str, tuple[int, Any]] = {
+    "DeepSeek": (
+        400,
+        {
+            "error": {
+                "message": "This model's maximum context length is 131072 tokens. However, you requested 140000 tokens",
+                "type": "invalid_request_error",
+                "code": "invalid_request_error",
+            }
+        },
+    ),
+    "OpenRouter": (
+        400,
+        {"error": {"message": "This endpoint's maximum context length is 32,768 tokens. However, you …", "code": 400}},
+    ),
+    "Gemini": (
+        400,
+        [
+            {
+                "error": {
+                    "code": 400,
+                    "message": "The input token count (1200001) exceeds the maximum number of tokens allowed (9).",
+                    "status": "INVALID_ARGUMENT",
+                }
+            }
+        ],
+    ),
+    "xAI": (
+        400,
+        {
+            "code": "Client specified an invalid argument",
+            "error": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
+        },
+    ),
+    "Mistral": (400, {"object": "error", "message": "Prompt contains too much", "type": "x", "code": 3051}),
+    "Mistral in words": (
+        400,
+        {"message": "Prompt contains 65673 tokens, too large for model with 32768 maximum context length"},
+    ),
+    "Together": (
+        422,
+        {
+            "error": {
+                "message": "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000"
+            }
+        },
+    ),
+    "SGLang": (400, {"message": "The input (40000 tokens) is longer than the model's context length (32768 tokens)."}),
+    "SGLang, with the answer": (
+        400,
+        {"message": "Requested token count exceeds the model's maximum context length of 8192 tokens. You requested …"},
+    ),
+    "LM Studio": (
+        400,
+        {
+            "error": "Trying to keep the first 7020 tokens when context overflows. However, the model is loaded with "
+            "context length of only 4096 tokens, which is not enough."
+        },
+    ),
+    "vLLM": (
+        400,
+        {"object": "error", "message": "This model's maximum context length is 4096 tokens. However, …", "code": 400},
+    ),
+    "vLLM, the prompt": (
+        400,
+        {"message": "The decoder prompt (length 5000) is longer than the maximum model length of 4096."},
+    ),
+    "LiteLLM": (
+        400,
+        {"error": {"message": "litellm.ContextWindowExceededError: litellm.BadRequestError: …", "code": "400"}},
+    ),
+    "Anthropic": (
+        400,
+        {"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 2 > 1"}},
+    ),
+    "Anthropic, with the answer": (
+        400,
+        {"error": {"message": "input length and `max_tokens` exceed context limit: 198000 + 8192 > 200000"}},
+    ),
+    "behind OpenRouter": (
+        400,
+        {
+            "error": {
+                "message": "Provider returned error",
+                "code": 400,
+                "metadata": {"raw": '{"message":"This model\'s maximum context length is 8192 tokens."}'},
+            }
+        },
+    ),
+    "Ollama": (400, {"error": {"message": "the input length exceeds the context length"}}),
+}
+
+
+@pytest.mark.parametrize("name", TOO_LONG)
+def test_a_conversation_that_is_too_long_is_recognised(name: str) -> None:
+    status, document = TOO_LONG[name]
+    assert error_from_response(ENDPOINT, status, {}, msgspec.json.encode(document)).reason == "context_too_long"
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (400, "the tool read_file has a description about the maximum context length of models"),
+        (400, "max_tokens is too large: 999999. This model supports at most 16384 completion tokens"),
+        (500, "This model's maximum context length is 4096 tokens."),
+        (401, "This model's maximum context length is 4096 tokens."),
+        (400, "Unknown name 'foo'; see the page on how a prompt is too long"),
+    ],
+)
+def test_other_refusals_are_not_taken_for_it(status: int, text: str) -> None:
+    assert error_from_response(ENDPOINT, status, {}, body(message=text)).reason != "context_too_long"
+
+
 #: Bodies in the shapes that the providers' documentation describes, with the class each belongs to.
 SHAPES: dict[str, tuple[int, Any, FailureReason]] = {
     "OpenAI quota": (429, {"error": {"type": "insufficient_quota", "code": "insufficient_quota"}}, "billing"),

@@ -182,12 +182,38 @@ def test_profiles_of_plugins_count_as_known() -> None:
 
 
 def test_quirks_come_from_the_profile_and_the_configuration() -> None:
-    assert one("mistral").quirks == Quirks(merge_system=True, stream_options=False, reasoning="", tool_id_length=9)
+    assert one("mistral").quirks == Quirks(
+        merge_system=True, merge_user=True, stream_options=False, reasoning="", tool_id_length=9
+    )
     changed = one(
         "mistral", mistral=ProviderConfig(quirks=ProviderQuirksConfig(tool_id_length=0, parallel_tools=False))
     ).quirks
     assert (changed.tool_id_length, changed.parallel_tools, changed.stream_options) == (0, False, False)
-    assert one("lab", lab=ProviderConfig(base_url="http://h/v1")).quirks == Quirks()
+    assert one("lab", lab=ProviderConfig(base_url="http://h/v1")).quirks == Quirks(merge_user=True)
+
+
+def test_deepseek_behind_a_gateway_wants_its_reasoning_back() -> None:
+    lab = {"lab": ProviderConfig(base_url="http://h/v1")}
+    assert one("openrouter", "deepseek/deepseek-v4-pro").quirks.echo_reasoning
+    assert one("lab", "deepseek-v4-pro", **lab).quirks.echo_reasoning
+    assert not one("openrouter", "qwen/qwen3").quirks.echo_reasoning
+    assert one("deepseek").quirks.echo_empty_reasoning
+    assert not one("lab", "deepseek-v4-pro", **lab).quirks.echo_empty_reasoning
+
+
+@pytest.mark.parametrize(
+    ("url", "base_url", "api_mode"),
+    [
+        ("http://h/v1/chat/completions", "http://h/v1", "chat_completions"),
+        ("http://h/v1/chat/completions/", "http://h/v1", "chat_completions"),
+        ("http://h/v1/responses", "http://h/v1", "codex_responses"),
+        ("http://h/v1/messages", "http://h/v1", "anthropic_messages"),
+        ("http://h/v1", "http://h/v1", "chat_completions"),
+    ],
+)
+def test_the_address_of_one_operation_is_that_of_the_server(url: str, base_url: str, api_mode: str) -> None:
+    endpoint = one("lab", lab=ProviderConfig(base_url=url))
+    assert (endpoint.base_url, endpoint.api_mode) == (base_url, api_mode)
 
 
 def test_hermes_4_is_asked_to_reason() -> None:

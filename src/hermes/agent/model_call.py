@@ -167,6 +167,7 @@ class ConversationAttempt(Attempt):
             max_tokens=runtime.max_tokens,
             temperature=runtime.temperature,
             reasoning_effort=runtime.reasoning_effort,
+            cache_key=call.scope.session_id,
         )
         super().__init__(runtime.access, endpoint, asked, call.scope.interrupt)
         self.call = call

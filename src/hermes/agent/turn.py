@@ -38,6 +38,7 @@ from hermes.journal.steps import Message, TurnJournal, TurnState
 from hermes.journal.turns import close_children
 from hermes.models.reply import Reply, tool_call_message
 from hermes.models.usage import Usage
+from hermes.models.wires.provider_state import STATE_FIELD, with_reasoning
 from hermes.scope import Interrupt, Scope, current_scope
 
 if TYPE_CHECKING:
@@ -490,8 +491,9 @@ def assistant_message(reply: Reply) -> Message:
         for call in message["tool_calls"]:
             if not _is_json_object(call["function"]["arguments"]):
                 call["function"]["arguments"] = "{}"
-    if reply.provider_state:
-        message["carry"] = reply.provider_state
+    state = with_reasoning(reply.provider_state, reply.reasoning)
+    if state:
+        message[STATE_FIELD] = state
     return message
 
 

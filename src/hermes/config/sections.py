@@ -50,6 +50,7 @@ class ModelConfig(Struct, kw_only=True):
     timeout: Seconds | None = None  #: Seconds without a byte before a request fails.
     timeouts: PhaseTimeoutsConfig | None = None  #: Seconds for each phase of a request; wins over timeout.
     ca_bundle: str = ""  #: File of certificate authorities to trust instead of the system's.
+    max_response_bytes: Positive = 67_108_864  #: Most bytes one response may have; a longer one is given up.
     supports_vision: bool | None = None  #: Whether the model sees images; unset goes by what is known of it.
 
 
@@ -72,9 +73,13 @@ class ProviderQuirksConfig(Struct, kw_only=True):
     temperature: bool | None = None  #: Send a temperature.
     parallel_tools: bool | None = None  #: Let one answer call several tools.
     reasoning: Literal["effort", "object", "enabled", ""] | None = None  #: How the reasoning effort is sent.
-    echo_reasoning: bool | None = None  #: Send reasoning back with the tool calls it led to.
+    merge_user: bool | None = None  #: Send user messages in a row as one.
+    echo_reasoning: bool | None = None  #: Send reasoning back with the answers it led to.
+    echo_empty_reasoning: bool | None = None  #: Send an empty one with tool calls that have none.
     tool_id_length: Natural | None = None  #: Exact length of tool call ids; 0 is any.
     prompt_caching: bool | None = None  #: Mark what is worth caching.
+    prompt_cache_key: bool | None = None  #: Send the session id as prompt_cache_key.
+    reasoning_summary: bool | None = None  #: Ask for a summary of the reasoning (Responses).
 
 
 class ProviderConfig(Struct, kw_only=True):

@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 import msgspec
 
 from hermes.http.address import Address, parse_url
-from hermes.http.errors import HttpError, InvalidUrl
+from hermes.http.errors import HttpError, InvalidUrl, KeptConnectionLost
 from hermes.http.exchange import Exchange, Timeouts
 from hermes.scope import Interrupt
 
@@ -76,13 +76,22 @@ class HttpClient:
         guard: Guard | None = None,
         ca_bundle: str = "",
         max_bytes: int = MAX_BODY_BYTES,
+        repeatable: bool = False,
     ) -> ResponseStream:
         """Send a request and return its response once the head is there; the body is read from the stream.
 
-        Raises ``HttpError``, or ``Interrupted`` when the interrupt is cancelled. Redirects are not followed.
+        A ``repeatable`` request that a kept connection loses before the first byte of an answer is sent once more, on
+        a new one: the server may have closed the old one at that very moment. Raises ``HttpError``, or
+        ``Interrupted`` when the interrupt is cancelled. Redirects are not followed.
         """
         exchange = Exchange(interrupt or Interrupt(), timeouts or Timeouts())
-        return self._open(exchange, method, url, headers, body, guard, ca_bundle, max_bytes)
+        try:
+            return self._open(exchange, method, url, headers, body, guard, ca_bundle, max_bytes)
+        except KeptConnectionLost:
+            if not repeatable:
+                raise
+        exchange.restart()
+        return self._open(exchange, method, url, headers, body, guard, ca_bundle, max_bytes, is_new=True)
 
     def request(
         self,
@@ -136,6 +145,8 @@ class HttpClient:
         guard: Guard | None,
         ca_bundle: str,
         max_bytes: int,
+        *,
+        is_new: bool = False,
     ) -> ResponseStream:
         interrupt = exchange.interrupt
         interrupt.check()
@@ -144,7 +155,7 @@ class HttpClient:
         remove_callback = interrupt.add_callback(exchange.shut_down)
         connection = None
         try:
-            connection = pool.acquire(server, ca_bundle, guard, exchange)
+            connection = pool.acquire(server, ca_bundle, guard, exchange, is_new=is_new)
             head = connection.send(method, target, headers, body, exchange)
         except BaseException:
             exchange.release()

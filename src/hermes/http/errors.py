@@ -9,6 +9,9 @@ from hermes.errors import HermesError
 if TYPE_CHECKING:
     from hermes.http.address import Address
 
+#: Parts of what the TLS library says about a certificate or a protocol that it cannot accept.
+_TLS_REFUSED = ("certificate verify failed", "wrong version number", "no application protocol")
+
 #: The part of a request that a time limit ended.
 Phase = Literal["connect", "sending", "first byte", "next chunk", "total"]
 
@@ -49,6 +52,17 @@ class NetworkError(HttpError):
 class ConnectError(NetworkError):
     """The server cannot be reached, or the connection to it cannot be secured."""
 
+    @property
+    def is_permanent(self) -> bool:
+        """Whether the next try would fail in the same way: a host that does not exist, or TLS that is refused."""
+        import socket  # loaded by then; those who only catch errors need not load it
+
+        cause = self.__cause__
+        if isinstance(cause, socket.gaierror):
+            # A look-up that failed for now may work the next time.
+            return cause.errno in (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
+        return any(word in str(self).lower().replace("_", " ") for word in _TLS_REFUSED)
+
 
 class ProxyUnreachable(ConnectError):
     """The proxy itself cannot be reached."""
@@ -60,6 +74,10 @@ class ProxyError(NetworkError):
 
 class ConnectionLost(NetworkError):
     """An established connection broke."""
+
+
+class KeptConnectionLost(ConnectionLost):
+    """A connection that had served a request before broke before the first byte of the next answer."""
 
 
 class HeadersCutOff(ConnectionLost):
@@ -115,6 +133,8 @@ def _connect_advice(error: ConnectError, server: Address, setting: str) -> str:
         return "if the certificate is your own, name its authority in SSL_CERT_FILE or ca_bundle"
     if "WRONG_VERSION_NUMBER" in detail or "record layer failure" in detail:
         return f"the port does not speak TLS, use http:// in {setting}"
+    if "application protocol" in detail.lower().replace("_", " "):
+        return f"the server speaks only HTTP/2; put a proxy that speaks HTTP/1.1 in front of it, and into {setting}"
     if server.socket_path:
         return f"check the socket file in {setting} and that the server is running"
     return f"check {setting} and that the server is running"

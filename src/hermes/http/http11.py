@@ -88,12 +88,14 @@ class HttpConnection:
 class BodyDecoder:
     """Undoes the ``Content-Encoding`` and counts the result, so that a decompression bomb cannot fill the memory."""
 
-    __slots__ = ("_limit", "_size", "_zlib")
+    __slots__ = ("_limit", "_may_be_raw", "_size", "_zlib")
 
     def __init__(self, encoding: str, limit: int) -> None:
         self._size = 0
         self._limit = limit
         self._zlib = None
+        #: Whether the body may be deflate without a header, as some servers send it.
+        self._may_be_raw = encoding == "deflate"
         if encoding in ("gzip", "x-gzip", "deflate"):
             self._zlib = zlib.decompressobj(zlib.MAX_WBITS | 32)  # either header is recognised
         elif encoding not in ("", "identity"):
@@ -101,8 +103,14 @@ class BodyDecoder:
 
     def decode(self, data: bytes) -> bytes:
         """The plain bytes of the next piece of the body."""
-        if self._zlib is not None:
-            data = self._inflate(data)
+        if self._zlib is not None and data:
+            try:
+                data, self._may_be_raw = self._inflate(data), False
+            except zlib.error as error:
+                if not self._may_be_raw:
+                    raise BadBody(f"broken compression ({error})") from None
+                self._zlib, self._may_be_raw = zlib.decompressobj(-zlib.MAX_WBITS), False
+                return self.decode(data)
         size = self._size = self._size + len(data)
         if size > self._limit:
             raise self._too_large()
@@ -112,16 +120,13 @@ class BodyDecoder:
         assert self._zlib is not None
         pieces: list[bytes] = []
         size = self._size
-        try:
-            while data:
-                piece = self._zlib.decompress(data, _INFLATED_PIECE)
-                pieces.append(piece)
-                size += len(piece)
-                if size > self._limit:
-                    raise self._too_large()
-                data = self._zlib.unconsumed_tail
-        except zlib.error as error:
-            raise BadBody(f"broken compression ({error})") from None
+        while data:
+            piece = self._zlib.decompress(data, _INFLATED_PIECE)
+            pieces.append(piece)
+            size += len(piece)
+            if size > self._limit:
+                raise self._too_large()
+            data = self._zlib.unconsumed_tail
         return b"".join(pieces)
 
     def _too_large(self) -> BodyTooLarge:

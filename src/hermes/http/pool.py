@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 
 from hermes.http.address import Address
-from hermes.http.errors import ConnectionLost, HeadersCutOff, NotHttp
+from hermes.http.errors import ConnectionLost, HeadersCutOff, KeptConnectionLost, NotHttp
 from hermes.http.exchange import Exchange
 from hermes.http.http11 import Head, HttpConnection
 from hermes.http.network import Stream, resolve
@@ -22,7 +22,7 @@ _WITH_BODY = ("POST", "PUT", "PATCH")
 class Connection:
     """One connection to one server: the stream, and the HTTP state on it."""
 
-    __slots__ = ("_through_proxy", "forwarder", "http", "idle_since", "key", "server", "stream")
+    __slots__ = ("_through_proxy", "forwarder", "http", "idle_since", "is_kept", "key", "server", "stream")
 
     def __init__(self, key: str, route: Route, stream: Stream) -> None:
         #: The server and the trusted authorities: a request for the same may use the connection.
@@ -34,6 +34,8 @@ class Connection:
         self.forwarder: Proxy | None = route.forwarder
         self._through_proxy = route.proxy is not None
         self.idle_since = 0.0
+        #: Whether it has served a request before.
+        self.is_kept = False
 
     @property
     def ip(self) -> str:
@@ -75,6 +77,8 @@ class Connection:
         except ConnectionLost as error:
             if exchange.phase == "next chunk":
                 raise HeadersCutOff(str(error)) from error
+            if self.is_kept:
+                raise KeptConnectionLost(str(error)) from error
             raise
 
 
@@ -93,10 +97,12 @@ class ConnectionPool:
         self._closed = False
         self._certificates = Certificates()
 
-    def acquire(self, server: Address, ca_bundle: str, guard: Guard | None, exchange: Exchange) -> Connection:
+    def acquire(
+        self, server: Address, ca_bundle: str, guard: Guard | None, exchange: Exchange, *, is_new: bool = False
+    ) -> Connection:
         """A connection to the server: an idle one that is still good, or a new one."""
         key = f"{server.origin} {ca_bundle}"
-        connection = self.take(key)
+        connection = None if is_new else self.take(key)
         if connection is None:
             return self._open(key, route_to(server), ca_bundle, guard, exchange)
         if guard is not None:
@@ -132,6 +138,7 @@ class ConnectionPool:
         surplus = [connection]
         if connection.http.start_next():
             connection.idle_since = now = time.monotonic()
+            connection.is_kept = True
             with self._lock:
                 if not self._closed:
                     idle = self._idle.setdefault(connection.key, [])

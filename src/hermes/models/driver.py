@@ -10,7 +10,17 @@ from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
 from hermes.http.address import parse_url
 from hermes.http.client import HttpClient, ResponseStream
-from hermes.http.errors import BadBody, HttpError, NetworkError, NotHttp, TimedOut, UnsendableHeader, explain
+from hermes.http.errors import (
+    BadBody,
+    BodyTooLarge,
+    ConnectError,
+    HttpError,
+    NetworkError,
+    NotHttp,
+    TimedOut,
+    UnsendableHeader,
+    explain,
+)
 from hermes.http.exchange import Timeouts
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import ConnectTimeout, malformed, scrub
@@ -92,12 +102,19 @@ class _Transfer:
                 timeouts=timeouts,
                 interrupt=interrupt,
                 ca_bundle=endpoint.ca_bundle,
+                max_bytes=endpoint.max_response_bytes,
+                repeatable=True,
             ) as response:
                 if not 200 <= response.status < 300:
                     body = response.read_prefix(_MAX_ERROR_BODY)
                     raise self._wire.error_from(endpoint, response.status, response.headers, body)
                 started = True
                 self._read(response)
+        except BodyTooLarge as error:
+            # It would not end the next time either.
+            raise _without_retry(
+                self._with_partial(malformed(endpoint, f"{error} (model.max_response_bytes)"))
+            ) from None
         except BadBody as error:
             raise self._with_partial(malformed(endpoint, str(error))) from None
         except TimedOut as error:
@@ -145,7 +162,8 @@ class _Transfer:
                 return ConnectTimeout(line)
             return self._with_partial(ProviderError(line, reason="timeout"))
         is_our_fault = isinstance(error, UnsendableHeader) or not isinstance(error, NetworkError)
-        return self._with_partial(ProviderError(line, reason="bad_request" if is_our_fault else "connection"))
+        failure = self._with_partial(ProviderError(line, reason="bad_request" if is_our_fault else "connection"))
+        return _without_retry(failure) if isinstance(error, ConnectError) and error.is_permanent else failure
 
     def _with_partial(self, error: ProviderError) -> ProviderError:
         partial = self._parser.partial()
@@ -158,6 +176,12 @@ class _Transfer:
             return error
         line = scrub(self._endpoint, f"{error} ({broken})")
         return IncompleteReply(line, partial=error.partial, reason=error.reason, status_code=error.status_code)
+
+
+def _without_retry(error: ProviderError) -> ProviderError:
+    """The same error, after which the same endpoint is not asked again: it would fail in the same way."""
+    error.retryable = False
+    return error
 
 
 def _show_whole(response: Record, on_delta: OnDelta) -> None:

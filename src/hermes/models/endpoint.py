@@ -30,12 +30,20 @@ class Quirks(Struct, frozen=True):
     #: How the wanted effort is said: as ``reasoning_effort``, as ``reasoning: {effort}``, as
     #: ``reasoning: {enabled}``, or not at all.
     reasoning: Literal["effort", "object", "enabled", ""] = "effort"
-    #: Whether the reasoning behind tool calls has to come back with them.
+    #: User messages in a row become one: chat templates may insist that user and assistant take turns.
+    merge_user: bool = False
+    #: Whether the reasoning behind an answer has to come back with it, whichever model wrote it.
     echo_reasoning: bool = False
+    #: Whether a tool call without reasoning needs an empty one.
+    echo_empty_reasoning: bool = False
     #: Tool call ids are letters and digits of exactly this length; 0 takes any id.
     tool_id_length: int = 0
     #: Whether parts of a prompt may be marked as worth caching.
     prompt_caching: bool = True
+    #: Whether ``prompt_cache_key`` is taken, which sends the requests of a session to the same cache.
+    prompt_cache_key: bool = False
+    #: Whether a summary of the reasoning is asked for where reasoning itself is not shown (Responses).
+    reasoning_summary: bool = False
 
 
 #: The request format of an endpoint, as hooks report it.
@@ -63,6 +71,10 @@ class Endpoint:
     context_length: int | None = None
     #: The name of the one stored credential that may be used; empty is any of the provider's, or the key above.
     credential: str = ""
+    #: The environment variables that may hold the key, where the server is known to want one.
+    key_variables: tuple[str, ...] = ()
+    #: The most bytes that one response may have.
+    max_response_bytes: int = 64 * 1024 * 1024
 
     def __post_init__(self) -> None:
         _check_url(self.base_url)

@@ -1,6 +1,6 @@
 """Failures of model requests: classified by status and structured codes, with a message and advice.
 
-Free text never decides the class.
+Free text decides one class only, and only for refusals without a telling code: a conversation that is too long.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ CODES: dict[str, FailureReason] = {
     "token_limit_exceeded": "context_too_long",
     "request_too_large": "context_too_long",
     "payload_too_large": "context_too_long",
+    "contextwindowexceedederror": "context_too_long",
+    "3051": "context_too_long",  # Mistral
     # -- the content is not wanted
     "content_filter": "content_policy",
     "content_policy_violation": "content_policy",
@@ -123,6 +125,27 @@ STATUSES: dict[int, FailureReason] = {
     524: "timeout",
     529: "overloaded",
 }
+
+#: Statuses of refusals whose text may say that the conversation is too long.
+_SAYS_TOO_LONG = frozenset({400, 413, 422})
+#: The sentences of servers that have no code for it. Numbers stand where they have them, so that a text about context
+#: windows is not taken for one.
+_TOO_LONG = (
+    r"this (model|endpoint)'s maximum (context|prompt) length is [\d,]+"  # DeepSeek, OpenRouter, vLLM, xAI
+    r"|^(the )?input token count (\(?[\d,]+\)? )?exceeds the maximum number of tokens"  # Gemini
+    r"|too large for model with [\d,]+ maximum context length"  # Mistral
+    r"|`?inputs`? tokens \+ `?max_new_tokens`? must be <= ?[\d,]+"  # Together, TGI
+    r"|longer than the model's context length \(?[\d,]+"  # SGLang
+    r"|requested token count exceeds the model's maximum context length of [\d,]+"
+    r"|longer than the maximum model length of [\d,]+"  # vLLM
+    r"|tokens to keep from the initial prompt is greater than the context length"  # LM Studio
+    r"|model is loaded with context length of only [\d,]+"
+    r"|^(litellm\.)?contextwindowexceedederror\b"
+    r"|^prompt is too long\b|^input length and `?max_tokens`? exceed context limit"  # Anthropic
+    r"|^input is too long for requested model"  # Bedrock
+    r"|request (\([\d,]+ tokens\) )?exceeds the available context size"  # llama.cpp
+    r"|input length ([\d,]+ )?exceeds (the |maximum )context length"  # Ollama
+)
 
 #: Statuses that are never used for anything else, whatever code comes with them.
 _DECISIVE = frozenset({402, 413})
@@ -260,6 +283,8 @@ def error_from_response(endpoint: Endpoint, status: int, headers: Mapping[str, s
     error = error_object(body)
     reason = classify(status, codes_in(error))
     detail = _detail(error) if error is not None else excerpt(body)
+    if reason == "bad_request" and _says_too_long(status, error, detail):
+        reason = "context_too_long"
     wait = retry_after(headers)
     if status == 402 and wait is not None:
         reason = "rate_limit"  # what comes back by waiting is a budget for the moment, not an empty account
@@ -272,9 +297,23 @@ def error_in_body(endpoint: Endpoint, error: object) -> ProviderError:
     """The error for an ``error`` object inside a body or a stream whose status promised success."""
     status = status_in(error)
     reason = classify(status, codes_in(error))
+    detail = _detail(error)
+    if reason in ("bad_request", "server_error") and _says_too_long(status or 400, error, detail):
+        reason = "context_too_long"
     wait = wait_in(error)
-    line = message(endpoint, reason, _detail(error), status, wait)
+    line = message(endpoint, reason, detail, status, wait)
     return ProviderError(line, reason=reason, status_code=status, retry_after=wait)
+
+
+def _says_too_long(status: int, error: object, detail: str) -> bool:
+    """Whether the text of a refusal is one of those that servers have for a conversation that is too long."""
+    if status not in _SAYS_TOO_LONG:
+        return False
+    said = [detail]
+    metadata: Any = cast("dict[str, Any]", error).get("metadata") if isinstance(error, dict) else None
+    if isinstance(metadata, dict):  # what the server behind a gateway said
+        said.append(str(cast("dict[str, Any]", metadata).get("raw") or "")[:2000])
+    return any(re.search(_TOO_LONG, text, re.IGNORECASE) for text in said)
 
 
 def malformed(endpoint: Endpoint, found: str, body: bytes = b"") -> ProviderError:

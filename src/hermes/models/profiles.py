@@ -71,7 +71,9 @@ _OPENAI_THINKERS = Family(("o1", "o3", "o4", "gpt-5", "gpt-6"), quirks={"tempera
 #: Hermes 4 answers at once unless it is asked to reason.
 _HERMES_4 = Family(("hermes-4",), quirks={"reasoning": "enabled"}, extra_body={"reasoning": {"enabled": True}})
 #: Chat templates of open models often take one system message, and only as the first.
-_OPEN_MODELS = Quirks(merge_system=True)
+_OPEN_MODELS = Quirks(merge_system=True, merge_user=True)
+#: Models that want their reasoning back, also behind a gateway.
+DEEPSEEK = Family(("deepseek",), quirks={"echo_reasoning": True})
 
 _OPENAI_SEES = ("gpt-4o", "chatgpt-4o", "gpt-4.1", "gpt-4.5", "gpt-4-turbo", "gpt-5", "gpt-6", "o4")
 _CLAUDE_SEES = ("claude-3-", "claude-3.", "claude-opus", "claude-sonnet", "claude-haiku", "claude-fable")
@@ -83,7 +85,7 @@ PROFILES: dict[str, Profile] = {
         api_mode="codex_responses",
         default_model="gpt-6.1-sol",
         vision_models=_OPENAI_SEES,
-        quirks=Quirks(max_tokens_field="max_completion_tokens"),
+        quirks=Quirks(max_tokens_field="max_completion_tokens", prompt_cache_key=True),
         families=(_OPENAI_THINKERS,),
     ),
     "anthropic": Profile(
@@ -101,14 +103,14 @@ PROFILES: dict[str, Profile] = {
         default_model="anthropic/claude-sonnet-5.5",
         vision_models=(*_OPENAI_SEES, *_CLAUDE_SEES, "gemini-"),
         quirks=Quirks(reasoning="object"),
-        families=(_HERMES_4,),
+        families=(_HERMES_4, DEEPSEEK),
     ),
     "nous": Profile(
         "https://inference-api.nousresearch.com/v1",
         ("NOUS_API_KEY",),
         aliases=("nousresearch", "nous-research"),
         default_model="Hermes-4-405B",
-        quirks=Quirks(merge_system=True, reasoning="object"),
+        quirks=Quirks(merge_system=True, merge_user=True, reasoning="object"),
         families=(_HERMES_4,),
     ),
     "groq": Profile(
@@ -130,14 +132,14 @@ PROFILES: dict[str, Profile] = {
             "mistral-small-latest",
             "mistral-large-4",
         ),
-        quirks=Quirks(merge_system=True, stream_options=False, reasoning="", tool_id_length=9),
+        quirks=Quirks(merge_system=True, merge_user=True, stream_options=False, reasoning="", tool_id_length=9),
     ),
     "deepseek": Profile(
         "https://api.deepseek.com/v1",
         ("DEEPSEEK_API_KEY",),
         default_model="deepseek-v4-pro",
         vision_models=("deepseek-flash",),
-        quirks=Quirks(echo_reasoning=True),
+        quirks=Quirks(echo_reasoning=True, echo_empty_reasoning=True),
     ),
     "gemini": Profile(
         "https://generativelanguage.googleapis.com/v1beta/openai",
@@ -179,13 +181,15 @@ PROFILES: dict[str, Profile] = {
         "http://127.0.0.1:0/v1",  # the server that hermes.local starts has a port when it runs
         aliases=("embedded",),
         default_model="smollm2-135m",
-        quirks=Quirks(merge_system=True, reasoning="", parallel_tools=False, prompt_caching=False),
+        quirks=Quirks(merge_system=True, merge_user=True, reasoning="", parallel_tools=False, prompt_caching=False),
     ),
     "lmstudio": Profile("http://127.0.0.1:1234/v1", aliases=("lm-studio", "lm_studio"), quirks=_OPEN_MODELS),
 }
 
 #: A server that only the configuration knows.
 CUSTOM = "custom"
+#: What is assumed of such a server: it may have any model, behind any chat template.
+UNKNOWN_SERVER = Profile("", quirks=Quirks(merge_user=True), families=(DEEPSEEK,))
 _CUSTOM_ALIASES = frozenset({"openai-compatible", "openai_compatible"})
 
 

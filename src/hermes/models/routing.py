@@ -11,7 +11,7 @@ import msgspec
 from hermes.config.sections import Config, FallbackConfig, ModelConfig, PhaseTimeoutsConfig, ProviderConfig
 from hermes.errors import ConfigError, NotConfigured, did_you_mean
 from hermes.models.endpoint import ApiMode, Endpoint, Quirks, Timeouts, split_url
-from hermes.models.profiles import CUSTOM, PROFILES, Profile, canonical
+from hermes.models.profiles import CUSTOM, PROFILES, UNKNOWN_SERVER, Profile, canonical
 
 NOT_CONFIGURED = (
     "no model is set up: run 'hermes model' to choose one, or 'hermes local install' to get a small one that needs "
@@ -98,6 +98,7 @@ def endpoint_for(
         raise ConfigError(f"provider {provider!r} is disabled (providers.{provider}.enabled in config.yaml)")
     url = own.base_url or named.base_url or (env.get("CUSTOM_BASE_URL", "") if provider == CUSTOM else "")
     url = url or (profile.base_url if profile else "")
+    url, spoken = _without_operation(url)
     if not url:
         raise ConfigError(
             f"provider {provider!r} has no address: run 'hermes config set model.base_url URL', "
@@ -114,7 +115,7 @@ def endpoint_for(
         model=model,
         provider=provider,
         api_key=own.api_key or named.api_key or _key_from(env, names),
-        api_mode=_api_mode(own, named, profile, url),
+        api_mode=_api_mode(own, named, profile, url, spoken),
         extra_headers={**(profile.extra_headers if profile else {}), **named.extra_headers, **own.extra_headers},
         extra_body={**(profile.extra_body_of(model) if profile else {}), **named.extra_body, **own.extra_body},
         timeouts=_timeouts(own, named),
@@ -122,7 +123,26 @@ def endpoint_for(
         quirks=_quirks(named, profile, model),
         sees_images=_first(own.supports_vision, _sees_images(named, profile, model)),
         context_length=own.context_length or _context_length(named, profile, model),
+        # A server at another address may want no key.
+        key_variables=tuple(filter(None, names)) if profile is not None and url == profile.base_url else (),
+        max_response_bytes=own.max_response_bytes,
     )
+
+
+#: The end of the address of one operation, which people paste, and the format it belongs to.
+_OPERATIONS: dict[str, ApiMode] = {
+    "/chat/completions": "chat_completions",
+    "/responses": "codex_responses",
+    "/messages": "anthropic_messages",
+}
+
+
+def _without_operation(url: str) -> tuple[str, ApiMode | None]:
+    """An address without the operation at its end, and the format that the operation belongs to."""
+    for operation, mode in _OPERATIONS.items():
+        if url.rstrip("/").endswith(operation):
+            return url.rstrip("/").removesuffix(operation), mode
+    return url, None
 
 
 def another_model(config: Config, endpoint: Endpoint, model: str, profiles: Profiles = PROFILES) -> Endpoint:
@@ -155,8 +175,10 @@ def guess_api_mode(base_url: str) -> ApiMode:
     return "codex_responses" if host == "api.openai.com" else "chat_completions"
 
 
-def _api_mode(own: ModelConfig, named: ProviderConfig, profile: Profile | None, url: str) -> ApiMode:
-    set_ = own.api_mode or named.api_mode
+def _api_mode(
+    own: ModelConfig, named: ProviderConfig, profile: Profile | None, url: str, spoken: ApiMode | None
+) -> ApiMode:
+    set_ = own.api_mode or named.api_mode or spoken
     if set_:
         return set_
     # A provider behind another address is most often a server that imitates the common format; only the one
@@ -174,7 +196,7 @@ def _default_model(named: ProviderConfig, profile: Profile | None, own_url: str)
 
 
 def _quirks(named: ProviderConfig, profile: Profile | None, model: str) -> Quirks:
-    quirks = profile.quirks_of(model) if profile is not None else Quirks()
+    quirks = (profile or UNKNOWN_SERVER).quirks_of(model)
     if named.quirks is None:
         return quirks
     settings = msgspec.structs.asdict(named.quirks)

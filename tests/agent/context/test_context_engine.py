@@ -15,6 +15,7 @@ import pytest
 from hermes.agent.context.plan import SUMMARY_MARK, is_summary, pairing_problem
 from hermes.agent.context.tokens import estimate
 from hermes.agent.session import Session
+from hermes.config.sections import ProviderConfig, ProviderQuirksConfig
 from hermes.errors import HermesError, Interrupted
 from hermes.host import Host
 from hermes.journal.bodies import to_json
@@ -39,10 +40,18 @@ def script(answer: Callable[[RecordedRequest], ScriptedReply | str]) -> Callable
     return lambda request: text(SUMMARY) if is_side_job(request) else answer(request)
 
 
-def small(make_host: HostFactory, provider: ScriptedProvider, window: int = 16_000, **options: Any) -> Host:
-    """A host whose model has a small window and few tools."""
+def small(
+    make_host: HostFactory,
+    provider: ScriptedProvider,
+    window: int = 16_000,
+    *,
+    merge_user: bool | None = False,
+    **options: Any,
+) -> Host:
+    """A host whose model has a small window and few tools. Messages are sent as they are recorded, unless asked for."""
     host = make_host(provider, toolsets=["file"], **options)
     host.config.model.context_length = window
+    host.config.providers["custom"] = ProviderConfig(quirks=ProviderQuirksConfig(merge_user=merge_user))
     return host
 
 
@@ -104,6 +113,15 @@ def test_a_full_window_is_compacted_before_the_next_request(make_host: HostFacto
     check_whole(host, session.id)
     status = session.window.status()
     assert (status["context_length"], status["compression_count"]) == (16_000, 1)
+
+
+def test_roles_take_turns_at_a_server_that_is_not_known(make_host: HostFactory) -> None:
+    with ScriptedProvider(script(lambda _: text("Good.", usage=None))) as provider:
+        talk(small(make_host, provider, merge_user=None).new_session())
+    assert len(side_jobs(provider)) == 1
+    for request in conversation_requests(provider):
+        roles = [message["role"] for message in request.messages[1:]]
+        assert roles == ["user", "assistant"] * (len(roles) // 2) + ["user"]
 
 
 def test_another_process_sees_what_the_model_saw(make_host: HostFactory) -> None:

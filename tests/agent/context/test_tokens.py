@@ -25,4 +25,5 @@ def test_calls_and_images_count() -> None:
 def test_reasoning_that_goes_back_counts() -> None:
     carry = {"api_mode": "anthropic_messages", "items": [{"type": "thinking", "thinking": "hm " * 1_000}]}
     plain: dict[str, Any] = {"role": "assistant", "content": "Done."}
-    assert estimate([{**plain, "carry": carry}]) == estimate([plain]) + len(msgspec.json.encode(carry)) // 4
+    sent = len(msgspec.json.encode(carry["items"])) // 4
+    assert estimate([{**plain, "carry": {**carry, "reasoning": "kept for others"}}]) == estimate([plain]) + sent

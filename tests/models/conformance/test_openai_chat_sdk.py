@@ -118,7 +118,9 @@ def agree(reply: Reply, found: ChatCompletion) -> None:
     calls = [made for made in choice.message.tool_calls or () if made.type == "function"]
     expected = [(made.id, made.function.name, made.function.arguments) for made in calls]
     assert [(made.id, made.name, made.arguments) for made in reply.tool_calls] == expected
-    assert (reply.response_id, reply.model, reply.finish_reason) == (found.id, found.model, choice.finish_reason)
+    refused = choice.message.refusal and not choice.message.content
+    finish_reason = "refusal" if refused else choice.finish_reason
+    assert (reply.response_id, reply.model, reply.finish_reason) == (found.id, found.model, finish_reason)
     assert reply.usage is not None
     assert found.usage is not None
     assert found.usage.prompt_tokens_details is not None

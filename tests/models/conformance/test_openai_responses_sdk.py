@@ -237,7 +237,10 @@ def finish_reason(found: Response) -> str:
     if found.status == "incomplete":
         assert found.incomplete_details is not None
         return {"max_output_tokens": "length", "content_filter": "content_filter"}[str(found.incomplete_details.reason)]
-    return "tool_calls" if any(item.type == "function_call" for item in found.output) else "stop"
+    if any(item.type == "function_call" for item in found.output):
+        return "tool_calls"
+    parts = [part for item in found.output if item.type == "message" for part in item.content]
+    return "refusal" if parts and all(part.type == "refusal" for part in parts) else "stop"
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -9,6 +9,8 @@ import msgspec
 from hermes.models.endpoint import Endpoint, Quirks
 from hermes.models.reply import Reply, normalise
 from hermes.models.wires.chat.wire import ChatCompletions, ChatParser
+from hermes.models.wires.provider_state import with_reasoning
+from hermes.models.wires.responses.wire import Responses
 from hermes.models.wires.wire import ModelRequest
 
 WIRE = ChatCompletions()
@@ -37,7 +39,8 @@ def given_back(there: Endpoint, reply: Reply) -> dict[str, Any]:
         {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
         for call in reply.tool_calls
     ]
-    answer = {"role": "assistant", "content": reply.content, "tool_calls": calls, "carry": reply.provider_state}
+    state = with_reasoning(reply.provider_state, reply.reasoning)
+    answer = {"role": "assistant", "content": reply.content, "tool_calls": calls, "carry": state}
     return WIRE.kwargs(there, ModelRequest([*MESSAGES, answer]))["messages"][1]
 
 
@@ -153,8 +156,45 @@ def test_reasoning_goes_back_as_text_only_where_it_is_wanted() -> None:
     wanted = endpoint(echo_reasoning=True)
     reply = read(wanted, chunk(reasoning_content="So."), call)
     assert given_back(wanted, reply)["reasoning_content"] == "So."
-    assert read(endpoint(), chunk(reasoning_content="So."), call).provider_state is None
-    assert read(wanted, chunk(reasoning_content="So."), chunk(content="Four.")).provider_state is None
+    assert "reasoning_content" not in given_back(endpoint(), reply)
+    # Whichever model wrote it, and with an answer as well as with a call.
+    elsewhere = Endpoint("http://h/v1", "another", "another")
+    assert given_back(wanted, read(elsewhere, chunk(reasoning="So."), call))["reasoning_content"] == "So."
+    assert given_back(wanted, read(wanted, chunk(reasoning="So."), chunk(content="4")))["reasoning_content"] == "So."
+
+
+def test_an_empty_reasoning_is_sent_where_the_field_has_to_be_there() -> None:
+    call = chunk(tool_calls=[{"index": 0, "id": "c", "function": {"name": "ls", "arguments": "{}"}}])
+    insists = endpoint(echo_reasoning=True, echo_empty_reasoning=True)
+    assert given_back(insists, read(insists, call))["reasoning_content"] == ""
+    assert "reasoning_content" not in given_back(insists, read(insists, chunk(content="4")))
+    wanted = endpoint(echo_reasoning=True)
+    assert "reasoning_content" not in given_back(wanted, read(wanted, call))
+
+
+def test_reasoning_of_an_older_journal_goes_back_too() -> None:
+    state = {"api_mode": "chat_completions", "provider": "x", "model": "y"}
+    items = [{"type": "message", "reasoning_content": "So."}]
+    old = {"role": "assistant", "content": "4", "carry": {**state, "items": items}}
+    sent = WIRE.kwargs(endpoint(echo_reasoning=True), ModelRequest([*MESSAGES, old]))["messages"][1]
+    assert sent == {"role": "assistant", "content": "4", "reasoning_content": "So."}
+
+
+def test_user_messages_in_a_row_become_one_where_roles_have_to_take_turns() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:,"}}
+    messages = [*MESSAGES, {"role": "user", "content": "there"}, {"role": "user", "content": [image]}]
+    assert WIRE.kwargs(endpoint(), ModelRequest(messages))["messages"] is messages
+    [merged] = WIRE.kwargs(endpoint(merge_user=True), ModelRequest(messages))["messages"]
+    assert merged == {"role": "user", "content": [{"type": "text", "text": "hi\n\nthere"}, image]}
+    assert messages[0] == MESSAGES[0] == {"role": "user", "content": "hi"}
+
+
+def test_the_cache_key_is_sent_where_it_is_known() -> None:
+    asked = ModelRequest(MESSAGES, cache_key="s1")
+    assert WIRE.kwargs(endpoint(prompt_cache_key=True), asked)["prompt_cache_key"] == "s1"
+    assert "prompt_cache_key" not in WIRE.kwargs(endpoint(), asked)
+    responses = Responses().kwargs(endpoint(prompt_cache_key=True, reasoning_summary=True), asked)
+    assert (responses["prompt_cache_key"], responses["reasoning"]) == ("s1", {"summary": "auto"})
 
 
 def test_messages_that_carry_nothing_are_not_copied() -> None:

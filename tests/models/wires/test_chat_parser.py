@@ -148,9 +148,59 @@ def test_a_call_whose_id_comes_late_or_never() -> None:
     assert [call.id for call in reply_of(stream, END).tool_calls] == ["late", "call_1"]
 
 
-def test_the_legacy_function_call_and_odd_pieces_are_ignored() -> None:
-    stream = chunk(function_call={"name": "old"}) + chunk(tool_calls=["x", None]) + chunk(content="text")
+def test_odd_pieces_are_ignored() -> None:
+    stream = chunk(tool_calls=["x", None]) + chunk(content="text")
     assert reply_of(stream, END).tool_calls == []
+
+
+def test_the_legacy_function_call_is_a_call() -> None:
+    pieces = [{"name": "old", "arguments": ""}, {"arguments": '{"a":'}, {"arguments": " 1}"}]
+    reply = reply_of(*(chunk(function_call=piece) for piece in pieces), END)
+    assert [(call.name, call.arguments) for call in reply.tool_calls] == [("old", '{"a": 1}')]
+    document = {"choices": [{"message": {"function_call": {"name": "old", "arguments": "{}"}}}]}
+    parser = ChatParser(ENDPOINT, streaming=False)
+    parser.feed(msgspec.json.encode(document))
+    assert [(call.name, call.arguments) for call in normalise(parser.finish()).tool_calls] == [("old", "{}")]
+
+
+@pytest.mark.parametrize(
+    ("sent", "arguments"),
+    [
+        (['{"a": 1}', '{"a": 1}'], '{"a": 1}'),
+        (['{"a"', ": 1}", '{"a": 1}'], '{"a": 1}'),
+        (["{}{"], "{}{"),
+        (["xx"], "xx"),
+    ],
+)
+def test_arguments_that_are_sent_twice_count_once(sent: list[str], arguments: str) -> None:
+    pieces = [
+        chunk(tool_calls=[{"index": 0, "id": "c", "function": {"name": "f", "arguments": text}}]) for text in sent
+    ]
+    assert [call.arguments for call in reply_of(*pieces, END).tool_calls] == [arguments]
+
+
+def test_comments_that_come_as_data_are_left_out() -> None:
+    assert reply_of(b"data: : OPENROUTER PROCESSING\n\n", chunk(content="hi"), END).content == "hi"
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_thoughts_without_an_opening_tag_are_no_part_of_the_recorded_answer(streaming: bool) -> None:
+    said = "First I think\nabout it.\n</think>\n\nIt is 4."
+    parser = ChatParser(ENDPOINT, streaming=streaming)
+    if streaming:
+        for piece in (chunk(content=said[:20]), chunk(content=said[20:]), END):
+            parser.feed(piece)
+    else:
+        parser.feed(msgspec.json.encode({"choices": [{"message": {"content": said}, "finish_reason": "stop"}]}))
+    reply = normalise(parser.finish())
+    assert (reply.content, reply.reasoning) == ("It is 4.", "First I think\nabout it.")
+
+
+@pytest.mark.parametrize(
+    "said", ["End it with </think> and go on.", "Write `<think>` and then\n</think>\nhere.", "</think> is a tag"]
+)
+def test_an_answer_about_the_tag_stays_whole(said: str) -> None:
+    assert reply_of(chunk(content="A: " + said), END).content == "A: " + said
 
 
 # -- reasoning ------------------------------------------------------------------------------------------------------

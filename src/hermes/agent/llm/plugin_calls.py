@@ -13,7 +13,14 @@ from msgspec import to_builtins
 from hermes.agent.attempt import Attempt
 from hermes.agent.llm.models import Models
 from hermes.agent.llm.plugin_ledger import PluginLedger
-from hermes.agent.llm.plugin_options import ModelQuestion, ModelRoute, ModelRoutes, PluginCallOptions, chat_messages
+from hermes.agent.llm.plugin_options import (
+    ModelQuestion,
+    ModelRoute,
+    ModelRoutes,
+    PluginCallOptions,
+    chat_messages,
+    is_closed,
+)
 from hermes.agent.workers import Workers
 from hermes.config.load import FreshConfig
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError, PluginLlmUsage
@@ -36,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("agent.plugin_llm")
 
 #: Names of the response format in the error of a server that does not know it.
-_FORMAT_NAMES = ("response_format", "json_schema", "json_object", "text.format")
+_FORMAT_NAMES = ("response_format", "json_schema", "json_object", "text.format", "output_config")
 #: A shorter key is a placeholder such as "none", and may be a word of the answer.
 _MIN_KEY_LENGTH = 8
 
@@ -139,7 +146,8 @@ class PluginCall:
         self._last = endpoint
         settings = self.models.task(self._route.task)
         # The messages ask for JSON too. One wire has no place for a schema that may leave properties open.
-        by_prompt = self._by_prompt or endpoint.api_mode == "anthropic_messages"
+        only_closed = endpoint.api_mode == "anthropic_messages"
+        by_prompt = self._by_prompt or (only_closed and not is_closed(question.response_format))
         asked = ModelRequest(
             question.messages,
             max_tokens=options.max_tokens or settings.max_tokens,

@@ -66,6 +66,24 @@ class ModelQuestion:
         self.has_images = any(map(_has_image, self.messages))
 
 
+def is_closed(response_format: dict[str, Any] | None) -> bool:
+    """Whether a format has a schema that names every property of every object in it."""
+    wanted: Any = (response_format or {}).get("json_schema")
+    schema: Any = cast("Message", wanted).get("schema") if isinstance(wanted, dict) else None
+    return isinstance(schema, dict) and _objects_are_closed(cast("object", schema))
+
+
+def _objects_are_closed(schema: object) -> bool:
+    if isinstance(schema, list):
+        return all(map(_objects_are_closed, cast("list[object]", schema)))
+    if not isinstance(schema, dict):
+        return True
+    fields = cast("Message", schema)
+    if fields.get("type") == "object" and fields.get("additionalProperties") is not False:
+        return False
+    return all(map(_objects_are_closed, fields.values()))
+
+
 def chat_messages(messages: object) -> list[Message]:
     """The messages of a chat, copied. ``ValueError`` when there are none, or one has no role."""
     if not isinstance(messages, list | tuple):

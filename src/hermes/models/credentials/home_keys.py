@@ -33,7 +33,8 @@ class HomeKeys:
     def take(self, endpoint: Endpoint) -> Endpoint | None:
         """The endpoint with a key to use now; ``None`` while all keys are cooling down. Return it with ``report``."""
         pool = self._open() if endpoint.credential else self._opened()
-        return endpoint if pool is None else pool.take(endpoint)
+        taken = endpoint if pool is None else pool.take(endpoint)
+        return None if taken is not None and _lacks_key(taken) else taken
 
     def report(self, endpoint: Endpoint, error: ProviderError | None) -> None:
         """Return a key with the outcome of the request."""
@@ -56,11 +57,21 @@ class HomeKeys:
 
     def comes_back(self, endpoint: Endpoint) -> bool:
         """Whether valid keys are only cooling down."""
-        return self._open().comes_back(endpoint)
+        return self._open().comes_back(endpoint) if self._has_some(endpoint) else False
 
     def explain(self, endpoint: Endpoint) -> str:
         """Why ``take`` returned ``None``, and what to do, in one line."""
-        return self._open().explain(endpoint)
+        if self._has_some(endpoint):
+            return self._open().explain(endpoint)
+        names = " or ".join(endpoint.key_variables)
+        return (
+            f"{endpoint.provider}: no key is set up; put {names} into the environment or into {self._home / '.env'}, "
+            f"or store one with 'hermes auth add {endpoint.provider}'"
+        )
+
+    def _has_some(self, endpoint: Endpoint) -> bool:
+        """Whether a key is named or stored, be it one that cannot be used now."""
+        return bool(endpoint.credential) or not _lacks_key(endpoint) or self.has(endpoint.provider)
 
     @property
     def notices(self) -> list[str]:
@@ -100,6 +111,17 @@ class HomeKeys:
                     AuthFile(self._home), strategies=self._strategies, refresh=self, redactor=self._redactor
                 )
             return self._pool
+
+
+#: Headers of the user's own that do instead of a key.
+_KEY_HEADERS = frozenset({"authorization", "x-api-key", "api-key", "x-goog-api-key"})
+
+
+def _lacks_key(endpoint: Endpoint) -> bool:
+    """Whether the server is known to want a key, and there is none to send."""
+    if endpoint.api_key or not endpoint.key_variables:
+        return False
+    return not any(name.lower() in _KEY_HEADERS for name in endpoint.extra_headers)
 
 
 def sign_in_settings(config: Config) -> dict[str, OAuthConfig]:

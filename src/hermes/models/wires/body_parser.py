@@ -131,8 +131,8 @@ class BodyParser:
         return b""
 
     def _event(self, payload: bytes, deltas: list[Delta]) -> None:
-        if not payload:
-            return
+        if not payload or payload.startswith(b":"):
+            return  # gateways pass on comments as data
         try:
             self._answer.event(payload, deltas)
         except ProviderError as error:

@@ -1,6 +1,7 @@
 """Opaque provider state: reasoning blocks and signatures that a provider wants back with the next request.
 
-They are stored with the assistant message and sent only to the model that wrote them.
+They are stored with the assistant message and sent only to the model that wrote them. The text of the reasoning is
+stored too, for providers that want it back from whichever model.
 """
 
 from __future__ import annotations
@@ -34,6 +35,20 @@ def state_items(endpoint: Endpoint, message: Mapping[str, Any]) -> Items:
         return []
     items: Any = fields.get("items")
     return cast("Items", items) if isinstance(items, list) else []
+
+
+def with_reasoning(state: dict[str, Any] | None, reasoning: str) -> dict[str, Any] | None:
+    """Provider state that also has the reasoning as text, which every model of a provider that wants it can read."""
+    return {**(state or {}), "reasoning": reasoning} if reasoning else state
+
+
+def state_reasoning(message: Mapping[str, Any]) -> str:
+    """The reasoning that led to a message; empty when it is not known."""
+    state: Any = message.get(STATE_FIELD)
+    fields = cast("dict[str, Any]", state) if isinstance(state, dict) else {}
+    found = [fields, *fields.get("items", ())]  # older journals have it among the items
+    texts = (one.get("reasoning") or one.get("reasoning_content") for one in found)
+    return next((text for text in texts if isinstance(text, str) and text), "")
 
 
 def text_marker(text: str | None = None) -> dict[str, Any]:

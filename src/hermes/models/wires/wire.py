@@ -30,6 +30,8 @@ class ModelRequest(msgspec.Struct, frozen=True):
     reasoning_effort: str = ""
     #: ``{"type": "json_object"}`` or ``{"type": "json_schema", ...}``; ``None`` asks for plain text.
     response_format: dict[str, Any] | None = None
+    #: What the requests of one conversation have in common, for providers that route them to one prompt cache by it.
+    cache_key: str = ""
 
 
 class HttpRequest(msgspec.Struct, frozen=True):

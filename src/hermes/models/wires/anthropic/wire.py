@@ -13,7 +13,7 @@ import msgspec
 
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
-from hermes.models.failures import error_from_response, message
+from hermes.models.failures import error_from_response
 from hermes.models.wires.anthropic.content import mark_for_cache, may_think, system_and_messages, tool_definition
 from hermes.models.wires.anthropic.stream import MessageAssembly
 from hermes.models.wires.body_parser import BodyParser
@@ -85,9 +85,6 @@ def _version(name: str) -> tuple[int, int]:
 #: The version every server of this format knows; the next one refuses settings that older models take.
 API_VERSION = "2023-06-01"
 
-#: The only sign of a conversation that is too long: it has no code of its own.
-_TOO_LONG = "prompt is too long"
-
 _JSON_ONLY = "Answer with a JSON object and nothing else: no words around it, no code fence."
 _BY_SCHEMA = "\nIt must fit this JSON schema:\n"
 
@@ -137,11 +134,7 @@ class AnthropicMessages:
 
     def error_from(self, endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> ProviderError:
         """The typed error for an HTTP failure."""
-        error = error_from_response(endpoint, status, headers, body)
-        if error.reason == "bad_request" and (told := _told(body)).startswith(_TOO_LONG):
-            line = message(endpoint, "context_too_long", told, status)
-            return ProviderError(line, reason="context_too_long", status_code=status)
-        return error
+        return error_from_response(endpoint, status, headers, body)
 
 
 def _ask_for_thoughts(able: Abilities, effort: str, kwargs: dict[str, Any]) -> None:
@@ -181,10 +174,3 @@ def _closed(schema: Any) -> Any:
         return schema
     fields = {name: _closed(value) for name, value in cast("dict[str, Any]", schema).items()}
     return {**fields, "additionalProperties": False} if fields.get("type") == "object" else fields
-
-
-def _told(body: bytes) -> str:
-    try:
-        return str(msgspec.json.decode(body)["error"]["message"])
-    except (msgspec.DecodeError, UnicodeError, KeyError, TypeError):
-        return ""

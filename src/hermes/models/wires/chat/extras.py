@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from hermes.models.endpoint import Endpoint
-from hermes.models.wires.provider_state import STATE_FIELD, Items, state_items
+from hermes.models.wires.provider_state import STATE_FIELD, Items, state_items, state_reasoning
 
 _TEXTS = ("text", "summary", "data")
 
@@ -37,14 +37,9 @@ class ChatExtras:
         if call_id and isinstance(mark, dict) and mark:
             self._marks[call_id] = mark
 
-    def items(self, reasoning: str) -> Items:
-        """Everything as provider state; ``reasoning`` is the text when the server wants it back."""
-        fields: dict[str, Any] = {}
-        if self._details:
-            fields["reasoning_details"] = self._details
-        if reasoning:
-            fields["reasoning_content"] = reasoning
-        items: Items = [{"type": "message", **fields}] if fields else []
+    def items(self) -> Items:
+        """Everything as provider state."""
+        items: Items = [{"type": "message", "reasoning_details": self._details}] if self._details else []
         return items + [{"type": "tool_call", "id": key, "extra_content": mark} for key, mark in self._marks.items()]
 
 
@@ -53,9 +48,26 @@ def give_back(endpoint: Endpoint, messages: list[dict[str, Any]]) -> list[dict[s
 
     The same list when no message has provider state.
     """
+    quirks = endpoint.quirks
+    if quirks.echo_reasoning:
+        return [_with_reasoning(endpoint, message) for message in messages]
     if not any(STATE_FIELD in message for message in messages):
         return messages
     return [_restored(endpoint, message) if STATE_FIELD in message else message for message in messages]
+
+
+def _with_reasoning(endpoint: Endpoint, message: dict[str, Any]) -> dict[str, Any]:
+    """A message with the reasoning that led to it, whichever model wrote it: a server that wants it wants all of it."""
+    if message.get("role") != "assistant":
+        return message
+    restored = _restored(endpoint, message) if STATE_FIELD in message else message
+    if "reasoning_content" in restored:
+        return restored
+    reasoning = state_reasoning(message)
+    # Where the model did not think, the one server that insists on the field takes an empty text.
+    if reasoning or (endpoint.quirks.echo_empty_reasoning and restored.get("tool_calls")):
+        return {**restored, "reasoning_content": reasoning}
+    return restored
 
 
 def _restored(endpoint: Endpoint, message: Mapping[str, Any]) -> dict[str, Any]:

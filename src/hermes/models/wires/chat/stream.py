@@ -13,7 +13,7 @@ from hermes.models.reply import Reply, text_of, thoughts_of
 from hermes.models.usage import usage_from
 from hermes.models.wires.body_parser import Unreadable, decode_json
 from hermes.models.wires.chat.extras import ChatExtras
-from hermes.models.wires.chat.thinking import ThinkSplitter
+from hermes.models.wires.chat.thinking import ThinkSplitter, without_thoughts
 from hermes.models.wires.chat.tool_calls import CallSlots, TextCall, ToolCallSplitter
 from hermes.models.wires.provider_state import STATE_FIELD, provider_state
 from hermes.models.wires.wire import Delta, ReasoningDelta, TextDelta
@@ -28,6 +28,8 @@ class ChunkDelta(msgspec.Struct):
     reasoning_details: Any = None
     refusal: Any = None
     tool_calls: Any = None
+    #: The one call of servers that still speak the format before there were several.
+    function_call: Any = None
 
 
 class ChunkChoice(msgspec.Struct):
@@ -113,16 +115,17 @@ class ChatAssembly:
         if not self._has_choice:
             raise Unreadable("a stream without choices")
         self._flush([])
+        content, reasoning = without_thoughts("".join(self._content), "".join(self._reasoning))
         message: dict[str, Any] = {
             "role": "assistant",
-            "content": "".join(self._content) or None,
-            "reasoning": "".join(self._reasoning) or None,
+            "content": content or None,
+            "reasoning": reasoning or None,
             "refusal": "".join(self._refusal) or None,
             "tool_calls": self._calls.messages() or None,
         }
         for slot in self._calls.slots:
             self._extras.add_mark(slot.id, slot.mark)
-        self._add_provider_state(message, "".join(self._reasoning))
+        self._add_provider_state(message)
         choice = {"index": 0, "message": message, "finish_reason": self._reason_to_finish()}
         return chat_response({**self._envelope, "object": "chat.completion", "choices": [choice], "usage": self._usage})
 
@@ -170,6 +173,8 @@ class ChatAssembly:
         if isinstance(delta.tool_calls, list):
             pieces = cast("list[Any]", delta.tool_calls)
             deltas.extend(self._calls.add(cast("dict[str, Any]", one)) for one in pieces if isinstance(one, dict))
+        elif isinstance(delta.function_call, dict):
+            deltas.append(self._calls.add({"index": 0, "function": cast("dict[str, Any]", delta.function_call)}))
 
     def _add_content(self, content: object, deltas: list[Delta]) -> None:
         """Content is text, or parts: of text, and with some servers of reasoning."""
@@ -222,6 +227,8 @@ class ChatAssembly:
         """Content as text, with inline reasoning and written tool calls moved to their own fields."""
         given: Any = message.get("tool_calls")
         calls = cast("list[Any]", given) if isinstance(given, list) else []
+        if not calls and isinstance(message.get("function_call"), dict):
+            calls = message["tool_calls"] = [{"id": None, "type": "function", "function": message["function_call"]}]
         for call in calls:
             if isinstance(call, dict):
                 fields = cast("dict[str, Any]", call)
@@ -230,23 +237,20 @@ class ChatAssembly:
         if message.get("content") is not None:
             self._add_content(message["content"], [])
             self._flush([])
-            message["content"] = "".join(self._content)
-        if self._reasoning and not message.get("reasoning"):
-            message["reasoning"] = "".join(self._reasoning)
+            message["content"], thoughts = without_thoughts("".join(self._content), "".join(self._reasoning))
+            if thoughts and not message.get("reasoning"):
+                message["reasoning"] = thoughts
         if self._calls.slots:
             message["tool_calls"] = [*calls, *self._calls.messages()]
             choice["finish_reason"] = "tool_calls"
-        self._add_provider_state(
-            message, text_of(message.get("reasoning")) or text_of(message.get("reasoning_content"))
-        )
+        self._add_provider_state(message)
 
     def _reason_to_finish(self) -> str:
         if self._written is not None and self._written.found and self._finish_reason in ("", "stop"):
             return "tool_calls"  # the server took the calls for text
         return self._finish_reason or ("tool_calls" if self._calls.slots else "stop")
 
-    def _add_provider_state(self, message: dict[str, Any], reasoning: str) -> None:
-        wanted = self._endpoint.quirks.echo_reasoning and message.get("tool_calls")
-        state = provider_state(self._endpoint, self._extras.items(reasoning if wanted else ""))
+    def _add_provider_state(self, message: dict[str, Any]) -> None:
+        state = provider_state(self._endpoint, self._extras.items())
         if state is not None:
             message[STATE_FIELD] = state

@@ -73,6 +73,18 @@ class ThinkSplitter:
         return [("text", text)]
 
 
+def without_thoughts(text: str, reasoning: str) -> tuple[str, str]:
+    """An answer, and its reasoning, when the prompt opened the block, so that the text has only the closing tag.
+
+    A stream cannot be taken back; what is recorded can be sorted. The tag counts at the end of a line, once, and not
+    where the text has an opening one: answers do talk about it.
+    """
+    thoughts, close, rest = text.partition(_CLOSE)
+    if not close or not rest.startswith("\n") or _CLOSE in rest or _OPEN in thoughts or "`" in thoughts[-1:]:
+        return text, reasoning
+    return rest.lstrip(), "\n".join(filter(None, (reasoning, thoughts.strip())))
+
+
 def _overlap(text: str) -> int:
     """How many characters at the end of ``text`` could be the beginning of the closing tag."""
     for length in range(min(len(_CLOSE) - 1, len(text)), 0, -1):

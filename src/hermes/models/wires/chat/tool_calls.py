@@ -184,7 +184,7 @@ class CallSlots:
             {
                 "id": slot.id or None,
                 "type": "function",
-                "function": {"name": slot.name, "arguments": "".join(slot.arguments)},
+                "function": {"name": slot.name, "arguments": _once("".join(slot.arguments))},
             }
             for slot in self.slots
         ]
@@ -213,6 +213,18 @@ class CallSlots:
         if isinstance(index, int):
             self._by_index[index] = len(self.slots) - 1
         return len(self.slots) - 1
+
+
+def _once(text: str) -> str:
+    """Arguments that a server sent in pieces and then again as a whole, once."""
+    half = len(text) // 2
+    if not text.startswith("{") or len(text) % 2 or text[:half] != text[half:]:
+        return text
+    try:
+        msgspec.json.decode(text[:half])
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return text
+    return text[:half]
 
 
 def _string(value: object) -> str:

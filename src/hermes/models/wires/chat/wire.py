@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint, Quirks
@@ -23,6 +24,30 @@ def merged_system(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
     text = "\n\n".join(filter(None, (text_of(message.get("content")) for message in system)))
     rest = [message for message in messages if message.get("role") not in ("system", "developer")]
     return [{"role": "system", "content": text}, *rest]
+
+
+def merged_users(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The messages with user messages in a row as one: the same list when there are none."""
+    roles = [message.get("role") for message in messages]
+    if not any(role == "user" == later for role, later in pairwise(roles)):
+        return messages
+    merged: list[dict[str, Any]] = []
+    for message in messages:
+        if merged and message.get("role") == "user" == merged[-1].get("role"):
+            merged[-1] = {**merged[-1], "content": _joined(merged[-1].get("content"), message.get("content"))}
+        else:
+            merged.append(message)
+    return merged
+
+
+def _parts(content: Any) -> list[Any]:
+    return cast("list[Any]", content) if isinstance(content, list) else [{"type": "text", "text": content or ""}]
+
+
+def _joined(first: Any, second: Any) -> Any:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_parts(first), *_parts(second)]
 
 
 def short_ids(messages: list[dict[str, Any]], length: int) -> list[dict[str, Any]]:
@@ -72,6 +97,8 @@ class ChatCompletions:
             kwargs["temperature"] = request.temperature
         if request.response_format is not None:
             kwargs["response_format"] = request.response_format
+        if request.cache_key and quirks.prompt_cache_key:
+            kwargs["prompt_cache_key"] = request.cache_key
         if request.stream:
             kwargs["stream"] = True
             if quirks.stream_options:
@@ -109,9 +136,10 @@ def _messages(endpoint: Endpoint, messages: list[dict[str, Any]]) -> list[dict[s
     """The messages as this server takes them: the same list when it takes them as they are."""
     messages = give_back(endpoint, messages)
     quirks = endpoint.quirks
-    if quirks.merge_system or quirks.tool_id_length:
-        if quirks.merge_system:
-            messages = merged_system(messages)
-        if quirks.tool_id_length:
-            messages = short_ids(messages, quirks.tool_id_length)
+    if quirks.merge_system:
+        messages = merged_system(messages)
+    if quirks.merge_user:
+        messages = merged_users(messages)
+    if quirks.tool_id_length:
+        messages = short_ids(messages, quirks.tool_id_length)
     return messages

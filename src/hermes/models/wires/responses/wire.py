@@ -158,6 +158,10 @@ class Responses:
             kwargs["temperature"] = request.temperature
         if request.reasoning_effort and quirks.reasoning:
             kwargs["reasoning"] = {"effort": request.reasoning_effort}
+        if quirks.reasoning_summary and not _PLAIN_MODEL.search(endpoint.model):
+            kwargs["reasoning"] = {**kwargs.get("reasoning", {}), "summary": "auto"}
+        if request.cache_key and quirks.prompt_cache_key:
+            kwargs["prompt_cache_key"] = request.cache_key
         if request.response_format is not None:
             kwargs["text"] = text_format(request.response_format)
         if request.stream:
