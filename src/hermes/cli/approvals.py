@@ -21,6 +21,7 @@ from hermes.journal.store import Store
 from hermes.sanitize import redact_text
 
 _LONGEST_SUBJECT = 60
+_LONGEST_SHOWN = 2_000
 
 _DECISIONS = {
     "allow": "no rule matches",
@@ -104,6 +105,8 @@ RECENT = 20
 _EXAMPLES = """
 examples:
   hermes approvals                                   allowed commands, open questions, last answers
+  hermes approvals pending                           what callers of this agent wait for
+  hermes approvals approve appr_0f3b6c1d9a7e         let that one call run
   hermes approvals explain 'rm -rf build'            would it run, and why; does not run it
   hermes approvals revoke recursive-delete           ask about that again, everywhere
 """
@@ -123,7 +126,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     explaining.add_argument("command", metavar="COMMAND", help="the whole command line, in quotes")
     explaining.add_argument("--cwd", metavar="DIR", type=Path, help="its working directory (default: the current one)")
     explaining.set_defaults(action=_explain)
-    for made in (listing, explaining):
+    waiting = actions.add_parser("pending", help="show the calls that wait for an answer, with who asked for them")
+    waiting.set_defaults(action=_pending)
+    for name, summary in (("approve", "let calls run that wait for an answer"), ("deny", "refuse such calls")):
+        answering = actions.add_parser(name, help=summary, description=f"{summary}; works while the server runs")
+        answering.add_argument("ids", metavar="ID", nargs="+", help="the id, or a unique beginning of it")
+        answering.add_argument("--reason", default="", metavar="TEXT", help="why; the agent is told")
+        answering.set_defaults(action=_answer, choice="once" if name == "approve" else "deny")
+    for made in (listing, explaining, waiting):
         made.add_argument("--json", action="store_true", help="print one JSON document")
     revoking = actions.add_parser("revoke", help="revoke approvals")
     which = revoking.add_mutually_exclusive_group(required=True)
@@ -172,6 +182,52 @@ def _record(row: QuestionRow) -> dict[str, Any]:
         "subject": redact_text(row.subject),
         "reason": redact_text(row.reason),
     }
+
+
+# -- pending, approve, deny -----------------------------------------------------------------------------------------
+
+
+def _pending(args: argparse.Namespace, _home: Path, store: Store) -> int:
+    rows, sessions = Questions(store).pending(kind="approval"), Sessions(store)
+    principals = {row.session_id: sessions.get(row.session_id).principal for row in rows}
+    if args.json:
+        print_json(
+            [{**_record(row), "principal": principals[row.session_id], "deadline": row.deadline} for row in rows]
+        )
+    elif not rows:
+        print("Nothing waits for an answer.")
+    for row in [] if args.json else rows:
+        who = principals[row.session_id] or "you"
+        until = f"until {_clock(row.deadline)}" if row.deadline else "at a prompt"
+        print(f"{row.id}  {plain(who)}  {until}  {plain(row.tool)}, which {plain(redact_text(row.description))}:")
+        print(f"  {one_line(redact_text(row.subject), _LONGEST_SHOWN)}")
+    return 0
+
+
+def _answer(args: argparse.Namespace, _home: Path, store: Store) -> int:
+    questions = Questions(store)
+    chosen = [_waiting_question(questions, question_id) for question_id in args.ids]
+    for row in chosen:
+        reason = args.reason or ("approved" if args.choice == "once" else "denied") + " by the owner"
+        now = questions.answer(row.id, args.choice, reason)
+        if now.answer != args.choice:
+            raise HermesError(f"{row.id} was answered in the meantime: {now.answer or 'withdrawn'}")
+        print(f"{row.id} {'approved' if args.choice == 'once' else 'denied'}: {_subject(row)}")
+    return 0
+
+
+def _waiting_question(questions: Questions, question_id: str) -> QuestionRow:
+    waiting = questions.pending(kind="approval")
+    found = [row for row in waiting if row.id == question_id]
+    found = found or [row for row in waiting if question_id.strip() and row.id.startswith(question_id)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise HermesError(f"several ids start with {question_id!r}; give more of it")
+    known = questions.get(question_id)
+    if known is not None and known.kind == "approval":
+        raise HermesError(f"{question_id} does not wait for an answer: {known.answer or known.state}")
+    raise HermesError(f"no call {question_id!r} waits for an answer; 'hermes approvals pending' shows those that do")
 
 
 # -- explain --------------------------------------------------------------------------------------------------------

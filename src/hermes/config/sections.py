@@ -340,8 +340,8 @@ class A2AConfig(Struct, kw_only=True):
     """The agent as others reach it (hermes a2a serve), and others as it reaches them."""
 
     principals: dict[str, A2APrincipalConfig] = {}  #: Who may call, by name.
-    approvals: Literal["deny", "ask", "allow"] = "ask"  #: What callers may decide about dangerous calls.
-    approval_timeout: Seconds = 600  #: Seconds a caller has to answer; then it is denied.
+    approvals: Literal["deny", "ask", "allow"] = "ask"  #: Dangerous calls are refused, asked about, or run.
+    approval_timeout: Seconds = 86_400  #: Seconds to answer a question of a task; then a call is denied.
     show_tools: bool = True  #: Show callers which tools are running.
     answer_in_status: bool = False  #: Repeat the answer in the status of a finished task.
     files: bool = False  #: Send the files that tools wrote as artifacts.

@@ -6,6 +6,7 @@ Every surface uses this one list. Its life cycle, in calls::
     questions.defer(id, deadline)       # the answer comes later: the turn is suspended, the process may end
     questions.pending(session_id=...)   # open questions of turns that have not ended
     questions.overdue(now)              # deferred questions whose deadline has passed
+    questions.settled(ids)              # those that were answered or withdrawn since, perhaps by another process
     questions.answer(id, text)          # by anyone, from any process; the first answer counts
     questions.consume(id)               # an approved call starts: an approval is used once
     questions.withdraw(id, reason)      # closed without an answer
@@ -25,7 +26,7 @@ clarify    the user's text; empty when there was no answer in time       pending
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -38,6 +39,9 @@ from hermes.journal.store import Store
 
 QuestionKind = Literal["approval", "clarify"]
 QuestionState = Literal["pending", "granted", "denied", "answered", "consumed", "revoked"]
+
+#: The surface of questions about the calls of others: the owner answers them with ``hermes approvals``.
+OWNER = "owner"
 
 #: The answers that let a call run. All others refuse it.
 GRANTS = ("once", "session", "always", "smart_approve")
@@ -63,7 +67,7 @@ class QuestionRow:
     #: The rules that made an approval necessary.
     rules: tuple[str, ...] = ()
     description: str = ""
-    #: Where the question was shown last: cli, a2a …
+    #: Where the question was shown last: cli, a2a … ``OWNER`` waits for the owner's answer outside of a conversation.
     surface: str = ""
     kind: QuestionKind = "approval"
     #: Suggested answers of a clarify question.
@@ -205,6 +209,27 @@ class Questions:
                 where += f" AND {name} = ?"
                 values.append(value)
         return self._store.read(lambda connection: _select(connection, where, values))
+
+    def count_for_owner(self) -> int:
+        """How many calls of others wait for the owner."""
+        query = f"SELECT count(*) FROM questions WHERE surface = ? AND kind = 'approval' AND {_PENDING}"
+        return self._store.read(lambda connection: connection.execute(query, (OWNER,)).fetchone()[0])
+
+    def settled(self, question_ids: Iterable[str]) -> list[str]:
+        """Those of these questions that are no longer open."""
+        query = "SELECT id FROM questions WHERE state != 'pending' AND id IN (SELECT value FROM json_each(?))"
+        named = (_encoded(tuple(question_ids)),)
+        rows = self._store.read(lambda connection: connection.execute(query, named).fetchall())
+        return [found for (found,) in rows]
+
+    def suspended_tasks(self, surface: str) -> list[str]:
+        """The task ids of the turns that a question shown at ``surface`` suspended, answered since or not."""
+        query = (
+            "SELECT DISTINCT t.task_id FROM questions q JOIN turns t ON t.id = q.turn_id "
+            "WHERE q.surface = ? AND q.deadline IS NOT NULL AND q.state != 'consumed' AND t.state = 'running'"
+        )
+        rows = self._store.read(lambda connection: connection.execute(query, (surface,)).fetchall())
+        return [found for (found,) in rows]
 
     def overdue(self, now: float) -> list[QuestionRow]:
         """The deferred questions that were not answered by their deadline, newest first."""

@@ -28,7 +28,7 @@ from hermes.a2a.server.store.database import Database
 from hermes.a2a.server.store.tasks import SqliteTaskStore, sweep
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.host import Host
-from hermes.journal.questions import QuestionRow
+from hermes.journal.questions import OWNER, QuestionRow, Questions
 
 log = logging.getLogger("hermes.a2a")
 
@@ -66,7 +66,9 @@ class A2AServer:
         self._is_closed = False
         self.database = Database(host.home / "a2a.db")
         host.runtime.guard.protect(*self.database.files())
-        failed = sweep(self.database, settings.keep_days)
+        #: The tasks whose turns waited for the owner when the last server ended.
+        self._left = Questions(host.store).suspended_tasks(OWNER)
+        failed = sweep(self.database, settings.keep_days, spared=self._left)
         if failed:
             log.warning("%d tasks were running when the last server ended; they have failed", failed)
         self._slots = TaskSlots(settings)
@@ -99,6 +101,7 @@ class A2AServer:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:
+        await self._resume_left()
         deadlines = asyncio.create_task(self._check_deadlines())
         try:
             yield
@@ -121,12 +124,25 @@ class A2AServer:
         await self._push.aclose()
         self.database.close()
 
-    # -- deadlines of questions ---------------------------------------------------------------------------------
+    # -- questions: answers of the owner, and deadlines -----------------------------------------------------------
+
+    async def _resume_left(self) -> None:
+        """Continue the tasks that waited for the owner, who may have answered while no server ran."""
+        for task_id in self._left:
+            owner = await self._tasks.owner_of(task_id)
+            if owner is not None:
+                await self.handler.resume_left(task_id, self._call_of(owner))
+
+    def _call_of(self, owner: str) -> ServerCallContext:
+        return ServerCallContext(user=PrincipalUser(self.policy.principals.named(owner)))
 
     async def _check_deadlines(self) -> None:
-        """Continue the tasks whose questions were not answered in time."""
+        """Continue the tasks whose questions the owner has answered, or were not answered in time."""
         while True:
             await asyncio.sleep(_SECONDS_BETWEEN_DEADLINE_CHECKS)
+            if self._runner.has_parked:
+                for task in await self._runner.take_settled():
+                    self.handler.resume_parked(task)
             if not self._tasks.has_waiting:
                 continue
             for question in await self._runner.overdue():
@@ -140,8 +156,7 @@ class A2AServer:
         context = await self._contexts.find(question.session_id)
         task_id = None if context is None else self._tasks.waiting_in(context)
         if context is not None and task_id is not None:
-            owner = ServerCallContext(user=PrincipalUser(self.policy.principals.named(context[0])))
-            await self.handler.resume_overdue(task_id, owner)
+            await self.handler.resume_overdue(task_id, self._call_of(context[0]))
 
 
 class CallContextBuilder(DefaultServerCallContextBuilder):

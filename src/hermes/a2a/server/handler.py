@@ -53,6 +53,7 @@ from a2a.utils.task import apply_history_length, validate_history_length, valida
 from google.api import field_behavior_pb2
 from google.protobuf.message import Message as Request
 
+from hermes.a2a.server.questions import WAITS_FOR_OWNER
 from hermes.a2a.server.runner import TurnRunner
 from hermes.a2a.server.store.tasks import TERMINAL
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
@@ -256,6 +257,19 @@ class A2ARequestHandler(RequestHandler):
             task.subscribers.discard(subscriber)
             self._drop_if_unused(task)
 
+    def resume_parked(self, task: ActiveTask) -> None:
+        """Continue a task whose question the owner has answered."""
+        if not task.is_running and not task.is_ended:
+            self._start(task, None, [], task.call)
+
+    async def resume_left(self, task_id: str, context: ServerCallContext) -> None:
+        """Continue a task whose turn waited for the owner when the last server ended."""
+        task = self._activate(await self._known(task_id, context), context)
+        if not task.is_running and not task.is_ended and not task.is_waiting:
+            task.is_parked = True
+            self._start(task, None, [], context)
+        self._drop_if_unused(task)
+
     async def resume_overdue(self, task_id: str, context: ServerCallContext) -> None:
         """Continue a task whose caller did not answer its question in time."""
         task = self._activate(await self._known(task_id, context), context)
@@ -415,5 +429,7 @@ def _refuse_if_ended(task: Task) -> None:
 
 
 def _refuse_if_running(task: ActiveTask) -> None:
+    if task.is_parked:
+        raise UnsupportedOperationError(message=f"task {task.id} is {WAITS_FOR_OWNER}; wait for it, or cancel it")
     if task.is_running:
         raise UnsupportedOperationError(message=f"task {task.id} is running; wait for it, or cancel it")

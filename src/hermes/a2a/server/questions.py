@@ -1,4 +1,4 @@
-"""Questions to the caller: approvals and what the model asks, as prompts (text and data), and reading the answers.
+"""Questions of a caller's turn: approvals and what the model asks, as prompts (text and data), and the answers.
 
 The questions themselves are in the journal. A turn that asks is suspended, holds no thread, and continues with the
 answer, also after a restart of the server.
@@ -18,13 +18,15 @@ from hermes.a2a.server.access.principals import Principal
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.config.sections import A2AConfig
 from hermes.errors import TurnSuspended
-from hermes.journal.questions import QuestionRow
+from hermes.journal.questions import OWNER, QuestionRow
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
 
 SURFACE = "a2a"
 NOT_FOR_CALLERS = "no caller of this server may approve it"
 NO_ANSWER = "no answer in time"
+#: The status of a task whose turn waits for the owner.
+WAITS_FOR_OWNER = "waiting for the owner's approval"
 
 _MAX_SUMMARY_CHARS = 1_000
 _APPROVE, _DENY = "once", "deny"
@@ -35,22 +37,25 @@ _CHOICES = {
 
 
 class CallerResponder:
-    """Asks the caller of one turn: suspends the turn until there is an answer."""
+    """Suspends the turn of a caller until there is an answer: the caller's, or about an approval the owner's."""
 
     surface = SURFACE
 
     def __init__(self, principal: Principal, settings: A2AConfig) -> None:
-        self._principal = principal
         self._settings = settings
+        self._may_approve = "approve" in principal.scopes
+        #: Where approvals are asked: a caller with the scope answers its own, the owner those of all others.
+        self.approval_surface = SURFACE if self._may_approve or settings.approvals != "ask" else OWNER
 
     def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
-        """Refuse, allow, or suspend the turn until the caller has answered, as the settings say."""
+        """Refuse, allow, or suspend the turn until there is an answer, as the settings say."""
         interrupt.check()
-        # An answer that cannot be kept is about approvals themselves, or the call hides what it does: not remotely.
-        if self._settings.approvals == "deny" or "approve" not in self._principal.scopes or not request.can_be_kept:
-            return ApprovalAnswer("deny", NOT_FOR_CALLERS)
-        if self._settings.approvals == "allow":
-            return ApprovalAnswer("once", "a2a.approvals is allow")
+        if self.approval_surface != OWNER:
+            # An answer that cannot be kept is about approvals themselves, or the call hides what it does: not remotely.
+            if self._settings.approvals == "deny" or not request.can_be_kept:
+                return ApprovalAnswer("deny", NOT_FOR_CALLERS)
+            if self._settings.approvals == "allow":
+                return ApprovalAnswer("once", "a2a.approvals is allow")
         raise TurnSuspended(time.time() + self._settings.approval_timeout)
 
     def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:

@@ -15,7 +15,15 @@ from a2a.types import Message, Part, Task, TaskState
 from hermes.a2a.server.access.rate_limits import TaskSlots
 from hermes.a2a.server.artifacts import ArtifactStream
 from hermes.a2a.server.content import UnusableMessage, content_of, written_files
-from hermes.a2a.server.questions import NO_ANSWER, SURFACE, CallerResponder, prompt_message, read_answer, timeout_answer
+from hermes.a2a.server.questions import (
+    NO_ANSWER,
+    SURFACE,
+    WAITS_FOR_OWNER,
+    CallerResponder,
+    prompt_message,
+    read_answer,
+    timeout_answer,
+)
 from hermes.a2a.server.redaction import redacted
 from hermes.a2a.server.store.contexts import ContextSessions, abandon_turn
 from hermes.a2a.server.store.tasks import SqliteTaskStore
@@ -24,7 +32,7 @@ from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
 from hermes.errors import TurnSuspended
 from hermes.host import Host
-from hermes.journal.questions import QuestionRow, Questions
+from hermes.journal.questions import OWNER, QuestionRow, Questions
 from hermes.peers.hops import hops_of, hops_scope
 from hermes.trace.parent import joined
 
@@ -44,13 +52,17 @@ class TurnRunner:
         self._tasks = tasks
         self._slots = slots
         self._questions = Questions(host.store)
+        #: The tasks that wait for the owner, by the id of the question.
+        self._parked: dict[str, ActiveTask] = {}
         self._set_missing_deadlines()
 
     async def answer(self, task: ActiveTask, message: Message | None, related: list[Task]) -> None:
-        """Answer a message, whatever happens. None means that the caller did not answer a question in time."""
+        """Answer a message, whatever happens. None continues a turn that waits: answered elsewhere, or not in time."""
+        resumes = task.is_waiting or task.is_parked
+        task.is_parked = False
         try:
             async with self._contexts.turn(task.context), self._slots.slot():
-                if task.is_waiting:
+                if resumes:
                     await self._resume(task, message)
                 elif message is not None:
                     await self._start(task, message, related)
@@ -63,11 +75,12 @@ class TurnRunner:
 
     async def release(self, task: ActiveTask) -> None:
         """Withdraw the question of a canceled task, and close its turn in the journal."""
+        self._parked = {question_id: parked for question_id, parked in self._parked.items() if parked is not task}
         async with self._contexts.turn(task.context):
             session_id = await self._contexts.session_id(task.context)
 
             def close(session_id: str) -> None:
-                for question in self._open_questions(session_id):
+                for question in self._open_questions(session_id, SURFACE, OWNER):
                     self._questions.withdraw(question.id, "the task was canceled")
                 abandon_turn(self._host, self._contexts.open(session_id, task.context[0], resumes=True))
 
@@ -81,6 +94,12 @@ class TurnRunner:
         if blocking is not None:
             raise UnusableMessage(
                 f"Task {blocking} of this conversation waits for an answer. Answer or cancel it, then send this again."
+            )
+        parked = next((one.id for one in self._parked.values() if one.context == task.context), None)
+        if parked is not None:
+            raise UnusableMessage(
+                f"Task {parked} of this conversation is {WAITS_FOR_OWNER}. Send this again when it has ended, or "
+                f"cancel that task."
             )
         hops, max_hops = hops_of(message.metadata), self._settings.max_hops
         if hops > max_hops:
@@ -103,7 +122,7 @@ class TurnRunner:
     async def _resume(self, task: ActiveTask, message: Message | None) -> None:
         """Continue the turn with the answer to its question; ask again when the answer is not clear."""
         session_id = await self._contexts.session_id(task.context)
-        open_questions = await self._on_worker(partial(self._open_questions, session_id or ""))
+        open_questions = await self._on_worker(partial(self._open_questions, session_id or "", SURFACE))
         # There is none when it was answered or revoked in another way.
         question = open_questions[0] if open_questions else None
         answer, reason = "", NO_ANSWER
@@ -166,7 +185,10 @@ class TurnRunner:
             with joined(headers.get("traceparent", ""), headers.get("tracestate", "")):
                 result = run()
         except TurnSuspended:
-            return next(iter(self._open_questions(session.id)), RuntimeError("the question is not in the journal"))
+            return next(
+                iter(self._open_questions(session.id, SURFACE, OWNER)),
+                RuntimeError("the question is not in the journal"),
+            )
         finally:
             host.responders.detach(session.id)
         if result is None:
@@ -181,7 +203,7 @@ class TurnRunner:
             raise outcome
         if isinstance(outcome, QuestionRow):
             await stream.cut()
-            await self._ask(task, outcome)
+            await (self._park(task, outcome) if outcome.surface == OWNER else self._ask(task, outcome))
         elif outcome.status in ("completed", "incomplete"):
             await stream.finish(outcome.answer)
             await self._send_files(task)
@@ -207,6 +229,32 @@ class TurnRunner:
     async def _ask(self, task: ActiveTask, question: QuestionRow, note: str = "") -> None:
         await task.updater.requires_input(prompt_message(task.updater, question, self._host.redactor, note))
 
+    async def _park(self, task: ActiveTask, question: QuestionRow) -> None:
+        """Wait for the owner, without a slot and without a thread."""
+        task.is_parked = True
+        self._parked[question.id] = task
+        log.warning("task %s is %s: hermes approvals approve|deny %s", task.id, WAITS_FOR_OWNER, question.id)
+        message = task.updater.new_agent_message([Part(text=WAITS_FOR_OWNER)])
+        await task.updater.update_status(TaskState.TASK_STATE_WORKING, message)
+
+    @property
+    def has_parked(self) -> bool:
+        """Whether any task waits for the owner."""
+        return bool(self._parked)
+
+    async def take_settled(self) -> list[ActiveTask]:
+        """The tasks whose question the owner has answered, or did not answer in time. They wait no longer."""
+        parked = list(self._parked)
+
+        def find() -> list[str]:
+            late = [question.id for question in self._questions.overdue(time.time()) if question.id in self._parked]
+            for question_id in late:
+                self._questions.answer(question_id, "deny", NO_ANSWER)
+            return self._questions.settled(parked)
+
+        found = await self._on_worker(find)
+        return [task for question_id in found if (task := self._parked.pop(question_id, None)) is not None]
+
     async def overdue(self) -> list[QuestionRow]:
         """The questions that callers did not answer in time."""
         found = await self._on_worker(lambda: self._questions.overdue(time.time()))
@@ -216,10 +264,10 @@ class TurnRunner:
         """Close a question without an answer."""
         await self._on_worker(lambda: self._questions.withdraw(question.id, reason))
 
-    def _open_questions(self, session_id: str) -> list[QuestionRow]:
-        """The questions that callers have to answer in a session, the oldest first."""
+    def _open_questions(self, session_id: str, *surfaces: str) -> list[QuestionRow]:
+        """The questions that wait at these surfaces in a session, the oldest first."""
         found = self._questions.pending(session_id=session_id) if session_id else []
-        return [question for question in reversed(found) if question.surface == SURFACE]
+        return [question for question in reversed(found) if question.surface in surfaces]
 
     def _set_missing_deadlines(self) -> None:
         """Questions of older versions had their deadline elsewhere."""

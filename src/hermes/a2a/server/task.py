@@ -87,6 +87,8 @@ class ActiveTask(EventQueue):
         #: The coroutine that answers a message, while there is one.
         self._job: asyncio.Task[None] | None = None
         self._is_reserved = False
+        #: Its turn is suspended until the owner has answered; nobody else has to do anything.
+        self.is_parked = False
         self._idle = asyncio.Event()
         # The current or last turn, and whether it has a thread.
         self.interrupt = Interrupt()
@@ -126,13 +128,15 @@ class ActiveTask(EventQueue):
 
     @property
     def is_unused(self) -> bool:
-        """Whether no turn runs for the task and no subscriber follows it."""
-        return not self.is_running and not self.subscribers
+        """Whether no turn runs for the task or waits for the owner, and no subscriber follows it."""
+        return not self.is_running and not self.is_parked and not self.subscribers
 
     def end_streams(self) -> None:
-        """End the streams of all subscribers."""
+        """End the streams of all subscribers, and the calls that wait for the task."""
         for subscriber in self.subscribers:
             subscriber.put(None)
+        if self.is_parked:
+            self._idle.set()
 
     def has_subscribers(self) -> bool:
         """Whether anyone follows the task now."""
@@ -214,29 +218,33 @@ class ActiveTask(EventQueue):
 
     def _job_ended(self, job: asyncio.Task[None]) -> None:
         self._job = None
-        self._idle.set()
-        for subscriber in self.subscribers:
-            if subscriber.until_idle:
-                subscriber.put(None)
+        if not self.is_parked:
+            self._idle.set()
+            for subscriber in self.subscribers:
+                if subscriber.until_idle:
+                    subscriber.put(None)
         if not job.cancelled() and job.exception() is not None:
             log.error("task %s could not be updated", self.id, exc_info=job.exception())
 
     async def wait_until_idle(self) -> None:
         """Wait until the message is answered, or the task waits for its caller."""
-        if self._job is not None:
+        if self._job is not None or self.is_parked:
             await self._idle.wait()
 
     async def cancel(self) -> bool:
-        """Stop the turn with everything it started, and end the task. True when it waited for its caller."""
+        """Stop the turn with everything it started, and end the task. True when it waited for an answer."""
         if self._job is not None:
             self.interrupt.cancel(CANCELED)
             if not self._thread_ended.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._idle.wait(), _CANCEL_SECONDS)
-        was_waiting = self.is_waiting
+        was_waiting = self.is_waiting or self.is_parked
         await self.finish(TaskState.TASK_STATE_CANCELED)
         if self._job is not None:
             self._job.cancel()
+        elif self.is_parked:
+            self.is_parked = False
+            self._idle.set()
         return was_waiting
 
     async def abort(self) -> None:

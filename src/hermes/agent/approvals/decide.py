@@ -139,7 +139,7 @@ class Approvals:
                 return self._decide_headless(question)
             answer = question.ask(
                 self._hooks,
-                responder.surface,
+                getattr(responder, "approval_surface", responder.surface),
                 lambda approval_id: self._ask_user(responder, question, approval_id),
                 command=question.subject,
             )

@@ -39,6 +39,8 @@ class StoredQuestion:
         self._row = row
         #: None until it was asked; False when there is no session that the row could belong to.
         self._is_stored: bool | None = None if earlier is None else True
+        #: A question that is asked again after a restart has no longer to wait than before.
+        self._deadline = None if earlier is None else earlier.deadline
 
     @property
     def stored_id(self) -> str:
@@ -55,7 +57,7 @@ class StoredQuestion:
             return self._store_answer(*ask())
         except TurnSuspended as suspended:
             if self._is_stored:
-                self._questions.defer(self.id, suspended.deadline)
+                self._questions.defer(self.id, self._deadline or suspended.deadline)
             raise
         except BaseException as error:
             with contextlib.suppress(JournalError):

@@ -50,6 +50,8 @@ class Responder(Protocol):
     #: Where the question is asked, as hooks report it: ``cli``, ``gateway`` …
     surface: str
 
+    # A responder whose approvals are asked elsewhere than its questions also has ``approval_surface: str``.
+
     def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
         """Ask about a call; no answer in time is the choice ``timeout``."""
         ...

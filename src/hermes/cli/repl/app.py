@@ -68,6 +68,7 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
         names = ", ".join(file.name for file in instructions.files)
         print(one_line(f"project instructions: {names}"), file=sys.stderr)
     _warn([*notices, *([] if instructions is None else instructions.notices)])
+    dialogue.mention_waiting()
     if session.messages():
         print(plain(run_command(dialogue.conversation, "/history 2").text), file=sys.stderr)
         dialogue.offer_to_finish()

@@ -27,6 +27,7 @@ from hermes.contract.events import ReasoningDelta, ToolEnded, TurnEvent, TurnSta
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.bodies import message_text
+from hermes.journal.questions import Questions
 from hermes.scope import Interrupt
 
 
@@ -113,6 +114,8 @@ class Dialogue:
         #: The last turn was left by a process that died, and the user has not said what to do with it.
         self._is_undecided = False
         self._last_ctrl_c = -_AGAIN_SECONDS
+        #: How many waiting calls of callers were mentioned last.
+        self._mentioned = 0
         if attended:
             host.responders.attach(self.conversation.session.id, self.questions)
         self._changed()
@@ -157,6 +160,14 @@ class Dialogue:
     def offer_to_finish(self) -> None:
         """Ask whether to continue the last turn, when it has no answer."""
         self._put(self._offer_to_finish)
+
+    def mention_waiting(self) -> None:
+        """Show how many calls of callers wait for the owner, when there are more than were shown last."""
+        count = Questions(self.host.store).count_for_owner() if self._attended else 0
+        if count > self._mentioned:
+            verb = "waits" if count == 1 else "wait"
+            self._display.note(f"{plural(count, 'call')} of callers {verb} for your approval: hermes approvals pending")
+        self._mentioned = count
 
     @property
     def is_idle(self) -> bool:
@@ -330,6 +341,7 @@ class Dialogue:
         except BaseException as error:  # the prompt must survive any failure
             self._report(error)
         self.unanswered += not completed
+        self.mention_waiting()
 
     def _listen(self, event: TurnEvent) -> None:
         if isinstance(event, ReasoningDelta) and not self.show_reasoning:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Collection
 from functools import partial
 
 from a2a.server.context import ServerCallContext
@@ -92,6 +93,12 @@ class SqliteTaskStore(TaskStore):
         found = await self._database.run(lambda connection: connection.execute(query, (owner, task_id)).fetchone())
         return None if found is None else Task.FromString(found[0])
 
+    async def owner_of(self, task_id: str) -> str | None:
+        """The owner of a task, for work that no call asks for."""
+        query = "SELECT owner FROM tasks WHERE id = ?"
+        found = await self._database.run(lambda connection: connection.execute(query, (task_id,)).fetchone())
+        return None if found is None else found[0]
+
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         """The caller's tasks, those changed last first."""
         where, values = _filter(params, context.user.user_name)
@@ -128,15 +135,17 @@ class SqliteTaskStore(TaskStore):
         return Task.FromString(body) if known is None else _copy(known)
 
 
-def sweep(database: Database, keep_days: int) -> int:
+def sweep(database: Database, keep_days: int, spared: Collection[str] = ()) -> int:
     """Fail the tasks that a killed server left running, and delete old ones. Returns the number of failed tasks.
 
-    Tasks that wait for their caller are kept: their turns are in the journal and continue with the answer.
+    Tasks that wait for their caller are kept, and so are the ``spared`` ones: their turns are in the journal and
+    continue with the answer.
     """
 
     def work(connection: sqlite3.Connection) -> int:
         marks = ", ".join(map(str, _RUNNING))
-        left = connection.execute(f"SELECT owner, body FROM tasks WHERE state IN ({marks})").fetchall()
+        rows = connection.execute(f"SELECT id, owner, body FROM tasks WHERE state IN ({marks})").fetchall()
+        left = [(owner, body) for task_id, owner, body in rows if task_id not in spared]
         for owner, body in left:
             _write(connection, _row(owner, _failed(Task.FromString(body))))
         oldest = time.time_ns() - keep_days * 86_400_000_000_000
