@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from hermes.testing import ScriptedProvider, text, tool_call
+from hermes.errors import TurnSuspended
+from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call
 from hermes.testing.scripted.script import RecordedRequest
 from support import write_config
+from support.configured import configured_host
 from support.repl_terminal import CTRL_C, ReplTerminal
 
 #: Looks dangerous and does nothing.
@@ -129,3 +131,21 @@ def test_one_message_that_asks_can_be_interrupted_and_times_out(home: Path, work
         with ReplTerminal(home, workdir, "chat", "-q", "tidy up", ready="allow?") as terminal:
             assert terminal.end() == 0
             assert "Later then." in terminal.text
+
+
+def test_the_prompt_mentions_calls_of_callers_that_wait_for_the_owner(home: Path, workdir: Path) -> None:
+    script = [tool_call("terminal", {"command": DANGEROUS}), text("Hello.")]
+    with ScriptedProvider(script) as provider:
+        write_config(home, provider.base_url)
+        with configured_host(home, workdir, provider) as host:
+            caller = host.new_session(principal="bob", cwd=workdir)
+            host.responders.attach(caller.id, ScriptedResponder(TurnSuspended(), surface="owner"))
+            with pytest.raises(TurnSuspended):
+                caller.run("tidy up")
+        with ReplTerminal(home, workdir) as terminal:
+            terminal.wait_for("1 call of callers waits for your approval: hermes approvals pending")
+            terminal.send("hi")
+            terminal.wait_for("Hello.")
+            terminal.send("/quit")
+            assert terminal.end() == 0
+    assert terminal.raw.count(b"waits for your approval") == 1
