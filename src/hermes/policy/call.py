@@ -40,17 +40,19 @@ class Call:
     stdin: Flow = TERMINAL
     #: The files its output is redirected to.
     writes: list[str] = field(default_factory=list[str])
+    #: The text of the pipeline or loop around it.
+    around: str = ""
     #: The base name in lower case: some file systems ignore case.
     program: str = field(init=False)
+    #: The words after the program.
+    args: list[str] = field(init=False)
     _options: ParsedOptions | None = None
+    #: The kinds of sensitive files it writes; see ``rules.targets``.
+    written_kinds: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         self.program = base_name(self.words[0]) if self.words else ""
-
-    @property
-    def args(self) -> list[str]:
-        """The words after the program."""
-        return self.words[1:]
+        self.args = self.words[1:]
 
     @property
     def options(self) -> ParsedOptions:

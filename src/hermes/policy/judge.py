@@ -1,15 +1,18 @@
-"""Verdicts on command lines and file writes, and the list of commands in a command line."""
+"""Verdicts on command lines, on input for programs and on files, and the list of commands in a command line."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
+from hermes.policy.budget import StepBudget, TooComplex
 from hermes.policy.call import Call
 from hermes.policy.paths import PathContext
 from hermes.policy.rules import BY_KEY
+from hermes.policy.scripts import ScriptReader
+from hermes.policy.shell.flow import TERMINAL, Flow, text_flow
 from hermes.policy.shell.marks import shown
-from hermes.policy.shell.reader import Shell, TooComplex
+from hermes.policy.shell.reader import Shell
 from hermes.policy.shell.state import ShellState, starting_variables
 from hermes.policy.shell.syntax import LONGEST, is_deceptive, readings
 from hermes.policy.verdict import Finding, Findings, Verdict
@@ -21,28 +24,76 @@ def judge_command(
     cwd: Path | str | None = None,
     home: Path | str | None = None,
     hermes_home: Path | str | None = None,
+    scripts: ScriptReader | None = None,
+    budget: StepBudget | None = None,
 ) -> Verdict:
-    """The verdict on a shell command, by static analysis: runs nothing and reads no files.
+    """The verdict on a shell command, by static analysis: runs nothing.
 
-    ``cwd`` and ``home`` default to those of this process, ``hermes_home`` to ``.hermes`` in the home.
+    ``cwd`` and ``home`` default to those of this process, ``hermes_home`` to ``.hermes`` in the home. ``scripts`` reads
+    the scripts that the command runs; without it no file is read. ``budget`` counts the steps of the analysis.
     """
     findings = Findings()
+    _judge(command, _path_context(cwd, home, hermes_home), findings, TERMINAL, scripts, budget or StepBudget())
+    return findings.verdict()
+
+
+def judge_input(
+    data: str,
+    command: str,
+    *,
+    cwd: Path | str | None = None,
+    home: Path | str | None = None,
+    hermes_home: Path | str | None = None,
+) -> Verdict:
+    """The verdict on text that is typed into a running ``command``; what is wrong with the command itself is left out.
+
+    Text for a shell is a script, text for an interpreter is code, and text for any other program is harmless.
+    """
+    paths = _path_context(cwd, home, hermes_home)
+    before, after = Findings(), Findings()
+    if is_deceptive(data):
+        after.add("hidden-text", data)
+    if "\0" in data or len(data) > LONGEST:
+        after.add("unreadable", data)
+    _judge(command, paths, before, TERMINAL, None, StepBudget())
+    for text in readings(data):
+        _judge(command, paths, after, text_flow(text[:LONGEST]), None, StepBudget())
+    return after.without(before).verdict()
+
+
+def reads_commands(command: str) -> bool:
+    """Whether a running command takes its input as commands or code."""
+    return any(
+        judge_input(probe, command, cwd="/").decision != "allow" for probe in ("rm -rf /\n", "eval(system('id'))\n")
+    )
+
+
+def _judge(
+    command: str, paths: PathContext, findings: Findings, stdin: Flow, scripts: ScriptReader | None, budget: StepBudget
+) -> None:
     if "\0" in command or len(command) > LONGEST:
         findings.add("unreadable", command)
     if is_deceptive(command):
         findings.add("hidden-text", command)
     for text in readings(command):
         try:
-            analyse(text[: 4 * LONGEST], _path_context(cwd, home, hermes_home), findings)
+            analyse(text[: 2 * LONGEST], paths.copy(), findings, stdin, scripts, budget)
         except Exception:  # a bug in the analysis must neither allow a command nor end a turn
             findings.add("unreadable", text)
-    return findings.verdict()
 
 
-def analyse(text: str, paths: PathContext, findings: Findings) -> None:
+def analyse(
+    text: str,
+    paths: PathContext,
+    findings: Findings,
+    stdin: Flow = TERMINAL,
+    scripts: ScriptReader | None = None,
+    budget: StepBudget | None = None,
+) -> None:
     """Add the findings for one reading of a command."""
+    shell = Shell(ShellState(paths, starting_variables(paths)), findings, budget, scripts)
     try:
-        Shell(ShellState(paths, starting_variables(paths)), findings).read(text)
+        shell.read(text, stdin)
     except (TooComplex, RecursionError):
         findings.add("unreadable", text)
 
@@ -58,11 +109,11 @@ def _path_context(cwd: Path | str | None, home: Path | str | None, hermes_home: 
 
 def commands_in(command: str, *, cwd: Path | str) -> list[str]:
     """Every program that would run, with its expanded arguments: wrappers and the wrapped programs alike."""
-    home = os.path.expanduser("~").rstrip("/") or "/"  # noqa: PTH111 - a home need not exist
-    paths = PathContext(cwd=str(cwd), home=home, hermes_home="")
+    paths = _path_context(cwd, None, "")
     found: list[str] = []
+    budget = StepBudget()
     for text in readings(command):
-        shell = _CommandLister(ShellState(paths, starting_variables(paths)), found)
+        shell = _CommandLister(ShellState(paths.copy(), starting_variables(paths)), found, budget)
         try:
             shell.read(text[:LONGEST])
         except (TooComplex, RecursionError):
@@ -73,8 +124,8 @@ def commands_in(command: str, *, cwd: Path | str) -> list[str]:
 class _CommandLister(Shell):
     """A shell that lists the commands instead of checking rules."""
 
-    def __init__(self, state: ShellState, found: list[str]) -> None:
-        super().__init__(state, Findings())
+    def __init__(self, state: ShellState, found: list[str], budget: StepBudget) -> None:
+        super().__init__(state, Findings(), budget)
         self._listed = found
 
     def check(self, call: Call) -> None:
@@ -82,12 +133,19 @@ class _CommandLister(Shell):
             # The folder of a program does not matter.
             self._listed.append(shown(" ".join((call.program, *call.args))))
 
-    def is_hardline(self, words: list[str], like: Call) -> bool:
-        return False  # mentioned, not run
+    def findings_of(self, words: list[str], like: Call) -> Findings:
+        return Findings()  # mentioned, not run
 
 
 def judge_write(path: str, *, hermes_home: Path | str) -> Finding | None:
     """The finding for a write to a file with that absolute path, if any."""
-    home = os.path.expanduser("~").rstrip("/") or "/"  # noqa: PTH111 - a home need not exist
-    key = PathContext(cwd="/", home=home, hermes_home=str(hermes_home)).sensitive_kind(path)
-    return None if key is None else Finding(key, BY_KEY[key].description, path)
+    return _finding(_path_context("/", None, hermes_home).sensitive_kind(path), path)
+
+
+def judge_read(path: str, *, hermes_home: Path | str) -> Finding | None:
+    """The finding for reading a file or folder with that absolute path, if any."""
+    return _finding(_path_context("/", None, hermes_home).secret_kind(path), path)
+
+
+def _finding(key: str | None, path: str) -> Finding | None:
+    return None if key is None else Finding(key, BY_KEY[key].description, path, BY_KEY[key].hardline)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from posixpath import join, normpath
 
@@ -40,6 +40,46 @@ _SHELL_STARTUP = re.compile(
     r"|tcshrc|login|xprofile|xinitrc|xsession|inputrc|config/fish/.*|config/autostart/.*|config/systemd/user/.*)"
     r"|library/launchagents/.*"
 )
+#: Files in a home folder that other programs run when they start.
+_HOME_AUTORUN = re.compile(
+    r"(?:bin|\.local/bin|\.cargo/bin)/[^/]+|\.gitconfig|\.config/git/(?:config|hooks/.*)|\.(?:vim|gvim|nvim|ex|ideavim)rc|\.vim/.*"
+    r"|\.config/(?:nvim|vim|emacs|helix|kak|micro|direnv|environment\.d|tmux|kitty|alacritty|wezterm|i3|sway|hypr|awesome|openbox"
+    r"|xfce4|plasma-workspace|karabiner|kglobalshortcutsrc|pip|ptpython|gdb|psql|lftp|mpv|ranger|lf|starship|zsh|bash|nushell"
+    r"|code/user|vscodium/user)(?:/.*)?|library/application support/code/user/.*|\.emacs(?:\.d/.*|\.el)?|\.(?:tmux"
+    r"|screen)(?:\.conf|rc)"
+    r"|\.(?:gdbinit|lldbinit|pythonrc(?:\.py)?|pdbrc(?:\.py)?|irbrc|pryrc|rprofile|psqlrc|sqliterc|my\.cnf|mongorc\.js|mongoshrc\.js"
+    r"|noderc|ghci|iex\.exs|julia/config/startup\.jl|octaverc|perldb|mailcap|wgetrc|curlrc|lesskey|dircolors|xinitrc|xsessionrc"
+    r"|xresources|xmodmaprc|pam_environment|hushlogin|forward|procmailrc|hgrc|yarnrc(?:\.yml)?|bunfig\.toml|gemrc|condarc|bazelrc"
+    r"|rpmmacros|makepkg\.conf|k5login|rhosts|shosts|selected_editor)|\.ipython/.*startup/.*|\.jupyter/.*\.py|\.pip/pip\.conf"
+    r"|\.local/lib/python[^/]*/site-packages/(?:sitecustomize\.py|usercustomize\.py|[^/]+\.pth)"
+    r"|\.local/share/(?:applications|dbus-1|systemd|nautilus/scripts)/.*|\.cargo/config(?:\.toml)?|\.m2/settings\.xml"
+    r"|\.gradle/(?:init\.gradle.*|init\.d/.*|gradle\.properties)|\.docker/cli-plugins/.*|\.oh-my-zsh/custom/.*|\.zsh/.*|\.bash\.d/.*"
+)
+#: Files of a project, or anywhere, that other programs run by themselves.
+_AUTORUN = re.compile(
+    r"(?:^|/)(?:\.git/(?:hooks(?:/.*)?|config(?:\.worktree)?|info/attributes)|\.husky(?:/.*)?|\.githooks/.*|\.vscode/(?:tasks|launch|settings)\.json"
+    r"|\.idea/(?:workspace\.xml|runconfigurations/.*)|\.zed/tasks\.json|\.exrc|\.nvim\.lua|\.vimrc|\.lvimrc|\.dir-locals\.el"
+    r"|sitecustomize\.py|usercustomize\.py|site-packages/[^/]+\.pth|\.hermes/(?:plugins|hooks)/.*)$"
+)
+_LOG_FILE = re.compile(
+    r"/var/log/.*|/run/log/.*|/var/run/utmp|/run/utmp|.*/\.(?:bash|zsh|sh|ksh|fish|python|node_repl|psql|mysql|sqlite|rediscli|less|irb|wget)_?(?:history|hsts|hst)"
+    r"|.*/\.histfile|.*/\.local/share/fish/fish_history|.*/\.zsh_sessions(?:/.*)?|.*/\.lesshst|.*/\.viminfo|.*/\.recently-used.*"
+)
+#: Files whose content is a secret, and folders full of them.
+_SECRETS = re.compile(
+    r"(?:^|/)(?:\.netrc|_netrc|\.pgpass|\.my\.cnf|\.git-credentials|\.pypirc|\.vault-token|\.boto|\.s3cfg|\.htpasswd"
+    r"|\.aws(?:/(?!config$).*)?|\.kube(?:/config)?|\.docker/config\.json|\.config/(?:gh|hub|gcloud|op|rclone|doctl|heroku|netlify|sops)(?:/.*)?"
+    r"|\.azure(?:/.*)?|\.gnupg(?:/.*)?|\.password-store(?:/.*)?|\.cargo/credentials(?:\.toml)?|\.terraform\.d(?:/credentials.*)?"
+    r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|\.local/share/keyrings(?:/.*)?|library/keychains(?:/.*)?|[^/]*\.(?:kdbx?|keychain(?:-db)?)"
+    r"|\.(?:config/(?:google-chrome|chromium|bravesoftware|microsoft-edge)|mozilla|thunderbird)(?:/.*)?|login data"
+    r"|logins\.json|key4\.db"
+    r"|cookies(?:\.sqlite)?|wallet\.dat|\.ethereum/keystore.*|\.config/solana/id\.json)$"
+    r"|^/etc/g?shadow-?$|^/etc/(?:sudoers|ssh/ssh_host_\w+_key)$|^/proc/(?:\d+|self|[^/]*)/environ$|^(?:/var)?/run/secrets(?:/.*)?$"
+)
+_SSH_SECRET = re.compile(
+    r"(?:^|/)\.ssh(?:/(?!(?:config|known_hosts[^/]*|authorized_keys2?|environment|[^/]*\.pub)$).*)?$"
+)
+_HERMES_SECRET = re.compile(r"(?:\.env[^/]*|auth\.json|config\.ya?ml)[~.\w]*")
 _CREDENTIALS = re.compile(
     r"(?:^|/)(?:\.netrc|\.pgpass|\.my\.cnf|\.git-credentials|\.npmrc|\.pypirc|\.vault-token|\.boto|\.s3cfg|\.htpasswd"
     r"|\.aws/(?:credentials|config)|\.kube/config|\.docker/config\.json|\.config/(?:gh/hosts\.yml|gcloud/.*|hub)|\.azure/.*"
@@ -47,12 +87,21 @@ _CREDENTIALS = re.compile(
 )
 #: Files of the agent's own folder with its configuration or records; users may keep other files there.
 _HERMES_FILE = re.compile(
-    rf"(?:[^/]*[*?\[{UNKNOWN}].*|config\.ya?ml|auth\.json|shell-hooks-allowlist\.json|(?:state|search)\.db.*|\.[^/]*"
-    r"|(?:plugins|runners|memories|cache|logs|hooks|skills|cron)(?:/.*)?)?",
+    rf"(?:[^/]*[*?\[{UNKNOWN}].*|config\.ya?ml|auth\.json|shell-hooks-allowlist\.json|[^/]*\.(?:db|lock|pid|sock)[^/]*|history[^/]*|\.[^/]*"
+    r"|(?:plugins|runners|memories|cache|logs|hooks|skills|cron|principals)(?:/.*)?)?",
     re.DOTALL,
 )
 _SSH = re.compile(r"(?:^|/)\.ssh(?:/|$)")
 _ENV_FILE = re.compile(r"(?:^|/)\.env(?:rc|\.(?!example|sample|template|dist|schema|md$|test$)[\w.-]+)?$")
+
+
+#: Something that occurs in every path of a secret: the check of other paths ends here.
+_SECRET_HINT = re.compile(
+    r"\.(?:env|ssh|aws|kube|docker|azure|gnupg|netrc|pgpass|my\.cnf|git-cred|pypirc|npmrc|vault|boto|s3cfg|htpass|pass|cargo|terra|config"
+    r"|local|mozilla|thunder|hermes|ethereum|kdb|keychain)|_netrc|id_[rde]|keychain|login data|logins|key4|cookies"
+    r"|wallet|shadow|sudoers"
+    r"|ssh_host|environ|secrets|auth|config|hermes"
+)
 
 
 @dataclass(slots=True)
@@ -63,6 +112,10 @@ class PathContext:
     cwd: str
     home: str
     hermes_home: str
+
+    def copy(self) -> PathContext:
+        """A context whose working folder can change on its own."""
+        return replace(self)
 
     def resolve(self, path: str) -> str:
         """The absolute path, without ``.``, ``..``, double slashes and aliases of the root."""
@@ -96,6 +149,8 @@ class PathContext:
         if _DRIVE.fullmatch(path.lower().replace("\\", "/")):
             return True
         whole = self.resolve(path)
+        if whole == "/" + UNKNOWN:
+            return True  # whatever it is, it is a folder of the system
         folder = _without_everything(whole)
         if _is_vital_name(folder.lower()) or self.home == folder or self.home.startswith(folder.rstrip("/") + "/"):
             return True
@@ -130,9 +185,32 @@ class PathContext:
             return "write-env-file"
         if _CREDENTIALS.search(whole):
             return "write-credentials"
-        inside = self._inside_a_home(whole)
-        if inside and _SHELL_STARTUP.fullmatch(inside.lower()):
+        inside = self._inside_a_home(whole).lower()
+        if inside and _SHELL_STARTUP.fullmatch(inside):
             return "write-shell-startup"
+        if _LOG_FILE.fullmatch(lowered):
+            return "wipe-logs"
+        if _AUTORUN.search(lowered) or (inside and _HOME_AUTORUN.fullmatch(inside)):
+            return "write-autorun"
+        return None
+
+    def secret_kind(self, path: str) -> str | None:
+        """The key of the rule for reading this file or folder, if any."""
+        if not path or (not _SECRET_HINT.search(path.lower()) and not _SECRET_HINT.search(self.cwd.lower())):
+            return None
+        whole = self.resolve(path)
+        if self.hermes_home and f"{whole}/".startswith(f"{self.hermes_home}/"):
+            inside = whole[len(self.hermes_home) + 1 :]
+            if _HERMES_SECRET.fullmatch(inside.lower()) or inside in (".*", ".e*", "auth*", "*"):
+                return "read-own-secrets"
+            return None if inside else "read-credentials"
+        lowered = whole.lower()
+        if _ENV_FILE.search(whole):
+            return "read-env-file"
+        if _SSH_SECRET.search(lowered) or _SECRETS.search(lowered):
+            return "read-credentials"
+        if lowered.endswith("/.npmrc") and self._inside_a_home(whole) == ".npmrc":
+            return "read-credentials"
         return None
 
     def _inside_a_home(self, path: str) -> str:

@@ -57,6 +57,22 @@ class Findings:
         """Whether any finding is hardline."""
         return any(finding.hardline for finding in self._found.values())
 
+    @property
+    def any(self) -> bool:
+        """Whether there is any finding."""
+        return bool(self._found)
+
+    def without(self, others: Findings) -> Findings:
+        """The findings of rules that the others do not have."""
+        known = {(finding.rule, finding.hardline) for finding in others._found.values()}
+        rest = Findings()
+        rest._found = {
+            key: finding
+            for key, finding in self._found.items()
+            if key not in others._found and (finding.rule, finding.hardline) not in known
+        }
+        return rest
+
     def verdict(self) -> Verdict:
         """The verdict for the findings so far."""
         if not self._found:

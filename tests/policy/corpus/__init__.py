@@ -11,9 +11,14 @@ from .cases import Case
 from .dangerous import DANGEROUS
 from .disguised import DISGUISED
 from .everyday import EVERYDAY
+from .families import FAMILIES
 from .harmless import HARMLESS
 
-GROUPS: dict[str, Sequence[Case]] = {"dangerous": DANGEROUS, "disguised": DISGUISED, "harmless": (*HARMLESS, *EVERYDAY)}
+GROUPS: dict[str, Sequence[Case]] = {
+    "dangerous": (*DANGEROUS, *FAMILIES),
+    "disguised": DISGUISED,
+    "harmless": (*HARMLESS, *EVERYDAY),
+}
 CORPUS: tuple[Case, ...] = tuple(case for cases in GROUPS.values() for case in cases)
 
 

@@ -152,7 +152,8 @@ EVERYDAY: tuple[str, ...] = (
     'python3 -c "from datetime import datetime; print(datetime.now().isoformat())"',
     "cat a.json | python3 -c 'import json,sys; d=json.load(sys.stdin); print(len(d))'",
     "curl -s localhost:8000/x | python3 -c \"import sys,json; print(json.load(sys.stdin)['id'])\"",
-    "python3 - <<'E'\nimport json\nwith open('r.json') as f:\n    d = json.load(f)\nfor k, v in d.items():\n    print(k, len(v))\nE",
+    "python3 - <<'E'\nimport json\nwith open('r.json') as f:\n    d = json.load(f)\nfor k, v in d.items():\n    "
+    "print(k, len(v))\nE",
     "ruby -e 'puts RUBY_VERSION'",
     "ruby -ne 'puts $_ if /error/' log.txt",
     "perl -ne 'print if /ERROR/' app.log",

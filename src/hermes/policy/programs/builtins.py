@@ -10,7 +10,7 @@ from hermes.policy.programs.launchers import run_file, run_here, run_text
 from hermes.policy.programs.outputs import formatted, output
 from hermes.policy.rules.targets import downloaded_files
 from hermes.policy.shell.expander import text_of
-from hermes.policy.shell.flow import DOWNLOAD, NOTHING, Flow, joined
+from hermes.policy.shell.flow import DOWNLOAD, NOTHING, SECRET_FILE, Flow, joined
 from hermes.policy.shell.marks import UNKNOWN, is_known
 
 if TYPE_CHECKING:
@@ -116,6 +116,8 @@ def _copy(shell: Shell, call: Call) -> Flow:
         for copy in (target, f"{target}/{source.rpartition('/')[2]}"):
             if source in state.files:
                 state.files[copy] = state.files[source]
+            elif call.paths.secret_kind(source):
+                state.files[copy] = SECRET_FILE
             if source in state.executable:
                 state.executable.add(copy)
             if "/bin/" in source or "/sbin/" in source:

@@ -37,6 +37,14 @@ _TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
     "hyperfine": ("-p", "--prepare", "-s", "--setup", "-c", "--cleanup"),
     "git": ("--exec", "-x", "--upload-pack", "--receive-pack", "--extcmd", "--tree-filter", "--index-filter"),
     **dict.fromkeys(("make", "gmake"), ("--eval",)),
+    "rg": ("--pre", "--hostname-bin"),
+    "fzf": ("--preview", "--bind"),
+    **dict.fromkeys(("sk", "skim"), ("--preview", "--bind", "-c", "--cmd")),
+    **dict.fromkeys(("ansible", "ansible-console"), ("-a", "--args")),
+    **dict.fromkeys(("bat", "delta", "gh", "systemctl", "journalctl", "mysql", "psql"), ("--pager",)),
+    **dict.fromkeys(("salt-ssh", "knife"), ("-r", "--raw")),
+    "gcloud": ("--command",),
+    **dict.fromkeys(("fly", "flyctl"), ("-C", "--command")),
 }
 #: Settings of git, as in ``git -c KEY=VALUE``, whose value is a command line.
 _GIT_COMMANDS = re.compile(
@@ -46,6 +54,11 @@ _GIT_COMMANDS = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SSH_COMMANDS = re.compile(r"(?:-o)?(?:proxy|local|knownhosts)command\s*[= ]\s*(.*)", re.IGNORECASE | re.DOTALL)
+#: Programs that run a command line on other machines: the words behind the options and the list of machines.
+_REMOTE_RUNNERS = names(
+    "pssh parallel-ssh pdsh clush dsh fab fabric mussh cssh salt salt-ssh orgalorg ansible rsh remsh rexec psexec "
+    "winrs sshpass dcli bolt knife"
+)
 _EDITORS = names("vi vim nvim ex view gvim rvim vimdiff ed less more")
 _EDITOR_SHELL = re.compile(r"^[+:\s]*(?:!|(?:silent|execute|exe)\s*!?\s*['\"]?!|call system\()(.*)", re.DOTALL)
 
@@ -53,9 +66,11 @@ _EDITOR_SHELL = re.compile(r"^[+:\s]*(?:!|(?:silent|execute|exe)\s*!?\s*['\"]?!|
 _ESCAPES = re.compile(r"^\s*(?:\\!|!|\.(?:shell|system)\s|(?:shell|system|sh)\s)\s*(.+)", re.MULTILINE)
 _HAVE_ESCAPES = names("psql mysql mariadb sqlite3 sqlite ftp sftp lftp ed ex gdb bc mail mailx cqlsh duckdb telnet")
 _SED = names("sed gsed")
-_SED_RUNS = re.compile(
-    r"(?:^|[;{}\n\d$/])\s*e\s+(?P<run>.+)|s(?P<sep>[^\w\s]).*?(?P=sep)(?P<put>.*?)(?P=sep)[gpiIm\d]*e", re.DOTALL
-)
+_SED_RUNS = re.compile(r"(?:^|[;{}\n\d$/])[ \t]*e\s+(.+)", re.DOTALL)
+_SED_REPLACES = re.compile(r"s([^\w\s])")
+_SED_FLAGS = re.compile(r"[gpiIm\d]*e")
+#: Longer scripts for sed are not searched for commands.
+_LONGEST_SED = 4_000
 
 
 def texts_among(call: Call) -> list[str]:
@@ -98,9 +113,34 @@ def _escapes(call: Call) -> list[str]:
     if call.program in _HAVE_ESCAPES:
         return [text for script in scripts for text in _ESCAPES.findall(script)]
     if call.program in _SED:
-        matches = [match for script in scripts[:-1] for match in _SED_RUNS.finditer(script)]
-        return [re.sub(r"\\(.)", r"\1", match["run"] or match["put"]) for match in matches]
+        return [text for script in scripts[:-1] for text in _sed_commands(script[:_LONGEST_SED])]
     return []
+
+
+def _sed_commands(script: str) -> list[str]:
+    """Shell commands in a script for sed: after ``e``, and replacements with the flag ``e``."""
+    found = _SED_RUNS.findall(script)
+    at = 0
+    while match := _SED_REPLACES.search(script, at):
+        middle = _unescaped(script, match.group(1), match.end())
+        end = _unescaped(script, match.group(1), middle + 1)
+        if middle < 0 or end < 0:
+            at = match.end()
+            if script.find(match.group(1), at) < 0:
+                break
+            continue
+        if _SED_FLAGS.match(script, end + 1):
+            found.append(script[middle + 1 : end])
+        at = end
+    return [re.sub(r"\\(.)", r"\1", text) for text in found]
+
+
+def _unescaped(text: str, mark: str, start: int) -> int:
+    """The position of the next ``mark`` without a backslash before it, or -1."""
+    at = text.find(mark, start) if start else -1
+    while at > 0 and text[at - 1] == "\\":
+        at = text.find(mark, at + 1)
+    return at
 
 
 def _is_cluster(word: str, short: str) -> bool:
@@ -119,6 +159,12 @@ def run_options(shell: Shell, call: Call) -> None:
         run_text(shell, call, text)
     if call.program in ("make", "gmake"):
         _makefile(shell, call)
+    if call.program in _REMOTE_RUNNERS:
+        _remote(shell, call)
+    if call.program in _EDITORS and call.stdin.text:
+        for first, second in _TYPED_ESCAPE.findall(call.stdin.text):
+            shell.report("inline-code", call.source)
+            run_text(shell, call, first or second)
     if call.program in ("at", "batch") and call.stdin.text:
         run_flow(shell, call, call.stdin)
     if call.program in ("tmux", "screen", "hyperfine", "concurrently", "entr", "xdotool"):
@@ -127,11 +173,83 @@ def run_options(shell: Shell, call: Call) -> None:
                 run_text(shell, call, word)
 
 
+_TYPED_ESCAPE = re.compile(r"^(?:\x1b)?:?!(.+)|^(?:\x1b)?:\s*(?:!|r\s*!|w\s*!|term(?:inal)?\s)(.+)", re.MULTILINE)
+
+
+def _remote(shell: Shell, call: Call) -> None:
+    """Commands for other machines: every word or tail of words that reads like one."""
+    for at, word in enumerate(call.args):
+        if word.startswith("-"):
+            continue
+        rest = call.args[at:]
+        if " " in word:
+            run_text(shell, call, word)
+        elif len(rest) > 1 or word in ("reboot", "poweroff", "halt", "shutdown"):
+            outer = shell.state
+            shell.state = outer.inner(contained=True)
+            try:
+                if shell.findings_of(rest, Call(rest, call.source, call.paths)).any:
+                    shell.report("wrapped-command", call.source)
+                    return
+            finally:
+                shell.state = outer
+
+
 def _makefile(shell: Shell, call: Call) -> None:
-    """Rules for make that this very command line wrote: their recipes are shell commands."""
+    """Rules for make: those that this command line or session wrote, and others as far as hardline rules go."""
     files = call.values("f", "file", "makefile") or ["Makefile", "makefile", "GNUmakefile"]
-    texts = [(call.stdin if name == "-" else shell.content_of(name)).text for name in files]
-    for text in filter(None, texts):
-        shell.report("inline-code", call.source)
-        for line in text.splitlines():
-            run_text(shell, call, line.rpartition(";")[2] if ":" in line else line.strip().lstrip("@-"))
+    for name in files:
+        text = (call.stdin if name == "-" else shell.content_of(name)).text
+        if text:
+            shell.report("inline-code", call.source)
+            _run_recipes(shell, call, text)
+        elif script := shell.script_at(name):
+            outer = shell.state
+            shell.state = outer if script.is_new else outer.inner(only_hardline=True)
+            try:
+                _run_recipes(shell, call, script.text, wanted=_targets(call))
+            finally:
+                shell.state = outer
+
+
+def _targets(call: Call) -> list[str]:
+    return [word for word in call.options.operands if "=" not in word]
+
+
+def _run_recipes(shell: Shell, call: Call, text: str, wanted: list[str] | None = None) -> None:
+    """Judge the recipes of the targets that are made; of all when it is not known which."""
+    lines = [line for line in text.replace("\\\n", " ").splitlines() if line.strip() and not line.startswith("#")]
+    recipes: dict[str, list[str]] = {}
+    needs: dict[str, list[str]] = {}
+    current = ""
+    for line in lines:
+        head, colon, rest = line.partition(":")
+        if line[:1] in "\t " and current:
+            recipes[current].append(line.strip().lstrip("@-+"))
+        elif colon and not rest.startswith("=") and "=" not in head:
+            for target in head.split():
+                current = target
+                prerequisites, _, recipe = rest.partition(";")
+                recipes.setdefault(current, []).extend([recipe] if recipe.strip() else [])
+                needs.setdefault(current, []).extend(prerequisites.split())
+        else:
+            recipes.setdefault("", []).append(line.strip().lstrip("@-+"))
+    if wanted is None:
+        chosen = list(recipes)
+    else:
+        first = next((target for target in recipes if target and not target.startswith(".")), "")
+        chosen = _reachable(wanted or [first], needs)
+    for target in chosen:
+        for recipe in recipes.get(target, ()):
+            run_text(shell, call, recipe)
+
+
+def _reachable(targets: list[str], needs: dict[str, list[str]]) -> list[str]:
+    found: list[str] = []
+    waiting = list(targets)
+    while waiting and len(found) < 200:
+        target = waiting.pop(0)
+        if target not in found:
+            found.append(target)
+            waiting += needs.get(target, [])
+    return found

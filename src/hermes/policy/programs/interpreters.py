@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call, without_version
+from hermes.policy.programs.harmless import is_harmless, is_harmless_call
 from hermes.policy.shell.flow import Flow
 from hermes.policy.shell.words import escapes, names
 
@@ -19,6 +20,10 @@ INLINE: dict[str, tuple[str, frozenset[str]]] = {
     "ipython": ("c", names("c")),
     "perl": ("eE", names("")),
     **dict.fromkeys(names("ruby lua luajit rscript r groovy scala ghc osascript raku swift"), ("e", names(""))),
+    **dict.fromkeys(
+        names("jshell irb pry iex ghci sbcl clisp racket octave maxima scheme janet fennel nu xonsh"),
+        ("e", names("eval")),
+    ),
     **dict.fromkeys(("node", "nodejs", "bun"), ("ep", names("eval print"))),
     **dict.fromkeys(("deno", "erl", "crystal"), ("", names("eval"))),
     "php": ("rBRE", names("run")),
@@ -29,10 +34,12 @@ INLINE: dict[str, tuple[str, frozenset[str]]] = {
     "gdb": ("", names("ex eval-command")),
 }
 #: Letters that take a value other than code.
-_VALUES = {"python": "WXQ", "perl": "I", "ruby": "IrC", "node": "r", "php": "dcfFStz", "lua": "l"}
+_VALUES = {"python": "WXQ", "perl": "I", "ruby": "IrC", "node": "r", "php": "dcfFStz", "lua": "l", "gdb": "pxds"}
 #: Letters after which the rest of the word is a value.
 _ATTACHED = {"perl": "MmFiDx", "ruby": "KEWF0", "python": ""}
-_AWK_RUNS = re.compile(r"\bsystem\s*\(|\|\s*getline|\bprintf?\b[^;}\n]*\|\s*\"|\"\s*\|\s*getline|@load")
+#: Longest code that is searched: some patterns take more than linear time.
+_LONGEST_SCRIPT = 10_000
+_AWK_RUNS = re.compile(r"/inet/|\|&|\bsystem\s*\(|\|\s*getline|\bprintf?\b[^;}\n]*\|\s*\"|\"\s*\|\s*getline|@load")
 
 
 def interpret(shell: Shell, call: Call) -> Flow | None:
@@ -42,19 +49,36 @@ def interpret(shell: Shell, call: Call) -> Flow | None:
         return _awk(shell, call)
     if language not in INLINE:
         return None
-    code, operands = _code_and_operands(language, call.args)
+    code, rest = _code_and_operands(language, call.args)
     if code is not None:
-        _inline(shell, call, code)
-    elif not operands or operands[0] == "-":
-        _standard_input(shell, call)
-    else:
-        flow = shell.content_of(operands[0])
-        if operands[0].startswith("/dev/fd/") or operands[0] in ("/dev/stdin", "/proc/self/fd/0"):
-            flow = call.stdin if "std" in operands[0] or operands[0].endswith("/0") else flow
-            _given(shell, call, flow)
-        elif flow.origin != "file":
-            _given(shell, call, flow)
+        if not is_harmless_call(language, call.args, code, call.paths):
+            shell.report("inline-code", call.source)
+        _look(shell, call, "\n".join([code, *rest]))
+    elif not rest or rest[0] == "-" or _is_interactive(language, call.args):
+        _standard_input(shell, call, language)
+    if code is None and rest and rest[0] not in ("-", "-m"):
+        _file(shell, call, rest[0], language)
     return call.stdin.made_into(None, "program")
+
+
+def _is_interactive(language: str, args: list[str]) -> bool:
+    return language in ("python", "pypy", "node", "nodejs", "php", "ruby", "lua") and not {
+        "-i",
+        "-a",
+        "--interactive",
+    }.isdisjoint(args)
+
+
+def _file(shell: Shell, call: Call, path: str, language: str) -> None:
+    """A file that the interpreter runs."""
+    flow = shell.content_of(path)
+    if path.startswith("/dev/fd/") or path in ("/dev/stdin", "/proc/self/fd/0"):
+        flow = call.stdin if "std" in path or path.endswith("/0") else flow
+        _given(shell, call, flow, language)
+    elif flow.origin != "file":
+        _given(shell, call, flow, language)
+    elif script := shell.script_at(path):
+        _look(shell, call, script.text[:_LONGEST_SCRIPT])
 
 
 def _code_and_operands(language: str, args: list[str]) -> tuple[str | None, list[str]]:
@@ -65,13 +89,16 @@ def _code_and_operands(language: str, args: list[str]) -> tuple[str | None, list
     while at < len(args):
         word = args[at]
         if word.lstrip("-").partition("=")[0] in long and (word.startswith("-") or language in ("deno", "crystal")):
-            return ("\n".join([*word.partition("=")[2:], *args[at + 1 :]]), [])
+            attached = word.partition("=")[2]
+            return _joined(letters, long, [attached, *args[at + 1 :]] if attached else args[at + 1 :])
         if not word.startswith("-") or word in ("-", "--"):
             break
         if not word.startswith("--"):
             for position, letter in enumerate(word[1:], 2):
                 if letter in letters:
-                    return "\n".join([word[position:], *args[at + 1 :]]), []
+                    return _joined(
+                        letters, long, [word[position:], *args[at + 1 :]] if word[position:] else args[at + 1 :]
+                    )
                 if language == "python" and letter == "m":
                     timed = args[at + 1 : at + 2] == ["timeit"]
                     return ("\n".join(args[at + 2 :]) if timed else None), ["-m"]
@@ -82,23 +109,30 @@ def _code_and_operands(language: str, args: list[str]) -> tuple[str | None, list
     return None, [word for word in args[at:] if word != "--"]
 
 
-def _inline(shell: Shell, call: Call, code: str) -> None:
-    shell.report("inline-code", call.source)
-    _look(shell, call, code)
+def _joined(letters: str, long: frozenset[str], words: list[str]) -> tuple[str, list[str]]:
+    """The code of all options with code, and the other words."""
+    code, rest = words[:1], list[str]()
+    waiting = iter(words[1:])
+    for word in waiting:
+        if word.startswith("-") and ((word[1:] in letters and len(word) == 2) or word.lstrip("-") in long):
+            code.append(next(waiting, ""))
+        else:
+            rest.append(word)
+    return "\n".join(code), rest
 
 
-def _standard_input(shell: Shell, call: Call) -> None:
+def _standard_input(shell: Shell, call: Call, language: str) -> None:
     if call.stdin.origin != "terminal" and not {"--version", "-V", "-v", "--help", "-h"}.intersection(call.args):
-        _given(shell, call, call.stdin)
+        _given(shell, call, call.stdin, language)
 
 
-def _given(shell: Shell, call: Call, flow: Flow) -> None:
+def _given(shell: Shell, call: Call, flow: Flow, language: str) -> None:
     """Code from a pipe, a here-document or a file written in this command line."""
     if flow.origin == "remote":
         shell.report("remote-script", call.source)
     elif flow.origin == "decoded":
         shell.report("decode-then-execute", call.source)
-    elif flow.origin != "file":
+    elif flow.origin != "file" and (flow.text is None or not is_harmless(language, flow.text, call.paths)):
         shell.report("inline-code", call.source)
     if flow.text:
         _look(shell, call, flow.text)
@@ -106,7 +140,8 @@ def _given(shell: Shell, call: Call, flow: Flow) -> None:
 
 def _look(shell: Shell, call: Call, code: str) -> None:
     """Report hardline effects of the code; the inline-code rule asks about the rest."""
-    found = look_into(code)
+    shell.budget.spend(100 + 8 * min(len(code), _LONGEST_SCRIPT))
+    found = look_into(code[:_LONGEST_SCRIPT])
     if found.forks:
         shell.report("fork-bomb", code)
     if found.kills_everything:
@@ -123,8 +158,9 @@ def _awk(shell: Shell, call: Call) -> Flow:
     """An awk program is a filter like any other until it runs commands."""
     files = [shell.content_of(path).text or "" for path in call.values("f", "file")]
     program = " ".join([*call.args, *files])
-    if _AWK_RUNS.search(program):
-        _inline(shell, call, program)
+    if _AWK_RUNS.search(program[:_LONGEST_SCRIPT]):
+        shell.report("inline-code", call.source)
+        _look(shell, call, program)
     return call.stdin.made_into(None, "program")
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hermes.policy.call import Call
-from hermes.policy.shell.flow import PROGRAM, TERMINAL, Flow
+from hermes.policy.call import Call, base_name
+from hermes.policy.scripts import Script
+from hermes.policy.shell.flow import PROGRAM, TERMINAL, Flow, text_flow
 from hermes.policy.shell.marks import DECODED, REMOTE, UNKNOWN, known_part
 from hermes.policy.shell.words import names
 
@@ -89,7 +90,12 @@ def run_flow(shell: Shell, call: Call, flow: Flow, arguments: list[str] | None =
 
 
 def run_file(shell: Shell, call: Call, path: str, arguments: list[str], *, here: bool = False) -> Flow:
-    """A script in a file: judged when this command line wrote or downloaded it."""
+    """A script in a file: judged when this command line wrote or downloaded it, or when it can be read."""
+    if script := shell.script_at(path):
+        changes: dict[str, object] = {"positional": arguments}
+        if not script.is_new:
+            changes["only_hardline"] = True
+        return shell.read_apart(script.text, TERMINAL, **changes)
     return run_flow(shell, call, shell.content_of(path), arguments, here=here)
 
 
@@ -101,7 +107,30 @@ def run_path(shell: Shell, call: Call) -> Flow | None:
     if path in shell.state.executable:
         shell.report("made-executable", call.source)
     flow = shell.state.files.get(path)
-    return None if flow is None else run_flow(shell, call, flow, call.args)
+    if flow is not None:
+        return run_flow(shell, call, flow, call.args)
+    script = shell.script_at(path)
+    return None if script is None else _run_script(shell, call, script)
+
+
+_SHEBANG = re.compile(r"#!\s*\S*?/?(?:env\s+(?:-S\s+)?)?([\w.+-]+)\s*$", re.MULTILINE)
+
+
+def _run_script(shell: Shell, call: Call, script: Script) -> Flow | None:
+    """An executable script: read by the interpreter of its first line."""
+    first = _SHEBANG.match(script.text)
+    name = base_name(first.group(1)) if first else "sh"
+    if name in SHELLS:
+        changes: dict[str, object] = {"positional": call.args}
+        if not script.is_new:
+            changes["only_hardline"] = True
+        return shell.read_apart(script.text, TERMINAL, **changes)
+    outer = shell.state
+    shell.state = outer.inner(only_hardline=True)
+    try:
+        return shell.run([name, "-"], call, text_flow(script.text))
+    finally:
+        shell.state = outer
 
 
 # Programs that hand words to a shell on their own terms

@@ -37,6 +37,8 @@ _RULES = tuple(
         "kill-many": r"\bstop-process\b[^|;\n]*-force|\btaskkill\b[^|;\n]*/f",
     }.items()
 )
+#: Longest text that is searched: the patterns take more than linear time.
+_LONGEST = 2_000
 _ENCODED = re.compile(r"[-/](?:e|ec|en\w*)$", re.IGNORECASE)
 _CMDLETS = names(
     "remove-item ri del erase rd format-volume clear-disk stop-computer restart-computer stop-service restart-service "
@@ -56,6 +58,10 @@ def windows(shell: Shell, call: Call) -> None:
 
 
 def _judge(shell: Shell, text: str, source: str) -> None:
+    shell.budget.spend(min(len(text), _LONGEST) * 10)
+    if len(text) > _LONGEST:
+        shell.report("unreadable", source)
+        text = text[:_LONGEST]
     for key, pattern in _RULES:
         if pattern.search(text):
             shell.report(key, source)

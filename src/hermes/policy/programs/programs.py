@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
 from shlex import quote
@@ -26,6 +27,7 @@ from hermes.policy.programs.launchers import (
 from hermes.policy.programs.outputs import output
 from hermes.policy.programs.powershell import PROGRAMS as WINDOWS
 from hermes.policy.programs.powershell import windows
+from hermes.policy.programs.secrets import check_secrets
 from hermes.policy.programs.wrappers import LOOSE, WRAPPERS, container, loose_commands, unwrap
 from hermes.policy.shell.flow import PROGRAM, Flow
 from hermes.policy.shell.marks import DECODED, REMOTE, is_known, known_part
@@ -46,7 +48,12 @@ _LAUNCHERS: dict[str, Callable[[Shell, Call], Flow]] = {
 }
 #: Programs that an unknown program must not get as arguments, and that a pattern for a name may match.
 _DESTROYERS = ("rm", "dd", "mkfs", "shred", "wipefs")
-_NOTABLE = names("rimraf del-cli chmod chown git kill killall pkill shutdown reboot systemctl eval")
+_NOTABLE = names(
+    "rimraf del-cli chmod chown git kill killall pkill shutdown reboot systemctl eval hermes npm cargo twine "
+    "docker kubectl terraform aws gcloud curl wget psql mysql"
+)
+#: How many arguments of an unknown program are looked at.
+_MOST_WRAPPED = 40
 _GUESSES = ("rm", "dd", "shutdown", "reboot", "mkfs.ext4", "mkfs", "bash", "sh", "sudo", "chmod", "kill")
 #: Programs that only show or store their words.
 _QUOTES_ITS_WORDS = names(
@@ -54,6 +61,10 @@ _QUOTES_ITS_WORDS = names(
     "notify-send logger test [ ls cat less head tail wc file stat du alias export hash apt apt-get brew yum dnf pip "
     "npm yarn cargo go gem"
 )
+
+
+#: The dynamic loader runs the program that it is given.
+_DYNAMIC_LOADER = re.compile(r"ld(?:-linux|-musl)?[\w.-]*\.so(?:\.\d+)*$")
 
 
 def run(shell: Shell, call: Call) -> Flow:
@@ -69,9 +80,11 @@ def run(shell: Shell, call: Call) -> Flow:
     if any(character in first for character in "*?[") and first not in ("[", "[["):
         _guess(shell, call)
     shell.check(call)
+    taint = check_secrets(shell, call)
     if first in shell.state.functions:
         return shell.call_function(first, call.args, call.stdin)
-    return _started(shell, call)
+    flow = _started(shell, call)
+    return flow.tainted(taint) if taint else flow
 
 
 def _started(shell: Shell, call: Call) -> Flow:
@@ -80,6 +93,9 @@ def _started(shell: Shell, call: Call) -> Flow:
     if builtin is not None:
         return builtin(shell, call)
     run_options(shell, call)
+    if _DYNAMIC_LOADER.match(program):
+        start = next((at for at, word in enumerate(call.args) if not word.startswith("-")), len(call.args))
+        return shell.run(call.args[start:], call)
     launcher = _LAUNCHERS.get(program)
     if launcher is not None:
         return launcher(shell, call)
@@ -97,6 +113,8 @@ def _started(shell: Shell, call: Call) -> Flow:
     if program in _OPEN_SHELLS and call.stdin.origin != "terminal":
         return run_flow(shell, call, call.stdin)
     if program in LOOSE:
+        if without_version(program) in INLINE and not {"run", "install", "x", "test"}.intersection(call.args[:1]):
+            interpret(shell, call)
         shell.run(loose_commands(call.args, _is_notable), call)
         return PROGRAM
     container(shell, call)
@@ -142,9 +160,9 @@ def _look_for_destroyers(shell: Shell, call: Call) -> None:
     """``anything rm -rf /``: an unknown program may run its arguments."""
     if call.program in _QUOTES_ITS_WORDS:
         return
-    for at, word in enumerate(call.args):
-        if base_name(word).partition(".")[0] in _DESTROYERS and len(call.args) > at + 1:
-            if shell.is_hardline(call.args[at:], call):
+    for at, word in enumerate(call.args[:_MOST_WRAPPED]):
+        if len(call.args) > at + 1 and not word.startswith("-") and _is_notable(base_name(word)):
+            if shell.findings_of(call.args[at:], call).any:
                 shell.report("wrapped-command", call.source)
             return
 

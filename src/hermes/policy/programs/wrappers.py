@@ -85,7 +85,10 @@ LOOSE = names(
     "aws-vault doppler dotenv envchain infisical chamber nix nix-shell distrobox toolbox flatpak-spawn host-spawn wsl "
     "entr watchexec nodemon reflex xterm gnome-terminal konsole screen tmux ccache sccache with-contenv s6-setuidgid "
     "script circusd honcho foreman sem lxc machinectl capsh cgexec numad softlimit start-stop-daemon daemonize daemon "
-    "setlock lockf shtool pexec rush run0 sg apptainer singularity"
+    "setlock lockf shtool pexec rush run0 sg apptainer singularity pyenv rbenv nodenv goenv jenv nvm fnm volta "
+    "rtx proto pixi "
+    "pipx uvx tox nox invoke just task earthly dagger act devbox devenv guix spack module sdk virtualenvwrapper "
+    "vex heroku fly railway"
 )
 
 
@@ -124,7 +127,7 @@ def _takes_next(wrapper: Wrapper, word: str) -> bool:
 def loose_commands(args: list[str], is_notable: Callable[[str], bool]) -> list[str]:
     """The arguments from the first known program on."""
     for at, word in enumerate(args):
-        if not word.startswith("-") and is_notable(base_name(word)):
+        if not word.startswith("-") and word not in ("exec", "time", "command") and is_notable(base_name(word)):
             return args[at:]
     return []
 

@@ -10,15 +10,35 @@ from hermes.policy.rules import (
     deletion,
     disks,
     git,
+    infrastructure,
+    packages,
     permissions,
+    persistence,
     processes,
     runtime,
     services,
+    system,
     writes,
 )
 from hermes.policy.rules.rule import Predicate, Rule
 
-_FAMILIES = (deletion, disks, processes, services, permissions, databases, git, containers, code, writes, runtime)
+_FAMILIES = (
+    deletion,
+    disks,
+    processes,
+    services,
+    system,
+    permissions,
+    databases,
+    git,
+    containers,
+    infrastructure,
+    packages,
+    code,
+    persistence,
+    writes,
+    runtime,
+)
 
 #: By family, as a reader would want them listed.
 ALL_RULES: tuple[Rule, ...] = tuple(rule for family in _FAMILIES for rule in family.RULES)
@@ -45,6 +65,8 @@ def broken_rules(call: Call) -> list[str]:
     program = call.program
     name = "mkfs" if program.startswith("mkfs.") else program
     checks = (_CHECKS.get(name) or _CHECKS.get(without_version(name)) or ()) if program else ()
+    if not checks and program and infrastructure.like_a_tool(program):
+        checks = (("destroy-resources", infrastructure.destroys_by_name),)
     if call.writes:
         checks += _CHECKS[""]
     return [key for key, applies in checks if applies(call)]

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
+
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import ANY, Rule
 from hermes.policy.shell.words import names
 
 _NETWORK_TOOLS = names("nc ncat netcat socat")
-_SENDERS = names("curl wget nc ncat scp rsync http https sftp ftp")
+
+
+_PIPED_SHELL = re.compile(r"\|\s*(?:\S*/)?(?:ba|da|z|k|fi|c|tc)?sh\b[^|]*\|")
 
 
 def _serves_shell(call: Call) -> bool:
+    if _PIPED_SHELL.search(call.around):
+        return True
     if call.program == "socat":
         return any(word.lower().startswith(("exec:", "system:", "shell:")) for word in call.args)
     return call.options.has("ec", "exec", "sh-exec", "lua-exec")
@@ -20,16 +26,13 @@ def _connects_out(call: Call) -> bool:
     return any(path.startswith(("/dev/tcp/", "/dev/udp/")) for path in call.writes)
 
 
-def _sends_secret(call: Call) -> bool:
-    return any(_names_secret(call, word) for word in call.args)
+def _opens_way_in(call: Call) -> bool:
+    """A reverse tunnel: the other machine reaches this one."""
+    return any(word.startswith("-") and not word.startswith("--") and "R" in word[1:] for word in call.args[:8])
 
 
-def _names_secret(call: Call, word: str) -> bool:
-    path = word.rpartition("@")[2] if "@" in word else word.partition("=")[2] or word
-    if path.startswith(("http", "-")) or ("/" not in path and not path.startswith(".")):
-        return False
-    kind = call.paths.sensitive_kind(path)
-    return kind in ("write-ssh", "write-credentials") and not path.endswith(".pub")
+def _shares_terminal(call: Call) -> bool:
+    return call.program != "cloudflared" or "access" not in call.args
 
 
 RULES = (
@@ -43,6 +46,23 @@ RULES = (
     Rule("made-executable", "makes a file executable and runs it"),
     Rule("hidden-text", "contains characters that make it look like another command"),
     Rule("unreadable", "cannot be read as a shell command"),
-    Rule("network-shell", "connects a shell to the network", ((_NETWORK_TOOLS, _serves_shell), (ANY, _connects_out))),
-    Rule("send-credentials", "sends keys or passwords to another machine", ((_SENDERS, _sends_secret),)),
+    Rule(
+        "network-shell",
+        "connects a shell to the network",
+        (
+            (_NETWORK_TOOLS, _serves_shell),
+            (ANY, _connects_out),
+            (names("telnet openssl ssh"), lambda call: _PIPED_SHELL.search(call.around) is not None),
+            (names("ztcp zmodload"), lambda call: call.program == "ztcp" or any("net/" in word for word in call.args)),
+            (names("ssh autossh"), _opens_way_in),
+            (
+                names("ttyd gotty wetty shellinabox shellinaboxd tmate upterm sshx chisel frpc bore cloudflared"),
+                _shares_terminal,
+            ),
+        ),
+    ),
+    Rule("send-credentials", "sends keys or passwords to another machine"),
+    Rule("read-own-secrets", "reads the keys or settings of this agent", hardline=True),
+    Rule("read-credentials", "reads stored keys or passwords"),
+    Rule("read-env-file", "reads a file of environment secrets"),
 )

@@ -1,6 +1,8 @@
-"""Rules for containers, clusters and cloud resources."""
+"""Rules for containers: stopping them, and giving them access to the machine."""
 
 from __future__ import annotations
+
+import re
 
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
@@ -26,6 +28,13 @@ def _operands(call: Call) -> list[str]:
     return words
 
 
+_REACHES = re.compile(
+    r"--(?:pid|ipc|uts|userns|cgroupns)=host|--cap-add=(?:ALL|(?:CAP_)?(?:SYS_\w+|NET_ADMIN|NET_RAW|DAC_\w+|MKNOD|SETUID|BPF|PERFMON))"
+    r"|--security-opt=(?:\w+[=:](?:unconfined|disable)|no-new-privileges[=:]false)|--device=/dev/.*",
+    re.IGNORECASE,
+)
+
+
 def _verb(call: Call) -> tuple[str, str, list[str]]:
     words = _operands(call)
     group = words[0] if words and words[0] in _GROUPS else ""
@@ -49,7 +58,10 @@ def _reaches_host(call: Call) -> bool:
     if verb not in ("run", "create"):
         return False
     for at, word in enumerate(call.args):
-        if word in ("--privileged", "--pid=host") or word.startswith("--device=/dev/"):
+        following = call.args[at + 1] if at + 1 < len(call.args) else ""
+        if word == "--privileged" or word.startswith("--device=/dev/"):
+            return True
+        if _REACHES.fullmatch(word) or (_REACHES.fullmatch(f"{word}={following}") and word.startswith("--")):
             return True
         value = ""
         if word in ("-v", "--volume", "--mount") and at + 1 < len(call.args):
@@ -67,52 +79,11 @@ def _mounts_vital(call: Call, value: str) -> bool:
     return source.startswith(("/", "~")) and (call.paths.is_vital(source) or source.endswith("docker.sock"))
 
 
-def _deletes_in_cluster(call: Call) -> bool:
-    words = _operands(call)
-    verbs = _CLUSTER.get(call.program, ())
-    return any(word in verbs for word in words[:2])
-
-
-_CLUSTER = {
-    "kubectl": names("delete drain"),
-    "helm": names("uninstall delete del"),
-    "virsh": names("destroy undefine"),
-    **dict.fromkeys(names("oc doctl minikube kind eksctl"), names("delete")),
-    **dict.fromkeys(names("terraform tofu pulumi cdk vagrant fly flyctl"), names("destroy")),
-}
-
-
-def _applies_unseen(call: Call) -> bool:
-    return "apply" in call.args and any(word.lstrip("-") in ("auto-approve", "auto-approve=true") for word in call.args)
-
-
-def _deletes_in_cloud(call: Call) -> bool:
-    words, options = call.options.operands, call.options
-    if call.program == "aws" and words[:1] == ["s3"]:
-        return (
-            words[1:2] == ["rb"] or (words[1:2] == ["rm"] and options.has("", "recursive")) or options.has("", "delete")
-        )
-    if call.program in ("gsutil", "rclone", "mc", "s3cmd"):
-        return any(word in ("rm", "rb", "purge", "delete", "deltree", "del", "remove-bucket") for word in words) and (
-            call.program != "gsutil" or options.has("rR") or "rb" in words
-        )
-    return any(word == "delete" or word.startswith(("delete-", "terminate-")) for word in words)
-
-
 RULES = (
     Rule("stop-container", "stops or deletes containers or their data", ((_ENGINES, _stops),)),
     Rule(
         "container-host-access",
         "gives a container access to the machine it runs on",
         ((names("docker podman nerdctl"), _reaches_host),),
-    ),
-    Rule(
-        "destroy-resources",
-        "deletes resources of a cluster or cloud account",
-        (
-            (frozenset(_CLUSTER), _deletes_in_cluster),
-            (names("terraform tofu"), _applies_unseen),
-            (names("aws gcloud az gsutil rclone mc s3cmd"), _deletes_in_cloud),
-        ),
     ),
 )

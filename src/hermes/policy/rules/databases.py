@@ -12,6 +12,8 @@ _CLIENTS = names(
     "psql mysql mariadb sqlite3 sqlite duckdb sqlcmd clickhouse-client clickhouse cockroach mycli pgcli usql isql "
     "osql bq snowsql trino presto cqlsh db2 sqlplus hive impala-shell beeline spark-sql dolt turso"
 )
+#: Longest statements that are searched.
+_LONGEST = 20_000
 _NOISE = re.compile(r"--[^\n]*|/\*.*?\*/|'(?:[^']|'')*'", re.DOTALL)
 _DROP = re.compile(
     r"\bdrop\s+(?:table|database|schema|view|materialized|index|user|role|column|keyspace|collection|tablespace|owned|sequence|type|extension)\b"
@@ -29,11 +31,28 @@ _TASKS = re.compile(
 
 def _statements(call: Call) -> str:
     words = [word.partition("=")[2] if word.startswith("--") else word for word in call.args]
-    return ";\n".join([*words, call.stdin.text or ""])
+    return ";\n".join([*words, call.stdin.text or ""])[:_LONGEST]
 
 
 def _drops(call: Call) -> bool:
     return _DROP.search(_NOISE.sub(" ", _statements(call))) is not None
+
+
+_RIGHTS = re.compile(
+    r"\bgrant\s+(?:all|super|[^;]*\bto\s+public\b|[^;]*\bwith\s+(?:grant|admin)\s+option)|\b(?:alter|create)\s+(?:user|role)\b[^;]*\b(?:superuser|createrole)\b"
+    r"|\bset\s+password\b|\bidentified\s+by\b",
+    re.IGNORECASE,
+)
+_UPDATE = re.compile(r"\bupdate\s+[\w.\"`]+\s+set\s+[^;]*", re.IGNORECASE)
+
+
+def _gives_rights(call: Call) -> bool:
+    return _RIGHTS.search(_NOISE.sub("''", _statements(call))) is not None
+
+
+def _updates_everything(call: Call) -> bool:
+    text = _NOISE.sub("''", _statements(call))
+    return any(_WHERE.search(statement) is None for statement in _UPDATE.findall(text))
 
 
 def _deletes_everything(call: Call) -> bool:
@@ -75,4 +94,6 @@ RULES = (
         ),
     ),
     Rule("sql-delete-all", "deletes every row of a table", ((_CLIENTS, _deletes_everything),)),
+    Rule("sql-update-all", "changes every row of a table", ((_CLIENTS, _updates_everything),)),
+    Rule("sql-rights", "gives a database user far-reaching rights", ((_CLIENTS, _gives_rights),)),
 )

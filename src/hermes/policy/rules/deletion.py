@@ -6,6 +6,7 @@ import re
 
 from hermes.policy.call import Call, read_options
 from hermes.policy.rules.rule import Rule
+from hermes.policy.shell.marks import is_known
 from hermes.policy.shell.words import names
 
 _RM = names("rm grm srm trash-rm rimraf del-cli")
@@ -18,7 +19,9 @@ _NARROWING = names(
 
 
 def _is_recursive(call: Call) -> bool:
-    return call.program in ("rimraf", "del-cli") or call.options.has("rR", "recursive")
+    if call.program in ("rimraf", "del-cli"):
+        return bool(call.options.operands)
+    return call.options.has("rR", "recursive")
 
 
 def _removes_vital_tree(call: Call) -> bool:
@@ -62,6 +65,42 @@ def _xargs_removes(call: Call) -> bool:
     return _names_rm(inner[:1])
 
 
+_LISTING = re.compile(
+    r"\b(?:find|fd|fdfind|ls|locate|rg|grep|ag|git|du|stat|tree|comm|sort|kubectl|docker|aws|ps|jq|sqlite3|psql|freeze|scan)\b"
+)
+_DELETING = names(
+    "rm unlink delete del remove uninstall rmi destroy purge erase drop terminate prune -d -D rb shred trash"
+)
+
+
+def _deletes_listed(call: Call) -> bool:
+    """``rm`` of whatever a listing finds, or of everything here."""
+    operands = call.options.operands
+    if any(word in ("*", "./*", ".*", "**", "*.*", "**/*") for word in operands):
+        return True
+    return any(not is_known(word) for word in operands) and _LISTING.search(call.around) is not None
+
+
+def _xargs_deletes(call: Call) -> bool:
+    inner = read_options(call.args, "adEILlnPsR").operands
+    if inner[:2] in (["git", "branch"], ["git", "tag"]) and not {"-d", "-D", "--delete"}.isdisjoint(call.args):
+        return True
+    deletes = any(word.lower() in _DELETING for word in inner[:4])
+    return deletes and inner[0] not in ("echo", "grep", "printf", "rg", "git")
+
+
+def _empties(call: Call) -> bool:
+    """Copies nothing over a file, or fills one without end."""
+    if call.program == "dd":
+        endless = any(word in ("if=/dev/zero", "if=/dev/urandom", "if=/dev/random") for word in call.args)
+        return endless and not any(word.startswith("count=") for word in call.args)
+    return call.options.operands[:1] == ["/dev/null"] and len(call.options.operands) > 1
+
+
+def _shreds(call: Call) -> bool:
+    return bool(call.options.operands)
+
+
 def _rsync_deletes(call: Call) -> bool:
     return any(name.startswith("del") or name == "remove-source-files" for name in call.options.names)
 
@@ -98,6 +137,20 @@ RULES = (
             (names("rsync"), _rsync_deletes),
             (names("del erase rd rmdir remove-item ri"), _windows_tree),
         ),
+    ),
+    Rule(
+        "bulk-delete",
+        "deletes everything that a listing or pattern finds, or beyond recovery",
+        (
+            (names("rm grm unlink trash gio rmtrash"), _deletes_listed),
+            (names("xargs gxargs parallel"), _xargs_deletes),
+            (names("shred srm wipe sfill bleachbit"), _shreds),
+        ),
+    ),
+    Rule(
+        "overwrite-file",
+        "replaces the content of a file by nothing or noise",
+        ((names("cp gcp mv install dd gdd"), _empties),),
     ),
     Rule(
         "move-system-tree",

@@ -79,8 +79,22 @@ def _fuser_kills(call: Call) -> bool:
     return call.options.has("k", "kill")
 
 
+def _kills_found(call: Call) -> bool:
+    """Processes that a lookup by name finds; one that listens on a port is found on purpose."""
+    return _LOOKUP.search(f"{call.source} {call.around}") is not None and not _BY_PORT.search(call.source)
+
+
+_BY_PORT = re.compile(r"\blsof\b[^|]*-\w*i|\bss\b|\bfuser\b")
+_LOOKUP = re.compile(r"\b(?:pgrep|pidof|ps|top|pidin|jps|tasklist|systemctl)\b")
+
+
 def _kills_init(call: Call) -> bool:
     return "1" in call.args[1:] and any(_KILL.fullmatch(word) for word in call.args)
+
+
+def _xargs_kills(call: Call) -> bool:
+    inner = [word for word in call.options.operands if word not in ("sudo", "doas", "env")]
+    return inner[:1] in (["kill"], ["pkill"], ["/bin/kill"]) and not _BY_PORT.search(call.around)
 
 
 RULES = (
@@ -113,6 +127,8 @@ RULES = (
             (names("killall"), _killall),
             (names("fuser"), _fuser_kills),
             (names("kill"), _kills_init),
+            (names("kill"), _kills_found),
+            (names("xargs gxargs parallel"), _xargs_kills),
         ),
     ),
 )

@@ -13,11 +13,23 @@ _CHANGES = {
     **dict.fromkeys(("update", "uninstall", "setup"), names("")),
     "gateway": names("stop restart uninstall install"),
     "config": names("set unset edit migrate"),
-    "approvals": names("revoke allow add grant"),
+    "approvals": names("revoke allow add grant approve deny answer"),
+    "auth": names("add login import set remove logout use"),
+    "credentials": names("add set remove"),
+    "mcp": names("add remove enable"),
+    "cron": names("add create remove edit"),
+    "memory": names("add remove clear"),
+    "profile": names("create use delete"),
+    "model": names("set"),
+    "login": names(""),
+    "logout": names(""),
     "plugins": names("install uninstall remove enable disable update"),
     "hooks": names("accept allow consent revoke"),
     "sessions": names("delete prune clear"),
 }
+
+
+_UNGUARDED = names("--yolo --approve --auto-approve --accept-hooks --trust")
 
 
 def _changes_itself(call: Call) -> bool:
@@ -27,7 +39,9 @@ def _changes_itself(call: Call) -> bool:
         if at is None:
             return False
         words = words[at + 1 :]
-    if "--yolo" in words:
+    if not _UNGUARDED.isdisjoint(words) or any(word.startswith(("--mode=yolo", "--mode=auto")) for word in words):
+        return True
+    if any(words[at : at + 2] in (["--mode", "yolo"], ["--mode", "auto"]) for at in range(len(words))):
         return True
     operands = [word for word in words if not word.startswith("-")]
     verbs = _CHANGES.get(operands[0]) if operands else None
@@ -39,8 +53,39 @@ def _uninstalls(call: Call) -> bool:
 
 
 def _ends_itself(call: Call) -> bool:
-    return "hermes" in " ".join([call.source, *call.args]).lower()
+    text = " ".join([call.source, *call.args])
+    if _PARENT.search(text) is not None:
+        return True
+    return call.program in ("pkill", "killall", "skill") and any(
+        re.search(r"python|\bpy\b|^\.\*?$", word) is not None for word in call.options.operands
+    )
 
+
+_PARENT = re.compile(r"hermes|\bPPID\b|\bppid\b|/proc/self/stat", re.IGNORECASE)
+
+
+def _opens_own_files(call: Call) -> bool:
+    """A program that may change files of the agent's home."""
+    home = call.paths.hermes_home
+    if not home:
+        return False
+    for word in call.args:
+        if "/" in word or "." in word:
+            path = call.paths.resolve(word.partition("=")[2] or word)
+            if path == home or path.startswith(home + "/"):
+                return True
+    return False
+
+
+def _clones_into_home(call: Call) -> bool:
+    return not {"clone", "init", "worktree", "submodule", "checkout", "pull"}.isdisjoint(
+        call.args
+    ) and _opens_own_files(call)
+
+
+_DATABASE_CLIENTS = names(
+    "sqlite3 sqlite duckdb litecli sqlite-utils datasette usql pip npm uv poetry mkfifo mkdir unzip tar"
+)
 
 RULES = (
     Rule(
@@ -49,7 +94,9 @@ RULES = (
         (
             (names("hermes python"), _changes_itself),
             (names("pip pipx uv conda"), _uninstalls),
-            (names("kill pkill killall skill"), _ends_itself),
+            (names("kill pkill killall skill gdb lldb strace reptyr gcore"), _ends_itself),
+            (_DATABASE_CLIENTS, _opens_own_files),
+            (names("git hub"), _clones_into_home),
         ),
     ),
 )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from hermes.policy.call import Call
+from hermes.policy.call import Call, base_name
+from hermes.policy.programs.wrappers import unwrap
 from hermes.policy.rules.rule import Rule
 from hermes.policy.shell.words import names
 
@@ -13,6 +14,9 @@ _VERBS = names(
 _MANAGERS = names(
     "systemctl service launchctl rc-service rc-update sv supervisorctl initctl svcadm pm2 brew s6-rc monit sc net"
 )
+
+
+_INTERACTIVE = names("sh bash zsh dash ksh fish csh tcsh ash su login")
 
 
 def _changes_service(call: Call) -> bool:
@@ -48,37 +52,32 @@ def _feeds_password(call: Call) -> bool:
 
 
 def _opens_root_shell(call: Call) -> bool:
-    return not _sudo_flags(call).isdisjoint("si")
+    if call.program in ("sudo", "doas") and not _sudo_flags(call).isdisjoint("si"):
+        return True
+    inner = unwrap(call.program, call.args) or []
+    return bool(inner) and base_name(inner[0]) in _INTERACTIVE and len(inner) == 1 and call.stdin.origin == "terminal"
 
 
-def _weakens(call: Call) -> bool:
-    return not _WEAKENING.get(call.program, frozenset()).isdisjoint(call.args)
+def _becomes_another(call: Call) -> bool:
+    """``su`` and ``machinectl shell`` without a command."""
+    if call.options.has("cV", "command", "session-command", "version", "help") or call.stdin.origin != "terminal":
+        return False
+    return call.program != "machinectl" or "shell" in call.args
 
-
-_WEAKENING = {
-    **dict.fromkeys(("iptables", "ip6tables"), names("-F -X --flush --delete-chain")),
-    "nft": names("flush delete"),
-    "ufw": names("disable reset"),
-    "setenforce": names("0 Permissive permissive"),
-    "swapoff": names("-a --all"),
-    "umount": names("-a --all /"),
-    "modprobe": names("-r --remove"),
-    "csrutil": names("disable"),
-    "spctl": names("--master-disable --global-disable"),
-    "auditctl": names("-D"),
-}
 
 RULES = (
     Rule("stop-service", "stops, restarts or disables a service", ((_MANAGERS, _changes_service),)),
-    Rule(
-        "weaken-system",
-        "switches off a protection or a part of the system",
-        ((frozenset(_WEAKENING), _weakens),),
-    ),
     Rule(
         "sudo-password",
         "gives sudo a password without a person typing it",
         ((names("sudo"), _feeds_password),),
     ),
-    Rule("root-shell", "opens a shell as another user", ((names("sudo"), _opens_root_shell),)),
+    Rule(
+        "root-shell",
+        "opens a shell as another user",
+        (
+            (names("sudo doas pkexec run0 gosu su-exec chroot"), _opens_root_shell),
+            (names("su machinectl"), _becomes_another),
+        ),
+    ),
 )

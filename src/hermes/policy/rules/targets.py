@@ -14,6 +14,14 @@ def written_paths(call: Call) -> list[str]:
     return find(call) if find is not None else []
 
 
+def written_kinds(call: Call) -> frozenset[str]:
+    """The kinds of sensitive files that a call writes, by redirections and arguments."""
+    if call.written_kinds is None:
+        paths = dict.fromkeys([*call.writes, *written_paths(call)])
+        call.written_kinds = frozenset(filter(None, map(call.paths.sensitive_kind, paths)))
+    return call.written_kinds
+
+
 def _all_operands(call: Call) -> list[str]:
     return call.options.operands
 
@@ -77,9 +85,20 @@ def _patched(call: Call) -> list[str]:
     return [*call.options.operands[:1], *call.values("do", "directory", "output")]
 
 
+def _cloned(call: Call) -> list[str]:
+    """Where a repository is cloned to, and where git works."""
+    folders = call.values("C")
+    operands = call.options.operands
+    return [*(operands[2:3] if operands[:1] == ["clone"] else []), *(folders if "config" in operands else [])]
+
+
+def _after(call: Call, *options: str) -> list[str]:
+    return [call.args[at + 1] for at, word in enumerate(call.args[:-1]) if word in options]
+
+
 _TARGETS: dict[str, Callable[[Call], list[str]]] = {
     **dict.fromkeys(
-        names("tee gtee sponge rm grm unlink truncate fallocate shred ed ex chattr"),
+        names("tee gtee sponge rm grm unlink truncate fallocate shred ed ex chattr touch srm"),
         _all_operands,
     ),
     **dict.fromkeys(names("cp gcp install ln rsync scp ginstall"), _last_operand),
@@ -89,5 +108,10 @@ _TARGETS: dict[str, Callable[[Call], list[str]]] = {
     **dict.fromkeys(names("curl wget fetch aria2c"), _download),
     **dict.fromkeys(names("tar bsdtar unzip"), _archive),
     "patch": _patched,
+    "git": _cloned,
+    "zip": lambda call: call.options.operands[:1],
+    "gpg": lambda call: call.values("o", "output"),
+    "openssl": lambda call: [*call.values("", "out", "keyout"), *_after(call, "-out", "-keyout")],
+    **dict.fromkeys(names("7z 7za"), lambda call: [word[2:] for word in call.args if word.startswith("-o")]),
 }
 PROGRAMS = frozenset(_TARGETS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import ANY, Predicate, Rule
-from hermes.policy.rules.targets import PROGRAMS, written_paths
+from hermes.policy.rules.targets import PROGRAMS, written_kinds
 from hermes.policy.shell.words import names
 
 _ACCOUNTS = names(
@@ -15,7 +15,7 @@ _ACCOUNTS = names(
 
 def _writes(kind: str) -> Predicate:
     def applies(call: Call) -> bool:
-        return any(call.paths.sensitive_kind(path) == kind for path in [*call.writes, *written_paths(call)])
+        return kind in written_kinds(call)
 
     return applies
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from hermes.policy.rules.persistence import hides_history, loads_code
 from hermes.policy.shell.expander import text_of
 from hermes.policy.shell.flow import NOTHING, Flow
 from hermes.policy.shell.marks import UNKNOWN, is_known
@@ -21,6 +23,10 @@ _RUN_VARIABLES = names(
     "SUDO_ASKPASS EDITOR VISUAL PAGER MANPAGER BROWSER PROMPT_COMMAND LESSOPEN LESSCLOSE RSYNC_RSH CVS_RSH FCEDIT "
     "PS0 PS1 PS4 ENV BASH_ENV"
 )
+
+
+#: Variables that would change this agent's own safeguards.
+_OWN_SETTING = re.compile(r"YOLO|MODE|APPROV|ACCEPT_HOOKS|TRUST")
 
 
 def assign(shell: Shell, node: Node, _stdin: Flow) -> Flow:
@@ -83,13 +89,19 @@ def unset(shell: Shell, node: Node, _stdin: Flow) -> Flow:
     """An unset variable is empty."""
     for child in node.named_children:
         shell.state.variables[text_of(child)] = ""
+        if hides_history(text_of(child), ""):
+            shell.report("wipe-logs", text_of(node))
     return NOTHING
 
 
 def _run_assigned(shell: Shell, name: str, value: str, source: str) -> None:
     """Report a variable that other programs run, or that would disable the agent's own safeguards."""
-    if name == "HERMES_YOLO_MODE" and value not in ("", "0", "false"):
+    if name.startswith("HERMES_") and _OWN_SETTING.search(name) and value not in ("", "0", "false"):
         shell.report("own-runtime", source)
+    if loads_code(name, value):
+        shell.report("load-code", source)
+    if hides_history(name, value):
+        shell.report("wipe-logs", source)
     if name in _RUN_VARIABLES and is_known(value) and (" " in value or value.startswith("$(")):
         shell.read_apart(value)
     if name in ("ENV", "BASH_ENV") and (text := shell.content_of(value).text):

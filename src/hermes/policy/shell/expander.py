@@ -29,7 +29,9 @@ class Expander:
         """The words of neighbouring nodes. Adjacent nodes are one word, even if the parser splits them."""
         result: list[str] = []
         touching: list[Node] = []
+        spend = self._shell.budget.spend
         for node in _flat(nodes):
+            spend(8)
             if touching and touching[-1].end_byte != node.start_byte:
                 result += self._finish(touching)
                 touching = []
@@ -60,7 +62,9 @@ class Expander:
             raw.clear()
             done.append(piece(self, node))
         done.append(self._unquoted("".join(raw)))
-        return "".join(done)
+        text = "".join(done)
+        self._shell.budget.spend(20 + len(text) // 2)
+        return text
 
     def _unquoted(self, text: str) -> str:
         if not text or _SPECIAL.isdisjoint(text):

@@ -1,4 +1,4 @@
-"""Data flow between commands: known text, or at least its origin (taint)."""
+"""Data flow between commands: known text, or at least its origin and taint."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from hermes.policy.shell.marks import DECODED, REMOTE, UNKNOWN
+from hermes.policy.shell.marks import DECODED, REMOTE, SECRET, TOKEN, UNKNOWN, taint_of
 
 #: From harmless to suspicious; a combination has the most suspicious origin.
 Origin = Literal["terminal", "text", "file", "program", "decoded", "remote"]
@@ -20,28 +20,45 @@ class Flow:
 
     text: str | None
     origin: Origin
+    #: The mark of the secret that unknown text contains: ``SECRET``, ``TOKEN`` or nothing.
+    secret: str = ""
+
+    @property
+    def taint(self) -> str:
+        """The mark of the secret in it, or nothing."""
+        return self.secret or (taint_of(self.text) if self.text else "")
 
     def as_value(self) -> str:
         """The text as a command substitution gives it, or the marker for unknown text."""
         if self.text is not None:
             return self.text.rstrip("\n")
-        return REMOTE if self.origin == "remote" else DECODED if self.origin == "decoded" else UNKNOWN
+        mark = REMOTE if self.origin == "remote" else DECODED if self.origin == "decoded" else UNKNOWN
+        return mark + self.secret
 
     def made_into(self, text: str | None, origin: Origin) -> Flow:
         """The output of a program that reads this stream: at least as suspicious."""
-        return Flow(text, _worst([self.origin, origin]))
+        return Flow(text, _worst([self.origin, origin]), self.taint if text is None else "")
+
+    def tainted(self, secret: str) -> Flow:
+        """The same stream, when a program put a secret into it."""
+        taint = SECRET if SECRET in (secret, self.secret) else secret or self.secret
+        if taint == self.taint:
+            return self
+        origin = "program" if self.origin in ("terminal", "text") else self.origin
+        return Flow(None, origin, taint)
 
 
 TERMINAL = Flow(None, "terminal")
 NOTHING = Flow("", "text")
 PROGRAM = Flow(None, "program")
 A_FILE = Flow(None, "file")
+SECRET_FILE = Flow(None, "file", SECRET)
 DOWNLOAD = Flow(None, "remote")
 
 
 def text_flow(text: str) -> Flow:
     """Known text; unknown when it is too long."""
-    return Flow(text, "text") if len(text) <= _LONGEST else PROGRAM
+    return Flow(text, "text") if len(text) <= _LONGEST else Flow(None, "program", taint_of(text))
 
 
 def _worst(origins: Iterable[Origin]) -> Origin:
@@ -57,6 +74,7 @@ def joined(flows: Sequence[Flow]) -> Flow:
     origin = _worst(flow.origin for flow in flows)
     texts = [flow.text for flow in flows]
     if any(text is None for text in texts):
-        return Flow(None, origin)
+        taints = {flow.taint for flow in flows}
+        return Flow(None, origin, SECRET if SECRET in taints else TOKEN if TOKEN in taints else "")
     text = "".join(text for text in texts if text)
-    return Flow(text, origin) if len(text) <= _LONGEST else Flow(None, origin)
+    return Flow(text, origin) if len(text) <= _LONGEST else Flow(None, origin, taint_of(text))

@@ -15,13 +15,16 @@ SPLIT = "\ufdd6"
 EMPTY = "\ufdd7"
 #: Precedes text given to a program directly, where the parser expects a file name.
 INLINE = "\ufdd8"
+#: Taint, beside the mark of an unknown part: content of a credential file or store, value of a secret variable.
+SECRET = "\ufdd9"
+TOKEN = "\ufdda"
 
 UNKNOWNS = (UNKNOWN, REMOTE, DECODED)
-ALL = (*UNKNOWNS, OPEN, COMMA, CLOSE, SPLIT, EMPTY, INLINE)
+ALL = (*UNKNOWNS, OPEN, COMMA, CLOSE, SPLIT, EMPTY, INLINE, SECRET, TOKEN)
 
 _PLAIN = str.maketrans({OPEN: "{", COMMA: ",", CLOSE: "}", SPLIT: " ", EMPTY: ""})
-_SHOWN = str.maketrans({UNKNOWN: "?", REMOTE: "?", DECODED: "?", INLINE: ""})
-_KNOWN = str.maketrans(dict.fromkeys(UNKNOWNS, ""))
+_SHOWN = str.maketrans({UNKNOWN: "?", REMOTE: "?", DECODED: "?", INLINE: "", SECRET: "", TOKEN: ""})
+_KNOWN = str.maketrans(dict.fromkeys((*UNKNOWNS, SECRET, TOKEN), ""))
 
 
 def plain(text: str) -> str:
@@ -37,6 +40,11 @@ def shown(text: str) -> str:
 def known_part(text: str) -> str:
     """As if every unknown part were empty."""
     return text.translate(_KNOWN)
+
+
+def taint_of(text: str) -> str:
+    """The worst taint in a text, or nothing."""
+    return SECRET if SECRET in text else TOKEN if TOKEN in text else ""
 
 
 def is_known(text: str) -> bool:

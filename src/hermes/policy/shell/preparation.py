@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from hermes.policy.budget import StepBudget
 from hermes.policy.shell.marks import INLINE
 
 _WEAK_SPOT = re.compile(r"`|<<|#|esac|\(\(|(?:^|[\s;&|()])\\|\\[\n \t]")
@@ -38,9 +39,9 @@ class Prepared:
     broken: list[str] = field(default_factory=list[str])
 
 
-def prepare(text: str, is_whole: Callable[[str], bool]) -> Prepared:
+def prepare(text: str, is_whole: Callable[[str], bool], budget: StepBudget) -> Prepared:
     """Rewrite a text where the parser is weak. ``is_whole`` says whether a text is a script without errors."""
-    return _Rewriter(text, is_whole).prepared() if _WEAK_SPOT.search(text) else Prepared(text)
+    return _Rewriter(text, is_whole, budget).prepared() if _WEAK_SPOT.search(text) else Prepared(text)
 
 
 @dataclass(slots=True)
@@ -56,8 +57,9 @@ class _HereDocument:
 class _Rewriter:
     """Copies a text from front to back."""
 
-    def __init__(self, text: str, is_whole: Callable[[str], bool]) -> None:
+    def __init__(self, text: str, is_whole: Callable[[str], bool], budget: StepBudget) -> None:
         self._text = text
+        self._budget = budget
         self._is_whole = is_whole
         self._at = 0
         self._out: list[str] = []
@@ -74,6 +76,7 @@ class _Rewriter:
 
     def _next(self, pattern: re.Pattern[str]) -> str:
         """Copy up to the next special character and return it; empty at the end."""
+        self._budget.spend(6)
         match = pattern.search(self._text, self._at)
         if match is None:
             self._out.append(self._text[self._at :])
@@ -145,7 +148,11 @@ class _Rewriter:
 
     def _is_inside_word(self) -> bool:
         """Whether the next character continues a word."""
-        before = next((part[-1] for part in reversed(self._out[self._glued :]) if part), "" if self._glued else "\n")
+        before = "" if self._glued else "\n"
+        for at in range(len(self._out) - 1, self._glued - 1, -1):
+            if self._out[at]:
+                before = self._out[at][-1]
+                break
         return before not in (" ", "\t", "\n", ";", "&", "|", "(", ")", "<", ">")
 
     def _hash(self) -> None:
@@ -195,6 +202,7 @@ class _Rewriter:
         while depth and end < len(self._text):
             depth += {"(": 1, ")": -1}.get(self._text[end], 0)
             end += 1
+        self._budget.spend(end - self._at)
         if depth == 0 and self._text[max(end - 2, self._at) : end] == "))":
             self._out.append(token + self._text[self._at : end])
             self._at = end
@@ -209,11 +217,12 @@ class _Rewriter:
         end = self._at
         while end < len(self._text) and self._text[end] != "`":
             end += 2 if self._text[end] == "\\" else 1
+        self._budget.spend(40 + end - self._at)
         if end >= len(self._text):
             self._out.append("`")
             return
         escape = _QUOTED_INNER_ESCAPE if double else _INNER_ESCAPE
-        inner = prepare(escape.sub(r"\1", self._text[self._at : end]), self._is_whole)
+        inner = prepare(escape.sub(r"\1", self._text[self._at : end]), self._is_whole, self._budget)
         self._broken += inner.broken
         whole = self._is_whole(inner.text)
         if not whole:
@@ -250,7 +259,7 @@ class _Rewriter:
             if document.verbatim:
                 string = "'" + body.replace("'", "'\\''") + "'"
             else:
-                rewriter = _Rewriter(body, self._is_whole)
+                rewriter = _Rewriter(body, self._is_whole, self._budget)
                 string = rewriter.as_double_quoted()
                 self._broken += rewriter._broken
             self._out[document.position] = f"< {INLINE}{string} "

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from hermes.policy.budget import StepBudget, TooComplex
 from hermes.policy.call import Call
 from hermes.policy.programs.builtins import multiplies
 from hermes.policy.programs.programs import run
 from hermes.policy.rules import broken_rules
+from hermes.policy.scripts import Script, ScriptReader
 from hermes.policy.shell.assignments import assign, assign_for_now, declare, restore, unset
 from hermes.policy.shell.expander import Expander, same_line, text_of
-from hermes.policy.shell.flow import A_FILE, NOTHING, PROGRAM, TERMINAL, Flow, joined
-from hermes.policy.shell.marks import UNKNOWN
+from hermes.policy.shell.flow import A_FILE, NOTHING, PROGRAM, SECRET_FILE, TERMINAL, Flow, joined
+from hermes.policy.shell.marks import UNKNOWN, is_known
 from hermes.policy.shell.redirection import WORDS, Redirects, add_redirect, read_redirects
 from hermes.policy.shell.state import ShellState, Value, merged
 from hermes.policy.shell.syntax import parse
@@ -22,34 +25,41 @@ from hermes.policy.verdict import Findings
 if TYPE_CHECKING:
     from tree_sitter import Node
 
-#: Limits on nesting, number of programs and amount of text.
+#: Limits on nesting and number of programs.
 _DEEPEST_SCRIPT = 12
 _DEEPEST_CALL = 40
 _MOST_CALLS = 4_000
-_MOST_TEXT = 400_000
 #: A loop over more words than this is analysed once, with an unknown word.
 _MOST_ROUNDS = 8
+#: Most text of a pipeline or loop that the rules look at.
+_MOST_AROUND = 1_000
 
 _MAYBE = names("if_statement while_statement case_statement c_style_for_statement")
 _BRANCHES = names("elif_clause else_clause case_item")
 
 
-class TooComplex(Exception):
-    """The command line exceeds the limits of the analysis."""
-
-
 class Shell:
     """A simulated shell: tracks its state and collects the findings of the rules."""
 
-    def __init__(self, state: ShellState, findings: Findings) -> None:
+    def __init__(
+        self,
+        state: ShellState,
+        findings: Findings,
+        budget: StepBudget | None = None,
+        scripts: ScriptReader | None = None,
+    ) -> None:
         self.state = state
+        self._read_script = scripts
+        self.budget = budget or StepBudget()
         self.expander = Expander(self)
         self._findings = findings
         self._scripts = 0
         self._nested = 0
         self._calls = 0
-        self._text = 0
         self._pipes = 0
+        #: The text of the pipelines and loop headers around the current part.
+        self._around = ""
+        self._scripts_read: set[str] = set()
         #: Variables at the start of each enclosing branch.
         self._forks: list[dict[str, Value]] = []
 
@@ -64,12 +74,12 @@ class Shell:
         for key in broken_rules(call):
             self.report(key, call.source)
 
-    def is_hardline(self, words: list[str], like: Call) -> bool:
-        """Whether a command would be hardline."""
+    def findings_of(self, words: list[str], like: Call) -> Findings:
+        """What would be found in a command."""
         findings, self._findings = self._findings, Findings()
         try:
             self.run(words, like)
-            return self._findings.hardline
+            return self._findings
         finally:
             self._findings = findings
 
@@ -77,15 +87,13 @@ class Shell:
 
     def read(self, text: str, stdin: Flow = TERMINAL) -> Flow:
         """Analyse a script in this shell; returns its output."""
-        self._text += len(text)
-        if self._text > _MOST_TEXT:
-            raise TooComplex
+        self.budget.spend(len(text))
         if self._scripts >= _DEEPEST_SCRIPT:
             self.report("unreadable", text)
             return PROGRAM
         self._scripts += 1
         try:
-            roots, readable = parse(text)
+            roots, readable = parse(text, self.budget)
             if not readable:
                 self.report("unreadable", text)
             return [self.walk(root, stdin) for root in roots][-1]
@@ -110,6 +118,8 @@ class Shell:
 
     def _run(self, call: Call) -> Flow:
         self._calls += 1
+        call.around = call.around or self._around
+        self.budget.spend(40 + 60 * (len(call.words) + len(call.writes)) + len(call.source) // 8)
         if self._calls > _MOST_CALLS:
             raise TooComplex
         if self._nested >= _DEEPEST_CALL:
@@ -125,6 +135,7 @@ class Shell:
 
     def walk(self, node: Node, stdin: Flow = TERMINAL) -> Flow:
         """Analyse a statement; returns its output."""
+        self.budget.spend(20 + (node.end_byte - node.start_byte) // 8)
         statement = self._STATEMENTS.get(node.type)
         if statement is not None:
             return statement(self, node, stdin)
@@ -190,9 +201,20 @@ class Shell:
         stages = node.named_children
         if len(stages) > 1 and "$0" in text_of(stages[0]) and text_of(stages[0]) == text_of(stages[1]):
             self.report("fork-bomb", text_of(node))
-        for stage in stages:
-            stdin = self._apart(stage, stdin)
+        with self._inside_of(text_of(node)):
+            for stage in stages:
+                stdin = self._apart(stage, stdin)
         return stdin
+
+    @contextmanager
+    def _inside_of(self, text: str) -> Generator[None]:
+        """Let calls know the pipeline or loop that they are part of."""
+        outer = self._around
+        self._around = f"{outer[:_MOST_AROUND]} {text[:_MOST_AROUND]}" if outer else text[:_MOST_AROUND]
+        try:
+            yield
+        finally:
+            self._around = outer
 
     def _redirected(self, node: Node, stdin: Flow) -> Flow:
         redirects = node.children_by_field_name("redirect")
@@ -206,9 +228,10 @@ class Shell:
             return joined([*flows, self._redirect(last, nodes, stdin, source)])
         if body is not None and body.type == "pipeline":
             *first, last = body.named_children
-            for stage in first:
-                stdin = self._apart(stage, stdin)
-            return self._redirect(last, nodes, stdin, source)
+            with self._inside_of(text_of(body)):
+                for stage in first:
+                    stdin = self._apart(stage, stdin)
+                return self._redirect(last, nodes, stdin, source)
         redirects = read_redirects(self, nodes)
         feed = stdin if redirects.stdin is None else redirects.stdin
         if body is not None and body.type == "command":
@@ -221,7 +244,23 @@ class Shell:
 
     def content_of(self, path: str) -> Flow:
         """The content of a file, as far as this command line determines it."""
-        return self.state.files.get(self.state.paths.resolve(path), A_FILE)
+        known = self.state.files.get(self.state.paths.resolve(path))
+        if known is not None:
+            return known
+        return SECRET_FILE if self.state.paths.secret_kind(path) else A_FILE
+
+    def script_at(self, path: str) -> Script | None:
+        """A script on disk that this command line did not write, if it can be read."""
+        if self._read_script is None or not is_known(path):
+            return None
+        whole = self.state.paths.resolve(path)
+        if whole in self.state.files or whole in self._scripts_read:
+            return None
+        self._scripts_read.add(whole)  # once: a script may run itself
+        script = self._read_script(whole)
+        if script is not None:
+            self.budget.spend(len(script.text) // 4)
+        return script
 
     def _wrote(self, redirects: Redirects, flow: Flow, source: str) -> None:
         """Check redirections that do not belong to a single program."""
@@ -280,9 +319,10 @@ class Shell:
         flows: list[Flow] = []
         name = text_of(variable)
         before = dict(self.state.variables)
-        for word in [UNKNOWN] if thrifty or not words else words:
-            self.state.variables[name] = word
-            flows.append(self.walk(body, stdin))
+        with self._inside_of(" ".join(map(text_of, values))):
+            for word in [UNKNOWN] if thrifty or not words else words:
+                self.state.variables[name] = word
+                flows.append(self.walk(body, stdin))
         self.state.variables = merged(before, self.state.variables)
         return joined(flows)
 
@@ -337,6 +377,7 @@ class Shell:
     def _stray(self, node: Node, stdin: Flow) -> Flow:
         """Analyse a part with a syntax error: text that looks like commands counts as commands."""
         words: list[Node] = []
+        self.budget.spend(60)
         for child in [*node.children, None]:
             if child is not None and child.type in WORDS:
                 words.append(child)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hermes.policy.paths import PathContext
 from hermes.policy.shell.flow import Flow
-from hermes.policy.shell.marks import UNKNOWN
+from hermes.policy.shell.marks import TOKEN, UNKNOWN
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -50,16 +51,22 @@ class ShellState:
             return self._argument(int(name[:9]))
         if name in ("@", "*"):
             return UNKNOWN if self.positional is None else " ".join(self.positional)
-        value = self.variables.get(name, UNKNOWN)
+        value = self._variable(name)
         if isinstance(value, list):
             return value[0] if value else ""
+        return value
+
+    def _variable(self, name: str) -> Value:
+        value = self.variables.get(name)
+        if value is None:
+            return UNKNOWN + TOKEN if is_secret_name(name) else UNKNOWN
         return value
 
     def items(self, name: str) -> list[str]:
         """All members of an array, or of ``$@``."""
         if name in ("@", "*"):
             return [UNKNOWN] if self.positional is None else self.positional
-        value = self.variables.get(name, UNKNOWN)
+        value = self._variable(name)
         return value if isinstance(value, list) else [value]
 
     def _argument(self, number: int) -> str:
@@ -101,12 +108,30 @@ def _appended(before: Value, more: Value) -> Value:
     return before + more if isinstance(more, str) else [before, *more]
 
 
+_SECRET_NAME = re.compile(
+    r"(?:^|_)(?:api_?key|(?:access|private|secret|signing|encryption|master|service|account|ssh|gpg|deploy|auth)_?key"
+    r"|token|secret|passwd|password|passphrase|pass|pw|credentials?|apikey|pat)s?(?:_(?:id|b64|base64|json|prod|dev))?$"
+    r"|^[a-z0-9]+_key$|(?:^|_)(?:secret|password|token)_",
+    re.IGNORECASE,
+)
+_NO_SECRET = re.compile(
+    r"^(?:sort|primary|foreign|public|cache|partition|shard|group|order|hot|max|min|num)_|_(?:file|path|dir|url|name|len|count|limit)s?$",
+    re.IGNORECASE,
+)
+
+
+def is_secret_name(name: str) -> bool:
+    """Whether a variable has the name of a secret."""
+    return _SECRET_NAME.search(name) is not None and _NO_SECRET.search(name) is None
+
+
 def starting_variables(paths: PathContext) -> dict[str, Value]:
     """Variables set in practically every shell."""
     return {
         "0": "bash",
         "HOME": paths.home,
         "HERMES_HOME": paths.hermes_home,
+        "PPID": "$PPID",
         "IFS": " ",
         "SHELL": "/bin/bash",
         "BASH": "/bin/bash",

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from threading import local
 from typing import TYPE_CHECKING
 
+from hermes.policy.budget import StepBudget, TooComplex
 from hermes.policy.shell.marks import ALL
 from hermes.policy.shell.preparation import prepare
 
@@ -61,6 +62,10 @@ _WORD_FIRST = re.compile(
     r"(^|[;&|({\n]|\b(?:then|do|else|exec|time)\s)(\s*)(?=\{[^\s{}]*[,.][^\s{}]*\}|\[[^\s\[\]][^\s\[]*\])"
 )
 _READ_WRITE = re.compile(r"<>")
+#: What the parser's running time depends on, outside of quotes.
+_SHAPE = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"|\\.|[|(){}]", re.DOTALL)
+_MOST_PIPES = 200
+_DEEPEST_NESTING = 80
 _threads = local()
 
 
@@ -90,14 +95,16 @@ def is_deceptive(command: str) -> bool:
     return _DECEPTIVE.search(command) is not None
 
 
-def parse(text: str) -> tuple[list[Node], bool]:
+def parse(text: str, budget: StepBudget) -> tuple[list[Node], bool]:
     """The syntax trees of a script, several for ambiguous text; and whether all of it was understood."""
     parser = _parser()
 
     def tree(text: str) -> Node:
+        budget.spend(40 + len(text))
+        _check_shape(text)
         return parser.parse(to_parser(text)).root_node
 
-    prepared = prepare(text, lambda inner: not tree(inner).has_error)
+    prepared = prepare(text, lambda inner: not tree(inner).has_error, budget)
     roots = [tree(prepared.text), *map(tree, prepared.broken)]
     readable = not prepared.broken
     if roots[0].has_error:
@@ -105,6 +112,24 @@ def parse(text: str) -> tuple[list[Node], bool]:
         roots.append(tree(mended))
         readable = readable and not roots[-1].has_error
     return roots, readable
+
+
+def _check_shape(text: str) -> None:
+    """Refuse text for which the parser takes more than linear time: very long pipelines, very deep nesting."""
+    if text.count("|") <= _MOST_PIPES and text.count("(") + text.count("{") <= _DEEPEST_NESTING:
+        return
+    pipes = depth = deepest = 0
+    for match in _SHAPE.finditer(text):
+        mark = match.group()
+        if mark == "|":
+            pipes += 1
+        elif mark in "({":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif mark in ")}":
+            depth = max(0, depth - 1)
+    if pipes > _MOST_PIPES or deepest > _DEEPEST_NESTING:
+        raise TooComplex
 
 
 def _parser() -> Parser:

@@ -1,0 +1,201 @@
+"""Secrets: where they come from, and the programs that show them or send them away (taint analysis)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from hermes.policy.call import Call
+from hermes.policy.rules.targets import written_paths
+from hermes.policy.shell.flow import Flow
+from hermes.policy.shell.marks import SECRET, TOKEN, taint_of
+from hermes.policy.shell.state import is_secret_name
+from hermes.policy.shell.words import names
+
+if TYPE_CHECKING:
+    from hermes.policy.shell.reader import Shell
+
+#: Programs that send what they are given to another machine.
+_SENDERS = names(
+    "curl wget nc ncat netcat socat ssh scp rsync sftp ftp lftp tftp telnet http https xh httpie hurl aria2c mail "
+    "mailx "
+    "sendmail mutt msmtp swaks dig nslookup host drill kdig ping ping6 traceroute fping aws gsutil gcloud az "
+    "azcopy rclone "
+    "mc s3cmd s5cmd b2 gh glab hub croc wormhole ffsend transfer websocat wscat grpcurl curlie wget2 lwp-request "
+    "irc irssi kcat kafkacat mosquitto_pub redis-cli mongosh psql mysql nats ipfs magic-wormhole smbclient ldapsearch "
+    "dnscat iodine ssh-copy-id rcp finger whois logger pastebinit tailscale hping3 doctl vercel netlify"
+)
+#: Senders for which a name of a file is a setting or a key to sign in with, not what they send.
+_KEYED = names(
+    "ssh autossh sftp mosh aws gcloud az gh glab psql mysql mongosh redis-cli doctl vercel netlify ssh-copy-id"
+)
+#: Commands of such programs that send files.
+_UPLOADS = names("cp mv sync put upload put-object gist release copy copyto move rsync storage send blob s3 s3api")
+#: Programs that show nothing of a file's content, or use it for signing in.
+_BLIND = names(
+    "ls ll stat test [ [[ find fd du tree file chmod chown chgrp touch mkdir rmdir rm unlink cd pushd basename dirname "
+    "realpath readlink ssh ssh-add ssh-keygen ssh-agent ssh-keyscan autossh mosh git hub kubectl helm k9s oc "
+    "docker podman "
+    "docker-compose nerdctl terraform tofu ansible ansible-playbook psql mysql source . export set unset env echo "
+    "printf "
+    "wc sha256sum shasum md5sum cmp true false sleep which type command alias complete cat-file npm npx yarn pnpm node "
+    "python pip uv poetry make cargo go dotenv direnv sops age vagrant packer pulumi gcloud aws az serverless sam cdk "
+    "mkdir mount umount lsattr getfacl code vim vi nano emacs open xdg-open hermes sudo doas env time timeout "
+    "nice nohup "
+    "setsid exec xargs for history kill hash trap read shift return exit"
+)
+#: Headers and options that carry a token where it belongs.
+_AUTHORIZATION = re.compile(
+    r"\s*(?:proxy-)?(?:authorization|x-[\w-]*(?:key|token|auth)[\w-]*|private-token|job-token|api-?key|[\w-]*-(?:token|key))\s*:",
+    re.IGNORECASE,
+)
+_SIGN_IN = names(
+    "-u --user --oauth2-bearer --proxy-user -A --auth -a --password --token --bearer --http-password -k --key"
+)
+_PRINTS_TOKEN = re.compile(
+    r"gcloud auth (?:application-default )?print|gh auth token|glab auth|az account get-access-token"
+    r"|aws ecr(?:-public)? get-login"
+    r"|doctl registry|oc whoami -t|kubectl create token|heroku auth:token|aws eks get-token|op (?:read|item get)"
+    r"|pass (?:show )?\S"
+    r"|bw get|secret-tool lookup|lpass show|keyring get|vault print token"
+)
+_PRINTS_SECRET = re.compile(
+    r"aws (?:secretsmanager get-secret|ssm get-parameter|configure export|iam create-access-key|sts (?:get-session"
+    r"|assume-role))"
+    r"|vault (?:kv get|read)|gcloud secrets versions access|az keyvault secret show|gpg2? .*--export-secret"
+    r"|kubectl .*\bsecrets?\b"
+    r"|oc .*\bsecrets?\b|docker (?:secret|config) inspect|security (?:find-(?:generic|internet)-password"
+    r"|dump-keychain|export)"
+    r"|heroku config|doppler secrets|infisical (?:secrets|export)|chamber (?:read|export)|bw (?:export|list)"
+    r"|op (?:document|vault) get"
+    r"|git credential fill|sops (?:-d|--decrypt|decrypt)|age (?:-d|--decrypt)|ansible-vault (?:view|decrypt)"
+    r"|terraform (?:output -json|state pull)"
+    r"|ssh-add -L secret|flyctl ssh|railway variables|vercel env pull|netlify env:list|keepassxc-cli (?:show"
+    r"|export)|john |hashcat "
+)
+_ALWAYS_ASKED = re.compile(
+    r"security (?:dump-keychain|export)|gpg2? .*--export-secret|keepassxc-cli export|bw export|mimikatz|secretsdump"
+)
+_REMOTE_PLACE = re.compile(r"(?:[\w.-]+@)?[\w.-]+:(?!//)\S*")
+_ADDRESS = re.compile(r"\w+://(?!localhost|127\.|\[::1\]|0\.0\.0\.0)")
+
+
+def secret_output(call: Call) -> str:
+    """The taint of what a program prints by itself: the environment, a store of secrets, a token."""
+    program, args = call.program, call.args
+    if program in ("env", "printenv", "export", "set", "declare", "typeset", "compgen"):
+        if program in ("export", "declare", "typeset"):
+            return TOKEN if "-p" in args and len(args) == 1 else ""
+        if program == "printenv" and args:
+            return TOKEN if any(map(is_secret_name, args)) else ""
+        return SECRET if not [word for word in args if not word.startswith("-")] else ""
+    if program not in _STORES:
+        return ""
+    line = " ".join((program, *args))
+    if _PRINTS_TOKEN.match(line):
+        return TOKEN
+    return SECRET if _PRINTS_SECRET.match(line) else ""
+
+
+_STORES = names(
+    "gcloud gh glab az aws doctl oc kubectl heroku op pass bw secret-tool lpass keyring vault gpg gpg2 docker "
+    "security doppler "
+    "infisical chamber git sops age ansible-vault terraform railway vercel netlify keepassxc-cli flyctl"
+)
+
+
+def check_secrets(shell: Shell, call: Call) -> str:
+    """Report secrets that a call shows or sends; returns the taint of its output."""
+    arguments = [word for word in call.args if SECRET in word or TOKEN in word]
+    files = _secret_files(shell, call)
+    taint = SECRET if files else ""
+    program = call.program
+    sends = program in _SENDERS or (program == "openssl" and "s_client" in call.args)
+    if files and program == "git" and not {"add", "commit", "stage"}.isdisjoint(call.args[:4]):
+        shell.report("send-credentials", call.source)
+    if sends:
+        taint = ""
+        _check_sender(shell, call, arguments, files)
+    elif (call.stdin.taint or arguments) and any(map(_ADDRESS.match, call.args)):
+        shell.report("send-credentials", call.source)
+    if files and program not in _BLIND and not (sends and program in _KEYED):
+        for kind in dict.fromkeys(files):
+            shell.report(kind, call.source)
+    if program in _STORES and _ALWAYS_ASKED.match(" ".join((program, *call.args))):
+        shell.report("read-credentials", call.source)
+    if program in _BLIND and not arguments:
+        taint = ""
+    for word in () if sends else (*arguments, call.stdin.taint):
+        found = taint_of(word)
+        taint = SECRET if SECRET in (taint, found) else taint or found
+    own = secret_output(call)
+    return SECRET if SECRET in (taint, own) else taint or own
+
+
+def _check_sender(shell: Shell, call: Call, arguments: list[str], files: list[str]) -> None:
+    keyed = call.program in _KEYED and _UPLOADS.isdisjoint(call.args)
+    if call.stdin.taint and not (call.stdin.taint == TOKEN and "--password-stdin" in call.args):
+        leaks = True
+    elif any(SECRET in word for word in arguments):
+        leaks = not keyed
+    else:
+        leaks = any(_is_exposed(call, word) for word in arguments) and not keyed
+    leaks = leaks or (bool(files) and not keyed)
+    if leaks:
+        shell.report("send-credentials", call.source)
+
+
+def _is_exposed(call: Call, word: str) -> bool:
+    """Whether a token is sent somewhere else than where a service expects its own token."""
+    if _AUTHORIZATION.match(word) or word.startswith(
+        ("--oauth2", "--token", "--password", "--user", "--auth", "--bearer", "-u")
+    ):
+        return False
+    at = call.args.index(word)
+    before = call.args[at - 1] if at else ""
+    if before in _SIGN_IN:
+        return False
+    return not re.match(r"(?:header|authorization)\s*[:=]", word, re.IGNORECASE)
+
+
+def _secret_files(shell: Shell, call: Call) -> list[str]:
+    """The kinds of secret files that a call reads."""
+    kinds: list[str] = []
+    paths, known = call.paths, shell.state.files
+    for path in _named_files(call.args):
+        kind = paths.secret_kind(path)
+        if kind is None and known:
+            flow = known.get(paths.resolve(path))
+            kind = "read-credentials" if flow is not None and flow.taint == SECRET else None
+        if kind is not None:
+            kinds.append(kind)
+    if not kinds:
+        return []
+    written = {paths.resolve(path) for path in [*call.writes, *written_paths(call)]}
+    if not written:
+        return kinds
+    return [
+        kind
+        for path in _named_files(call.args)
+        if paths.resolve(path) not in written
+        and (kind := paths.secret_kind(path) or _tainted_kind(known.get(paths.resolve(path)))) is not None
+    ]
+
+
+def _tainted_kind(flow: Flow | None) -> str | None:
+    return "read-credentials" if flow is not None and flow.taint == SECRET else None
+
+
+def _named_files(args: Iterable[str]) -> Iterable[str]:
+    """The words that may name a local file: as such, after ``=``, after ``@`` or ``<``."""
+    for word in args:
+        if "://" in word or len(word) > 1_000:
+            continue
+        if "=" in word:
+            value = word.partition("=")[2]
+            yield value.lstrip("@<")
+        elif word[:1] in "@<":
+            yield word[1:]
+        elif not word.startswith("-") and not (_REMOTE_PLACE.fullmatch(word) and not word.startswith((".", "/", "~"))):
+            yield word

@@ -1,0 +1,226 @@
+"""Rules for clusters, clouds and services of others: destructive verbs, HTTP deletes, administrator rights."""
+
+from __future__ import annotations
+
+import re
+
+from hermes.policy.call import Call
+from hermes.policy.rules.rule import Rule
+from hermes.policy.shell.words import names
+
+#: Command lines of clusters, clouds, hosting, databases as a service, queues, CI and backups.
+_TOOLS = names(
+    "aws gcloud az gsutil bq rclone mc s3cmd s5cmd b2 azcopy doctl hcloud linode-cli scw exo oci ibmcloud aliyun "
+    "tccli yc "
+    "openstack vultr-cli upctl civo heroku fly flyctl vercel netlify firebase railway render wrangler supabase "
+    "neonctl pscale "
+    "turso planetscale convex amplify sst cdk sam serverless sls chalice zappa eb copilot lightsailctl ecs-cli "
+    "eksctl kops "
+    "kubectl oc helm helmfile kustomize argocd argo flux istioctl linkerd cilium calicoctl k3d k3s kind minikube "
+    "k0s microk8s "
+    "kubeadm talosctl rke velero crossplane tkn nomad consul vault boundary waypoint packer terraform tofu "
+    "terragrunt pulumi "
+    "vagrant virsh virt-install qm pct pvesh vboxmanage vmrun multipass lxc incus limactl colima orb proxmox xe "
+    "esxcli govc "
+    "etcdctl zkcli.sh kafka-topics kafka-topics.sh kafka-consumer-groups.sh kafka-delete-records.sh rpk nats "
+    "pulsar-admin "
+    "rabbitmqctl rabbitmqadmin celery influx mongocli atlas ccloud confluent stripe twilio sendgrid auth0 okta "
+    "circleci travis "
+    "buildkite-agent jenkins-cli tkn glab gh hub restic borg duplicity kopia rdiff-backup tarsnap burp b3 "
+    "zfs-auto-snapshot "
+    "ceph rbd rados gluster mongorestore cockroach ysqlsh yugabyted dolt lakectl dvc databricks snow dbt prefect "
+    "airflow dagster "
+    "salt salt-call puppet chef knife teleport tsh tctl okteto tilt skaffold devspace garden ngrok cloudflared cf "
+    "faas-cli fn "
+    "meltano fivetran sentry-cli datadog-ci newrelic pagerduty launchdarkly ldcli contentful sanity shopify wp "
+    "drush ghost "
+    "nixops colmena deploy-rs hcp keybase step certbot acme.sh lego porkbun cli53 flarectl dnscontrol octodns "
+    "tailscale zerotier-cli"
+)
+#: Read from the beginning or end of a word: ``delete-stack``, ``apps:destroy``, ``sites:delete``.
+_VERBS = names(
+    "delete del destroy remove rm rb rmi terminate purge reset wipe drop uninstall undeploy deprovision "
+    "deallocate nuke prune forget "
+    "flush erase shutdown poweroff stop down kill drain evict undefine unregister deregister revoke disable "
+    "truncate decommission "
+    "taint undo rollback suspend pause detach cancel-all scale-down expire archive-delete unpublish takedown "
+    "teardown cleanup "
+    "delete_queue delete_vhost delete_user stop_app force_reset purge_queue clear rotate-secrets close-account "
+    "seal deactivate"
+)
+_SPLIT = re.compile(r"[-:_.]")
+#: Words that begin with a verb and are harmless.
+_FALSE_FRIENDS = names("stop-words rm-dups reset-failed disable-telemetry pause-image clear-screen down-to drop-in")
+#: What these programs call less than destructive.
+_HARMLESS: dict[str, frozenset[str]] = {
+    "gh": names("close cancel disable-x"),
+    "terraform": names("down clear"),
+    "minikube": names("stop pause"),
+    "colima": names("stop"),
+    "vagrant": names("halt suspend"),
+    "celery": names("purge-x"),
+    "tilt": names("down"),
+    "dbt": names("clean"),
+    "airflow": names("pause"),
+    "ngrok": names("stop"),
+    "tailscale": names("status"),
+}
+_REHEARSALS = re.compile(r"--(?:dry-?run(?:=(?!none|false).*)?|help|check|what-if|no-execute-changeset|plan)$|-h$")
+_SCALE_TO_ZERO = re.compile(r"--(?:replicas|count|min|desired-(?:count|capacity)|num-nodes|instances|machines)=0$")
+_ADMIN = re.compile(
+    r"administratoraccess|poweruseraccess|\bcluster-admin\b|roles/(?:owner|editor|.*admin)|iamfullaccess"
+    r"|\bglobal administrator\b"
+    r"|\bsystem:masters\b|role[= ]owner\b|organizationadmin|accountadmin",
+    re.IGNORECASE,
+)
+_GRANTS = re.compile(
+    r"(?:attach|put)-(?:user|role|group)-policy|add-user-to-group|create-access-key|create-login-profile|add-iam-policy-binding|set-iam-policy"
+    r"|update-assume-role-policy|set_user_tags|set_permissions|add-member|put-bucket-(?:policy|acl)|delete-public-access-block",
+)
+
+
+def _verb_in(word: str) -> bool:
+    if word in _VERBS:
+        return True
+    if word in _FALSE_FRIENDS or "/" in word or "=" in word:
+        return False
+    parts = _SPLIT.split(word)
+    return len(parts) > 1 and (parts[0] in _VERBS or parts[-1] in _VERBS) and len(word) < 48
+
+
+def _destroys(call: Call) -> bool:
+    if any(_REHEARSALS.match(word) for word in call.args):
+        return False
+    harmless = _HARMLESS.get(call.program, frozenset())
+    operands = _operands(call)
+    limit = 4 if call.program not in ("kubectl", "oc", "gh", "helm", "aws") else 3
+    if any(_verb_in(word) and word not in harmless for word in operands[:limit]):
+        return not (
+            call.program in ("gh", "glab")
+            and operands[:1] in (["api"], ["search"], ["pr"], ["issue"], ["mr"], ["browse"])
+        )
+    flags = {word.partition("=")[0] for word in call.args}
+    if not flags.isdisjoint(
+        ("--delete", "--purge", "--destroy", "--deletedata", "--delete-excluded", "--remove-source-files", "--prune")
+    ):
+        return call.program not in ("git",)
+    return (
+        any(_SCALE_TO_ZERO.match(word) for word in call.args)
+        or ("replace" in operands[:1] and "--force" in flags)
+        or ("patch" in operands[:1] and "finalizers" in " ".join(call.args))
+        or (call.program in ("terraform", "tofu", "terragrunt") and _applies_unseen(call))
+        or (
+            call.program in ("terraform", "tofu")
+            and operands[:2] in (["state", "push"], ["force-unlock"], ["state", "replace-provider"])
+        )
+        or (
+            call.program in ("pulumi", "cdk", "sst")
+            and operands[:1] in (["up"], ["deploy"])
+            and not flags.isdisjoint(("-y", "--yes", "--skip-preview", "--require-approval=never"))
+        )
+        or (
+            call.program == "gh" and operands[:1] == ["release"] and operands[1:2] in (["create"], ["edit"], ["upload"])
+        )
+        or (
+            call.program in ("gh", "glab")
+            and operands[:2]
+            in (
+                ["secret", "set"],
+                ["variable", "set"],
+                ["ssh-key", "add"],
+                ["repo", "edit"],
+                ["repo", "rename"],
+                ["repo", "archive"],
+                ["pr", "merge"],
+            )
+            and operands[:2] != ["pr", "merge"]
+        )
+        or (call.program == "vault" and operands[:1] in (["write"], ["operator"]) and "status" not in operands)
+        or (call.program == "nomad" and "-purge" in flags)
+    )
+
+
+def _operands(call: Call) -> list[str]:
+    """The operands in lower case, without the values of options with a value."""
+    words: list[str] = []
+    skip = False
+    for word in call.args:
+        if skip:
+            skip = False
+        elif word.startswith("-"):
+            skip = word in _VALUES
+        else:
+            words.append(word.lower())
+    return words
+
+
+_VALUES = names(
+    "-n --namespace --context --kubeconfig --profile --region -p --project --account -a --app -f --file -H --host "
+    "-c --config "
+    "--resource-group -g --cluster --bootstrap-server --address -e --endpoint --output -o -l --selector --query "
+    "--org -R --repo -s --stack"
+)
+
+
+def _applies_unseen(call: Call) -> bool:
+    return any(word in call.args for word in ("apply", "destroy", "run-all")) and any(
+        word.lstrip("-") in ("auto-approve", "auto-approve=true", "terragrunt-non-interactive") for word in call.args
+    )
+
+
+def _grants(call: Call) -> bool:
+    text = " ".join(call.args)
+    if _ADMIN.search(text) is not None:
+        return any(
+            word in text
+            for word in ("create", "attach", "add", "put", "set", "assign", "bind", "grant", "update", "patch")
+        )
+    return _GRANTS.search(text) is not None or (
+        "role" in call.args and "assignment" in call.args and "create" in call.args
+    )
+
+
+_DELETE_QUERY = re.compile(
+    r"_delete_by_query|/_(?:all|flush|shutdown|close)\b|\bdelete-all\b|[?&](?:action|method|_method)=(?:delete|destroy|drop)",
+    re.IGNORECASE,
+)
+
+
+def _sends_delete(call: Call) -> bool:
+    method = call.values("X", "request", "method", "x")
+    if any(value.upper() in ("DELETE", "PURGE") for value in method):
+        return True
+    operands = call.options.operands
+    if call.program in ("http", "https", "xh", "xhs", "curlie") and operands[:1] and operands[0].upper() == "DELETE":
+        return True
+    return any(_DELETE_QUERY.search(word) for word in operands if "/" in word) and bool(
+        {value.upper() for value in method} & {"POST", "PUT"} or call.options.has("d", "data", "data-binary", "json")
+    )
+
+
+RULES = (
+    Rule(
+        "destroy-resources",
+        "deletes, stops or overwrites resources of a cluster, cloud or service",
+        ((_TOOLS, _destroys),),
+    ),
+    Rule(
+        "http-delete",
+        "asks a server to delete something",
+        ((names("curl wget http https xh xhs curlie gh glab hurl wget2 restish"), _sends_delete),),
+    ),
+    Rule("grant-admin", "gives someone far-reaching rights", ((_TOOLS, _grants),)),
+)
+
+#: Programs that are not known but named like a tool for administration.
+LIKE_A_TOOL = re.compile(r"\w(?:ctl|[-_]cli|[-_]?admin|adm)(?:\.sh)?$|-uninstall(?:\.sh)?$")
+
+
+def like_a_tool(program: str) -> bool:
+    """Whether an unknown program has a name like a tool for administration."""
+    return LIKE_A_TOOL.search(program) is not None
+
+
+def destroys_by_name(call: Call) -> bool:
+    """For tools that are known by the form of their name only."""
+    return "uninstall" in call.program or _destroys(call)

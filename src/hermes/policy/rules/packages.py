@@ -1,0 +1,125 @@
+"""Rules for package managers: publishing for others, and removing from the system."""
+
+from __future__ import annotations
+
+from hermes.policy.call import Call
+from hermes.policy.rules.rule import Rule
+from hermes.policy.shell.words import names
+
+_MANAGERS = names(
+    "npm yarn pnpm bun npx pnpx bunx lerna nx rush changeset semantic-release np auto release-it twine poetry uv "
+    "flit hatch pdm rye "
+    "maturin pipenv python setup.py cargo gem bundle mvn mvnw gradle gradlew sbt lein dotnet nuget vsce ovsx "
+    "conda anaconda jsr "
+    "deno wasm-pack goreleaser cabal stack opam mix rebar3 pod conan cpan-upload luarocks dart flutter pub "
+    "ansible-galaxy "
+    "charmcraft snapcraft helm oras crane skopeo docker podman nerdctl buildah composer rake elm spago hackage raco "
+    "tfx clawhub fastlane xcrun wp gcloud-artifacts quarto vcpkg spack mason cpack"
+)
+_PUBLISHES = names(
+    "publish unpublish yank deprecate hex.publish release:perform bintrayupload publishtomavencentral npm:publish"
+)
+#: Words that publish with these programs, and mean something else with others.
+_ALSO: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        names("twine luarocks cabal stack conan anaconda snapcraft setup.py python charmcraft"), names("upload release")
+    ),
+    **dict.fromkeys(names("gem nuget dotnet pod helm oras crane docker podman nerdctl buildah"), names("push")),
+    **dict.fromkeys(names("mvn mvnw sbt lein"), names("deploy release deploy:deploy-file")),
+    "skopeo": names("copy sync"),
+    "goreleaser": names("release"),
+    "npm": names("owner access token hook team profile dist-tag"),
+    "cargo": names("owner"),
+    "gem": names("owner push"),
+    "fastlane": names("deliver upload_to_app_store pilot supply"),
+    "xcrun": names("altool notarytool"),
+}
+_CHANGES = names("add rm remove set revoke create grant delete --add --remove -a -r")
+_REHEARSALS = names("--dry-run --dryrun -n --skip-publish --snapshot --help -h --test")
+_SYSTEM_REMOVES: dict[str, frozenset[str]] = {
+    **dict.fromkeys(
+        names("apt apt-get aptitude nala"), names("remove purge autoremove autopurge dist-upgrade --purge")
+    ),
+    **dict.fromkeys(names("yum dnf dnf5 microdnf tdnf"), names("remove erase autoremove distro-sync swap history")),
+    "zypper": names("remove rm dup"),
+    "apk": names("del"),
+    "snap": names("remove"),
+    "flatpak": names("uninstall remove"),
+    "brew": names("uninstall remove rm zap untap"),
+    "port": names("uninstall"),
+    "pkg": names("delete remove autoremove"),
+    "emerge": names("--unmerge --depclean -c -C"),
+    "opkg": names("remove"),
+    **dict.fromkeys(names("choco winget scoop"), names("uninstall")),
+    "nix-env": names("-e --uninstall"),
+    "dpkg": names("-r -P --remove --purge --force-all"),
+    "rpm": names("-e --erase --nodeps"),
+    "softwareupdate": names("--install -i"),
+    "guix": names("remove"),
+    "swupd": names("bundle-remove"),
+    "rpm-ostree": names("uninstall override rebase reset"),
+    "do-release-upgrade": names(""),
+}
+
+
+_RELEASERS = names("semantic-release np release-it")
+
+
+def _words(call: Call) -> list[str]:
+    return [word.lower() for word in call.args if not word.startswith("-")]
+
+
+def _publishes(call: Call) -> bool:
+    if not _REHEARSALS.isdisjoint(call.args):
+        return False
+    words = _words(call)
+    program = call.program
+    if program == "python" or program.startswith("python"):
+        return _python_publishes(call)
+    if program in ("gradle", "gradlew"):
+        return any(
+            word.rpartition(":")[2].startswith(("publish", "upload", "release")) and "local" not in word
+            for word in words
+        )
+    if program in _RELEASERS or (program in ("npx", "pnpx", "bunx") and not _RELEASERS.isdisjoint(words[:1])):
+        return True
+    if not _PUBLISHES.isdisjoint(words[:4]):
+        return True
+    also = _ALSO.get(program, frozenset()).intersection(words[:3])
+    if not also:
+        return False
+    if program in ("npm", "cargo") or "owner" in also:
+        return not _CHANGES.isdisjoint(call.args)
+    if program in ("docker", "podman", "nerdctl", "buildah"):
+        return words[:1] == ["push"] or words[:2] in (["image", "push"], ["manifest", "push"], ["compose", "push"])
+    return True
+
+
+def _python_publishes(call: Call) -> bool:
+    args = call.args
+    if args[:1] == ["-m"] and len(args) > 2:
+        return args[1] in ("twine", "flit", "hatch", "poetry", "uv") and not {"upload", "publish"}.isdisjoint(args[2:])
+    return args[:1] == ["setup.py"] and "upload" in args
+
+
+def _removes(call: Call) -> bool:
+    if not {"--dry-run", "--simulate", "-s", "--help", "--just-print"}.isdisjoint(call.args):
+        return False
+    if call.program == "pacman":
+        return any(word.startswith(("-R", "--remove")) for word in call.args)
+    if call.program in ("xbps-remove", "pkg_delete", "do-release-upgrade"):
+        return True
+    removes = _SYSTEM_REMOVES[call.program]
+    return any(word in removes for word in call.args[:6]) or (
+        call.program == "rpm" and any(word[:2] == "-e" for word in call.args)
+    )
+
+
+RULES = (
+    Rule("publish-package", "publishes or withdraws a package, image or release", ((_MANAGERS, _publishes),)),
+    Rule(
+        "remove-packages",
+        "removes software from the system",
+        ((frozenset(_SYSTEM_REMOVES) | names("pacman xbps-remove pkg_delete"), _removes),),
+    ),
+)

@@ -1,0 +1,21 @@
+"""Scripts that a command runs: the protocol by which the analysis reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """The text of a script, and how far it is trusted."""
+
+    text: str
+    #: Written in this session: all rules count. In other scripts only the hardline ones do.
+    is_new: bool
+
+
+class ScriptReader(Protocol):
+    """Reads the script with that absolute path; None when it cannot or should not be read."""
+
+    def __call__(self, path: str) -> Script | None: ...
