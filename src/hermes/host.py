@@ -29,6 +29,7 @@ from hermes.agent.session import Session
 from hermes.agent.tools.catalogue import agent_tools
 from hermes.agent.workers import Workers
 from hermes.config.load import FreshConfig
+from hermes.config.secrets import home_secrets
 from hermes.config.sections import Config
 from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.table import Hooks
@@ -106,8 +107,9 @@ class Host:
         self.cwd = cwd or (Path.cwd() / Path(config.terminal.cwd).expanduser()).resolve()
         self._env = os.environ if env is None else env
         self._environment: dict[str, Any] | None = None
-        #: Knows the keys in use, so that they are masked wherever text leaves the process.
+        #: Knows every secret of the home, so that they are masked wherever text leaves the process.
         self.redactor = redactor or Redactor()
+        self.redactor.add_secrets(home_secrets(home, config, {**os.environ, **self._env}))
         self.hooks = Hooks()
         self.workers = Workers()
         #: The users that can be asked, by session; a surface with a user attaches it here.

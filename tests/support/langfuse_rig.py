@@ -15,7 +15,7 @@ from hermes.config import Config
 from hermes.hooks.table import Hooks
 from hermes.host import Host
 from hermes.testing import OtlpReceiver
-from support.otel_rig import HookContext
+from support.otel_rig import HookContext, env_redactor
 from support.trace_runs import Rig
 
 KEY = "observability/langfuse"
@@ -52,7 +52,7 @@ class LangfuseRig(Rig):
     @property
     def tracing(self) -> LangfuseTracing:
         if self._tracing is None:
-            self._tracing = LangfuseTracing(read_settings(os.environ, {}), KEY)
+            self._tracing = LangfuseTracing(read_settings(os.environ, {}), KEY, env_redactor())
             self.stack.callback(self._tracing.close)  # first, so that it outlives the host
             self.stack.callback(self._queues.close, 0)
         return self._tracing

@@ -12,14 +12,21 @@ from hermes.bundled.observability.otel.pipeline import OwnPipeline
 from hermes.bundled.observability.otel.settings import read_settings
 from hermes.bundled.observability.otel.tracing import OtelTracing
 from hermes.config import Config
+from hermes.config.secrets import home_secrets
 from hermes.contract.events import Event
 from hermes.hooks.queue import BackgroundQueue
 from hermes.hooks.table import Hooks
 from hermes.host import Host
+from hermes.sanitize import Redactor
 from hermes.testing import OtlpReceiver
 from support.trace_runs import Rig
 
 KEY = "observability/otel"
+
+
+def env_redactor() -> Redactor:
+    """Knows the secrets of the environment."""
+    return Redactor(home_secrets(Path("no-home"), Config(), os.environ))
 
 
 class HookContext:
@@ -64,7 +71,7 @@ class TracedRig(Rig):
         return hooks
 
     def watch(self, hooks: Hooks) -> None:
-        OtelTracing(self._start, read_settings(os.environ, {})).join(HookContext(hooks))
+        OtelTracing(self._start, read_settings(os.environ, {}), env_redactor()).join(HookContext(hooks))
 
     def _start(self) -> OwnPipeline:
         if self.pipeline is None:

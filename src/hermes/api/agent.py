@@ -21,7 +21,6 @@ from hermes.config.load import load_document
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
-from hermes.sanitize import Redactor, is_secret_key
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
@@ -82,7 +81,6 @@ class Agent:
         environment = {**load_env_file(place), **os.environ}
         endpoint = _endpoint_settings(provider, base_url, api_key)
         overlay = {"model": endpoint, "agent": {"system_prompt": system_prompt} if system_prompt else {}}
-        secrets = [value for name, value in environment.items() if is_secret_key(name)]
         settings, self._warnings = _configuration(place, config, overlay, environment)
         self._turns = RunningTurns()
         self._host = Host(
@@ -100,7 +98,6 @@ class Agent:
             ),
             cwd=None if cwd is None else Path(cwd).expanduser().resolve(),
             env=environment,
-            redactor=Redactor((*secrets, api_key) if api_key else tuple(secrets)),
         )
         self._responder = CallbackResponder(approve, answer) if approve or answer else None
 

@@ -6,7 +6,7 @@ import argparse
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,11 @@ from hermes.agent.approvals.assessment import Assessment, assess_command
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.cli.terminal import one_line, plain, print_json
 from hermes.config import Config, config_path, edit_list, hermes_home, load_config
+from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
-from hermes.sanitize import redact_text
 
 _LONGEST_SUBJECT = 60
 _LONGEST_SHOWN = 2_000
@@ -92,7 +92,7 @@ def _recent_line(row: QuestionRow) -> str:
 
 
 def _subject(row: QuestionRow) -> str:
-    return one_line(redact_text(row.subject), _LONGEST_SUBJECT)
+    return one_line(row.subject, _LONGEST_SUBJECT)
 
 
 def _clock(at: float | None) -> str:
@@ -155,7 +155,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace, home: Path, store: Store) -> int:
     config, rows = load_config(home).config, Questions(store)
-    grants, pending, recent = rows.grants(), rows.pending(kind="approval"), rows.recent(RECENT)
+    redact = home_redactor(home).redact
+    grants, pending, recent = (
+        [replace(row, subject=redact(row.subject), reason=redact(row.reason)) for row in found]
+        for found in (rows.grants(), rows.pending(kind="approval"), rows.recent(RECENT))
+    )
     if args.json:
         print_json(
             {
@@ -179,8 +183,8 @@ def _record(row: QuestionRow) -> dict[str, Any]:
     return {
         **named,
         "choice": row.answer,
-        "subject": redact_text(row.subject),
-        "reason": redact_text(row.reason),
+        "subject": row.subject,
+        "reason": row.reason,
     }
 
 

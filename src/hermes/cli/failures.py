@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from hermes.cli.terminal import one_line, plain
 from hermes.errors import HermesError, Interrupted
+
+if TYPE_CHECKING:
+    from hermes.sanitize import Redactor
 
 EXIT_FAILED = 1
 #: The budget is used up; what there is of an answer was given.
@@ -30,21 +33,33 @@ def report(error: BaseException, arguments: list[str]) -> int:
         return EXIT_INTERRUPTED
     if isinstance(error, BrokenPipeError) and _output_is_closed():
         return EXIT_OUTPUT_CLOSED
-    from hermes.sanitize import redact_text
+    redact = _redactor().redact
 
     if isinstance(error, FileNotFoundError) and error.filename is None and not _has_current_folder():
         _print_error("the current directory no longer exists; change to another one")
         return 1
     if isinstance(error, HermesError):
-        _print_error(plain(redact_text(str(error) or type(error).__name__)))
+        _print_error(plain(redact(str(error) or type(error).__name__)))
         return 1
-    summary = one_line(redact_text(f"{type(error).__name__}: {error}"))
+    summary = one_line(redact(f"{type(error).__name__}: {error}"))
     _print_error(f"{summary} (details: {_record(error)})")
     if "--verbose" in arguments or "-v" in arguments or os.environ.get("HERMES_DEBUG") == "1":
         import traceback
 
-        print(plain(redact_text("".join(traceback.format_exception(error)))), file=sys.stderr, end="")
+        print(plain(redact("".join(traceback.format_exception(error)))), file=sys.stderr, end="")
     return 1
+
+
+def _redactor() -> Redactor:
+    """Knows the secrets of the home: what failed may quote one."""
+    from hermes.config import hermes_home
+    from hermes.config.secrets import home_redactor
+    from hermes.sanitize import Redactor
+
+    try:
+        return home_redactor(hermes_home())
+    except Exception:
+        return Redactor()  # the home may be the very thing that failed
 
 
 def _has_current_folder() -> bool:
@@ -64,7 +79,7 @@ def _record(error: BaseException) -> str:
 
     try:
         home = hermes_home()
-        setup_logging(home)
+        setup_logging(home, redactor=_redactor())
         logging.getLogger("hermes").error("unexpected failure", exc_info=error)
         return str(log_path(home))
     except HermesError as second:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,10 +11,12 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
-from hermes.config.environment import load_env_file
+from hermes.config.environment import env_path, load_env_file
+from hermes.config.files import config_path
+from hermes.config.load import load_config
 from hermes.config.sections import Config
 from hermes.errors import ConfigError
-from hermes.sanitize.keys import is_secret_key
+from hermes.sanitize import Redactor, is_secret_key
 
 #: Shorter values cannot be distinguished from ordinary words.
 MIN_SECRET_CHARS = 8
@@ -30,6 +33,8 @@ _PLACEHOLDERS = frozenset(
     {"not-needed", "not_needed", "not-required", "no-key-required", "no-api-key", "dummy-key", "placeholder"}
     | {"your-api-key", "your_api_key", "changeme"}
 )
+#: A line of a configuration that may not parse as a whole.
+_PAIR = re.compile(r"""^[\s\-]*["']?([\w.-]+)["']?\s*[:=]\s*(.+)$""", re.MULTILINE)
 _REFERENCE = re.compile(r"\$\{?\w+\}?")
 _NUMBER = re.compile(r"[\d.,:+eETZ_-]+")
 _PATH = re.compile(r"(?:~|\.{1,2}|[A-Za-z]:)?[/\\][\w./\\ ~@:+-]*")
@@ -62,6 +67,37 @@ def home_secrets(
     for name, value in _stored_credentials(home):
         found.add(name, value)
     return found.by_name
+
+
+def home_redactor(home: Path, environ: Mapping[str, str] | None = None) -> Redactor:
+    """A redactor that knows every secret of the home, for commands that open no host.
+
+    In a configuration that cannot be used, what stands beside a secret's name counts as one.
+    """
+    environ = os.environ if environ is None else environ
+    env_file = _env_values(home)
+    try:
+        config = load_config(home, environ={**environ, **env_file}).config
+    except ConfigError:
+        config = Config()
+    redactor = Redactor(home_secrets(home, config, environ, env_file=env_file))
+    redactor.add_secrets(dict(_written_secrets(home)))
+    return redactor
+
+
+def _written_secrets(home: Path) -> Iterator[tuple[str, str]]:
+    """Values beside the names of secrets in the files, also where these cannot be parsed."""
+    for path in (config_path(home), env_path(home)):
+        try:
+            text = path.read_bytes()[:1_000_000].decode("utf-8", "replace")
+        except OSError:
+            continue
+        for name, value in _PAIR.findall(text):
+            value = value.strip().strip("'\"*&")
+            if is_secret_key(name) and "${" not in value:
+                yield name, value
+                yield f"{name}.2", value.partition(" #")[0].rstrip().strip("'\"")
+            yield from ((f"{name}.3", secret) for secret in _secrets_of_address(value))
 
 
 def is_unnamed_secret(value: str) -> bool:

@@ -27,6 +27,7 @@ from hermes.tools.registry import Effect, Tool
 if TYPE_CHECKING:
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import PluginLlm
+    from hermes.sanitize import Redactor
 
 log = logging.getLogger("hermes.plugins")
 
@@ -74,6 +75,11 @@ class PluginContext(ProviderRegistrations):
     def http(self) -> PluginHttp:
         """HTTP requests over the host's connections: `get` and `request`, with the SSRF guard on by default."""
         return self._host.services.http
+
+    @property
+    def redactor(self) -> Redactor:
+        """Masks every secret of the home in a text: `redact(text)` for all that leaves the machine."""
+        return self._host.services.redactor
 
     @property
     def _manager(self) -> Any:

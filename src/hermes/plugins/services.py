@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hermes.plugins.http import PluginHttp
     from hermes.plugins.llm.access import ModelAccess
     from hermes.plugins.registry import PluginSet
+    from hermes.sanitize import Redactor
     from hermes.tools.registry import ToolRegistry
 
 
@@ -28,6 +29,11 @@ class HostServices(Protocol):
     @property
     def http(self) -> PluginHttp:
         """HTTP requests over the host's client."""
+        ...
+
+    @property
+    def redactor(self) -> Redactor:
+        """Masks every secret of the home."""
         ...
 
     def dispatch_tool(self, name: str, args: dict[str, Any], **kwargs: Any) -> str:

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import cast
+from typing import Any, cast
 
 from hermes.sanitize.assignments import find_assignments
-from hermes.sanitize.keys import REDACTED
+from hermes.sanitize.keys import REDACTED, is_secret_key
 from hermes.sanitize.known import KnownSecrets, KnownSpan
 from hermes.sanitize.shapes import Span, find_shapes
 
@@ -56,6 +56,17 @@ class Redactor:
         found = _find(text)
         known = self._known(text)
         return _mask(text, found, known) if found or known else text
+
+    def redact_data(self, value: Any) -> Any:
+        """A copy of plain data with every text redacted, and the values of secret names left out."""
+        if isinstance(value, str):
+            return self.redact(value)
+        if isinstance(value, dict):
+            items = cast("dict[Any, Any]", value).items()
+            return {key: REDACTED if _is_named_secret(key, item) else self.redact_data(item) for key, item in items}
+        if isinstance(value, list | tuple):
+            return [self.redact_data(item) for item in cast("list[Any]", value)]
+        return value
 
     def mask_known(self, text: str) -> str:
         """The text without registered secrets; what only looks like a secret stays."""
@@ -138,6 +149,10 @@ def redact_text(text: str) -> str:
     """The text with secrets of known shapes replaced by ``<redacted>``."""
     spans = _find(text)
     return _mask(text, spans, []) if spans else text
+
+
+def _is_named_secret(name: Any, value: Any) -> bool:
+    return isinstance(value, str) and bool(value) and isinstance(name, str) and is_secret_key(name)
 
 
 def _find(text: str) -> list[Span]:

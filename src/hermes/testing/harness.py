@@ -18,6 +18,7 @@ from hermes.plugins.llm.access import ModelAccess
 from hermes.plugins.manifest import FILE_NAMES, PluginManifest, read_manifest
 from hermes.plugins.registry import LoadedPlugin, PluginSet
 from hermes.plugins.services import PluginHost
+from hermes.sanitize import Redactor
 from hermes.scope import Scope, current_scope
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
@@ -53,6 +54,8 @@ class PluginHarness:
         self.injected: list[tuple[str, str]] = []
         #: Answers what the plugin asks ``ctx.llm``: a ``FakeLlm`` or a ``RecordingLlm``.
         self.model_access = llm
+        #: Masks secrets; a test may register some.
+        self.redactor = Redactor()
         self._processes = ProcessTable()
         self._http = HttpClient()
         self.plugin = self._load(plugin, dict(settings or {}))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, cast
 
 import msgspec
@@ -16,13 +15,8 @@ _LONGEST_DATA_ADDRESS = 1_000
 _SHORTEST_SECRET = 6
 
 
-def knowing(env: Mapping[str, str]) -> Redactor:
-    """Masks the very keys that an environment holds, beside what its shape gives away as one."""
-    return Redactor(tuple(value for name, value in env.items() if is_secret_key(name)))
-
-
 class Cleaner:
-    """Cleans texts and plain data. ``redactor`` may know secrets that no shape gives away."""
+    """Cleans texts and plain data. A plugin's ``ctx.redactor`` knows the secrets that no shape gives away."""
 
     def __init__(self, redactor: Redactor = _PLAIN) -> None:
         self._redact = redactor.redact

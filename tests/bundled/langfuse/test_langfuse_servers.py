@@ -23,7 +23,7 @@ from hermes.bundled.observability.otel.tracing import OtelTracing
 from hermes.testing import OtlpReceiver
 from support import trace_runs
 from support.langfuse_rig import LangfuseRig, LangfuseServer
-from support.otel_rig import HookContext
+from support.otel_rig import HookContext, env_redactor
 from support.waiting import finish
 
 
@@ -158,7 +158,7 @@ def test_it_and_the_otel_plugin_do_not_see_each_other(rig: LangfuseRig, monkeypa
 
         def with_both(config: object, **options: object) -> object:
             host = join(config, **options)  # pyright: ignore[reportArgumentType]
-            OtelTracing(lambda: other, settings).join(HookContext(host.hooks))
+            OtelTracing(lambda: other, settings, env_redactor()).join(HookContext(host.hooks))
             return host
 
         monkeypatch.setattr(rig, "host_for", with_both)

@@ -96,7 +96,7 @@ def test_keys_of_the_environment_are_masked_whatever_they_look_like(
     fire(hooks, "pre_llm_call", **ids, user_message="Use plain-words-as-a-key.", platform="cli")
     fire(hooks, "on_session_end", **ids, completed=True, interrupted=False)
     [turn] = rig.collect().spans
-    assert turn.attributes[INPUT] == "Use <redacted>."
+    assert turn.attributes[INPUT] == "Use <redacted:ACME_API_KEY>."
 
 
 def test_generations_have_model_parameters_usage_and_cost(rig: LangfuseRig) -> None:

@@ -27,6 +27,7 @@ from hermes.contract.events import (
     TurnEnded,
     TurnStarted,
 )
+from hermes.sanitize import Redactor
 from hermes.trace.otel.spans import SpanSink
 from hermes.trace.tracker import Tracker
 from support.events import some
@@ -40,7 +41,7 @@ def ours(*events: Event) -> list[dict[str, Any]]:
     memory, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(memory))
     settings = LangfuseSettings(environment="test")
-    vocabulary = LangfuseSpans(settings, ObservationContent(settings))
+    vocabulary = LangfuseSpans(settings, ObservationContent(settings, Redactor()))
     tracker = Tracker(SpanSink(provider.get_tracer("langfuse-sdk"), vocabulary))
     for event in events:
         tracker.take(event)

@@ -270,7 +270,7 @@ def test_keys_of_the_environment_are_masked_whatever_they_look_like(
         host.new_session().run("My key is correct horse battery.")
     written = [path.read_text() for kind in ("atof", "atif") for path in (relay_folder / kind).iterdir()]
     assert len(written) == 3
-    assert all("<redacted>" in one and "correct horse battery" not in one for one in written)
+    assert all("<redacted:" in one and "correct horse battery" not in one for one in written)
 
 
 def test_what_goes_nowhere_is_not_counted_as_sent(exporting_host: HostMaker, relay_folder: Path) -> None:

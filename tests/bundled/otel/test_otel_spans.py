@@ -101,7 +101,7 @@ def test_keys_of_the_environment_are_masked_whatever_they_look_like(
     monkeypatch.setenv("ACME_API_KEY", "Read a with")
     trace_runs.one_tool(rig)
     spans = rig.collect().spans
-    assert spans[0].attributes["input.value"] == "<redacted> <redacted>."
+    assert spans[0].attributes["input.value"] == "<redacted:ACME_API_KEY> <redacted>."
     assert "Read a with" not in json.dumps([span.attributes for span in spans])
 
 

@@ -12,7 +12,7 @@ from hermes.cli.terminal import plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.errors import HermesError
 from hermes.log import setup_logging
-from hermes.sanitize import Redactor, is_secret_key
+from hermes.sanitize import Redactor
 
 _EXAMPLES = """
 examples:
@@ -63,7 +63,7 @@ def _serve(args: argparse.Namespace) -> int:
     home = hermes_home()
     warnings: list[str] = []
     apply_env(load_env_file(home, warnings=warnings))
-    redactor = Redactor(tuple(value for name, value in os.environ.items() if is_secret_key(name)))
+    redactor = Redactor()  # the host tells it the secrets of the home
     setup_logging(home, verbose=args.verbose, redactor=redactor)
     loaded = load_config(home)
     address = ListenAddress(args.host, args.port, args.grpc_port, args.public_url)

@@ -36,7 +36,7 @@ from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
 from hermes.journal.recovery import GIVEN_UP
 from hermes.log import setup_logging
-from hermes.sanitize import Redactor, is_secret_key
+from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
     home = hermes_home()
     warnings: list[str] = []
     apply_env(load_env_file(home, warnings=warnings))
-    redactor = Redactor(tuple(value for name, value in os.environ.items() if is_secret_key(name)))
+    redactor = Redactor()  # the host tells it the secrets of the home
     setup_logging(home, verbose=args.verbose, redactor=redactor)
     loaded = load_config(home, ignore_user=args.ignore_user_config)
     message = read_message(args)

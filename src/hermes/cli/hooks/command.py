@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from hermes.cli.terminal import one_line, plain, print_json
 from hermes.config import Config, apply_env, config_path, hermes_home, load_config, load_env_file
+from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
 from hermes.plugins.discovery import discover, is_set
 from hermes.plugins.loader import decide
 from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList
-from hermes.sanitize import Redactor, is_secret_key, redact_text
+from hermes.sanitize import redact_text
 from hermes.tools.sandbox.confinement import Confinements
 
 
@@ -61,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
             from hermes.cli.hooks.trial import try_hook
 
             accept = args.accept_hooks or configured.accept_all
-            secrets = tuple(value for name, value in os.environ.items() if is_secret_key(name))
-            confinements = Confinements(configured.config.terminal, Redactor(secrets))
+            confinements = Confinements(configured.config.terminal, home_redactor(configured.home))
             return try_hook(
                 *(configured.home, configured.commands, args.event, args.tool, args.args, confinements), accept=accept
             )

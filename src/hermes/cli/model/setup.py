@@ -18,13 +18,14 @@ from hermes.agent.llm.models import Models
 from hermes.cli.model.server_models import ModelListCache, list_models
 from hermes.cli.terminal import plain
 from hermes.config import Config, apply_env, env_path, hermes_home, load_config, load_env_file
+from hermes.config.secrets import home_secrets
 from hermes.config.sections import ModelConfig, ProviderConfig
 from hermes.errors import ConfigError, ProviderError
 from hermes.local.endpoint import LOCAL, is_local
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.profiles import CUSTOM, PROFILES, Profile
 from hermes.models.routing import endpoint_for, name_of
-from hermes.sanitize import Redactor, is_secret_key
+from hermes.sanitize import Redactor
 
 
 class Origins(NamedTuple):
@@ -107,11 +108,10 @@ class ModelSetup:
     """The models of a home. Use it as a context manager."""
 
     def __init__(self, origins: Origins, redactor: Redactor | None = None, *, loads_plugins: bool = True) -> None:
-        secrets = tuple(value for name, value in origins.env.items() if is_secret_key(name))
         self.home = origins.home
         self.origins = origins
         self._loads_plugins = loads_plugins
-        self.redactor = redactor or Redactor(secrets)
+        self.redactor = redactor or Redactor(home_secrets(origins.home, origins.config, origins.env))
         #: Selects like the host of a conversation, without the fallbacks, which are checked by themselves.
         alone = msgspec.structs.replace(self.config, fallback_providers=[])
         self.models = Models(self.home, alone, origins.env, self.redactor)

@@ -21,8 +21,7 @@ def run_plugin_command(name: str, arguments: list[str]) -> tuple[int | None, lis
     """
     home = hermes_home()
     try:
-        own_env = load_env_file(home)
-        apply_env(own_env)
+        apply_env(load_env_file(home))
         config: Config = load_config(home).config
     except ConfigError:
         return None, []
@@ -30,9 +29,9 @@ def run_plugin_command(name: str, arguments: list[str]) -> tuple[int | None, lis
         return None, []
     from hermes.host import Host
     from hermes.log import setup_logging
-    from hermes.sanitize import Redactor, is_secret_key
+    from hermes.sanitize import Redactor
 
-    redactor = Redactor(tuple(value for key, value in own_env.items() if is_secret_key(key)))
+    redactor = Redactor()  # the host tells it the secrets of the home
     setup_logging(home, redactor=redactor)
     with Host(home, config, redactor=redactor) as host:
         commands = host.plugins.cli_commands

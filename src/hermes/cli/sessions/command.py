@@ -5,21 +5,22 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from hermes.cli.arguments import positive_number
-from hermes.cli.sessions.transcript import event_lines, hit_lines, list_lines, markdown, redacted, transcript_lines
+from hermes.cli.sessions.transcript import event_lines, hit_lines, list_lines, markdown, transcript_lines
 from hermes.cli.terminal import confirm, one_line, print_data, write_private_file
 from hermes.commands.text import plural
 from hermes.config import hermes_home
+from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError, JournalError
 from hermes.journal.history.search import SearchIndex
 from hermes.journal.runner import Runner
-from hermes.journal.sessions import Sessions
+from hermes.journal.sessions import SessionRow, Sessions
 from hermes.journal.store import Store
 
 DEFAULT_LIMIT = 20
@@ -47,6 +48,18 @@ class Journal:
         self.sessions = Sessions(self.store)
         self.index = SearchIndex(self.store, home / "search.db")
         self.runner = Runner(home / "runners")
+        self.redactor = home_redactor(home)
+
+    def records(self, session_id: str) -> list[dict[str, Any]]:
+        """Everything recorded of a session, without secrets."""
+        return self.redactor.redact_data(self.sessions.export(session_id))
+
+    def rows(self, limit: int, *, children: bool) -> list[SessionRow]:
+        """The last sessions."""
+        return [self._redacted(row) for row in self.sessions.list(limit=limit, children=children)]
+
+    def _redacted(self, row: SessionRow) -> SessionRow:
+        return replace(row, title=self.redactor.redact(row.title))
 
     def close(self) -> None:
         self.store.close()
@@ -113,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(journal: Journal, args: argparse.Namespace) -> int:
     limit: int = args.limit or (NO_LIMIT if args.all else DEFAULT_LIMIT)
-    rows = journal.sessions.list(limit=limit + 1, children=args.all)
+    rows = journal.rows(limit + 1, children=args.all)
     shown = rows[:limit]
     if args.json:
         _print_json([asdict(row) for row in shown])
@@ -127,7 +140,7 @@ def _list(journal: Journal, args: argparse.Namespace) -> int:
 
 
 def _show(journal: Journal, args: argparse.Namespace) -> int:
-    records = journal.sessions.export(args.id)
+    records = journal.records(args.id)
     if args.json:
         wanted = records if args.events else [record for record in records if record["record"] != "event"]
         _print_json(_document(wanted))
@@ -141,7 +154,9 @@ def _show(journal: Journal, args: argparse.Namespace) -> int:
 def _search(journal: Journal, args: argparse.Namespace) -> int:
     # The shell has removed the quotes of a phrase; an argument with a space was one.
     query = " ".join(f'"{word}"' if " " in word.strip() and '"' not in word else word for word in args.words)
-    hits = journal.index.search(query, limit=args.limit or DEFAULT_LIMIT, principal=args.principal)
+    found = journal.index.search(query, limit=args.limit or DEFAULT_LIMIT, principal=args.principal)
+    redact = journal.redactor.redact
+    hits = [replace(hit, title=redact(hit.title), snippet=redact(hit.snippet)) for hit in found]
     if args.json:
         _print_json([asdict(hit) for hit in hits])
     elif not hits:
@@ -152,7 +167,7 @@ def _search(journal: Journal, args: argparse.Namespace) -> int:
 
 
 def _export(journal: Journal, args: argparse.Namespace) -> int:
-    records = journal.sessions.export(args.id)
+    records = journal.records(args.id)
     if args.format == "markdown":
         text = markdown(records)
     elif args.format == "json":
@@ -225,7 +240,7 @@ def _document(records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _encode(value: object, indent: int = 0) -> str:
-    text = msgspec.json.encode(redacted(value))
+    text = msgspec.json.encode(value)
     return (msgspec.json.format(text, indent=indent) if indent else text).decode()
 
 

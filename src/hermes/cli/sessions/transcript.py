@@ -1,11 +1,14 @@
-"""Sessions as text: lists, search hits, and transcripts for the terminal or as Markdown."""
+"""Sessions as text: lists, search hits, and transcripts for the terminal or as Markdown.
+
+The records are redacted before they come here.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -14,7 +17,6 @@ from hermes.journal.bodies import message_text
 from hermes.journal.history.search import Hit
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import SessionRow
-from hermes.sanitize import REDACTED, is_secret_key, redact_text
 
 Record = dict[str, Any]
 
@@ -166,7 +168,7 @@ def _who(message: Record) -> str:
 
 
 def _text(message: Record) -> str:
-    return plain(redact_text(message_text(message["message"]))).strip("\n")
+    return plain(message_text(message["message"])).strip("\n")
 
 
 def _ending(result: Record | None) -> str:
@@ -200,27 +202,11 @@ def _state(state: str, owner: str | None, runner: Runner) -> str:
     return state
 
 
-# -- times, widths, secrets -------------------------------------------------------------------------------------------
-
-
-def redacted(value: object) -> object:
-    """Plain data with its secrets redacted."""
-    if isinstance(value, str):
-        return redact_text(value)
-    if isinstance(value, dict):
-        pairs = cast("dict[str, object]", value).items()
-        return {name: REDACTED if _is_secret(name, item) else redacted(item) for name, item in pairs}
-    if isinstance(value, list):
-        return [redacted(item) for item in cast("list[object]", value)]
-    return value
-
-
-def _is_secret(name: str, value: object) -> bool:
-    return isinstance(value, str) and bool(value) and is_secret_key(name)
+# -- times and widths -------------------------------------------------------------------------------------------------
 
 
 def _safe_line(text: str, limit: int = 500) -> str:
-    return one_line(redact_text(text), limit)
+    return one_line(text, limit)
 
 
 def _ago(then: float) -> str:

@@ -19,13 +19,13 @@ from hermes.cli.trace.format import (
     NARROW,
     cost,
     event_text,
-    home_redactor,
     open_store,
     session_named,
     table,
     width,
 )
 from hermes.config import hermes_home
+from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
@@ -102,7 +102,7 @@ def _list(args: argparse.Namespace) -> int:
         print("No sessions yet. Start one with: hermes chat --query TEXT")
     else:
         with contextlib.closing(Runner(hermes_home() / "runners")) as runner:
-            redactor = home_redactor()
+            redactor = home_redactor(hermes_home())
             titles = ["TITLE", *(_title(row, runner, redactor) for row in rows)]
         figures = [_HEADINGS, *map(_overview_row, rows)]
         if width() < NARROW:
@@ -150,7 +150,7 @@ def _show(args: argparse.Namespace) -> int:
     from hermes.trace.journal.session import session_record
 
     with open_store() as store:
-        session = session_record(store, session_named(store, args.session), home_redactor())
+        session = session_record(store, session_named(store, args.session), home_redactor(hermes_home()))
     if args.json:
         print_json(session)
         return 0
@@ -193,7 +193,7 @@ def _tail(args: argparse.Namespace) -> int:
     from hermes.trace.journal.tail import EventStream
 
     with open_store() as store:
-        clean = Cleaner(home_redactor())
+        clean = Cleaner(home_redactor(hermes_home()))
         stream = EventStream(store, session_named(store, args.session) if args.session else None)
         for event in stream.last(args.events):
             _print_event(event, clean, args.json)

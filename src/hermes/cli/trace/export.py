@@ -10,7 +10,9 @@ from pathlib import Path
 import msgspec
 
 from hermes.cli.terminal import print_data, write_private_file
-from hermes.cli.trace.format import home_redactor, open_store, session_named
+from hermes.cli.trace.format import open_store, session_named
+from hermes.config import hermes_home
+from hermes.config.secrets import home_redactor
 from hermes.trace.records import SessionRecord
 
 
@@ -32,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from hermes.trace.journal.session import session_record
 
     with open_store() as store:
-        record = session_record(store, session_named(store, args.session), home_redactor())
+        record = session_record(store, session_named(store, args.session), home_redactor(hermes_home()))
     text = b"".join(line + b"\n" for line in _lines(args.to, record))
     if args.output == "-":
         print_data(text.decode(), end="")

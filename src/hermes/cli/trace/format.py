@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 from hermes.cli.terminal import cells, terminal_width
 from hermes.config import hermes_home
-from hermes.errors import CredentialError, SessionNotFound
+from hermes.errors import SessionNotFound
 from hermes.journal.bodies import message_text
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
-from hermes.sanitize import Redactor
 
 _NARROWEST = 24
 #: Below this width some columns are left out.
@@ -28,22 +26,6 @@ def open_store() -> Generator[Store]:
     """The journal of the home."""
     with contextlib.closing(Store(hermes_home() / "state.db")) as store:
         yield store
-
-
-def home_redactor() -> Redactor:
-    """A redactor that knows the keys of this home and of the environment."""
-    from hermes.cli.doctor.installation import Installation
-    from hermes.models.credentials.store import AuthFile
-
-    home = hermes_home()
-    redactor = Installation(home, Path.cwd()).redactor
-    # Keys in a file that cannot be read were never used.
-    with contextlib.suppress(CredentialError):
-        file = AuthFile(home)
-        for stored in (one for provider in file.providers() for one in file.credentials(provider)):
-            redactor.add_secret(stored.secret)
-            redactor.add_secret(stored.refresh_token)
-    return redactor
 
 
 def session_named(store: Store, name: str | None) -> str:

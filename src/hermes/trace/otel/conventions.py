@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +10,8 @@ from opentelemetry.trace import SpanKind
 
 from hermes.contract import events
 from hermes.contract.response import to_plain
-from hermes.sanitize import redact_text
-from hermes.trace.clean import Cleaner, knowing
+from hermes.sanitize import Redactor
+from hermes.trace.clean import Cleaner
 from hermes.trace.formats.genai import (
     AGENT_SPAN,
     AgentSubject,
@@ -43,10 +42,10 @@ class ConventionSpans:
     With ``content`` they say what was said too: prompts, answers, arguments and results, redacted.
     """
 
-    def __init__(self, vocabularies: Sequence[Vocabulary], *, content: bool) -> None:
+    def __init__(self, vocabularies: Sequence[Vocabulary], redactor: Redactor, *, content: bool) -> None:
         self._vocabularies = vocabularies
         self._content = content
-        self._clean = Cleaner(knowing(os.environ))
+        self._clean = Cleaner(redactor)
 
     def _described(self, what: str, *subject: Any, **about: Any) -> Attributes:
         attributes: Attributes = {}
@@ -58,7 +57,7 @@ class ConventionSpans:
         """What was stopped or not allowed has a class, and is no error."""
         if not error_type:
             return SpanEnd(attributes)
-        message = redact_text(text)[:_MAX_ERROR_CHARS]
+        message = self._clean.text(text)[:_MAX_ERROR_CHARS]
         return SpanEnd({**attributes, **self._described("failure", error_type)}, is_error, message)
 
     def abandoned(self, why: str) -> SpanEnd:

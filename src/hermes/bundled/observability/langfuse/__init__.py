@@ -26,4 +26,4 @@ def register(ctx: Any) -> None:
     else:
         from .tracing import LangfuseTracing
 
-        LangfuseTracing(settings, ctx.manifest.key).join(ctx)
+        LangfuseTracing(settings, ctx.manifest.key, ctx.redactor).join(ctx)

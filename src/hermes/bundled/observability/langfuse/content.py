@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from typing import Any, cast
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
 from hermes.contract.response import to_plain
-from hermes.trace.clean import Cleaner, knowing
+from hermes.sanitize import Redactor
+from hermes.trace.clean import Cleaner
 
 from .settings import LangfuseSettings
 
@@ -27,10 +27,12 @@ _PARAMETERS = (
 class ObservationContent:
     """Texts for observations. Every method returns None when there is nothing to send or content is off."""
 
-    def __init__(self, settings: LangfuseSettings) -> None:
+    def __init__(self, settings: LangfuseSettings, redactor: Redactor) -> None:
         self._captures = settings.capture_content
         self._hidden = _OPAQUE if settings.capture_reasoning else (*_OPAQUE, *_REASONING)
-        self._clean = Cleaner(knowing({**os.environ, "LANGFUSE_SECRET_KEY": settings.secret_key}))
+        self._clean = Cleaner(redactor)
+        #: Redacts what is sent even when content is not.
+        self.redact = redactor.redact
         #: The last request of each session: its messages, and each of them as JSON.
         self._requests: dict[str, tuple[list[Any], list[bytes]]] = {}
 

@@ -6,7 +6,6 @@ import os
 from typing import Any, Literal
 
 from hermes.contract import events
-from hermes.sanitize import redact_text
 from hermes.trace.formats.genai import Attributes, json_text
 from hermes.trace.otel.conventions import turn_status
 from hermes.trace.otel.metrics import tool_error_type
@@ -63,7 +62,7 @@ class LangfuseSpans:
         status = turn_status(event)
         about = {"status": status, "model_calls": turn.model_calls, "tool_calls": turn.tool_calls}
         level = "DEFAULT" if event.completed else _level(status)
-        return _end(_metadata(about), level, redact_text(event.reason) or status)
+        return _end(_metadata(about), level, self._content.redact(event.reason) or status)
 
     # -- attempts -----------------------------------------------------------------------------------------------
 
@@ -107,7 +106,7 @@ class LangfuseSpans:
             "retry_count": event.retry_count,
             "retryable": event.retryable,
         }
-        text = redact_text(f"{event.reason}: {event.error.get('message', '')}")
+        text = self._content.redact(f"{event.reason}: {event.error.get('message', '')}")
         return _end(_metadata(about), _level(event.reason), text)
 
     # -- tool calls, approvals and child agents -----------------------------------------------------------------

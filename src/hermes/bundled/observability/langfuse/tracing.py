@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hermes.contract.events import ChildStarted, Event, SessionFinalized, SessionStarted
+from hermes.sanitize import Redactor
 from hermes.trace.tracker import TRACKED, Tracker
 
 from .settings import LangfuseSettings
@@ -35,9 +36,11 @@ _CONTENT_FIELDS = frozenset(
 class LangfuseTracing:
     """Takes the events of one host. Importing OpenTelemetry takes longer than many turns: the first event does it."""
 
-    def __init__(self, settings: LangfuseSettings, plugin: str) -> None:
+    def __init__(self, settings: LangfuseSettings, plugin: str, redactor: Redactor) -> None:
         self._settings = settings
         self._plugin = plugin
+        self._redactor = redactor
+        redactor.add_secret(settings.secret_key, "LANGFUSE_SECRET_KEY")
         #: Made by the first event.
         self.pipeline: LangfusePipeline | None = None
         self._tracker: Tracker | None = None
@@ -120,7 +123,7 @@ class LangfuseTracing:
 
         self.pipeline = LangfusePipeline(self._settings, self._plugin)
         self._is_loaded.set()
-        self._content = ObservationContent(self._settings)
+        self._content = ObservationContent(self._settings, self._redactor)
         # In contexts of its own: whatever trace the code around a turn is in, it is not this one.
         return Tracker(SpanSink(self.pipeline.tracer, LangfuseSpans(self._settings, self._content)))
 

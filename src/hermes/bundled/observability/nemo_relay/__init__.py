@@ -31,4 +31,4 @@ def register(ctx: Any) -> None:
         log.warning("nemo-relay %s is installed; this plugin is tested with 0.3, 0.8 and 0.10", relay.version)
     from .bridge import Bridge
 
-    Bridge(relay, settings, Path.cwd(), ctx.manifest.key).join(ctx)
+    Bridge(relay, settings, Path.cwd(), ctx.manifest.key, ctx.redactor).join(ctx)

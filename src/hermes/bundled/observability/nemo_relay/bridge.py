@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes.contract import events
-from hermes.trace.clean import Cleaner, knowing
+from hermes.sanitize import Redactor
+from hermes.trace.clean import Cleaner
 
 from .exporters import PATIENCE_SECONDS, Exporters
 from .loop import RelayLoop
@@ -40,12 +41,11 @@ _FOLLOWING = (
 class Bridge:
     """Everything one host exports through the runtime."""
 
-    def __init__(self, relay: Relay, settings: RelaySettings, cwd: Path, plugin: str) -> None:
+    def __init__(self, relay: Relay, settings: RelaySettings, cwd: Path, plugin: str, redactor: Redactor) -> None:
         self._relay = relay
         self._loop = RelayLoop()
         self._clock = Clock()
         self._exporters = Exporters(relay, settings, cwd, self._loop, plugin)
-        redactor = knowing(os.environ)
         self._clean = Cleaner(redactor)
         self._sink = RelaySink(relay, self._exporters, self._clock, self._clean)
         self._trajectories = Trajectories(plugin, self._clock.event_seconds, redactor)

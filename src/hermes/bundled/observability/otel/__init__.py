@@ -25,4 +25,5 @@ def register(ctx: Any) -> None:
         return
     from .tracing import OtelTracing
 
-    OtelTracing(lambda: current_pipeline(settings, ctx.manifest.key, ctx.manifest.version), settings).join(ctx)
+    manifest = ctx.manifest
+    OtelTracing(lambda: current_pipeline(settings, manifest.key, manifest.version), settings, ctx.redactor).join(ctx)

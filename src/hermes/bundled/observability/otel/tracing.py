@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hermes.contract.events import Event, SessionFinalized, SessionStarted
+from hermes.sanitize import Redactor
 from hermes.trace.formats import genai, openinference
 from hermes.trace.otel.conventions import CONTENT_FIELDS, ConventionSpans
 from hermes.trace.otel.metrics import MetricsSink
@@ -23,9 +24,10 @@ _UNUSED = frozenset({"request", "request_messages", "response", "tools", "middle
 class OtelTracing:
     """Opened by the first turn: until then the application can set up providers of its own."""
 
-    def __init__(self, open_pipeline: Callable[[], OtelPipeline], settings: OtelSettings) -> None:
+    def __init__(self, open_pipeline: Callable[[], OtelPipeline], settings: OtelSettings, redactor: Redactor) -> None:
         self._open_pipeline = open_pipeline
         self._settings = settings
+        self._redactor = redactor
         self._opening = threading.Lock()
         self._tracker: Tracker | None = None
 
@@ -56,7 +58,7 @@ class OtelTracing:
 
     def _open(self) -> Tracker:
         pipeline, settings = self._open_pipeline(), self._settings
-        vocabulary = ConventionSpans((openinference, genai), content=settings.capture_content)
+        vocabulary = ConventionSpans((openinference, genai), self._redactor, content=settings.capture_content)
         return Tracker(
             SpanSink(pipeline.tracer, vocabulary, lambda: surrounding_context(settings.parent)),
             MetricsSink(pipeline.meter),
