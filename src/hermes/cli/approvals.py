@@ -155,11 +155,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _list(args: argparse.Namespace, home: Path, store: Store) -> int:
     config, rows = load_config(home).config, Questions(store)
-    redact = home_redactor(home).redact
-    grants, pending, recent = (
-        [replace(row, subject=redact(row.subject), reason=redact(row.reason)) for row in found]
-        for found in (rows.grants(), rows.pending(kind="approval"), rows.recent(RECENT))
-    )
+    found = (rows.grants(), rows.pending(kind="approval"), rows.recent(RECENT))
+    grants, pending, recent = (_redacted(some, home) for some in found)
     if args.json:
         print_json(
             {
@@ -180,19 +177,23 @@ def _record(row: QuestionRow) -> dict[str, Any]:
     named = {
         name: value for name, value in asdict(row).items() if name not in ("kind", "choices", "answer", "deadline")
     }
-    return {
-        **named,
-        "choice": row.answer,
-        "subject": row.subject,
-        "reason": row.reason,
-    }
+    return {**named, "choice": row.answer}
+
+
+def _redacted(rows: Iterable[QuestionRow], home: Path) -> list[QuestionRow]:
+    """The rows without secrets: a command may contain one."""
+    redact = home_redactor(home).redact
+    return [
+        replace(row, subject=redact(row.subject), description=redact(row.description), reason=redact(row.reason))
+        for row in rows
+    ]
 
 
 # -- pending, approve, deny -----------------------------------------------------------------------------------------
 
 
-def _pending(args: argparse.Namespace, _home: Path, store: Store) -> int:
-    rows, sessions = Questions(store).pending(kind="approval"), Sessions(store)
+def _pending(args: argparse.Namespace, home: Path, store: Store) -> int:
+    rows, sessions = _redacted(Questions(store).pending(kind="approval"), home), Sessions(store)
     principals = {row.session_id: sessions.get(row.session_id).principal for row in rows}
     if args.json:
         print_json(
@@ -203,8 +204,8 @@ def _pending(args: argparse.Namespace, _home: Path, store: Store) -> int:
     for row in [] if args.json else rows:
         who = principals[row.session_id] or "you"
         until = f"until {_clock(row.deadline)}" if row.deadline else "at a prompt"
-        print(f"{row.id}  {plain(who)}  {until}  {plain(row.tool)}, which {plain(redact_text(row.description))}:")
-        print(f"  {one_line(redact_text(row.subject), _LONGEST_SHOWN)}")
+        print(f"{row.id}  {plain(who)}  {until}  {plain(row.tool)}, which {plain(row.description)}:")
+        print(f"  {one_line(row.subject, _LONGEST_SHOWN)}")
     return 0
 
 
