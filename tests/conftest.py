@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, ModelConfig
+from hermes.config.sections import AgentConfig, ModelConfig, PluginsConfig
 from hermes.host import Host, HostOptions
 from hermes.http.tls import VARIABLES
 from hermes.testing import ScriptedProvider
@@ -67,12 +67,15 @@ def make_host(home: Path, workdir: Path) -> Generator[HostFactory]:
     """Builds hosts that talk to a scripted provider; each is closed when the test ends."""
     with ExitStack() as stack:
 
-        def build(provider: ScriptedProvider, *, retries: int = 0, **options: Any) -> Host:
+        def build(
+            provider: ScriptedProvider, *, retries: int = 0, limits: PluginsConfig | None = None, **options: Any
+        ) -> Host:
             config = Config(
                 model=ModelConfig(
                     provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key"
                 ),
                 agent=AgentConfig(api_max_retries=retries),
+                plugins=limits or PluginsConfig(),
             )
             return stack.enter_context(Host(home, config, HostOptions(**options), cwd=workdir, env={}))
 

@@ -32,6 +32,7 @@ from hermes.config.load import FreshConfig
 from hermes.config.secrets import home_secrets
 from hermes.config.sections import Config
 from hermes.errors import HermesError, SessionNotFound
+from hermes.hooks.limits import PluginLimits
 from hermes.hooks.table import Hooks
 from hermes.journal.history.search import SearchIndex
 from hermes.journal.questions import Questions
@@ -110,7 +111,7 @@ class Host:
         #: Knows every secret of the home, so that they are masked wherever text leaves the process.
         self.redactor = redactor or Redactor()
         self.redactor.add_secrets(home_secrets(home, config, {**os.environ, **self._env}))
-        self.hooks = Hooks()
+        self.hooks = Hooks(PluginLimits(config.plugins))
         self.workers = Workers()
         #: The users that can be asked, by session; a surface with a user attaches it here.
         self.responders = Responders()

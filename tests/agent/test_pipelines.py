@@ -256,17 +256,20 @@ def test_execution_middleware_may_answer_instead_of_the_model(make_host: HostFac
     assert (result.answer, provider.requests) == ("from the cache", [])
 
 
-def test_a_response_no_plugin_should_return_is_a_typed_failure(make_host: HostFactory) -> None:
+def test_a_response_no_plugin_should_return_is_not_used(
+    make_host: HostFactory, caplog: pytest.LogCaptureFixture
+) -> None:
     def broken(**_: Any) -> int:
         return 42
 
-    with ScriptedProvider([]) as provider:
+    with ScriptedProvider([text("from the model")]) as provider:
         host = make_host(provider)
         host.hooks.add_middleware("llm_execution", "broken", broken)
-        watch = Watch()(host, "pre_api_request", "api_request_error")
+        watch = Watch()(host, "pre_api_request", "post_api_request", "api_request_error")
         result = host.new_session().run("hi")
-    assert result.status == "failed" and "cannot be read" in (result.error or "")
-    assert watch.names() == ["pre_api_request", "api_request_error"]
+    assert (result.status, result.answer) == ("completed", "from the model")
+    assert watch.names() == ["pre_api_request", "post_api_request"]
+    assert "plugin 'broken': llm_execution callback failed: UnusableResult" in caplog.text
 
 
 def test_provider_errors_reach_middleware_as_themselves(make_host: HostFactory) -> None:

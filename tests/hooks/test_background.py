@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
-from hermes.errors import Interrupted
-from hermes.hooks import subscriber as subscriber_module
+from hermes.errors import Interrupted, TurnSuspended
+from hermes.hooks import breaker as breaker_module
 from hermes.hooks import threads as threads_module
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
-from hermes.hooks.threads import AsyncLoop, CallFuture
+from hermes.hooks.threads import AsyncLoop
+from hermes.hooks.timed_call import TimedCall
 from hermes.scope import Scope, current_scope
 from support.hook_callbacks import answer
 from support.waiting import HANG
@@ -92,7 +93,23 @@ def test_a_failing_or_cancelled_coroutine_is_isolated(hooks: Hooks, caplog: pyte
     assert "the coroutine was cancelled" in caplog.text
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, Interrupted])
+@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, GeneratorExit])
+def test_a_coroutine_that_ends_the_program_has_failed_and_spares_the_loop(
+    hooks: Hooks, raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    async def unwinds(**_fields: Any) -> None:
+        raise raised("stop")
+
+    async def fine(**_fields: Any) -> str:
+        return "fine"
+
+    hooks.subscribe("pre_llm_call", "culprit", unwinds)
+    hooks.subscribe("pre_llm_call", "p", fine)
+    assert emit(hooks, "pre_llm_call") == [Answer("p", "fine")]
+    assert f"plugin 'culprit': pre_llm_call callback failed: {raised.__name__}: stop" in caplog.text
+
+
+@pytest.mark.parametrize("raised", [Interrupted, TurnSuspended])
 def test_unwinding_in_a_coroutine_reaches_the_turn_and_spares_the_loop(
     hooks: Hooks, raised: type[BaseException]
 ) -> None:
@@ -253,7 +270,7 @@ def test_a_late_callback_is_left_behind_and_a_late_policy_denies(hooks: Hooks, g
     def hangs(**_fields: Any) -> None:
         gate.wait(60)
 
-    hooks.subscribe("pre_tool_call", "slow", hangs, timeout=0.05)
+    hooks.subscribe("pre_tool_call", "slow", hangs, timeout=0.05, on_error="allow")
     hooks.subscribe("pre_tool_call", "policy", hangs, timeout=0.05, on_error="deny")
     hooks.subscribe("pre_tool_call", "quick", answer({"action": "approve"}), timeout=60)
     denied, quick = emit(hooks, "pre_tool_call", tool_name="t", args={}, middleware_trace=[])
@@ -313,16 +330,14 @@ class Deadline:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, gate: threading.Event) -> None:
         self._gate = gate
         self._hanging = self._late = 0
-        wait = CallFuture.wait
 
-        def wait_or_miss(future: CallFuture, _seconds: float) -> bool:
-            while not wait(future, 0.002):
-                if self._hanging > self._late:
-                    self._late += 1
-                    return False
-            return True
+        def left(_call: TimedCall) -> float:
+            if self._hanging > self._late:
+                self._late += 1
+                return 0.0
+            return 0.002
 
-        monkeypatch.setattr(CallFuture, "wait", wait_or_miss)
+        monkeypatch.setattr(TimedCall, "left", property(left))
 
     def hang(self) -> None:
         self._hanging += 1
@@ -347,16 +362,24 @@ def test_repeated_misses_trip_a_breaker_that_tries_again_later(
         return "here"
 
     now = 1000.0
-    monkeypatch.setattr(subscriber_module, "monotonic", lambda: now)
+    monkeypatch.setattr(breaker_module, "monotonic", lambda: now)
     hooks.subscribe("pre_llm_call", "p", sometimes, timeout=0.02)
     for _ in range(6):
         assert emit(hooks, "pre_llm_call") == []
     assert len(calls) == 3, "the breaker keeps more threads from being left behind"
-    assert "left out after 3 late calls" in caplog.text
+    assert "plugin 'p': its pre_llm_call callback is switched off for 60 s after 3 failures in a row" in caplog.text
+    assert hooks.stats()[0].is_off
     assert hooks.stats()[0].failures == 6
+    now += 61
+    assert emit(hooks, "pre_llm_call") == []
+    assert len(calls) == 4, "one more is tried"
+    now += 61
+    assert emit(hooks, "pre_llm_call") == []
+    assert len(calls) == 4, "then it is off for twice as long"
     hang, now = False, now + 61
     assert emit(hooks, "pre_llm_call") == [Answer("p", "here")]
     assert emit(hooks, "pre_llm_call") == [Answer("p", "here")]
+    assert not hooks.stats()[0].is_off
 
 
 def test_misses_with_answers_in_between_do_not_trip_it(hooks: Hooks, deadline: Deadline) -> None:

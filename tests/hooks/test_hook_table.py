@@ -21,9 +21,9 @@ def nothing(**_fields: Any) -> None:
 
 
 def test_slots_are_exactly_the_contract() -> None:
-    public = {name for name in Hooks.__slots__ if not name.startswith("_")} - {"loop"}
+    public = {name for name in Hooks.__slots__ if not name.startswith("_")} - {"loop", "runner"}
     assert public == set(HOOKS) | set(MIDDLEWARE)
-    annotated = {name for name in Hooks.__annotations__ if not name.startswith("_")} - {"loop"}
+    annotated = {name for name in Hooks.__annotations__ if not name.startswith("_")} - {"loop", "runner"}
     assert annotated == public
 
 

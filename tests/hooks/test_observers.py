@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import logging
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 
 from hermes.contract.hooks import HOOKS
 from hermes.contract.response import Record
-from hermes.errors import Interrupted
+from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.observers import Answer, Emitter
 from hermes.hooks.table import Hooks
 from support.hook_callbacks import answer, mark, note
@@ -211,8 +212,26 @@ def test_an_error_whose_message_cannot_be_read_or_holds_a_secret_is_described_sa
     assert "second line" in denied.value["message"]
 
 
-@pytest.mark.parametrize("raised", [KeyboardInterrupt, SystemExit, Interrupted])
-def test_base_exceptions_propagate(hooks: Hooks, raised: type[BaseException]) -> None:
+class OwnBaseException(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(
+    "raised", [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError, OwnBaseException]
+)
+def test_any_exception_of_a_callback_is_its_failure(
+    hooks: Hooks, raised: type[BaseException], caplog: pytest.LogCaptureFixture
+) -> None:
+    def unwind(**_fields: Any) -> None:
+        raise raised("stop")
+
+    emit = emitter(hooks, "pre_llm_call", unwind, answer("next"))
+    assert emit.invoke(session_id="s") == [Answer("p1", "next")]
+    assert f"plugin 'p0': pre_llm_call callback failed: {raised.__name__}: stop" in caplog.text
+
+
+@pytest.mark.parametrize("raised", [Interrupted, TurnSuspended])
+def test_the_runtimes_own_signals_pass_through(hooks: Hooks, raised: type[BaseException]) -> None:
     def unwind(**_fields: Any) -> None:
         raise raised("stop")
 

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hermes.errors import PluginError
+from hermes.errors import Interrupted, PluginError
 from hermes.plugins.loader import decide
 from hermes.plugins.manifest import PluginManifest
 from support.plugin_rig import Rig
+from support.waiting import wait_for
 
 EVERYTHING = """
 from pathlib import Path
@@ -240,7 +242,9 @@ def test_an_edited_plugin_is_loaded_as_it_is_now(rig: Rig) -> None:
     assert rig.load(enabled=["p"]).commands["x"].handler("") == "another part the new one"
 
 
-def test_an_entry_point_is_a_module_or_an_object(rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_entry_point_is_a_module_an_object_or_a_function(
+    rig: Rig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     (tmp_path / "packed_plugin.py").write_text(
         "class Holder:\n"
@@ -248,6 +252,8 @@ def test_an_entry_point_is_a_module_or_an_object(rig: Rig, tmp_path: Path, monke
         "        @staticmethod\n"
         "        def register(ctx): ctx.register_command('object', lambda raw: ctx.manifest.key)\n"
         "def register(ctx): ctx.register_command('module', lambda raw: ctx.manifest.key)\n"
+        "def start(ctx): ctx.register_command('function', lambda raw: ctx.manifest.key)\n"
+        "nothing = 5\n"
     )
     info = tmp_path / "packed_plugin-1.dist-info"
     info.mkdir()
@@ -255,11 +261,14 @@ def test_an_entry_point_is_a_module_or_an_object(rig: Rig, tmp_path: Path, monke
     (info / "entry_points.txt").write_text(
         "[hermes_agent.plugins]\n"
         "as-module = packed_plugin\nas-object = packed_plugin:Holder.inner [extra]\n"
+        "as-function = packed_plugin:start\nas-nothing = packed_plugin:nothing\n"
         "missing = no_such_module_anywhere\n"
     )
-    plugins = rig.load(enabled=["as-module", "as-object", "missing"])
+    plugins = rig.load(enabled=["as-module", "as-object", "as-function", "as-nothing", "missing"])
     assert plugins.commands["module"].handler("") == "as-module"
     assert plugins.commands["object"].handler("") == "as-object"
+    assert plugins.commands["function"].handler("") == "as-function"
+    assert plugins.plugins["as-nothing"].error == "it has no register(ctx) function"
     assert plugins.plugins["missing"].status == "failed"
     assert "no_such_module_anywhere" in plugins.plugins["missing"].error
 
@@ -326,10 +335,65 @@ def test_a_failed_plugin_cannot_register_afterwards(rig: Rig, monkeypatch: pytes
 
 
 def test_an_interrupt_while_loading_is_not_swallowed(rig: Rig) -> None:
-    rig.write("p", "def register(ctx):\n    ctx.register_hook('pre_tool_call', print)\n    raise KeyboardInterrupt")
-    with pytest.raises(KeyboardInterrupt):
+    source = (
+        "from hermes.errors import Interrupted\n"
+        "def register(ctx):\n    ctx.register_hook('pre_tool_call', print)\n    raise Interrupted"
+    )
+    rig.write("p", source)
+    with pytest.raises(Interrupted):
         rig.load(enabled=["p"])
     assert not rig.hooks.has("pre_tool_call")
+
+
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt", "SystemExit", "GeneratorExit"])
+@pytest.mark.parametrize("where", ["import", "register"])
+def test_any_exception_while_loading_is_the_plugins_failure(rig: Rig, raised: str, where: str) -> None:
+    code = f"raise {raised}('stop')"
+    rig.write("p", code if where == "import" else f"def register(ctx):\n    {code}")
+    rig.write("q", "def register(ctx): pass")
+    plugins = rig.load(enabled=["p", "q"])
+    assert plugins.plugins["p"].status == "failed"
+    assert plugins.plugins["p"].error == f"{raised}: stop"
+    assert plugins.plugins["q"].status == "loaded"
+
+
+BLOCK = "import builtins\nbuiltins.gate_of_the_test.wait(60)\n"
+
+
+@pytest.mark.parametrize("where", ["import", "register"])
+def test_loading_that_does_not_end_is_given_up_and_changes_nothing_later(
+    rig: Rig, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, refused = threading.Event(), threading.Event()
+    monkeypatch.setattr("builtins.gate_of_the_test", gate, raising=False)
+    monkeypatch.setattr("builtins.refused_of_the_test", refused, raising=False)
+    late = (
+        "    try:\n        ctx.register_hook('pre_tool_call', print)\n"
+        "    except Exception:\n        builtins.refused_of_the_test.set()\n"
+    )
+    body = "def register(ctx):\n    import builtins\n    builtins.gate_of_the_test.wait(60)\n" + late
+    rig.write("slow", BLOCK if where == "import" else body)
+    rig.write("q", "def register(ctx): pass")
+    rig.config.entries = {"slow": {"load_timeout": 0.05}}
+    plugins = rig.load(enabled=["slow", "q"])
+    record = plugins.plugins["slow"]
+    assert (record.status, plugins.plugins["q"].status) == ("failed", "loaded")
+    assert f"its {where} did not end: no answer within 0.05 s" in record.error
+    assert "plugins.entries.slow.load_timeout" in record.error
+    gate.set()
+    if where == "register":
+        wait_for(refused, "the late registration is refused")
+    assert not rig.hooks.has("pre_tool_call")
+
+
+@pytest.mark.parametrize("where", ["import", "register"])
+def test_a_lowered_recursion_limit_is_set_back(rig: Rig, where: str) -> None:
+    before = sys.getrecursionlimit()
+    lower = "import sys\nsys.setrecursionlimit(60)\n"
+    register = "def register(ctx): pass\n"
+    rig.write("p", lower + register if where == "import" else register.replace("pass", lower.replace("\n", "; ")))
+    assert rig.load(enabled=["p"]).plugins["p"].status == "loaded"
+    assert sys.getrecursionlimit() == before
 
 
 def test_everything_that_was_registered_is_on_record(rig: Rig) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.config.sections import PluginsConfig
+from hermes.hooks.limits import PluginLimits
 from hermes.hooks.table import Hooks
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
@@ -30,9 +31,9 @@ class Rig:
         self.home = tmp_path / "home"
         self.cwd = tmp_path / "project"
         self.bundled = tmp_path / "bundled"
-        self.hooks = Hooks()
-        self.tools = ToolRegistry(builtin_tools())
         self.config = PluginsConfig()
+        self.hooks = Hooks(PluginLimits(self.config))
+        self.tools = ToolRegistry(builtin_tools())
         self.asked: list[Any] = []
 
     def write(

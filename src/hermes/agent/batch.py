@@ -17,6 +17,7 @@ from hermes.agent.tool_call import ToolCall, ToolOutcome, tool_context
 from hermes.agent.workers import wait_for
 from hermes.contract.events import ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
+from hermes.hooks.execution_chain import culprit_of
 from hermes.journal.steps import Message, TurnJournal
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope
@@ -189,7 +190,7 @@ class ToolBatch:
             message = "This needs a question to the user, which cannot be asked in the middle of this call."
             outcome = slot.call.failed(message, "approval_denied")
         except BaseException as error:
-            self._close(slot, slot.call.cancelled(type(error).__name__))
+            self._close(slot, slot.call.cancelled(culprit_of(error) or type(error).__name__))
             raise
         self._close(slot, outcome)
 

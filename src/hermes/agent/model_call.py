@@ -32,7 +32,7 @@ from hermes.journal.steps import Message, TurnJournal
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import describe
 from hermes.models.health import Health
-from hermes.models.reply import Reply, to_response
+from hermes.models.reply import Reply, normalise, to_response
 from hermes.models.retry import Failure, KeyRing, Send, attempts, retry
 from hermes.models.vision import able_to_read
 from hermes.models.wires.wire import Delta, ModelRequest
@@ -201,7 +201,7 @@ class ConversationAttempt(Attempt):
         context["original_request"] = self.original
         context["middleware_trace"] = self.trace
         prepared = self.request
-        answer = chain.run(prepared, self.send, context)
+        answer = chain.run(prepared, self.send, context, accept=normalise)
         if not self._sent.sha256:
             self.decisions += decisions_of(chain, "answered")
         elif self.request is not prepared and self.request != prepared:

@@ -11,6 +11,7 @@ import msgspec
 
 from hermes.agent.tool_call import ToolCall, ToolOutcome, data_problem, tool_context
 from hermes.config.principals import default_workspace
+from hermes.hooks.timed_call import host_work, refuse_late_calls
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope, new_id
 from hermes.tools.results import encodable, tool_error
@@ -61,10 +62,12 @@ class Services:
         cwd, journal = (self._cwd, None) if session is None else (session.cwd, session.journal)
         if session is None and scope.principal:
             cwd = default_workspace(self.home, scope.principal)  # never the owner's folder
-        return _dispatch_tool(self._runtime, scope, cwd, name, args, journal)
+        with host_work():
+            return _dispatch_tool(self._runtime, scope, cwd, name, args, journal)
 
     def inject_message(self, content: str, role: str) -> bool:
         """Add a message to the running turn of the caller's session; False when there is none."""
+        refuse_late_calls()
         text = content if role == "user" else f"[{role}] {content}"
         scope = current_scope.get()
         # Without a scope a child session cannot be meant: only its parent talks to it.

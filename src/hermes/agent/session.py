@@ -262,6 +262,7 @@ class Session:
                 )
             )
         self.window.close(self.transcript.earlier, is_replaced=bool(new_session_id))
+        self.runtime.hooks.end_session(self.id)
 
     # -- inside -------------------------------------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from hermes.agent.runtime import Runtime
 from hermes.config.principals import principal_home
 from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
 from hermes.errors import Interrupted, TurnSuspended
+from hermes.hooks.execution_chain import culprit_of
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
 from hermes.journal.decisions import PluginDecision, decisions_of
@@ -219,6 +220,8 @@ class ToolCall:
         except Interrupted as error:
             outcome = self.cancelled(error.reason)
         except (Exception, SystemExit) as error:
+            if culprit_of(error):
+                raise  # middleware ends the turn
             message = f"Tool execution failed: {type(error).__name__}: {error}"[:2000]
             outcome = ToolOutcome(tool_error(message), "error", self._final_args(), 0, type(error).__name__, message)
         finally:

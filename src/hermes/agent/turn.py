@@ -32,6 +32,8 @@ from hermes.contract.events import (
     TurnStarted,
 )
 from hermes.errors import HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
+from hermes.hooks.callback import describe
+from hermes.hooks.execution_chain import culprit_of
 from hermes.hooks.observers import Answer
 from hermes.journal.decisions import PluginDecision
 from hermes.journal.steps import Message, TurnJournal, TurnState
@@ -132,7 +134,9 @@ class Turn:
         except JournalError as failure:
             reason = str(failure)
             raise
-        except Exception as failure:
+        except BaseException as failure:
+            if not isinstance(failure, Exception) and not culprit_of(failure):
+                raise
             error = reason = self._models.redactor.redact(_error_text(failure))
             error_type = type(failure).__name__
             answer = self._close_unanswered("failed", error, failure)
@@ -520,8 +524,8 @@ def _context_pieces(answers: list[Answer]) -> list[tuple[str, str]]:
     return pieces
 
 
-def _error_text(failure: Exception) -> str:
-    return str(failure) if isinstance(failure, HermesError) else f"{type(failure).__name__}: {failure}"
+def _error_text(failure: BaseException) -> str:
+    return str(failure) if isinstance(failure, HermesError) else culprit_of(failure) or describe(failure)
 
 
 def _nudge_from(answers: Sequence[Answer]) -> str | None:

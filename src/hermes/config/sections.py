@@ -21,6 +21,8 @@ Chars = Annotated[int, Meta(ge=100)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Part = Annotated[float, Meta(gt=0, le=1)]
 Seconds = Annotated[float, Meta(gt=0)]
+#: 0 is no limit.
+SecondsOrNone = Annotated[float, Meta(ge=0)]
 HookSeconds = Annotated[float, Meta(gt=0, le=300)]
 
 
@@ -152,6 +154,9 @@ class PluginsConfig(Struct, kw_only=True):
     enabled: list[str] = []  #: Keys or names of plugins to load.
     disabled: list[str] = []  #: Keys or names never loaded; wins over enabled.
     entries: dict[str, FreeForm] = {}  #: Settings of each plugin, by key.
+    hook_timeout: SecondsOrNone = 60  #: Seconds one call of a callback may take; 0 is no limit.
+    load_timeout: SecondsOrNone = 30  #: Seconds the import of a plugin, and its register, may take; 0 is no limit.
+    exit_timeout: SecondsOrNone = 5  #: Seconds that threads of plugins may keep the program from ending.
 
 
 class ApprovalsConfig(Struct, kw_only=True):

@@ -5,13 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable
 from threading import Lock
+from time import perf_counter
 from types import FunctionType, MethodType
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple, TypeGuard
 
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.contract.response import Record
+from hermes.hooks.breaker import CircuitBreaker
 from hermes.hooks.copies import CopyMemo, isolate, renew
+from hermes.hooks.runner import OWN_SIGNALS, CallbackRunner, CallLate, CallOutcome, run_here
+from hermes.hooks.timed_call import FOREVER, TimedCall
 
 log = logging.getLogger("hermes.hooks")
 
@@ -21,6 +25,11 @@ _GROWING = frozenset({"conversation_history", "request_messages", "request", "to
 _VAR_KEYWORDS = 0x08
 #: The usual types of answers: a quick test that nothing is to be awaited.
 PLAIN_ANSWERS = frozenset({type(None), str, dict, list, bool, Record})
+
+
+#: What a call that raised, and one that was late, give in place of an answer.
+FAILED: Final = object()
+LATE: Final = object()
 
 
 class CallbackStats(NamedTuple):
@@ -34,6 +43,8 @@ class CallbackStats(NamedTuple):
     #: Time spent in the callback itself, without what it called through ``next_call``.
     seconds: float
     last_error: str
+    #: Whether it is switched off now, after repeated failures.
+    is_off: bool = False
 
 
 class FailureCauses:
@@ -58,27 +69,44 @@ class FailureCauses:
 
 
 class Callback:
-    """A plugin's function at one hook or middleware kind."""
+    """A plugin's function at one hook or middleware kind.
+
+    With a runner it runs on the plugin's thread and within its limit, else in the thread that calls it.
+    """
 
     __slots__ = (
         "_causes",
         "_containers",
         "_lock",
         "_memo",
+        "breaker",
         "calls",
         "failures",
         "function",
         "last_error",
+        "limit",
         "names",
         "plugin",
+        "runner",
         "seconds",
         "site",
     )
 
-    def __init__(self, plugin: str, site: str, function: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        plugin: str,
+        site: str,
+        function: Callable[..., Any],
+        runner: CallbackRunner | None = None,
+        limit: float | None = None,
+    ) -> None:
         self.plugin = plugin
         self.site = site
         self.function = function
+        self.runner = runner
+        #: Seconds that one call may take.
+        self.limit = FOREVER if runner is None else limit or runner.limits.hook_seconds(plugin)
+        self.breaker = CircuitBreaker()
         #: The fields a narrow signature names; ``None`` when it takes any keyword.
         self.names = accepted_names(function)
         fields = HOOKS[site].fields if site in HOOKS else MIDDLEWARE[site].fields
@@ -116,6 +144,59 @@ class Callback:
         memo.keep(own.get("session_id"), shown)
         return given
 
+    def ask(self, given: dict[str, Any], session: str, consequence: str) -> Any:
+        """Call with these fields, which are the callback's own copies; its answer, or ``FAILED`` or ``LATE``.
+
+        Whatever it raises is its failure, except what the runtime itself has raised through it.
+        """
+        breaker = self.breaker
+        if breaker.failures and breaker.is_open:
+            self.left_out(consequence)
+            return LATE if breaker.is_late else FAILED
+        started = perf_counter()
+        try:
+            value, error = self._call(given, session)
+        finally:
+            self.calls += 1
+            self.seconds += perf_counter() - started
+        if error is None:
+            if breaker.failures:
+                breaker.record_success()
+            return value
+        self.blame(error, consequence)
+        return LATE if isinstance(error, CallLate) else FAILED
+
+    def _call(self, given: dict[str, Any], session: str) -> CallOutcome:
+        runner = self.runner
+        call = TimedCall(self.plugin, self.limit)
+        if runner is None:
+            value, error = run_here(self.function, given)
+        else:
+            value, error = runner.run(self.function, given, call, session)
+        if error is None and type(value) not in PLAIN_ANSWERS and is_awaitable(value):
+            return (runner or _plain_runner()).wait_for(value, call, f"plugin {self.plugin!r} in {self.site}")
+        return value, error
+
+    def blame(self, error: BaseException, consequence: str) -> None:
+        """Count an error as the callback's failure, and switch it off after several in a row.
+
+        What the runtime has raised through it is raised again.
+        """
+        if isinstance(error, OWN_SIGNALS):
+            raise error
+        self.failed(error, consequence)
+        seconds = self.breaker.record_failure(late=isinstance(error, CallLate))
+        if seconds:
+            log.warning(
+                "plugin %r: its %s callback is switched off for %g s after %d failures in a row",
+                *(self.plugin, self.site, seconds, self.breaker.failures),
+            )
+
+    def left_out(self, consequence: str) -> None:
+        """Count an event that the callback does not get because it is switched off."""
+        error = RuntimeError(f"switched off after {self.breaker.failures} failures in a row")
+        self.failed(error, consequence, quiet=True)
+
     def failed(self, error: BaseException, consequence: str, *, quiet: bool = False) -> None:
         """Count a failure. The first one of each cause is a warning, unless ``quiet``; repeats are debug lines."""
         text = describe(error)
@@ -127,7 +208,13 @@ class Callback:
         log.log(level, "plugin %r: %s callback failed: %s (%s)", self.plugin, self.site, text, consequence)
 
     def stats(self) -> CallbackStats:
-        return CallbackStats(self.plugin, self.site, self.calls, self.failures, self.seconds, self.last_error)
+        is_off = self.breaker.is_open
+        return CallbackStats(self.plugin, self.site, self.calls, self.failures, self.seconds, self.last_error, is_off)
+
+
+def _plain_runner() -> CallbackRunner:
+    """For coroutines of callbacks that no host runs."""
+    return CallbackRunner()
 
 
 def is_awaitable(value: object) -> TypeGuard[Awaitable[Any]]:
@@ -141,8 +228,8 @@ def describe(error: BaseException) -> str:
     from hermes.sanitize import redact_text  # only a failure needs it
 
     try:
-        message = str(error)
-    except Exception:
+        message = str.__str__(str(error))
+    except BaseException:
         message = "(its message cannot be read)"
     line = " ".join(f"{type(error).__name__}: {message[:2000]}".split())
     return redact_text(line)[:500]

@@ -6,6 +6,8 @@ from threading import Lock
 from typing import Any, cast
 
 from hermes.contract.response import Record
+from hermes.errors import Interrupted
+from hermes.hooks.answers import plain
 
 #: How many conversations a memo remembers. Each costs the skeleton of its messages, never their text.
 _REMEMBERED = 16
@@ -17,10 +19,10 @@ ATOMS = frozenset({str, int, float, bool, type(None)})
 
 def is_flat(value: Any) -> bool:
     """Whether a value is a dictionary without containers in it, so that a plain copy isolates it."""
-    if value.__class__ is not dict:
+    if type(value) is not dict:
         return False
-    for item in value.values():  # noqa: SIM110  (a generator costs more than the arguments of a usual call)
-        if item.__class__ not in ATOMS:
+    for item in cast("dict[str, Any]", value).values():  # noqa: SIM110  (a generator costs more than a usual call)
+        if type(item) not in ATOMS:
             return False
     return True
 
@@ -37,7 +39,7 @@ def isolate(value: Any) -> Any:
 
 
 def _copy(value: Any) -> Any:
-    kind = value.__class__
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
     if kind is dict:
         copy = value.copy()
         for name, item in value.items():
@@ -54,14 +56,17 @@ def _copy(value: Any) -> Any:
         record = Record()
         record.__dict__.update({name: _copy(item) for name, item in value.__dict__.items()})
         return record
-    return value
+    # A subclass of a plain type has methods of its own, which must not run in the turn.
+    return plain(value, keep_objects=True) if issubclass(kind, dict | list | str | tuple) else value
 
 
 def same(left: object, right: object) -> bool:
     """Whether two values are equal; values that cannot be compared are not."""
     try:
         return bool(left == right)
-    except Exception:
+    except BaseException as error:  # of a method that a plugin has written
+        if isinstance(error, KeyboardInterrupt | Interrupted):
+            raise
         return False
 
 
@@ -79,8 +84,8 @@ def renew(value: Any, old: Any) -> Any:
 
 
 def _renew(value: Any, old: Any) -> Any:
-    kind = value.__class__
-    if kind is not old.__class__:
+    kind: Any = type(value)  # pyright: ignore[reportUnknownVariableType]
+    if kind is not type(old):
         return isolate(value)
     if kind is dict:
         return {name: item if type(item) in ATOMS else _renew(item, old.get(name)) for name, item in value.items()}

@@ -9,8 +9,9 @@ from msgspec.structs import asdict
 
 from hermes.contract.events import HOOK_EVENTS, Event
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA
+from hermes.hooks.callback import FAILED, LATE
 from hermes.hooks.copies import isolate, same
-from hermes.hooks.subscriber import FAILED, Subscriber
+from hermes.hooks.subscriber import Subscriber
 
 E = TypeVar("E", bound=Event)
 
@@ -61,13 +62,15 @@ class Emitter(Generic[E]):
 
     def _deliver(self, payload: dict[str, Any]) -> list[Answer]:
         answers: list[Answer] = []
+        session: Any = payload.get("session_id")
+        session = session if type(session) is str else ""
         for subscriber in self.subscribers:
             given = subscriber.arguments(payload)
-            value = subscriber.deliver(given)
-            if value is FAILED:
-                value = subscriber.denial()
+            value = subscriber.deliver(given, session)
+            if value is FAILED or value is LATE:
+                value = subscriber.denial(value)
             elif self._live and subscriber.in_time:
-                _adopt(payload, given, self._live, subscriber.plugin)
+                _adopt(payload, given, self._live, subscriber)
             if value is not None:
                 answers.append(Answer(subscriber.plugin, value))
         return answers
@@ -86,14 +89,19 @@ def _special_fields(hook: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 _SPECIAL_FIELDS = {hook: _special_fields(hook) for hook in HOOKS}
 
 
-def _adopt(payload: dict[str, Any], given: dict[str, Any], field: str, plugin: str) -> None:
+def _adopt(payload: dict[str, Any], given: dict[str, Any], field: str, subscriber: Subscriber) -> None:
     """Take over what a callback changed in the live field."""
     own: dict[str, Any] | None = payload.get(field)
     changed: dict[str, Any] | None = given.get(field)
     if own is None or changed is None or same(own, changed):
         return
+    try:
+        taken = isolate(changed)
+    except BaseException as error:  # a thread of the plugin's own may be changing it at this moment
+        subscriber.blame(error, "what it changed is not used")
+        return
     own.clear()
-    own.update(isolate(changed))
+    own.update(taken)
     trace: list[dict[str, str]] | None = payload.get("middleware_trace")
     if trace is not None:
-        trace.append({"source": plugin, "reason": f"changed {field} in a hook"})
+        trace.append({"source": subscriber.plugin, "reason": f"changed {field} in a hook"})

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from time import perf_counter
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from hermes.contract.hooks import OBSERVER_SCHEMA
 from hermes.contract.middleware import MIDDLEWARE, MIDDLEWARE_SCHEMA
-from hermes.hooks.callback import Callback, is_awaitable
+from hermes.hooks.answers import plain
+from hermes.hooks.callback import FAILED, LATE, Callback
 from hermes.hooks.copies import renew
-from hermes.hooks.threads import AsyncLoop
 
 Payload = dict[str, Any]
 TraceEntry = dict[str, str]
 
 _TRACE_FIELDS = ("source", "reason", "name")
+_CONSEQUENCE = "the request continues without it"
+#: Answers of these types that are empty mean no change, as None does.
+_EMPTY = frozenset({dict, list, str, bool})
+
+
+class _Malformed(TypeError):
+    """An answer that is no replacement of the payload."""
 
 
 class RequestOutcome(NamedTuple):
@@ -34,15 +40,14 @@ class RequestOutcome(NamedTuple):
 class RequestChain:
     """All callbacks of ``llm_request`` or ``tool_request``. Immutable: a change in the table makes a new one."""
 
-    __slots__ = ("_key", "_loop", "_original_key", "callbacks", "kind")
+    __slots__ = ("_key", "_original_key", "callbacks", "kind")
 
-    def __init__(self, kind: str, callbacks: tuple[Callback, ...], loop: AsyncLoop) -> None:
+    def __init__(self, kind: str, callbacks: tuple[Callback, ...]) -> None:
         spec = MIDDLEWARE[kind]
         self.kind = kind
         self.callbacks = callbacks
         self._key = spec.payload
         self._original_key = spec.original
-        self._loop = loop
 
     def run(self, payload: Payload, context: Mapping[str, Any]) -> RequestOutcome:
         """Offer the payload to every callback in registration order.
@@ -58,33 +63,40 @@ class RequestChain:
             self._key: payload,
             self._original_key: payload,
         }
+        session: Any = context.get("session_id")
+        session = session if type(session) is str else ""
         trace: list[TraceEntry] = []
         changed_by: list[str] = []
         for callback in self.callbacks:
-            answer = self._call(callback, callback.arguments(fields))
-            if isinstance(answer.get(self._key), dict):
-                # Its own copy, so that what the plugin does to its objects later stays out of the request.
-                fields[self._key] = renew(answer[self._key], fields[self._key])
-                trace.append(_trace_entry(answer, callback.plugin))
+            answer = callback.ask(callback.arguments(fields), session, _CONSEQUENCE)
+            if answer is None or answer is FAILED or answer is LATE or (type(answer) in _EMPTY and not answer):
+                continue
+            try:
+                entry = self._take_over(answer, fields, callback)
+            except _Malformed as error:
+                callback.failed(error, _CONSEQUENCE)
+            except BaseException as error:
+                callback.blame(error, _CONSEQUENCE)
+            else:
+                trace.append(entry)
                 changed_by.append(callback.plugin)
         return RequestOutcome(fields[self._key], payload, bool(trace), trace, changed_by)
 
-    def _call(self, callback: Callback, given: dict[str, Any]) -> dict[str, Any]:
-        """The callback's answer; empty when it gave none that can be used."""
-        started = perf_counter()
-        try:
-            answer = callback.function(**given)
-            if is_awaitable(answer):
-                answer = self._loop.run(answer, f"plugin {callback.plugin!r} in {self.kind}")
-        except Exception as error:
-            callback.failed(error, "the request continues without it")
-            return {}
-        finally:
-            callback.calls += 1
-            callback.seconds += perf_counter() - started
-        return cast("dict[str, Any]", answer) if isinstance(answer, dict) else {}
+    def _take_over(self, answer: Any, fields: dict[str, Any], callback: Callback) -> TraceEntry:
+        """Replace the payload by what the callback answered; the entry for the trace."""
+        if not issubclass(type(answer), dict):
+            raise _Malformed(f"it returned {type(answer).__name__}; {{{self._key!r}: {{...}}}} or None is expected")
+        # Only the outermost level is read here; what is deeper becomes plain where it is copied.
+        found: dict[Any, Any] = dict(dict[Any, Any].items(answer))
+        value: Any = found.get(self._key)
+        if not issubclass(type(value), dict):
+            raise _Malformed(f"{self._key!r} in its answer is {type(value).__name__}; a dict is expected")
+        # Its own copy, so that what the plugin does to its objects later stays out of the request.
+        is_plain = type(value) is dict
+        fields[self._key] = renew(value if is_plain else plain(value, keep_objects=True), fields[self._key])
+        return _trace_entry(found, callback.plugin)
 
 
 def _trace_entry(answer: dict[str, Any], plugin: str) -> TraceEntry:
-    named = ((name, answer.get(name)) for name in _TRACE_FIELDS)
+    named = ((name, plain(answer.get(name))) for name in _TRACE_FIELDS)
     return {name: value for name, value in named if isinstance(value, str) and value} or {"source": plugin}

@@ -15,11 +15,13 @@ from hermes.contract.middleware import MIDDLEWARE
 from hermes.errors import PluginError
 from hermes.hooks.callback import Callback, CallbackStats
 from hermes.hooks.execution_chain import ExecutionChain
+from hermes.hooks.limits import PluginLimits
 from hermes.hooks.observers import Emitter
 from hermes.hooks.queue import BackgroundQueue, Overflow
 from hermes.hooks.request_chain import RequestChain
+from hermes.hooks.runner import CallbackRunner
 from hermes.hooks.sinks import SINK_HOOKS, EventSink, SinkCallback
-from hermes.hooks.subscriber import DeadlineSubscriber, OnError, QueuedSubscriber, Subscriber, check_options
+from hermes.hooks.subscriber import OnError, QueuedSubscriber, Subscriber, check_options
 from hermes.hooks.threads import AsyncLoop
 
 log = logging.getLogger("hermes.hooks")
@@ -39,7 +41,7 @@ class Hooks:
             answers = emit(ToolStarted(tool_name=name, args=args, ...))
     """
 
-    __slots__ = (*_SITES, "_lock", "_queues", "loop")
+    __slots__ = (*_SITES, "_lock", "_queues", "loop", "runner")
 
     on_session_start: Emitter[events.SessionStarted] | None
     on_session_end: Emitter[events.TurnEnded] | None
@@ -69,9 +71,12 @@ class Hooks:
 
     #: The event loop for plugins' coroutines: async callbacks, tools and commands.
     loop: AsyncLoop
+    #: Runs plugins' callbacks on threads of their own.
+    runner: CallbackRunner
 
-    def __init__(self) -> None:
-        self.loop = AsyncLoop()
+    def __init__(self, limits: PluginLimits | None = None) -> None:
+        self.runner = CallbackRunner(limits)
+        self.loop = self.runner.loop
         self._lock = RLock()
         self._queues: dict[str, BackgroundQueue] = {}
         for site in _SITES:
@@ -85,28 +90,28 @@ class Hooks:
         *,
         timeout: float | None = None,
         background: bool = False,
-        on_error: OnError = "allow",
+        on_error: OnError | None = None,
         overflow: Overflow = "drop",
+        own_thread: bool = True,
     ) -> bool:
         """Add a callback to a hook. False, with a warning, when there is no hook of that name.
 
-        ``timeout``: seconds after which a call is abandoned. ``background``: deliver through the plugin's background
-        queue, in order; return values are then not used. ``overflow="block"``: while that queue is full the turn waits
-        for room, instead of the event being dropped. ``on_error="deny"``: a ``pre_tool_call`` callback that fails
-        blocks.
+        ``timeout``: seconds after which a call is given up; without it, the limit of the configuration. ``background``:
+        deliver through the plugin's background queue, in order; return values are then not used.
+        ``overflow="block"``: while that queue is full the turn waits for room, instead of the event being dropped.
+        ``on_error="deny"``: a ``pre_tool_call`` callback that fails blocks; ``"allow"``: one that is late does not.
+        ``own_thread=False`` is for code of the runtime itself, which ends in time.
         """
         if not _known(hook, HOOKS, "hook", plugin):
             return False
         _check_callable(f"register_hook({hook!r}", callback)
         check_options(hook, timeout, background, on_error, overflow)
-        loop = self.loop
+        runner = self.runner if own_thread else None
         with self._lock:
             if background:
-                added = QueuedSubscriber(plugin, hook, callback, loop, timeout, self.queue(plugin), overflow)
-            elif timeout is not None:
-                added = DeadlineSubscriber(plugin, hook, callback, loop, on_error, timeout)
+                added = QueuedSubscriber(plugin, hook, callback, runner, timeout, self.queue(plugin), overflow)
             else:
-                added = Subscriber(plugin, hook, callback, loop, on_error)
+                added = Subscriber(plugin, hook, callback, runner, on_error, timeout)
             self._set(hook, (*self._callbacks(hook), added))
         return True
 
@@ -129,7 +134,8 @@ class Hooks:
         if unknown:
             raise PluginError(f"register_event_sink: no hook is emitted with {', '.join(unknown)}")
         for kind in kinds:
-            self.subscribe(SINK_HOOKS[kind], plugin, SinkCallback(kind, sink, leave_out), **options)
+            # A sink only observes: it never decides about a call.
+            self.subscribe(SINK_HOOKS[kind], plugin, SinkCallback(kind, sink, leave_out), on_error="allow", **options)
         return [SINK_HOOKS[kind] for kind in kinds]
 
     def add_middleware(self, kind: str, plugin: str, callback: Callable[..., Any]) -> bool:
@@ -138,7 +144,7 @@ class Hooks:
             return False
         _check_callable(f"register_middleware({kind!r}", callback)
         with self._lock:
-            self._set(kind, (*self._callbacks(kind), Callback(plugin, kind, callback)))
+            self._set(kind, (*self._callbacks(kind), Callback(plugin, kind, callback, self.runner)))
         return True
 
     def remove(self, plugin: str) -> None:
@@ -202,7 +208,11 @@ class Hooks:
                 queue.flush(max(deadline - monotonic(), 0))
         for queue in queues:
             queue.close(max(deadline - monotonic(), 0))
-        self.loop.close()
+        self.runner.close()
+
+    def end_session(self, session_id: str) -> None:
+        """End the threads that callbacks had for a session."""
+        self.runner.threads.end_session(session_id)
 
     def _callbacks(self, site: str) -> tuple[Any, ...]:
         holder = getattr(self, site)
@@ -219,7 +229,7 @@ class Hooks:
         elif spec.wraps:
             setattr(self, site, ExecutionChain(site, callbacks))
         else:
-            setattr(self, site, RequestChain(site, callbacks, self.loop))
+            setattr(self, site, RequestChain(site, callbacks))
 
 
 def _known(name: str, valid: dict[str, Any], noun: str, plugin: str) -> bool:

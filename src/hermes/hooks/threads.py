@@ -15,10 +15,14 @@ from hermes.scope import current_scope
 if TYPE_CHECKING:
     import asyncio
 
+    from hermes.hooks.timed_call import TimedCall
+
 log = logging.getLogger("hermes.hooks")
 
 #: How long a callback may delay a turn that is already cancelled: a closing event must not keep it from ending.
-CANCELLED_GRACE = 5.0
+CANCELLED_GRACE = 2.0
+#: How often a waiting thread looks at the clock of a call that the host works for.
+_POLL_SECONDS = 0.05
 #: How often a waiting turn checks whether a callback blocks the event loop.
 WATCH_SECONDS = 2.0
 _CLOSE_SECONDS = 2.0
@@ -54,18 +58,27 @@ class CallFuture:
         else:
             self.finish(value)
 
-    def wait(self, seconds: float | None = None, watch: Callable[[], None] | None = None) -> bool:
+    def wait(
+        self,
+        seconds: float | None = None,
+        watch: Callable[[], None] | None = None,
+        call: TimedCall | None = None,
+    ) -> bool:
         """True when finished, False after the deadline, ``Interrupted`` as soon as the turn is cancelled.
 
-        In a turn that was cancelled before, the wait is at most ``CANCELLED_GRACE``.
+        The deadline is in ``seconds``, or the limit of the ``call``, which is then given up. In a turn that was
+        cancelled before, the wait is at most ``CANCELLED_GRACE``.
         """
         interrupt = self._interrupt
         if interrupt is None:
-            return self._sleep(seconds, watch)
+            return self._sleep(seconds, watch) if call is None else self._sleep_for(call, watch)
         if self._closing:
-            return self._sleep(CANCELLED_GRACE if seconds is None else min(seconds, CANCELLED_GRACE), watch)
+            seconds = CANCELLED_GRACE if seconds is None else min(seconds, CANCELLED_GRACE)
+            if call is not None:
+                call.limit = min(call.limit, seconds)
+            return self._sleep(seconds, watch) if call is None else self._sleep_for(call, watch)
         with interrupt.on_cancel(self._wake.set):
-            self._sleep(seconds, watch)
+            _ = self._sleep(seconds, watch) if call is None else self._sleep_for(call, watch)
         if not self.finished:
             interrupt.check()
         return self.finished
@@ -85,6 +98,17 @@ class CallFuture:
             watch()
             left -= WATCH_SECONDS
         return self.finished
+
+    def _sleep_for(self, call: TimedCall, watch: Callable[[], None] | None) -> bool:
+        """Until it is finished, the turn is cancelled, or the call has used up its own time."""
+        while True:
+            left = call.left
+            if left <= 0 and call.give_up():
+                return self.finished
+            if self._wake.wait(min(max(left, _POLL_SECONDS), WATCH_SECONDS)):
+                return self.finished
+            if watch is not None:
+                watch()
 
 
 class AsyncLoop:
@@ -110,9 +134,24 @@ class AsyncLoop:
         Cancelling the turn ends the wait with ``Interrupted``, the deadline with ``TimeoutError``; both cancel the
         coroutine.
         """
+        value, error = self.outcome(awaitable, label, timeout=timeout)
+        if error is not None:
+            raise error
+        return value
+
+    def outcome(
+        self, awaitable: Awaitable[Any], label: str, call: TimedCall | None = None, timeout: float | None = None
+    ) -> tuple[Any, BaseException | None]:
+        """The result of the coroutine, or the error in place of it. Raises only what happens to the waiting thread.
+
+        With a ``call``, the deadline is its limit.
+        """
         if threading.current_thread() is self._thread:
             # Already on the loop: waiting here would stop the very coroutine waited for.
-            return run_on_private_loop(awaitable)
+            try:
+                return run_on_private_loop(awaitable), None
+            except BaseException as error:
+                return None, error
         future = CallFuture()
         loop = self._start()
         tasks: list[asyncio.Task[None]] = []
@@ -122,9 +161,12 @@ class AsyncLoop:
 
         loop.call_soon_threadsafe(begin)  # takes this thread's context variables along
         try:
-            if future.wait(timeout, watch=_BlockedLoopWatch(loop)):
-                return future.result()
-            raise TimeoutError("no answer in time for a cancelled turn" if timeout is None else _late(timeout))
+            if future.wait(timeout, watch=_BlockedLoopWatch(loop), call=call):
+                return future.value, future.error
+            seconds = timeout if call is None else call.limit
+            return None, TimeoutError(
+                "no answer in time for a cancelled turn" if seconds is None else late_text(seconds)
+            )
         finally:
             if not future.finished:
                 loop.call_soon_threadsafe(lambda: [task.cancel() for task in tasks])
@@ -234,11 +276,11 @@ def run_with_deadline(work: Callable[[], Any], seconds: float, label: str) -> An
     future = CallFuture()
     spawn(lambda: future.run(work), f"hermes-deadline {label}")
     if not future.wait(seconds):
-        raise TimeoutError(_late(seconds))
+        raise TimeoutError(late_text(seconds))
     return future.result()
 
 
-def _late(seconds: float) -> str:
+def late_text(seconds: float) -> str:
     return f"no answer within {seconds:g} s"
 
 

@@ -13,9 +13,11 @@ from hermes.errors import PluginError
 from hermes.hooks.callback import describe, is_awaitable
 from hermes.hooks.copies import isolate
 from hermes.hooks.queue import BackgroundQueue, Overflow
+from hermes.hooks.runner import OWN_SIGNALS, CallLate
 from hermes.hooks.sinks import EventSink
 from hermes.hooks.subscriber import OnError
 from hermes.hooks.table import Snapshot
+from hermes.hooks.timed_call import FOREVER, refuse_late_calls
 from hermes.plugins.manifest import PluginManifest
 from hermes.plugins.modules import forget_plugin, import_plugin
 from hermes.plugins.offers import ProviderRegistrations
@@ -194,7 +196,7 @@ class PluginContext(ProviderRegistrations):
         *,
         timeout: float | None = None,
         background: bool = False,
-        on_error: OnError = "allow",
+        on_error: OnError | None = None,
         overflow: Overflow = "drop",
     ) -> None:
         """Observe an event. The keywords, all optional, are beyond the basic contract: see ``Hooks.subscribe``."""
@@ -333,6 +335,7 @@ class PluginContext(ProviderRegistrations):
         self._replaced.clear()
 
     def _check_open(self) -> None:
+        refuse_late_calls()
         if not self._open:
             raise PluginError(f"plugin {self.manifest.key!r} failed to load; it cannot register anything")
 
@@ -342,10 +345,9 @@ def load_one(record: LoadedPlugin, host: PluginHost, register: Callable[[Any], A
     manifest = record.manifest
     context = host.contexts[manifest.key] = PluginContext(manifest, record, host)
     try:
-        result = (register or _import_register(manifest, host))(context)
-        if is_awaitable(result):
-            host.hooks.loop.run(result, f"register of plugin {manifest.key!r}")
-    except (Exception, SystemExit) as error:
+        _register(context, register, host)
+    except _LoadFailed as failure:
+        error = failure.error
         context.roll_back()
         forget_plugin(manifest)
         record.status = "failed"
@@ -364,12 +366,52 @@ def load_one(record: LoadedPlugin, host: PluginHost, register: Callable[[Any], A
     log.debug("plugin %r %s is loaded from %s", manifest.key, manifest.version, manifest.source)
 
 
+def _register(context: PluginContext, register: Callable[[Any], Any] | None, host: PluginHost) -> None:
+    """Import the plugin and call its ``register``, each within the limit for loading."""
+    manifest = context.manifest
+    function: Callable[[Any], Any] = register or _limited(
+        "import", lambda: _import_register(manifest, host), manifest, host
+    )
+
+    def call() -> None:
+        result = function(context)
+        if is_awaitable(result):
+            seconds = host.hooks.runner.limits.load_seconds(manifest.key)
+            limit = None if seconds == FOREVER else seconds
+            host.hooks.loop.run(result, f"register of plugin {manifest.key!r}", limit)
+
+    _limited("register", call, manifest, host)
+
+
+class _LoadFailed(Exception):
+    """The plugin's own code failed while it was loaded."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__(error)
+        self.error = error
+
+
+def _limited(step: str, work: Callable[[], Any], manifest: PluginManifest, host: PluginHost) -> Any:
+    value, error = host.hooks.runner.load(work, manifest.key)
+    if isinstance(error, OWN_SIGNALS):
+        raise error
+    if isinstance(error, CallLate):
+        setting = f"plugins.entries.{manifest.key}.load_timeout"
+        error = PluginError(f"its {step} did not end: {error} ({setting} sets how long it may take)")
+    if error is not None:
+        raise _LoadFailed(error)
+    return value
+
+
 def _import_register(manifest: PluginManifest, host: PluginHost) -> Callable[[Any], Any]:
     if manifest.problem:
         raise PluginError(manifest.problem)
-    register = getattr(import_plugin(manifest, host), "register", None)
+    found = import_plugin(manifest, host)
+    register = getattr(found, "register", None)
     if register is None and manifest.kind == "model-provider":
         return _registered_already
+    if register is None and manifest.entry_point and callable(found):
+        return found  # the entry point names the function itself
     if not callable(register):
         raise PluginError("it has no register(ctx) function")
     return register

@@ -154,7 +154,7 @@ def test_a_child_that_cannot_be_stopped_is_left_behind_and_said_to_be(
 
     with ScriptedProvider({"go": _delegating(goal="work"), "work": text("never asked")}) as provider:
         host = make_host(provider)
-        host.hooks.subscribe("pre_llm_call", "stranger", stuck)
+        host.hooks.subscribe("pre_llm_call", "stranger", stuck, own_thread=False)
         stops: list[Payload] = []
 
         def stop(**payload: Any) -> None:

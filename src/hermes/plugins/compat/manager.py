@@ -9,7 +9,7 @@ from msgspec.structs import asdict
 
 from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
-from hermes.hooks.callback import Callback, is_awaitable
+from hermes.hooks.callback import FAILED, LATE, Callback
 from hermes.plugins.compat.middleware import middleware_payload
 from hermes.plugins.compat.names import find_module
 from hermes.plugins.entry_points import GROUP
@@ -65,14 +65,10 @@ class PluginManager:
         return kind in MIDDLEWARE and self._host.hooks.has(kind)
 
     def _call(self, callback: Callback, payload: dict[str, Any]) -> Any:
-        try:
-            value = callback.function(**callback.arguments(payload))
-            if is_awaitable(value):
-                value = self._host.hooks.loop.run(value, f"plugin {callback.plugin!r} in {callback.site}")
-        except Exception as error:
-            callback.failed(error, "its answer is left out")
-            return None
-        return value
+        session: Any = payload.get("session_id")
+        given = callback.arguments(payload)
+        value = callback.ask(given, session if type(session) is str else "", "its answer is left out")
+        return None if value is FAILED or value is LATE else value
 
     def discover_and_load(self, force: bool = False) -> None:
         """Nothing is left to do: the host has loaded its plugins when one of them can call this."""

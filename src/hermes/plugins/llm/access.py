@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from hermes.hooks.timed_call import host_work
+
 if TYPE_CHECKING:
     from hermes.contract.llm import (
         PluginLlmCompleteResult,
@@ -62,7 +64,9 @@ class PluginLlm:
         purpose: str | None = None,
     ) -> PluginLlmCompleteResult:
         """The model's answer to a conversation. Provider, model, agent and profile need the operator's consent."""
-        return self._access(self.plugin_id).complete(**_arguments(locals()))
+        given = _arguments(locals())
+        with host_work():
+            return self._access(self.plugin_id).complete(**given)
 
     async def acomplete(
         self,
@@ -78,7 +82,9 @@ class PluginLlm:
         purpose: str | None = None,
     ) -> PluginLlmCompleteResult:
         """``complete`` for a running event loop."""
-        return await self._access(self.plugin_id).acomplete(**_arguments(locals()))
+        given = _arguments(locals())
+        with host_work():
+            return await self._access(self.plugin_id).acomplete(**given)
 
     def complete_structured(
         self,
@@ -99,7 +105,9 @@ class PluginLlm:
         purpose: str | None = None,
     ) -> PluginLlmStructuredResult:
         """The model's answer to instructions about texts and images, as data when a schema or JSON is asked for."""
-        return self._access(self.plugin_id).complete_structured(**_arguments(locals()))
+        given = _arguments(locals())
+        with host_work():
+            return self._access(self.plugin_id).complete_structured(**given)
 
     async def acomplete_structured(
         self,
@@ -120,7 +128,9 @@ class PluginLlm:
         purpose: str | None = None,
     ) -> PluginLlmStructuredResult:
         """``complete_structured`` for a running event loop."""
-        return await self._access(self.plugin_id).acomplete_structured(**_arguments(locals()))
+        given = _arguments(locals())
+        with host_work():
+            return await self._access(self.plugin_id).acomplete_structured(**given)
 
 
 def _arguments(given: dict[str, Any]) -> dict[str, Any]:

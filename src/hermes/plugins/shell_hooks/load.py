@@ -137,7 +137,7 @@ def load_shell_hooks(
             refused.append(command)
         if agreement.given or command.on_error == "deny":
             hook = ShellHook(command, agreement, home=home, cwd_of=cwd_of, redactor=redactor, confinements=confinements)
-            hooks.subscribe(command.event, command.name, hook.answer, on_error=command.on_error)
+            hooks.subscribe(command.event, command.name, hook.answer, on_error=command.on_error, own_thread=False)
     if refused:
         warnings.append(_not_accepted_notice(refused))
     return _logged([redactor.redact(warning) for warning in warnings])

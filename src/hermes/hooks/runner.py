@@ -1,0 +1,93 @@
+"""Callback runner: makes calls of plugins' code on threads of their own, within a time limit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import copy_context
+from threading import get_ident
+from typing import Any
+
+from hermes.errors import Interrupted, TurnSuspended
+from hermes.hooks.callback_threads import CallbackThread, CallbackThreads
+from hermes.hooks.limits import PluginLimits
+from hermes.hooks.threads import AsyncLoop, late_text
+from hermes.hooks.timed_call import TimedCall, current_call
+from hermes.scope import current_scope
+
+#: Exceptions of the runtime's own, which pass through plugins' code. Every other one is the plugin's failure.
+OWN_SIGNALS = (Interrupted, TurnSuspended)
+
+#: A value, or the exception in place of it.
+CallOutcome = tuple[Any, BaseException | None]
+
+
+class CallLate(TimeoutError):
+    """The call took longer than its limit and was given up."""
+
+
+class CallbackRunner:
+    """Runs the callbacks of one host. Thread-safe."""
+
+    __slots__ = ("limits", "loop", "threads")
+
+    def __init__(self, limits: PluginLimits | None = None) -> None:
+        self.limits = limits or PluginLimits()
+        self.loop = AsyncLoop()
+        self.threads = CallbackThreads()
+
+    def run(self, function: Callable[..., Any], given: dict[str, Any], call: TimedCall, session: str) -> CallOutcome:
+        """Make a call on the plugin's thread of the session, or here when this is its thread already.
+
+        Raises only what happens to the caller, such as ``Interrupted`` when its turn is cancelled.
+        """
+        outer = current_call.get()
+        if outer is not None and outer.runs_here(call.plugin):
+            with outer.own_work():
+                return run_here(function, given)
+        try:
+            thread = self.threads.take(call.plugin, session)
+        except RuntimeError:  # the interpreter is shutting down, or the system has no more threads
+            return run_here(function, given)
+        scope = current_scope.get()
+        if not thread.run(function, given, call, copy_context(), None if scope is None else scope.interrupt):
+            return None, CallLate(late_text(call.limit))
+        value, error = thread.value, thread.error
+        thread.value = thread.error = None
+        self.threads.give_back(call.plugin, session, thread)
+        return value, error
+
+    def wait_for(self, awaitable: Any, call: TimedCall, label: str) -> CallOutcome:
+        """Await what a callback returned, on the shared event loop and within what is left of its time."""
+        context = copy_context()
+        context.run(current_call.set, call)
+        value, error = context.run(self.loop.outcome, awaitable, label, call)
+        return value, CallLate(str(error)) if call.given_up and isinstance(error, TimeoutError) else error
+
+    def load(self, work: Callable[[], Any], plugin: str) -> CallOutcome:
+        """Run a step of loading a plugin within its limit, on a thread of its own."""
+        call = TimedCall(plugin, self.limits.load_seconds(plugin))
+        thread = CallbackThread(f"hermes-load {plugin}")
+        scope = current_scope.get()
+        if not thread.run(work, {}, call, copy_context(), None if scope is None else scope.interrupt):
+            return None, CallLate(late_text(call.limit))
+        value, error = thread.value, thread.error
+        thread.end()
+        return value, error
+
+    def close(self) -> None:
+        """End the threads that are idle."""
+        self.threads.close()
+        self.loop.close()
+
+
+def run_here(function: Callable[..., Any], given: dict[str, Any]) -> CallOutcome:
+    """Make a call in this thread."""
+    try:
+        return function(**given), None
+    except KeyboardInterrupt as error:
+        call = current_call.get()
+        if call is None or call.thread != get_ident():
+            raise  # in the main thread it may be the user's
+        return None, error
+    except BaseException as error:
+        return None, error
