@@ -125,3 +125,37 @@ def silence_output() -> None:
             devnull = os.open(os.devnull, os.O_WRONLY)
             os.dup2(devnull, stream.fileno())
             os.close(devnull)
+
+
+def end_in_time(code: int) -> None:
+    """End the process when threads that plugins have left running still keep it from ending after a while."""
+    import threading
+
+    def left() -> list[str]:
+        main = threading.main_thread()
+        # The interpreter waits for threads that are no daemons. Those of the runtime are.
+        return [one.name for one in threading.enumerate() if one is not main and not one.daemon and one.is_alive()]
+
+    def end() -> None:
+        import time
+
+        time.sleep(_exit_timeout())
+        names = [name for name in left() if not name.startswith("hermes-")]
+        if names:
+            _print_error(
+                f"threads of plugins have not ended ({plain(', '.join(names))}), so the program ends without them; "
+                "plugins.exit_timeout sets how long it waits"
+            )
+            silence_output()
+            os._exit(code)
+
+    threading.Thread(target=end, name="hermes-exit", daemon=True).start()
+
+
+def _exit_timeout() -> float:
+    from hermes.config import hermes_home, load_config
+
+    try:
+        return load_config(hermes_home()).config.plugins.exit_timeout
+    except Exception:
+        return 5.0

@@ -40,6 +40,15 @@ def main(argv: list[str] | None = None) -> int:
         print(f"hermes {__version__}")
         return 0
     _prepare_output()
+    code = _run_and_report(arguments)
+    if argv is None and _has_other_threads():
+        from hermes.cli.failures import end_in_time
+
+        end_in_time(code)
+    return code
+
+
+def _run_and_report(arguments: list[str]) -> int:
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -50,6 +59,12 @@ def main(argv: list[str] | None = None) -> int:
         from hermes.cli.failures import report
 
         return report(error, arguments)
+
+
+def _has_other_threads() -> bool:
+    """Whether a thread of a plugin may keep the process from ending."""
+    threading = sys.modules.get("threading")
+    return threading is not None and sum(not thread.daemon for thread in threading.enumerate()) > 1
 
 
 def _prepare_output() -> None:

@@ -18,7 +18,7 @@ import msgspec
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.cli.arguments import positive_number
 from hermes.cli.chat.message import read_message
-from hermes.cli.chat.output import JsonOutput, Output, QuietOutput, StreamJsonOutput, TextOutput
+from hermes.cli.chat.output import JsonOutput, Output, QuietOutput, StreamJsonOutput, TextOutput, reserved
 from hermes.cli.failures import (
     EXIT_BUDGET,
     EXIT_FAILED,
@@ -341,7 +341,8 @@ def _own_stdout(args: argparse.Namespace, redactor: Redactor) -> Generator[Outpu
     style = JsonOutput if args.json else StreamJsonOutput if args.stream_json else QuietOutput
     sys.stdout = sys.stderr
     try:
-        yield style(stdout, redactor)
+        with reserved(stdout) as stream:
+            yield style(stream, redactor)
     finally:
         sys.stdout = stdout
 

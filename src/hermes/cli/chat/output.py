@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import sys
+from collections.abc import Generator
 from typing import Any, Protocol, TextIO
 
 import msgspec
@@ -25,6 +28,29 @@ from hermes.contract.events import (
     TurnStarted,
 )
 from hermes.sanitize import Redactor, sanitise
+
+
+@contextlib.contextmanager
+def reserved(stdout: TextIO) -> Generator[TextIO]:
+    """A stream to where stdout leads that this program alone can write to.
+
+    What plugins and libraries write to the file descriptor of stdout goes to stderr meanwhile.
+    """
+    try:
+        number, other = stdout.fileno(), sys.stderr.fileno()
+        stdout.flush()
+        kept = os.dup(number)
+    except (OSError, ValueError, AttributeError):
+        yield stdout  # not a file, or a closed one
+        return
+    os.dup2(other, number)
+    stream = open(kept, "w", encoding=stdout.encoding, errors=stdout.errors)  # noqa: PTH123, SIM115  (a descriptor)
+    try:
+        yield stream
+    finally:
+        os.dup2(kept, number)
+        with contextlib.suppress(OSError):
+            stream.close()
 
 
 class Output(Protocol):
