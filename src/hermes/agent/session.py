@@ -8,7 +8,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -230,6 +230,16 @@ class Session:
         turn = Sessions(self.runtime.store).last_turn(self.id)
         if turn is None:
             raise SessionNotFound(f"session {self.id} has no message yet; give one with --query")
+        return self._stored_result(turn)
+
+    def result_of(self, request_key: str) -> TurnResult:
+        """The stored result of the turn with that idempotency key."""
+        turn = Sessions(self.runtime.store).turn_of(self.id, request_key)
+        if turn is None:
+            raise SessionNotFound(f"session {self.id} has no turn {request_key!r}")
+        return self._stored_result(turn)
+
+    def _stored_result(self, turn: dict[str, Any]) -> TurnResult:
         finish_reason = finish_reason_of(self.runtime.store, self.id, turn["id"])
         return _recorded_result(self.id, turn["id"], turn["state"], turn["answer"], turn["error"], finish_reason)
 
@@ -300,7 +310,8 @@ class Session:
         close_children(self.runtime.store, self.runtime.runner, self.id)
         self._is_new, self._turns_known = False, None
         self.transcript.earlier = Sessions(self.runtime.store).context(self.id)
-        return _recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error, "")
+        result = _recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error, "")
+        return replace(result, error_type="TakenUpTooOften")
 
     def _catch_up(self, journal: TurnJournal) -> None:
         """Read the transcript again when another process may have continued the session."""

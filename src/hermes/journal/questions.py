@@ -222,15 +222,6 @@ class Questions:
         rows = self._store.read(lambda connection: connection.execute(query, named).fetchall())
         return [found for (found,) in rows]
 
-    def suspended_tasks(self, surface: str) -> list[str]:
-        """The task ids of the turns that a question shown at ``surface`` suspended, answered since or not."""
-        query = (
-            "SELECT DISTINCT t.task_id FROM questions q JOIN turns t ON t.id = q.turn_id "
-            "WHERE q.surface = ? AND q.deadline IS NOT NULL AND q.state != 'consumed' AND t.state = 'running'"
-        )
-        rows = self._store.read(lambda connection: connection.execute(query, (surface,)).fetchall())
-        return [found for (found,) in rows]
-
     def overdue(self, now: float) -> list[QuestionRow]:
         """The deferred questions that were not answered by their deadline, newest first."""
         return self._store.read(lambda connection: _select(connection, f"{_PENDING} AND deadline <= ?", (now,)))

@@ -121,6 +121,12 @@ class Sessions:
         row = self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone())
         return None if row is None else dict(zip(("id", "state", "answer", "error"), row, strict=True))
 
+    def turn_of(self, session_id: str, request_key: str) -> dict[str, Any] | None:
+        """The same of the turn with that idempotency key."""
+        query = "SELECT id, state, answer, error FROM turns WHERE session_id = ? AND request_key = ?"
+        row = self._store.read(lambda connection: connection.execute(query, (session_id, request_key)).fetchone())
+        return None if row is None else dict(zip(("id", "state", "answer", "error"), row, strict=True))
+
     def events(self, session_id: str, *, after: int = 0) -> list[dict[str, Any]]:
         """The committed events with a sequence number above ``after``."""
         return self._store.read(lambda connection: _events(connection, session_id, after))

@@ -7,15 +7,13 @@ import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
 
-from hermes.testing import RecordedRequest, ScriptedProvider, by_step, hanging, text, tool_call
+from hermes.testing import ScriptedProvider, tool_call
 from support import is_running, run_hermes, start_hermes, write_config
 from support.a2a_rig import UNUSED_TLS, VERSION, sse_documents, wait_until, wire_message
-from support.approval_rig import RISKY
 
 TOKEN = "a-token-that-is-long-enough"
 
@@ -102,33 +100,3 @@ def test_a_port_that_is_taken(home: Path, workdir: Path) -> None:
         port = provider.base_url.split(":")[2].split("/")[0]
         done = run_hermes("a2a", "serve", "--port", port, home=home, cwd=workdir)
     assert done.returncode == 1 and "cannot listen on 127.0.0.1 port" in done.stderr
-
-
-def test_waiting_tasks_continue_after_a_kill(home: Path, workdir: Path) -> None:
-    """The waiting task accepts its answer at the next server; the running one has failed."""
-    asks = by_step(tool_call("terminal", {"command": RISKY}), text("done"))
-
-    def script(request: RecordedRequest) -> Any:
-        return asks(request) if request.last_user_text == "ask" else hanging()
-
-    with ScriptedProvider(script) as provider:
-        write_config(home, provider.base_url, TRUSTED)
-        with serving(home, workdir) as (process, url):
-            parked = _send(url, "ask")
-            at_work = _send(url, "work", configuration={"returnImmediately": True})
-            provider.wait_for_request(2)
-            process.kill()
-            process.wait()
-        assert parked["status"]["state"] == "TASK_STATE_INPUT_REQUIRED" and not (workdir / "ran").exists()
-        with serving(home, workdir) as (_, url):
-            left = httpx.get(f"{url}/rest/tasks/{at_work['id']}", headers=VERSION, verify=UNUSED_TLS).json()
-            done = _send(url, "approve", taskId=parked["id"])
-    assert left["status"]["state"] == "TASK_STATE_FAILED"
-    assert done["status"]["state"] == "TASK_STATE_COMPLETED" and (workdir / "ran").exists()
-    assert done["artifacts"][-1]["parts"] == [{"text": "done"}]
-
-
-def _send(url: str, words: str, *, configuration: dict[str, Any] | None = None, **more: str) -> dict[str, Any]:
-    body = {**wire_message(words, **more), "configuration": configuration or {}}
-    answer = httpx.post(f"{url}/rest/message:send", json=body, headers=VERSION, timeout=20, verify=UNUSED_TLS)
-    return answer.json()["task"]

@@ -27,11 +27,11 @@ from a2a.utils.errors import InvalidParamsError
 from hermes.a2a.server.access.principals import Principal, PrincipalUser
 from hermes.a2a.server.store import database as database_module
 from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.tasks import SqliteTaskStore, sweep
+from hermes.a2a.server.store.tasks import SqliteTaskStore, delete_old
 from hermes.a2a.server.store.webhooks import MAX_WEBHOOKS, SqlitePushConfigStore
 from hermes.errors import HermesError
 from hermes.testing import ScriptedProvider, hanging, text
-from support.a2a_rig import artifact_text, calling, said, send, served, state_name, status_text, wire_message
+from support.a2a_rig import artifact_text, calling, said, send, served, state_name, wire_message
 
 ALICE = ServerCallContext(user=PrincipalUser(Principal("alice")))
 BOB = ServerCallContext(user=PrincipalUser(Principal("bob")))
@@ -133,7 +133,7 @@ def test_webhooks_are_kept_by_owner(database: Database) -> None:
     asyncio.run(run())
 
 
-def test_the_sweep_fails_running_tasks_and_deletes_old_ones(database: Database) -> None:
+def test_tasks_that_ended_long_ago_are_deleted_and_those_left_open_are_found(database: Database) -> None:
     now = time.time()
     tasks = [
         task("working", WORKING, at=now),
@@ -155,16 +155,20 @@ def test_the_sweep_fails_running_tasks_and_deletes_old_ones(database: Database) 
         assert await SqlitePushConfigStore(database).get_info_for_dispatch("old") == []
         return {found.id: state_name(found.status.state) for found in page.tasks}
 
+    async def left() -> list[tuple[str, str]]:
+        return [(owner, one.id) for owner, one in await SqliteTaskStore(database).not_ended()]
+
     asyncio.run(fill())
-    assert sweep(database, 30) == 2
+    delete_old(database, 30)
     assert asyncio.run(states()) == {
-        "working": "failed",
-        "submitted": "failed",
+        "working": "working",
+        "submitted": "submitted",
         "parked": "input_required",
         "new": "completed",
         "old but parked": "input_required",
     }
-    assert sweep(database, 30) == 0
+    # Those that had begun first: the others wait for them when they share a conversation.
+    assert asyncio.run(left()) == [("alice", one) for one in ("old but parked", "parked", "working", "submitted")]
 
 
 def test_a_file_of_a_newer_program_is_left_alone(home: Path) -> None:
@@ -195,7 +199,7 @@ def test_a_file_of_every_older_version_opens(home: Path) -> None:
 
 
 def test_a_restarted_server_has_its_tasks_and_conversations(home: Path, workdir: Path) -> None:
-    """Tasks can be read, what was at work has failed, and the conversation goes on without repeating it."""
+    """What was at work is finished without its caller, and the conversation continues after it."""
 
     async def leave() -> Task:
         agent.rpc("SendMessage", {**wire_message("slow"), "configuration": {"returnImmediately": True}})
@@ -206,19 +210,19 @@ def test_a_restarted_server_has_its_tasks_and_conversations(home: Path, workdir:
 
     async def come_back() -> None:
         async with calling(agent, streaming=False) as client:
-            left = await client.get_task(GetTaskRequest(id=found.id))
-            assert state_name(left.status.state) == "failed" and "stopped" in status_text(left)
             after = await send(client, said("and now?", context_id=found.context_id))
             assert artifact_text(after) == "fine"
+            left = await client.get_task(GetTaskRequest(id=found.id))
+            assert state_name(left.status.state) == "completed" and artifact_text(left) == "slow answer"
 
-    with ScriptedProvider([hanging(), text("fine")]) as provider:
+    with ScriptedProvider([hanging(), text("slow answer"), text("fine")]) as provider:
         with served(home, workdir, provider) as agent:
             found = asyncio.run(leave())
         _put_back(home, found)
         with served(home, workdir, provider) as agent:
             asyncio.run(come_back())
         words = [message["content"] for message in provider.requests[-1].messages if message["role"] == "user"]
-        assert words == ["slow", "and now?"] and len(provider.requests) == 2
+        assert words == ["slow", "and now?"] and len(provider.requests) == 3
 
 
 def _put_back(home: Path, left: Task) -> None:

@@ -25,10 +25,10 @@ from hermes.a2a.server.handler import A2ARequestHandler
 from hermes.a2a.server.runner import TurnRunner
 from hermes.a2a.server.store.contexts import ContextSessions
 from hermes.a2a.server.store.database import Database
-from hermes.a2a.server.store.tasks import SqliteTaskStore, sweep
+from hermes.a2a.server.store.tasks import SqliteTaskStore, delete_old
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.host import Host
-from hermes.journal.questions import OWNER, QuestionRow, Questions
+from hermes.journal.questions import QuestionRow
 
 log = logging.getLogger("hermes.a2a")
 
@@ -63,14 +63,10 @@ class A2AServer:
             extended=True,
         )
         self.card = agent_card(options)
-        self._is_closed = False
+        self._is_closed = self._is_recovered = False
         self.database = Database(host.home / "a2a.db")
         host.runtime.guard.protect(*self.database.files())
-        #: The tasks whose turns waited for the owner when the last server ended.
-        self._left = Questions(host.store).suspended_tasks(OWNER)
-        failed = sweep(self.database, settings.keep_days, spared=self._left)
-        if failed:
-            log.warning("%d tasks were running when the last server ended; they have failed", failed)
+        delete_old(self.database, settings.keep_days)
         self._slots = TaskSlots(settings)
         self.policy = AccessPolicy(principals, settings, self._slots)
         self._contexts = ContextSessions(host, self.database, principals)
@@ -101,13 +97,25 @@ class A2AServer:
 
     @contextlib.asynccontextmanager
     async def _lifespan(self, _app: Router) -> AsyncGenerator[None]:
-        await self._resume_left()
+        await self.recover()
         deadlines = asyncio.create_task(self._check_deadlines())
         try:
             yield
         finally:
             deadlines.cancel()
             await self.aclose()
+
+    async def recover(self) -> None:
+        """Continue the tasks that a killed server left, once. They end as they would have ended there."""
+        if self._is_recovered:
+            return
+        self._is_recovered = True
+        left, count = await self._tasks.not_ended(), 0
+        for owner, task in left:
+            count += await self.handler.recover(task, self._call_of(owner))
+        if count:
+            log.warning("%d tasks were running when the last server ended; they continue", count)
+        await self._runner.close_left_turns({task.id for _, task in left})
 
     async def stop_turns(self) -> None:
         """Refuse new tasks and interrupt the running ones."""
@@ -125,13 +133,6 @@ class A2AServer:
         self.database.close()
 
     # -- questions: answers of the owner, and deadlines -----------------------------------------------------------
-
-    async def _resume_left(self) -> None:
-        """Continue the tasks that waited for the owner, who may have answered while no server ran."""
-        for task_id in self._left:
-            owner = await self._tasks.owner_of(task_id)
-            if owner is not None:
-                await self.handler.resume_left(task_id, self._call_of(owner))
 
     def _call_of(self, owner: str) -> ServerCallContext:
         return ServerCallContext(user=PrincipalUser(self.policy.principals.named(owner)))

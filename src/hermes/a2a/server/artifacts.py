@@ -35,6 +35,7 @@ class ArtifactStream:
         *,
         show_tools: bool,
         artifacts: int,
+        last: str = "",
         has_subscribers: Callable[[], bool],
     ) -> None:
         self._updater = updater
@@ -57,7 +58,7 @@ class ArtifactStream:
         self._unsent = ""
         self._is_begun = False
         #: The text of the last complete artifact.
-        self._last = ""
+        self._last = last
 
     # -- on the turn's thread -----------------------------------------------------------------------------------
 

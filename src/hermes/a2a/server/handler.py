@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from typing import Any, TypeVar, cast
 from uuid import uuid4
 
@@ -262,20 +262,21 @@ class A2ARequestHandler(RequestHandler):
         if not task.is_running and not task.is_ended:
             self._start(task, None, [], task.call)
 
-    async def resume_left(self, task_id: str, context: ServerCallContext) -> None:
-        """Continue a task whose turn waited for the owner when the last server ended."""
-        task = self._activate(await self._known(task_id, context), context)
-        if not task.is_running and not task.is_ended and not task.is_waiting:
-            task.is_parked = True
-            self._start(task, None, [], context)
-        self._drop_if_unused(task)
-
     async def resume_overdue(self, task_id: str, context: ServerCallContext) -> None:
         """Continue a task whose caller did not answer its question in time."""
         task = self._activate(await self._known(task_id, context), context)
         if task.is_waiting and not task.is_running:
             self._start(task, None, [], context)
         self._drop_if_unused(task)
+
+    async def recover(self, known: Task, context: ServerCallContext) -> bool:
+        """Continue a task that the last server left. False for one that waits for its caller as before."""
+        task = self._activate(known, context)
+        if task.is_waiting and not await self._runner.is_answered(task):
+            self._drop_if_unused(task)
+            return False
+        self._run(task, self._runner.recover(task, await self._references(task.task.history[0], context)), context)
+        return True
 
     async def _deliver(self, params: SendMessageRequest, context: ServerCallContext) -> ActiveTask:
         """Create a task with the message, or add it to the task it names, and start its turn."""
@@ -285,11 +286,7 @@ class A2ARequestHandler(RequestHandler):
         task = await self._addressed(message, context) if message.task_id else self._new_task(message, context)
         if params.configuration.HasField("task_push_notification_config"):
             await self._add_webhook(task.id, params.configuration.task_push_notification_config, context)
-        references = [
-            found
-            for task_id in list(message.reference_task_ids)[:_MAX_REFERENCES]
-            if (found := await self._tasks.get(task_id, context)) is not None
-        ]
+        references = await self._references(message, context)
         if message.task_id:  # again: another message may have come first, and its turn may be over already
             _refuse_if_ended(task.task)
             _refuse_if_running(task)
@@ -304,9 +301,19 @@ class A2ARequestHandler(RequestHandler):
     def _start(
         self, task: ActiveTask, message: Message | None, references: list[Task], context: ServerCallContext
     ) -> None:
+        self._run(task, self._runner.answer(task, message, references), context)
+
+    def _run(self, task: ActiveTask, job: Coroutine[None, None, None], context: ServerCallContext) -> None:
         self._active[task.id] = task
-        job = task.start(self._runner.answer(task, message, references), context)
-        job.add_done_callback(lambda _: self._drop_if_unused(task))
+        task.start(job, context).add_done_callback(lambda _: self._drop_if_unused(task))
+
+    async def _references(self, message: Message, context: ServerCallContext) -> list[Task]:
+        """The tasks that a message refers to, as far as its caller owns them."""
+        return [
+            found
+            for task_id in list(message.reference_task_ids)[:_MAX_REFERENCES]
+            if (found := await self._tasks.get(task_id, context)) is not None
+        ]
 
     def _new_task(self, message: Message, context: ServerCallContext) -> ActiveTask:
         task = Task(

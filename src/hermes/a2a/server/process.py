@@ -65,6 +65,7 @@ async def serve_until(
         grpc_address = f"{urlsplit(address.public_url).hostname or called}:{grpc_port}" if grpc_port else ""
         server = A2AServer(host, PublicAddress(address.public_url.rstrip("/") or local_url, grpc_address), principals)
         try:
+            await server.recover()  # before any caller can reach a task
             async with _grpc(server, address.host, grpc_port):
                 await _serve_http(server, listener, stop, lambda: announce(local_url, grpc_address))
         finally:
@@ -75,7 +76,7 @@ async def serve_until(
 def single_instance(home: Path) -> Generator[None]:
     """Hold the lock that allows one server per home. The system releases it when the process dies.
 
-    A second server would fail the running tasks of the first one as left behind.
+    A second server would take up the running tasks of the first one.
     """
     home.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(home / "a2a.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Collection
 from concurrent.futures import Future
+from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from a2a.types import Message, Part, Task, TaskState
+from a2a.types import Message, Part, Role, Task, TaskState
 
 from hermes.a2a.server.access.rate_limits import TaskSlots
 from hermes.a2a.server.artifacts import ArtifactStream
@@ -25,12 +27,13 @@ from hermes.a2a.server.questions import (
     timeout_answer,
 )
 from hermes.a2a.server.redaction import redacted
-from hermes.a2a.server.store.contexts import ContextSessions, abandon_turn
+from hermes.a2a.server.store.contexts import TASK_ENDED, ContextSessions
 from hermes.a2a.server.store.tasks import SqliteTaskStore
+from hermes.a2a.server.store.turns import RecordedTurn, left_turns, recorded_turn
 from hermes.a2a.server.task import CANCELED, ActiveTask, TurnOutcome
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
-from hermes.errors import TurnSuspended
+from hermes.errors import HermesError, TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import OWNER, QuestionRow, Questions
 from hermes.peers.hops import hops_of, hops_scope
@@ -60,12 +63,18 @@ class TurnRunner:
         """Answer a message, whatever happens. None continues a turn that waits: answered elsewhere, or not in time."""
         resumes = task.is_waiting or task.is_parked
         task.is_parked = False
+        async with self._work(task):
+            if resumes:
+                await self._resume(task, message)
+            elif message is not None:
+                await self._start(task, message, related)
+
+    @asynccontextmanager
+    async def _work(self, task: ActiveTask) -> AsyncGenerator[None]:
+        """The time in which a task has its conversation and a slot for itself; a failure ends the task."""
         try:
             async with self._contexts.turn(task.context), self._slots.slot():
-                if resumes:
-                    await self._resume(task, message)
-                elif message is not None:
-                    await self._start(task, message, related)
+                yield
         except UnusableMessage as error:
             await task.finish(TaskState.TASK_STATE_REJECTED, str(error))
         except Exception as error:
@@ -82,10 +91,65 @@ class TurnRunner:
             def close(session_id: str) -> None:
                 for question in self._open_questions(session_id, SURFACE, OWNER):
                     self._questions.withdraw(question.id, "the task was canceled")
-                abandon_turn(self._host, self._contexts.open(session_id, task.context[0], resumes=True))
+                self._contexts.open(session_id, task.context[0], resumes=True).abandon_open_turn(TASK_ENDED)
 
             if session_id is not None:
                 await self._on_worker(partial(close, session_id))
+
+    # -- what the last server left ------------------------------------------------------------------------------
+
+    async def is_answered(self, task: ActiveTask) -> bool:
+        """Whether a task that waits for its caller has the answer: in the journal, or as its last message."""
+        session_id = await self._contexts.session_id(task.context)
+        pending = await self._on_worker(partial(self._open_questions, session_id or "", SURFACE))
+        return not pending or _undelivered(task) is not None
+
+    async def recover(self, task: ActiveTask, related: list[Task]) -> None:
+        """Finish a task of the last server: continue its turn, or start it when it was never accepted."""
+        async with self._work(task):
+            session_id = await self._contexts.session_id(task.context)
+            answer = _undelivered(task) if task.is_waiting else None
+            turn = None if session_id is None else await self._on_worker(partial(self._turn_of, session_id, task.id))
+            asked = await self._on_worker(partial(self._open_questions, session_id or "", SURFACE, OWNER))
+            if asked and asked[0].surface == OWNER:
+                await self._park(task, asked[0])
+            elif asked and answer is not None:
+                await self._resume(task, answer)
+            elif session_id is None or turn is None:
+                await self._start(task, task.task.history[0], related)
+            else:
+                await self._finish(task, session_id, turn)
+
+    async def _finish(self, task: ActiveTask, session_id: str, turn: RecordedTurn) -> None:
+        # What was stored of the artifacts may be older than the journal, or hold half an answer.
+        texts = [redacted(text, self._host.redactor) for text in turn.texts]
+        del task.task.artifacts[:]
+        for number, text in enumerate(texts, 1):
+            task.task.artifacts.add(artifact_id=f"{task.id}-{number}", name="answer", parts=[Part(text=text)])
+
+        def finish(session: Session, stream: ArtifactStream) -> TurnResult | None:
+            if turn.state == "running":
+                return session.finish_open_turn(listener=stream.listen, interrupt=task.interrupt)
+            return replace(session.result_of(task.id), tool_calls=turn.tool_calls)
+
+        await self._run_turn(task, session_id, finish, resumes=True, last=texts[-1] if texts else "")
+
+    async def close_left_turns(self, task_ids: Collection[str]) -> None:
+        """Give up the turns that the last server left and that belong to none of these tasks: theirs have ended."""
+        for session_id, request_key in await self._on_worker(partial(left_turns, self._host, SURFACE)):
+            if request_key not in task_ids:
+                context = await self._contexts.find(session_id)
+                await self._on_worker(partial(self._close_left_turn, session_id, context[0] if context else ""))
+
+    def _close_left_turn(self, session_id: str, owner: str) -> None:
+        try:
+            self._contexts.open(session_id, owner, resumes=True).abandon_open_turn(TASK_ENDED)
+        except HermesError as error:
+            log.warning("the turn that was left in session %s cannot be closed: %s", session_id, error)
+
+    def _turn_of(self, session_id: str, task_id: str) -> RecordedTurn | None:
+        shows_text = self._host.hooks.transform_llm_output is None
+        return recorded_turn(self._host, session_id, task_id, shows_text=shows_text)
 
     # -- one message --------------------------------------------------------------------------------------------
 
@@ -149,20 +213,28 @@ class TurnRunner:
         run: Callable[[Session, ArtifactStream], TurnResult | None],
         *,
         resumes: bool,
+        last: str = "",
     ) -> None:
         stream = ArtifactStream(
             task.updater,
             self._host.redactor,
             show_tools=self._settings.show_tools,
             artifacts=len(task.task.artifacts),
+            last=last,
             has_subscribers=task.has_subscribers,
         )
 
         # An answer comes directly from the caller, but the turn that it continues may have come a longer way.
         hops = max((hops_of(message.metadata) for message in task.task.history), default=0)
 
+        stored = self._tasks.flush()
+
         def turn() -> TurnOutcome:
             session = task.session = self._contexts.open(session_id, task.context[0], resumes=resumes)
+            # Task and conversation are stored before the message is accepted: what runs is found after a crash.
+            if session.id != session_id:
+                self._contexts.store(task.context, session.id)
+            stored.result()
             with hops_scope(hops):
                 return self._run_on_thread(task, session, partial(run, session, stream))
 
@@ -174,7 +246,7 @@ class TurnRunner:
             await task.abandon_turn()
             raise
         if task.session is not None:
-            self._contexts.keep(task.context, task.session, session_id)
+            self._contexts.keep(task.context, task.session)
         await self._conclude(task, stream)
 
     def _run_on_thread(self, task: ActiveTask, session: Session, run: Callable[[], TurnResult | None]) -> TurnOutcome:
@@ -215,7 +287,8 @@ class TurnRunner:
         else:
             await stream.cut()
             log.warning("task %s %s: %s", task.id, outcome.status, outcome.error or task.interrupt.reason)
-            text = f"Agent error: {outcome.error_type}" if outcome.error_type else _STOPPED
+            is_stopped = outcome.status == "interrupted" and not outcome.error_type
+            text = _STOPPED if is_stopped else f"Agent error: {outcome.error_type or 'unknown'}"
             await task.finish(TaskState.TASK_STATE_FAILED, text, _metadata(outcome))
 
     async def _send_files(self, task: ActiveTask) -> None:
@@ -288,6 +361,13 @@ class TurnRunner:
 
         self._host.workers.submit(run)
         return await asyncio.wrap_future(future)
+
+
+def _undelivered(task: ActiveTask) -> Message | None:
+    """The answer of a caller that is stored with its waiting task, and that the last server did not get to read."""
+    history = task.task.history
+    has_prompt = task.task.status.HasField("message")
+    return history[-1] if history and not has_prompt and history[-1].role == Role.ROLE_USER else None
 
 
 def _metadata(result: TurnResult) -> dict[str, object]:

@@ -20,6 +20,7 @@ from hermes.testing.conformance.clock import Stopwatch
 from hermes.testing.conformance.guarded_calls import ConformanceLimits
 from hermes.testing.conformance.rules import ConformanceFinding, ConformanceReport, FindingCollector, SourceLine
 from hermes.testing.harness import manifest_of
+from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 #: Seconds beyond a call's own deadline after which a silent process is taken to be stuck.
 _SILENCE = 10.0
@@ -72,10 +73,14 @@ def check_plugin_in_process(
             process = _start(task, Path(temporary), output)
         finally:
             os.close(writing)
+        supervisor = ProcessSupervisor()
         try:
+            supervisor.add(process.pid)  # it must not outlive a run of tests that is killed
             return _Supervisor(process, reading, folder, limits, on_finding).run(output)
         finally:
             _end(process)
+            supervisor.remove(process.pid)
+            supervisor.close()
 
 
 def _start(task: CheckRequest, folder: Path, output: Path) -> subprocess.Popen[bytes]:

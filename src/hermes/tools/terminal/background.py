@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from hermes.tools.terminal.child_process import start_command
 from hermes.tools.terminal.output import BoundedOutput, strip_escapes
+from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 if TYPE_CHECKING:
     from hermes.tools.sandbox.confinement import Confinement
@@ -36,6 +37,7 @@ class BackgroundProcess:
         pty: bool,
         max_output_chars: int,
         principal: str = "",
+        supervisor: ProcessSupervisor | None = None,
     ) -> None:
         self.id = f"proc_{os.urandom(6).hex()}"
         #: The caller it was started for; empty is the owner of the home.
@@ -48,7 +50,7 @@ class BackgroundProcess:
         self._output = BoundedOutput(max_output_chars)
         self._abandoned = False
         self._waiting: list[Callable[[], None]] = []
-        self.child = start_command(command, cwd, confinement, stdin="pipe", pty=pty)
+        self.child = start_command(command, cwd, confinement, stdin="pipe", pty=pty, supervisor=supervisor)
         self.pid = self.child.pid
         self._reader = threading.Thread(target=self._read, name=self.id, daemon=True)
         self._reader.start()
@@ -118,6 +120,8 @@ class ProcessTable:
 
     def __init__(self, max_output_chars: int = 200_000) -> None:
         self._max_output_chars = max_output_chars
+        #: Ends the commands of the host with the process, whatever ends it.
+        self.supervisor = ProcessSupervisor()
         self._processes: dict[str, BackgroundProcess] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -129,7 +133,13 @@ class ProcessTable:
         if self._closed:
             raise ValueError("the program is closing; no more processes are started")
         limit = self._max_output_chars
-        process = BackgroundProcess(command, cwd, confinement, pty=pty, max_output_chars=limit, principal=principal)
+        process = BackgroundProcess(
+            *(command, cwd, confinement),
+            pty=pty,
+            max_output_chars=limit,
+            principal=principal,
+            supervisor=self.supervisor,
+        )
         with self._lock:
             self._processes[process.id] = process
             known = [other for other in self._processes.values() if other.principal == principal]
@@ -156,6 +166,7 @@ class ProcessTable:
         _stop_all([process for process in processes if not process.child.output_ended or process.exit_code is None])
         for process in processes:
             process.abandon()
+        self.supervisor.close()
 
 
 def _stop_all(processes: list[BackgroundProcess], grace: float = 0.5) -> None:

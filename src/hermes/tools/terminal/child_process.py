@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     import subprocess
 
     from hermes.tools.sandbox.confinement import Confinement
+    from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 _CHUNK = 65_536
 
@@ -27,7 +28,7 @@ class ChildProcess:
     """A running process, the leader of its own session and process group.
 
     ``pty`` runs it on a pseudo-terminal instead of pipes. Reading, waiting and stopping may happen in different
-    threads; ``close`` belongs to the reader.
+    threads; ``close`` belongs to the reader. With a ``supervisor`` the group does not outlive Hermes.
     """
 
     def __init__(
@@ -40,9 +41,13 @@ class ChildProcess:
         pty: bool = False,
         keep_stderr: bool = True,
         pass_fds: Sequence[int] = (),
+        supervisor: ProcessSupervisor | None = None,
     ) -> None:
         from subprocess import DEVNULL, PIPE, STDOUT
 
+        self._supervisor = supervisor
+        if supervisor is not None:
+            supervisor.start()  # before the process: it must not wait for its supervisor
         if pty:
             self._process, self._output, self._input = _on_terminal(arguments, cwd, env, pass_fds)
         else:
@@ -51,6 +56,8 @@ class ChildProcess:
             self._process = _start(arguments, cwd, env, pass_fds, (source, PIPE, errors))
             self._output, self._input = self._process.stdout, self._process.stdin
         self.pid = self._process.pid
+        if supervisor is not None:
+            supervisor.add(self.pid)
         self.output_ended = False
         self._pty = pty
         self._exit_fd = _exit_descriptor(self.pid)
@@ -151,6 +158,8 @@ class ChildProcess:
         if self._exit_fd >= 0:
             os.close(self._exit_fd)
             self._exit_fd = -1
+        if self._supervisor is not None and self.exit_code() is not None:
+            self._supervisor.remove(self.pid)
 
     def _wait_for(self, descriptor: int | None, timeout: float) -> bool:
         """True when ``descriptor`` has data or an end; returns early when the process exits."""
@@ -240,6 +249,7 @@ def start_command(
     *,
     stdin: Literal["null", "pipe"] = "null",
     pty: bool = False,
+    supervisor: ProcessSupervisor | None = None,
 ) -> ChildProcess:
     """Run ``command`` in a shell. Raises OSError or ValueError when it cannot be started."""
 
@@ -248,7 +258,13 @@ def start_command(
             arguments,
             cwd,
             lambda line, folder, env: ChildProcess(
-                line, cwd=folder, env={**env, **_ENVIRONMENT}, stdin=stdin, pty=pty, pass_fds=pass_fds
+                line,
+                cwd=folder,
+                env={**env, **_ENVIRONMENT},
+                stdin=stdin,
+                pty=pty,
+                pass_fds=pass_fds,
+                supervisor=supervisor,
             ),
         )
 

@@ -68,7 +68,8 @@ def run_terminal(args: Args, context: ToolContext) -> str:
     confinement = context.confinements.of_command(context.scope)
     try:
         with interrupt.starting():
-            child = start_command(command, cwd, confinement, pty=bool(args.get("pty")))
+            supervisor = context.processes.supervisor
+            child = start_command(command, cwd, confinement, pty=bool(args.get("pty")), supervisor=supervisor)
             forget = interrupt.add_callback(lambda: _make_stop(child, by_force=interrupt.insisted))
     except (OSError, ValueError) as error:
         return _failed(f"the command could not be started: {_cause(error)}")

@@ -16,10 +16,12 @@ from hermes.agent.session import Session
 from hermes.config.principals import default_workspace, make_private
 from hermes.errors import ConfigError, SessionNotFound
 from hermes.host import Host
-from hermes.scope import Interrupt
 
 #: Sessions kept in memory between turns; others are read from the journal when they continue.
 _MAX_OPEN = 500
+
+#: Why the turn of a task that has ended is given up.
+TASK_ENDED = "its task has ended"
 
 #: A conversation: the owner and the context id, never the context id alone.
 ContextKey = tuple[str, str]
@@ -67,17 +69,19 @@ class ContextSessions:
         query = "SELECT owner, context_id FROM contexts WHERE session_id = ?"
         return await self._database.run(lambda connection: connection.execute(query, (session_id,)).fetchone())
 
-    def keep(self, context: ContextKey, session: Session, known: str | None) -> None:
-        """Store the session of a context, and close sessions that were not used for long."""
+    def store(self, context: ContextKey, session_id: str) -> None:
+        """Store the session of a context, before its first message is accepted. Blocking."""
+        row = (*context, session_id)
+
+        def write(connection: sqlite3.Connection) -> None:
+            connection.execute("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", row)
+
+        self._database.run_on_thread(write)
+
+    def keep(self, context: ContextKey, session: Session) -> None:
+        """Keep the session of a context open for its next turn, and close those that were not used for long."""
         self._open[context] = session
         self._open.move_to_end(context)
-        if session.id != known:
-            row = (*context, session.id)
-
-            def write(connection: sqlite3.Connection) -> None:
-                connection.execute("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", row)
-
-            self._database.run_soon(("context", *context), write)
         if len(self._open) > _MAX_OPEN:
             self._close_idle()
 
@@ -121,14 +125,5 @@ class ContextSessions:
         except SessionNotFound:
             return host.new_session(principal=owner, cwd=workspace)
         if not resumes:
-            abandon_turn(host, session)
+            session.abandon_open_turn(TASK_ENDED)
         return session
-
-
-def abandon_turn(host: Host, session: Session) -> None:
-    """Close the unfinished turn of a session as interrupted. Nothing of it runs again."""
-    last = host.sessions.last_turn(session.id)
-    if last is not None and last["state"] == "running":
-        interrupt = Interrupt()
-        interrupt.cancel("its task has ended")
-        session.finish_open_turn(interrupt=interrupt)

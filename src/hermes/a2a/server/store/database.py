@@ -99,11 +99,18 @@ class Database:
             self._timer = loop.call_at(at, self._flush)
 
     def _flush(self) -> None:
-        written = self._thread.submit(self._transact, self._take_writes(), lambda _connection: None)
-        written.add_done_callback(_log_failure)
+        self.flush().add_done_callback(_log_failure)
+
+    def flush(self) -> Future[None]:
+        """Write what waits now; the future is done once it is stored."""
+        return self._thread.submit(self._transact, self._take_writes(), lambda _connection: None)
+
+    def run_on_thread(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Run ``work`` after what was flushed before, and return its result once it is committed. For other threads."""
+        return self._thread.submit(self._transact, [], work).result()
 
     def run_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """``run`` for threads that may block."""
+        """``run`` for the loop's own thread, where it may block: at the start and at the end."""
         return self._thread.submit(self._transact, self._take_writes(), work).result()
 
     def close(self) -> None:

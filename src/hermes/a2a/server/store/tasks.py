@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Collection
+from concurrent.futures import Future
 from functools import partial
 
 from a2a.server.context import ServerCallContext
 from a2a.server.tasks import TaskStore
-from a2a.types import ListTasksRequest, ListTasksResponse, Message, Part, Role, Task, TaskState
+from a2a.types import ListTasksRequest, ListTasksResponse, Part, Task, TaskState
 from a2a.utils.constants import DEFAULT_LIST_TASKS_PAGE_SIZE
 from a2a.utils.errors import InvalidParamsError
 from a2a.utils.task import ListTasksCursor, decode_list_tasks_cursor, encode_list_tasks_cursor
 
 from hermes.a2a.server.store.database import Database
-from hermes.scope import new_id
 
 #: New chunks are written at most this often; a change of the status is always written.
 _SECONDS_BETWEEN_CHUNKS = 1.0
@@ -27,8 +26,6 @@ TERMINAL = (
     TaskState.TASK_STATE_CANCELED,
     TaskState.TASK_STATE_REJECTED,
 )
-_RUNNING = (TaskState.TASK_STATE_SUBMITTED, TaskState.TASK_STATE_WORKING)
-_SERVER_STOPPED = "The server stopped before this task was done. Send the message again."
 
 _Key = tuple[str, str]
 
@@ -74,6 +71,18 @@ class SqliteTaskStore(TaskStore):
         is_new = not known and not is_ended
         self._database.run_soon(("task", *key), write, seconds=_SECONDS_TO_STORE_NEW if is_new else None)
 
+    def flush(self) -> Future[None]:
+        """Store what is not stored yet; the future is done then."""
+        return self._database.flush()
+
+    async def not_ended(self) -> list[tuple[str, Task]]:
+        """The stored tasks of all owners that have not ended: those that began before those that did not, by time."""
+        ended = ", ".join(map(str, TERMINAL))
+        new = int(TaskState.TASK_STATE_SUBMITTED)
+        query = f"SELECT owner, body FROM tasks WHERE state NOT IN ({ended}) ORDER BY state = {new}, updated_ns, id"
+        rows = await self._database.run(lambda connection: connection.execute(query).fetchall())
+        return [(owner, Task.FromString(body)) for owner, body in rows]
+
     @property
     def has_waiting(self) -> bool:
         """Whether any task waits for an answer."""
@@ -92,12 +101,6 @@ class SqliteTaskStore(TaskStore):
         query = "SELECT body FROM tasks WHERE owner = ? AND id = ?"
         found = await self._database.run(lambda connection: connection.execute(query, (owner, task_id)).fetchone())
         return None if found is None else Task.FromString(found[0])
-
-    async def owner_of(self, task_id: str) -> str | None:
-        """The owner of a task, for work that no call asks for."""
-        query = "SELECT owner FROM tasks WHERE id = ?"
-        found = await self._database.run(lambda connection: connection.execute(query, (task_id,)).fetchone())
-        return None if found is None else found[0]
 
     async def list(self, params: ListTasksRequest, context: ServerCallContext) -> ListTasksResponse:
         """The caller's tasks, those changed last first."""
@@ -135,43 +138,16 @@ class SqliteTaskStore(TaskStore):
         return Task.FromString(body) if known is None else _copy(known)
 
 
-def sweep(database: Database, keep_days: int, spared: Collection[str] = ()) -> int:
-    """Fail the tasks that a killed server left running, and delete old ones. Returns the number of failed tasks.
+def delete_old(database: Database, keep_days: int) -> None:
+    """Delete the tasks that ended long ago, with their webhooks."""
 
-    Tasks that wait for their caller are kept, and so are the ``spared`` ones: their turns are in the journal and
-    continue with the answer.
-    """
-
-    def work(connection: sqlite3.Connection) -> int:
-        marks = ", ".join(map(str, _RUNNING))
-        rows = connection.execute(f"SELECT id, owner, body FROM tasks WHERE state IN ({marks})").fetchall()
-        left = [(owner, body) for task_id, owner, body in rows if task_id not in spared]
-        for owner, body in left:
-            _write(connection, _row(owner, _failed(Task.FromString(body))))
+    def work(connection: sqlite3.Connection) -> None:
         oldest = time.time_ns() - keep_days * 86_400_000_000_000
         ended = ", ".join(map(str, TERMINAL))
         connection.execute(f"DELETE FROM tasks WHERE state IN ({ended}) AND updated_ns < ?", (oldest,))
         connection.execute("DELETE FROM push_configs WHERE (owner, task_id) NOT IN (SELECT owner, id FROM tasks)")
-        return len(left)
 
-    return database.run_now(work)
-
-
-def _failed(task: Task) -> Task:
-    if task.status.HasField("message"):
-        task.history.append(task.status.message)
-    task.status.state = TaskState.TASK_STATE_FAILED
-    task.status.timestamp.GetCurrentTime()
-    task.status.message.CopyFrom(
-        Message(
-            message_id=new_id(),
-            role=Role.ROLE_AGENT,
-            task_id=task.id,
-            context_id=task.context_id,
-            parts=[Part(text=_SERVER_STOPPED)],
-        )
-    )
-    return task
+    database.run_now(work)
 
 
 def _load_waiting(connection: sqlite3.Connection) -> list[tuple[_Key, str]]:

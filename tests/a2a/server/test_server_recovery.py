@@ -1,0 +1,215 @@
+"""``kill -9`` of ``hermes a2a serve``: the next server finishes what was at work, and an answer counts exactly once."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from a2a.types import Task, TaskState
+
+from hermes.journal.recovery import MAX_TAKE_UPS
+from hermes.testing import RecordedRequest, ScriptedProvider, by_step, hanging, text, tool_call
+from support import run_hermes, start_hermes, write_config
+from support.a2a_rig import UNUSED_TLS, VERSION, wire_message
+from support.waiting import HANG, wait_until
+
+#: Appends, so that a second run would show.
+RISKY = "echo ran >> ran && rm -rf ./no-such-folder"
+SETTINGS = """\
+a2a:
+  principals:
+    local: {workspace: ".", scopes: [send, read, cancel, approve]}
+"""
+LATER = {"returnImmediately": True}
+
+
+class Server:
+    """A running server, as its callers see it."""
+
+    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
+        self.process = process
+        self.url = url
+
+    def send(self, words: str, *, configuration: dict[str, Any] | None = None, **more: str) -> dict[str, Any]:
+        body = {**wire_message(words, **more), "configuration": configuration or {}}
+        return self._call("POST", "/rest/message:send", json=body)["task"]
+
+    def tasks(self) -> list[dict[str, Any]]:
+        return self._call("GET", "/rest/tasks?includeArtifacts=true")["tasks"]
+
+    def task(self, task_id: str) -> dict[str, Any]:
+        return self._call("GET", f"/rest/tasks/{task_id}")
+
+    def ended(self, task_id: str) -> dict[str, Any]:
+        """The task once it has ended or waits."""
+        wait_until(lambda: _state(self.task(task_id)) not in ("SUBMITTED", "WORKING"), "the end of the task")
+        return self.task(task_id)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(HANG)
+
+    def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
+        address = self.url + path
+        return httpx.request(method, address, headers=VERSION, timeout=HANG, verify=UNUSED_TLS, **options).json()
+
+
+@contextmanager
+def serving(home: Path, workdir: Path, crash_at: int = 0) -> Generator[Server]:
+    env = {"HERMES_CRASH_AT": str(crash_at)} if crash_at else {}
+    process = start_hermes("a2a", "serve", home=home, cwd=workdir, env=env, stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        yield Server(process, process.stdout.readline().strip())
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _state(task: dict[str, Any]) -> str:
+    return task["status"]["state"].removeprefix("TASK_STATE_")
+
+
+def _answer(task: dict[str, Any]) -> str:
+    return task["artifacts"][-1]["parts"][0]["text"]
+
+
+def _verify(home: Path, workdir: Path) -> None:
+    checked = run_hermes("trace", "verify", "--all", home=home, cwd=workdir)
+    assert checked.returncode == 0, checked.stdout
+
+
+def test_tasks_at_work_are_finished_by_the_next_server(home: Path, workdir: Path) -> None:
+    """One was in a command, the other in a model call; both in the first turn of their conversation."""
+    works = by_step(tool_call("terminal", {"command": "echo s1 >> effects; exec sleep 60"}), text("worked"))
+    asked: list[str] = []
+
+    def script(request: RecordedRequest) -> Any:
+        words = request.last_user_text
+        asked.append(words)
+        if words == "work":
+            return works(request)
+        return hanging() if asked.count("think") == 1 and words == "think" else text(f"answer to {words}")
+
+    with ScriptedProvider(script) as provider:
+        write_config(home, provider.base_url, SETTINGS)
+        with serving(home, workdir) as server:
+            working = server.send("work", configuration=LATER)
+            thinking = server.send("think", configuration=LATER)
+            wait_until((workdir / "effects").exists, "the command")
+            wait_until(lambda: "think" in asked, "the model call")
+            server.kill()
+        with serving(home, workdir) as server:
+            assert (_state(server.ended(working["id"])), _answer(server.task(working["id"]))) == ("COMPLETED", "worked")
+            thought = server.ended(thinking["id"])
+            assert (_state(thought), _answer(thought)) == ("COMPLETED", "answer to think")
+            assert len(thought["artifacts"]) == 1
+            after = server.send("and now?", contextId=working["contextId"])
+            assert _answer(after) == "answer to and now?"
+    told = [message for message in provider.requests[-1].messages if message["role"] == "tool"]
+    assert len(told) == 1 and '"outcome":"unknown"' in told[0]["content"]
+    assert (workdir / "effects").read_text() == "s1\n"
+    _verify(home, workdir)
+
+
+@pytest.mark.parametrize("point", [1, 2, 3, 4, 5, 7])
+def test_a_task_that_was_stored_is_not_lost_however_early_the_kill_comes(home: Path, workdir: Path, point: int) -> None:
+    with ScriptedProvider(by_step(text("done"))) as provider:
+        write_config(home, provider.base_url, SETTINGS)
+        with serving(home, workdir, crash_at=point) as server:
+            with pytest.raises(httpx.HTTPError):
+                server.send("go")
+            server.process.wait(HANG)
+        with serving(home, workdir) as server:
+            [task] = server.tasks()
+            assert (_state(server.ended(task["id"])), _answer(server.task(task["id"]))) == ("COMPLETED", "done")
+            sessions = run_hermes("sessions", "list", home=home, cwd=workdir).stdout
+    assert len(sessions.splitlines()) == 2, "one conversation"
+    _verify(home, workdir)
+
+
+def _points() -> list[Any]:
+    """Those around the answer always, all others in the slow tests."""
+    return [
+        point if point in (1, 2, 4, 7, 9) else pytest.param(point, marks=pytest.mark.slow) for point in range(1, 16)
+    ]
+
+
+@pytest.mark.parametrize("point", _points())
+def test_an_answer_counts_once_whenever_the_kill_comes(home: Path, workdir: Path, point: int) -> None:
+    with ScriptedProvider(by_step(tool_call("terminal", {"command": RISKY}), text("done"))) as provider:
+        write_config(home, provider.base_url, SETTINGS)
+        with serving(home, workdir) as server:
+            waiting = server.send("go")
+            assert _state(waiting) == "INPUT_REQUIRED"
+            server.kill()
+        with serving(home, workdir, crash_at=point) as server:
+            assert _state(server.task(waiting["id"])) == "INPUT_REQUIRED"
+            with pytest.raises(httpx.HTTPError):
+                server.send("approve", taskId=waiting["id"])
+            server.process.wait(HANG)
+        with serving(home, workdir) as server:
+            done = server.ended(waiting["id"])
+    assert (_state(done), _answer(done)) == ("COMPLETED", "done")
+    [result] = [message["content"] for message in provider.requests[-1].messages if message["role"] == "tool"]
+    ran = (workdir / "ran").read_text() if (workdir / "ran").exists() else ""
+    assert ran == "ran\n" or (ran == "" and '"outcome":"unknown"' in result), (point, ran, result)
+    _verify(home, workdir)
+
+
+def test_a_waiting_task_still_waits_and_takes_its_answer(home: Path, workdir: Path) -> None:
+    with ScriptedProvider(by_step(tool_call("terminal", {"command": RISKY}), text("done"))) as provider:
+        write_config(home, provider.base_url, SETTINGS)
+        with serving(home, workdir) as server:
+            waiting = server.send("go")
+            server.kill()
+        with serving(home, workdir) as server:
+            assert server.task(waiting["id"])["status"] == waiting["status"]
+            done = server.send("approve", taskId=waiting["id"])
+    assert (_state(done), _answer(done), (workdir / "ran").read_text()) == ("COMPLETED", "done", "ran\n")
+
+
+def test_a_task_that_ends_every_server_fails_in_the_end(home: Path, workdir: Path) -> None:
+    with ScriptedProvider(by_step(text("never"))) as provider:
+        write_config(home, provider.base_url, SETTINGS)
+        with serving(home, workdir, crash_at=5) as server, pytest.raises(httpx.HTTPError):
+            server.send("go")
+        for _ in range(MAX_TAKE_UPS):
+            with serving(home, workdir, crash_at=3) as server:
+                server.process.wait(HANG)
+        with serving(home, workdir) as server:
+            [task] = server.tasks()
+            failed = server.ended(task["id"])
+            assert _state(failed) == "FAILED" and "TakenUpTooOften" in failed["status"]["message"]["parts"][0]["text"]
+            assert _answer(server.send("hello", contextId=task["contextId"])) == "never"
+    _verify(home, workdir)
+
+
+def test_a_turn_whose_task_has_ended_is_closed(home: Path, workdir: Path) -> None:
+    """The task was canceled, and the server killed before its turn had ended."""
+    with ScriptedProvider(by_step(tool_call("terminal", {"command": "echo s1 >> effects; exec sleep 60"}))) as provider:
+        write_config(home, provider.base_url, SETTINGS)
+        with serving(home, workdir) as server:
+            task = server.send("work", configuration=LATER)
+            wait_until((workdir / "effects").exists, "the command")
+            server.kill()
+        _set_canceled(home, task["id"])
+        with serving(home, workdir) as server:
+            assert _state(server.task(task["id"])) == "CANCELED"
+            _verify(home, workdir)
+    assert len(provider.requests) == 1
+
+
+def _set_canceled(home: Path, task_id: str) -> None:
+    with closing(sqlite3.connect(home / "a2a.db")) as connection, connection:
+        [body] = connection.execute("SELECT body FROM tasks WHERE id = ?", (task_id,)).fetchone()
+        task = Task.FromString(body)
+        task.status.state = TaskState.TASK_STATE_CANCELED
+        values = (int(TaskState.TASK_STATE_CANCELED), task.SerializeToString(), task_id)
+        connection.execute("UPDATE tasks SET state = ?, body = ? WHERE id = ?", values)

@@ -1,0 +1,108 @@
+"""Commands end with Hermes, also when it is killed: real processes, ``kill -9`` and what is left afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from hermes.testing import ScriptedProvider, by_step, hanging, tool_call
+from hermes.tools.terminal.supervisor import ProcessSupervisor
+from support import SOURCES, is_running, start_hermes, write_config
+from support.waiting import HANG, read_pid, wait_until, wait_until_gone
+
+
+def start_sleep() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(["sleep", "300"], start_new_session=True)
+
+
+def supervising_process(supervisor: ProcessSupervisor) -> int:
+    return supervisor._pid  # pyright: ignore[reportPrivateUsage]
+
+
+@pytest.mark.parametrize("background", [False, True], ids=["foreground", "background"])
+def test_a_command_and_its_children_end_with_a_hermes_that_is_killed(
+    home: Path, workdir: Path, background: bool
+) -> None:
+    command = "sleep 300 & echo $! > child.pid; echo $$ > shell.pid; wait"
+    script = by_step(tool_call("terminal", {"command": command, "background": background}), hanging())
+    with ScriptedProvider(script) as provider:
+        write_config(home, provider.base_url)
+        process = start_hermes("chat", "-Q", "-q", "go", home=home, cwd=workdir)
+        pids = [read_pid(workdir / name) for name in ("child.pid", "shell.pid")]
+        if background:
+            provider.wait_for_request(2)
+        process.kill()
+        process.wait(HANG)
+        for pid in pids:
+            wait_until_gone(pid)
+
+
+def test_groups_are_killed_when_the_process_that_registered_them_is_gone() -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "from hermes.tools.terminal.supervisor import ProcessSupervisor\n"
+        "supervisor, started = ProcessSupervisor(), []\n"
+        "for _ in range(5):\n"
+        "    started.append(subprocess.Popen(['sleep', '300'], start_new_session=True, stdout=2).pid)\n"
+        "    supervisor.add(started[-1])\n"
+        "for pid in (started[0], started[2]):\n"
+        "    supervisor.remove(pid)\n"
+        "print(*started, flush=True)\n"
+        "time.sleep(300)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(SOURCES)}
+    owner = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, env=env
+    )
+    assert owner.stdout is not None
+    pids = [int(word) for word in owner.stdout.readline().split()]
+    try:
+        owner.kill()
+        owner.communicate()
+        for pid in (pids[1], pids[3], pids[4]):
+            wait_until_gone(pid)
+        assert is_running(pids[0]) and is_running(pids[2]), "they were no longer registered"
+    finally:
+        for pid in (pids[0], pids[2]):
+            os.kill(pid, signal.SIGKILL)
+
+
+def test_it_starts_again_when_it_was_killed_itself() -> None:
+    supervisor = ProcessSupervisor()
+    first, second = start_sleep(), start_sleep()
+    try:
+        supervisor.add(first.pid)
+        killed = supervising_process(supervisor)
+        os.kill(killed, signal.SIGKILL)
+        wait_until(lambda: not is_running(killed), "the end of the supervising process")
+        supervisor.add(second.pid)
+        assert supervising_process(supervisor) not in (0, killed)
+        supervisor.close()
+        assert first.wait(HANG) == second.wait(HANG) == -signal.SIGKILL
+    finally:
+        first.kill()
+        second.kill()
+
+
+def test_it_starts_with_the_first_command_and_ends_with_the_host() -> None:
+    supervisor = ProcessSupervisor()
+    supervisor.remove(1)
+    supervisor.close()
+    assert supervising_process(supervisor) == 0
+    sleeping = start_sleep()
+    try:
+        supervisor.add(sleeping.pid)
+        pid = supervising_process(supervisor)
+        assert is_running(pid)
+        supervisor.remove(sleeping.pid)
+        supervisor.close()
+        wait_until(lambda: not is_running(pid), "the end of the supervising process")
+        assert sleeping.poll() is None
+    finally:
+        sleeping.kill()
+        sleeping.wait(HANG)
