@@ -90,14 +90,14 @@ def test_what_is_shared_is_stored_once_and_read_as_one_body(store: Store, runner
         finish_turn(turn)
         body = Sessions(store).events(session)[1]["body"]
         assert body == {"max_steps": 9, "system": "Be brief.", "tools": tools}
-    assert rows(journal_path, "SELECT count(*) FROM blobs") == [(2,)]
+    assert rows(journal_path, "SELECT count(*) FROM blobs") == [(3,)], "the two fields, and which they are"
     Sessions(store).delete("s1", runner)
     assert Sessions(store).events("s2")[1]["body"]["system"] == "Be brief."
     Sessions(store).delete("s2", runner)
     assert rows(journal_path, "SELECT count(*) FROM blobs") == [(0,)]
 
 
-@pytest.mark.parametrize("body", [{"$shared": {"system": "0" * 64}}, {"$redacted": "0" * 64}, {"$blob": "0" * 64}])
+@pytest.mark.parametrize("body", [{"$shared": "0" * 64}, {"$redacted": "0" * 64}, {"$blob": "0" * 64}])
 def test_a_body_that_looks_like_a_reference_is_only_data(store: Store, runner: Runner, body: dict[str, Any]) -> None:
     turn = start_turn(store, runner)
     turn.step("tool:1.0", "done", "pure", body)
@@ -110,7 +110,7 @@ def test_a_blob_that_is_gone_is_named(store: Store, runner: Runner, journal_path
     turn.step("setup", "done", "pure", {}, {"system": "Be brief."})
     turn.commit()
     with closing(sqlite3.connect(journal_path)) as connection, connection:
-        connection.execute("DELETE FROM blobs")
+        connection.execute("DELETE FROM blobs WHERE data = '\"Be brief.\"'")
     digest = hashlib.sha256(b'"Be brief."').hexdigest()
     with pytest.raises(ValueError, match=f"{digest} is missing"):
         Sessions(store).events("s1")

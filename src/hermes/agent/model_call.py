@@ -84,8 +84,10 @@ class Answered(msgspec.Struct):
     """A reply and the attempt it came from, as the journal stores them."""
 
     reply: Reply
-    api_request_id: str
     provider: str
+    #: The number of the attempt in its turn, or in old records its id.
+    attempt: int = 0
+    api_request_id: str = ""
     #: The SHA-256 of the request's body as it was sent; empty when execution middleware answered instead.
     request_sha256: str = ""
     #: The request without its messages, tools and instructions.
@@ -131,7 +133,7 @@ class ModelCall:
             return Failure(error, text_was_shown=attempt.text_was_shown)
         if send.is_return:
             self._report_switch(endpoint, None, "")
-        return Answered(reply, attempt.scope.api_request_id, endpoint.provider)
+        return Answered(reply, endpoint.provider, attempt.count, attempt.scope.api_request_id)
 
     def _report_switch(self, endpoint: Endpoint, before: Endpoint | None, reason: str) -> None:
         log.warning(
@@ -174,7 +176,7 @@ class ConversationAttempt(Attempt):
         self.retry_count = retry_count
         self.hooks = runtime.hooks
         self.count = call.journal.attempts_made + 1
-        self.scope = call.scope.child(api_request_id=f"{call.journal.id}:api:{self.count}")
+        self.scope = call.scope.child(api_request_id=attempt_id(call.journal.id, self.count))
         self.text_was_shown = False
         self.trace: list[dict[str, str]] = []
         self.decisions: list[PluginDecision] = []
@@ -285,7 +287,7 @@ class ConversationAttempt(Attempt):
             reply.tool_calls = []  # none can run, so the record must not have one that was never closed
         request_id, redactor = self.scope.api_request_id, self.call.runtime.redactor
         self.call.journal.model_call(self.row(request_id, self.call.key, redactor, None))
-        body: dict[str, Any] = {"reply": reply, "api_request_id": request_id, "provider": self.endpoint.provider}
+        body: dict[str, Any] = {"reply": _stored(reply), "attempt": self.count, "provider": self.endpoint.provider}
         self.call.journal.step(self.call.key, "done", "model", body | self._request_record(), self._parameters())
         model = reply.model or self.endpoint.model
         spent = f"{reply.usage.prompt_tokens} in, {reply.usage.output_tokens} out" if reply.usage else "usage unknown"
@@ -378,6 +380,21 @@ class ConversationAttempt(Attempt):
 
     def _sanitised(self, payload: dict[str, Any]) -> dict[str, Any]:
         return sanitise(payload, redactor=self.call.runtime.redactor)
+
+
+def attempt_id(turn_id: str, number: int) -> str:
+    """The ``api_request_id`` of an attempt."""
+    return f"{turn_id}:api:{number}"
+
+
+def _stored(reply: Reply) -> dict[str, Any]:
+    """A reply as the journal stores it: its text and its calls, and of the rest what says something."""
+    fields: dict[str, Any] = msgspec.to_builtins(reply)
+    usage: dict[str, Any] = fields["usage"] or {}
+    fields["usage"] = {name: value for name, value in usage.items() if value and (name, value) != ("request_count", 1)}
+    if reply.finish_reason == "stop":
+        del fields["finish_reason"]
+    return {name: value for name, value in fields.items() if value or name in ("content", "tool_calls")}
 
 
 def _size(value: Any) -> int:

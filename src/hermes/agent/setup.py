@@ -62,13 +62,16 @@ class Setup(msgspec.Struct):
     #: The plugins that added to the context.
     decisions: list[PluginDecision] = []
 
-    def parts(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """The fields of this turn alone, and those that many turns have in common."""
-        own: dict[str, Any] = {"max_steps": self.max_steps, "context": self.context, "stand_ins": self.stand_ins}
-        own["continues"] = self.continues
-        if self.decisions:
-            own["decisions"] = self.decisions
-        return own, {"system": self.system, "tools": self.tools}
+    def parts(self, environment: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The fields of this turn alone, as far as they say something, and those that many turns have in common.
+
+        ``environment`` is what the turn runs with.
+        """
+        rest = {"context": self.context, "stand_ins": self.stand_ins, "decisions": self.decisions}
+        own = {"max_steps": self.max_steps, **{name: value for name, value in rest.items() if value}}
+        if not self.continues:
+            own["continues"] = False
+        return own, {"system": self.system, "tools": self.tools, "environment": environment}
 
 
 def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: str, *, continues: bool) -> Setup:

@@ -20,7 +20,7 @@ from hermes.agent.batch import ToolBatch
 from hermes.agent.context.requests import RequestBuilder
 from hermes.agent.context.transcript import MessagePlace
 from hermes.agent.events import Listener, TurnResult, TurnStatus, changed_paths, ignore_events, is_code
-from hermes.agent.model_call import Answered, ModelCall, ToolDefinition
+from hermes.agent.model_call import Answered, ModelCall, ToolDefinition, attempt_id
 from hermes.agent.setup import CONTINUE, OUT_OF_TURNS, Setup, make_setup, spill
 from hermes.contract.events import (
     AnswerTransform,
@@ -220,7 +220,7 @@ class Turn:
                 pieces.append(spill(self._session, piece))
                 setup.decisions.append(PluginDecision(plugin, "pre_llm_call", "added"))
             setup.context = "\n\n".join(pieces)
-        self._journal.step("setup", "done", "pure", *setup.parts())
+        self._journal.step("setup", "done", "pure", *setup.parts(self._runtime.environment()))
         self._journal.commit()
         return setup
 
@@ -348,6 +348,7 @@ class Turn:
         if recorded is None:
             return None
         answered = msgspec.convert(recorded.body, Answered, from_attributes=True)
+        answered.api_request_id = answered.api_request_id or attempt_id(self._journal.id, answered.attempt)
         answered = _drop_calls_without_tools(answered, tools)
         return answered if answered.reply.tool_calls or answered.reply.content.strip() else None
 

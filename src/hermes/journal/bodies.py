@@ -13,9 +13,12 @@ from hermes.journal.connection import JournalConnection
 
 #: Bodies above this many characters are kept in ``blobs``, where equal ones share a row.
 BLOB_THRESHOLD = 32_768
-#: What stands in a body for a blob, for fields that are blobs of their own, and for a body that was removed on purpose.
-_REFERENCE, _SHARED, _REDACTED = '{"$blob":"', '{"$shared":{', '{"$redacted":"'
+#: What stands in a body for a blob, for further fields that are in a blob, and for a body that was removed on purpose.
+_REFERENCE, _SHARED, _REDACTED = '{"$blob":"', '{"$shared":"', '{"$redacted":"'
 _RESERVED = (_REFERENCE, _SHARED, _REDACTED)
+#: A blob with the digests of fields, by name.
+_FIELDS = '{"$fields":{'
+_DIGEST_CHARS = 64
 
 
 class MissingBlob(ValueError):
@@ -58,9 +61,13 @@ def put_blob(connection: JournalConnection, text: str, session_id: str = "") -> 
 
 
 def pack_shared(connection: JournalConnection, session_id: str, text: str, shared: Mapping[str, str]) -> str:
-    """What to store for the JSON text of an object with further fields, each of which is a blob, however small."""
-    fields = ",".join(f'"{name}":"{put_blob(connection, part, session_id)}"' for name, part in shared.items())
-    return f"{_SHARED}{fields}}}{'' if text == '{}' else ','}{text[1:]}"
+    """What to store for the JSON text of an object with further fields: one reference, whatever they are.
+
+    Each of the fields is a blob of its own, because they do not change together.
+    """
+    fields = ",".join(f'"{name}":"{put_blob(connection, part)}"' for name, part in shared.items())
+    digest = put_blob(connection, f"{_FIELDS}{fields}}}}}", session_id)
+    return f'{_SHARED}{digest}"{"" if text == "{}" else ","}{text[1:]}'
 
 
 def unpack(connection: JournalConnection, text: str) -> Any:
@@ -70,9 +77,19 @@ def unpack(connection: JournalConnection, text: str) -> Any:
         return msgspec.json.decode(text)
     value = msgspec.json.decode(text)
     if text.startswith(_SHARED):
-        for name, digest in value.pop("$shared").items():
+        for name, digest in _fields_in(_blob(connection, value.pop("$shared"))).items():
             value[name] = msgspec.json.decode(_blob(connection, digest))
     return value
+
+
+def _fields_in(blob: str) -> dict[str, str]:
+    """The digests in a blob of fields; none in any other."""
+    if not blob.startswith(_FIELDS):
+        return {}
+    try:
+        return msgspec.json.decode(blob, type=dict[str, dict[str, str]])["$fields"]
+    except msgspec.DecodeError:
+        return {}  # a text that only begins like one
 
 
 def _blob(connection: JournalConnection, digest: str) -> str:
@@ -90,19 +107,28 @@ def body_digest(stored: str) -> str:
     return sha256(stored.encode()).hexdigest()
 
 
-def blobs_of(stored: str) -> list[str]:
+def blobs_of(connection: JournalConnection, stored: str) -> list[str]:
     """The digests of the blobs that a stored body refers to."""
     if stored.startswith(_REFERENCE):
         return [stored[len(_REFERENCE) : -2]]
-    return list(msgspec.json.decode(stored)["$shared"].values()) if stored.startswith(_SHARED) else []
+    if not stored.startswith(_SHARED):
+        return []
+    digest = stored[len(_SHARED) : len(_SHARED) + _DIGEST_CHARS]
+    return [digest, *_fields_in(_blob(connection, digest)).values()]
 
 
 def drop_unused_blobs(connection: JournalConnection) -> None:
     """Remove the blobs that nothing uses any more."""
-    connection.execute(
-        "DELETE FROM blobs WHERE sha256 NOT IN (SELECT sha256 FROM blob_uses) "
-        "AND sha256 NOT IN (SELECT content FROM outside_calls WHERE content IS NOT NULL)"
+    used = "sha256 IN (SELECT sha256 FROM blob_uses)"
+    frames = connection.execute(
+        f"SELECT data FROM blobs WHERE {used} AND substr(data, 1, {len(_FIELDS)}) = ?", (_FIELDS,)
     )
+    fields = {digest for (data,) in frames.fetchall() for digest in _fields_in(data).values()}
+    unused = connection.execute(
+        f"SELECT sha256 FROM blobs WHERE NOT {used} "
+        "AND sha256 NOT IN (SELECT content FROM outside_calls WHERE content IS NOT NULL)"
+    ).fetchall()
+    connection.executemany("DELETE FROM blobs WHERE sha256 = ?", [row for row in unused if row[0] not in fields])
 
 
 def message_text(message: dict[str, Any]) -> str:

@@ -33,8 +33,8 @@ def begin_turn(
 
     ``request_key`` is an idempotency key: the same one again gives the turn it started the first time, ended or to be
     finished now when the process that ran it is gone. ``source`` is the surface that the message came from; without one
-    it is that of the session. ``environment`` is what the turn runs with: the version of Hermes, the plugins, the
-    digest of the configuration.
+    it is that of the session. ``environment`` is what a turn that is taken up again runs with from
+    now on: the version of Hermes, the plugins, the digest of the configuration.
     """
     runner.start()
 
@@ -45,7 +45,7 @@ def begin_turn(
         if known is not None:
             return _deliver_again(connection, store, runner, session.id, known[0], message, environment)
         ids = (turn_id, task_id, request_key, source or session.platform)
-        return _start(connection, store, runner, session, ids, message, environment)
+        return _start(connection, store, runner, session, ids, message)
 
     return store.write(write)
 
@@ -57,7 +57,6 @@ def _start(
     session: SessionInfo,
     ids: tuple[str, str, str, str],
     message: Message,
-    environment: Fields,
 ) -> TurnJournal:
     turn_id, task_id, request_key, source = ids
     if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is None:
@@ -75,7 +74,7 @@ def _start(
         (turn_id, session.id, ordinal, task_id, request_key, source, LOOP_VERSION, lease.head_seq + 1, time.time()),
     )
     turn = TurnJournal(store, lease, turn_id, ordinal, task_id, "running")
-    turn.event("turn_started", "", {"message": message}, {"environment": environment} if environment else NO_FIELDS)
+    turn.event("turn_started", "", {"message": message})
     turn.message(0, 0, message)
     turn.write_pending(connection)
     return turn

@@ -112,7 +112,7 @@ class _Assembly:
             elif what == "dispatch":
                 self._add_tool(event, turn.other_tools)
             elif kind == "step_done" and what == "setup":
-                turn.context = self._clean.text(body["context"])
+                turn.context = self._clean.text(body.get("context", ""))
             elif kind == "step_done" and what == "model":
                 self._add_reply(self._steps.get(int(place)), body["reply"])
             elif kind == "step_done" and what == "compact":
@@ -122,7 +122,7 @@ class _Assembly:
         if step is None:
             return  # a journal that lost the attempt; ``hermes trace verify`` reports it
         clean = self._clean
-        step.text, step.reasoning = clean.text(reply["content"]), clean.text(reply["reasoning"])
+        step.text, step.reasoning = clean.text(reply["content"]), clean.text(reply.get("reasoning", ""))
         calls = reply["tool_calls"]
         step.tool_calls = tuple(
             ToolCallRecord(one["id"], one["name"], clean.arguments(one["arguments"])) for one in calls
