@@ -164,10 +164,10 @@ def test_the_servers_own_keys_are_in_no_answer(home: Path, workdir: Path, chunks
     ):
         whole = agent.post("/rest/message:send", wire_message("which key?")).json()["task"]
         streamed = agent.post("/rest/message:stream", wire_message("which key?")).text
-    assert [part["text"] for part in whole["artifacts"][0]["parts"]] == ["It is <redacted>, is it not?"]
+    assert [part["text"] for part in whole["artifacts"][0]["parts"]] == ["It is <redacted:model.api_key>, is it not?"]
     assert len(whole["artifacts"]) == 1 and key not in str(whole)
     updates = [event["artifactUpdate"] for event in sse_documents(streamed) if "artifactUpdate" in event]
     assert "".join(part["text"] for update in updates for part in update["artifact"]["parts"]) == (
-        "It is <redacted>, is it not?"
+        "It is <redacted:model.api_key>, is it not?"
     )
     assert key not in streamed

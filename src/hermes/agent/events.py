@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from hermes.contract.events import ToolEnded, TurnEvent
+from hermes.contract.events import ReasoningDelta, TextDelta, ToolEnded, TurnEvent
 from hermes.errors import HermesError
 from hermes.models.usage import Usage
+from hermes.sanitize import MaskedStream, Redactor
 
 #: ``incomplete``: there is an answer, but it is not whole, and ``finish_reason`` says why.
 TurnStatus = Literal["completed", "incomplete", "failed", "interrupted"]
@@ -90,3 +91,29 @@ def changed_paths(calls: Sequence[ToolEnded]) -> list[str]:
 def is_code(path: str) -> bool:
     """Whether a file is more than prose or data."""
     return PurePath(path).suffix.lower() not in _PROSE
+
+
+class MaskedListener:
+    """Passes the events of a turn on, with secrets masked in the text of the model as it streams."""
+
+    def __init__(self, listener: Listener, redactor: Redactor) -> None:
+        self._listener = listener
+        self._stream = MaskedStream(redactor)
+        self._kind: type[TextDelta | ReasoningDelta] = TextDelta
+
+    def __call__(self, event: TurnEvent) -> None:
+        if not isinstance(event, TextDelta | ReasoningDelta):
+            self._flush()
+            self._listener(event)
+            return
+        if self._kind is not type(event):
+            self._flush()
+            self._kind = type(event)
+        text = self._stream.feed(event.text)
+        if text:
+            self._listener(event if text == event.text else self._kind(text))
+
+    def _flush(self) -> None:
+        rest = self._stream.finish()
+        if rest:
+            self._listener(self._kind(rest))

@@ -17,7 +17,7 @@ from hermes.agent.context.project import ProjectInstructions
 from hermes.agent.context.requests import CompressionReport, compress_now
 from hermes.agent.context.transcript import SessionTranscript
 from hermes.agent.context.window import BeforeCompress
-from hermes.agent.events import Listener, TurnResult, TurnStatus, ignore_events
+from hermes.agent.events import Listener, MaskedListener, TurnResult, TurnStatus, ignore_events
 from hermes.agent.memory.memory import Memory
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.runtime import Runtime
@@ -139,7 +139,7 @@ class Session:
             if not self._is_new:
                 self._finish(("running",), listener, interrupt)
             task_id = task_id or new_id()
-            user_message: Message = {"role": "user", "content": message}
+            user_message: Message = self.runtime.redactor.mask_data({"role": "user", "content": message})
             journal = begin_turn(
                 self.runtime.store,
                 self.runtime.runner,
@@ -293,6 +293,7 @@ class Session:
         *,
         is_structured: bool = False,
     ) -> TurnResult:
+        journal.redactor = self.runtime.redactor
         if journal.is_exhausted:
             return self._give_up(journal)
         return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
@@ -330,6 +331,8 @@ class Session:
     ) -> TurnResult:
         if self.when_accepted is not None:
             self.when_accepted()
+        if listener is not ignore_events:
+            listener = MaskedListener(listener, self.runtime.redactor)
         self._catch_up(journal)
         scope = Scope(
             session_id=self.id,

@@ -109,6 +109,8 @@ class ToolCall:
     #: Why changed arguments may not run; what the middleware makes of that is still no run.
     _refused: ToolOutcome | None = None
     _ran_with: Args | None = None
+    #: The last text that was masked, as it was and as it is shown.
+    _masked_text: tuple[str, str] | None = None
 
     # -- prepare ------------------------------------------------------------------------------------------------
 
@@ -291,18 +293,20 @@ class ToolCall:
 
     def claim(self) -> dict[str, Any]:
         """The write-ahead claim of the call, recorded before it starts."""
-        return {"id": self.request.id, "name": self.request.name, "args": self.args}
+        args = self.runtime.redactor.mask_data(self.args)
+        return {"id": self.request.id, "name": self.request.name, "args": args}
 
     def record(self, outcome: ToolOutcome) -> dict[str, Any]:
-        """The record of the call with its result."""
+        """The record of the call with its result, without secrets."""
+        redactor = self.runtime.redactor
         record: dict[str, Any] = {
             "id": self.request.id,
             "name": self.request.name,
-            "args": outcome.args,
-            "result": outcome.result,
+            "args": redactor.mask_data(outcome.args),
+            "result": self._masked(outcome.result),
             "status": outcome.status,
             "error_type": outcome.error_type,
-            "error_message": outcome.error_message,
+            "error_message": outcome.error_message and redactor.mask_known(outcome.error_message),
             "duration_ms": outcome.duration_ms,
         }
         if self.decisions:
@@ -324,7 +328,13 @@ class ToolCall:
                 if transform is not None:
                     texts = [answer.value for answer in transform(ended) if isinstance(answer.value, str)]
                     text = texts[0] if texts else text
-        return _bounded(text)
+        return _bounded(self._masked(text))
+
+    def _masked(self, text: str) -> str:
+        """The text without secrets, for the record and for the model. Most results are both: one search is enough."""
+        if self._masked_text is None or self._masked_text[0] is not text:
+            self._masked_text = text, self.runtime.redactor.mask_known(text)
+        return self._masked_text[1]
 
     # -- events -------------------------------------------------------------------------------------------------
 

@@ -152,7 +152,7 @@ class Turn:
             session_id=self._scope.session_id,
             turn_id=self._journal.id,
             status=status,
-            answer=answer,
+            answer=self._models.redactor.mask_known(answer),
             error=error,
             usage=self._usage,
             model=self._model or self._models.model,

@@ -6,14 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
 from hermes.journal.bodies import clean_text, pack, put_blob, to_json
 from hermes.journal.connection import JournalConnection
 from hermes.journal.events import NewEvent, append_events
 from hermes.journal.leases import Lease
 from hermes.journal.store import Store
+from hermes.sanitize import Redactor
 
+_Recorded = TypeVar("_Recorded")
 Message = dict[str, Any]
 #: Fields of a body by name.
 Fields = Mapping[str, object]
@@ -127,6 +129,8 @@ class TurnJournal:
         self.is_exhausted = False
         self.attempts_made = 0
         self.lease = lease
+        #: Masks secrets in everything that is recorded; what is sent to the model is derived from the record.
+        self.redactor: Redactor | None = None
         self._store = store
         self._pending = _Pending()
         self._pending_lock = threading.Lock()
@@ -142,15 +146,20 @@ class TurnJournal:
 
     def event(self, kind: str, key: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Append an event. ``shared`` are further fields, stored once for all events in which they are the same."""
+        body = self._masked(body)
         self._add_event(kind, key, None, body, shared)
 
     def step(self, key: str, state: StepState, effect: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Record a step, which a replay finds by its key. ``shared`` are further fields, as for an event."""
+        if not key.startswith("tool:"):  # the record of a tool is masked where it is made
+            body, shared = self._masked(body), self._masked(shared) if shared else shared
         self._add_event(f"step_{state}", key, effect, body, shared)
         self.steps[key] = Step(state, {**cast("Fields", body), **shared} if shared else body)
 
     def message(self, step: int, position: int, message: Message) -> None:
         """Put a message at its place in the conversation, replacing a provisional one."""
+        if message["role"] != "tool":  # the message of a tool is masked where it is made
+            message = self._masked(message)
         row = (step, position, message["role"], to_json(message), (step, position) in self.messages)
         with self._pending_lock:
             self._pending.messages.append(row)
@@ -163,6 +172,7 @@ class TurnJournal:
 
     def end(self, state: TurnState, *, answer: str | None = None, error: str | None = None) -> None:
         """Record how the turn ended."""
+        answer, error = self._masked(answer), self._masked(error)
         self.state, self.answer, self.error = state, answer, error
         now = time.time()
         values = (state, now, now, answer and clean_text(answer), error and clean_text(error), self.id)
@@ -173,6 +183,9 @@ class TurnJournal:
 
         self.event("turn_ended", "", {"state": state, "error": error})
         self._add_other(write)
+
+    def _masked(self, value: _Recorded) -> _Recorded:
+        return value if self.redactor is None else self.redactor.mask_data(value)
 
     def _add_event(self, kind: str, key: str, effect: str | None, body: object, shared: Fields) -> None:
         texts = {name: to_json(value) for name, value in shared.items()}

@@ -70,13 +70,17 @@ class KnownSecrets:
         for form in self._forms:
             for gram in _grams(form.reduced) if len(form.reduced) >= _SAMPLED_FROM else ():
                 self._grams.setdefault(gram, []).append(form)
+        self._all_grams = frozenset(self._grams)
         self._patterns: dict[bytes, re.Pattern[str]] = {}
+        self._shortest = min(map(len, (*self._exact, *(form.reduced for form in self._forms))), default=0)
 
     def __bool__(self) -> bool:
         return bool(self._forms or self._exact)
 
     def find(self, text: str) -> list[KnownSpan]:
         """The places of secrets in the text. They may overlap."""
+        if len(text) < self._shortest:
+            return []
         spans = [span for form in self._candidates(text) for span in self._matches(form, text)]
         for exact, name in self._exact.items():
             start = text.find(exact)
@@ -93,8 +97,8 @@ class KnownSecrets:
         found = {form.reduced: form for form in self._short if form.reduced in data}
         data += b" " * (-len(data) % _GRAM)
         samples = memoryview(data).cast("Q")
-        if not self._grams.keys().isdisjoint(samples):
-            for gram in self._grams.keys() & set(samples):
+        if not self._all_grams.isdisjoint(samples):
+            for gram in self._all_grams.intersection(samples):
                 found.update((form.reduced, form) for form in self._grams[gram])
         return found.values()
 

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
+import msgspec
+
 from hermes.sanitize.assignments import find_assignments
 from hermes.sanitize.keys import REDACTED, is_secret_key
 from hermes.sanitize.known import KnownSecrets, KnownSpan
@@ -72,6 +74,27 @@ class Redactor:
         """The text without registered secrets; what only looks like a secret stays."""
         known = self._known(text)
         return _mask(text, [], known) if known else text
+
+    def mask_data(self, value: Any) -> Any:
+        """Plain data without registered secrets: the value itself when it has none, else a masked copy.
+
+        What may be changed meanwhile, or is no plain data, is encoded first.
+        """
+        if not self._names:
+            return value
+        try:
+            text = msgspec.json.encode(value).decode()
+        except (TypeError, ValueError, RecursionError):
+            return value  # the record of it fails, or repairs it, by itself
+        return self._masked_copy(msgspec.json.decode(text)) if self._known(text) else value
+
+    def _masked_copy(self, value: Any) -> Any:
+        if isinstance(value, str):
+            return self.mask_known(value)
+        if isinstance(value, dict):
+            items = cast("dict[str, Any]", value).items()
+            return {self.mask_known(key): self._masked_copy(item) for key, item in items}
+        return [self._masked_copy(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
 
     def split_known(self, text: str) -> tuple[str, str]:
         """The same for a stream: the part that is final, and the rest, which may be half a secret."""

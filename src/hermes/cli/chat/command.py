@@ -83,6 +83,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     style.add_argument("-Q", "--quiet", action="store_true", help="print only the answer")
     style.add_argument("--json", action="store_true", help="print one JSON document when done")
     style.add_argument("--stream-json", action="store_true", help="print events as JSON lines as they happen")
+    add("--raw", action="store_true", help="keep escape sequences in the answer when it goes to a pipe or a file")
     add("--output-schema", metavar="FILE", help="the answer is JSON that fits the JSON schema in FILE")
     add("-v", "--verbose", action="store_true", help="show the log on stderr")
     parser.epilog = (
@@ -336,13 +337,15 @@ def _own_stdout(args: argparse.Namespace, redactor: Redactor) -> Generator[Outpu
     """The output in the chosen style. When stdout is for programs, output of plugins goes to stderr."""
     stdout = sys.stdout
     if not _is_for_programs(args):
-        yield TextOutput(stdout, redactor)
+        yield TextOutput(stdout, redactor, raw=args.raw)
         return
-    style = JsonOutput if args.json else StreamJsonOutput if args.stream_json else QuietOutput
     sys.stdout = sys.stderr
     try:
         with reserved(stdout) as stream:
-            yield style(stream, redactor)
+            if args.json or args.stream_json:
+                yield JsonOutput(stream, redactor) if args.json else StreamJsonOutput(stream, redactor)
+            else:
+                yield QuietOutput(stream, raw=args.raw)
     finally:
         sys.stdout = stdout
 

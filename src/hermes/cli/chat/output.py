@@ -64,10 +64,14 @@ class Output(Protocol):
 
 
 class QuietOutput:
-    """The session id on stderr first, then only the answer on stdout."""
+    """The session id on stderr first, then only the answer on stdout.
 
-    def __init__(self, stdout: TextIO, _redactor: Redactor) -> None:
+    Escape sequences and control characters of the model are left out, unless ``raw``.
+    """
+
+    def __init__(self, stdout: TextIO, *, raw: bool = False) -> None:
         self._stdout = stdout
+        self._raw = raw
 
     def begin(self, session_id: str) -> None:
         print(f"session_id: {session_id}", file=sys.stderr, flush=True)
@@ -77,7 +81,7 @@ class QuietOutput:
 
     def end(self, result: TurnResult) -> None:
         if result.status in ("completed", "incomplete"):
-            print(result.answer, file=self._stdout, flush=True)
+            print(result.answer if self._raw else plain(result.answer), file=self._stdout, flush=True)
 
 
 class StreamJsonOutput:
@@ -111,10 +115,14 @@ class JsonOutput(StreamJsonOutput):
 
 
 class TextOutput:
-    """Text as it streams, a line per tool call, usage at the end. The answer is on stdout, the rest on stderr."""
+    """Text as it streams, a line per tool call, usage at the end. The answer is on stdout, the rest on stderr.
 
-    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
+    Escape sequences and control characters of the model are left out, unless ``raw`` and not on a terminal.
+    """
+
+    def __init__(self, stdout: TextIO, redactor: Redactor, *, raw: bool = False) -> None:
         self._stdout = stdout
+        self._raw = raw and not stdout.isatty()
         self._redactor = redactor
         self._shown = ""
         self._at_line_start = True
@@ -160,8 +168,7 @@ class TextOutput:
 
     def _write(self, text: str) -> None:
         self._shown += text
-        shown = plain(text) if self._stdout.isatty() else text
-        self._stdout.write(shown)
+        self._stdout.write(text if self._raw else plain(text))
         self._stdout.flush()
         self._at_line_start = text.endswith("\n")
 
