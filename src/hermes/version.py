@@ -1,3 +1,3 @@
 """The version, alone in a module so that reading it costs nothing."""
 
-__version__ = "0.1.0"
+__version__ = "0.20.0"

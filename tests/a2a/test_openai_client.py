@@ -143,4 +143,4 @@ def test_a_missing_sdk_is_reported_with_the_install_command() -> None:
         "try:\n    from hermes.a2a import HermesA2AExecutor\nexcept ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'hermes-agent[a2a]'" in done.stdout
+    assert "hermes install a2a" in done.stdout

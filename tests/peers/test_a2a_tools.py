@@ -206,4 +206,4 @@ with Host(Path({str(workdir)!r}) / "home", Config(), env={{}}) as host:
     print(host.tools.get("a2a_send").run({{"agent": "https://a.example.org", "message": "x"}}, context))
 """
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
-    assert "pip install 'hermes-agent[a2a]'" in msgspec.json.decode(ran.stdout)["error"]
+    assert "hermes install a2a" in msgspec.json.decode(ran.stdout)["error"]

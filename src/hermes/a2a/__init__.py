@@ -23,7 +23,7 @@ def __getattr__(name: str) -> object:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "a2a":
             raise
-        raise ImportError(f"{name} needs the A2A SDK; install it with: pip install 'hermes-agent[a2a]'") from error
+        raise ImportError(f"{name} needs the A2A SDK; install it with: hermes install a2a") from error
     globals()[name] = value
     return value
 

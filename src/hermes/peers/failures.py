@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import httpx
 
 _MAX_CHARS = 300
-_NOT_INSTALLED = "calling other agents needs the A2A SDK; install it with: pip install 'hermes-agent[a2a]'"
+_NOT_INSTALLED = "calling other agents needs the A2A SDK; install it with: hermes install a2a"
 #: Packages that come with the SDK.
 _SDK = ("a2a", "httpx", "google")
 

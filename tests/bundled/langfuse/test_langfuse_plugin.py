@@ -71,7 +71,7 @@ def test_without_keys_or_the_wheel_there_is_one_line(home: Path, workdir: Path, 
     lines = [line for line in log_of(home).splitlines() if "WARNING" in line]
     assert len(lines) == 2 and "Traceback" not in log_of(home)
     assert "LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY are not set" in lines[0]
-    assert "hermes-agent[langfuse]" in lines[1]
+    assert "hermes install langfuse" in lines[1]
 
 
 def test_a_wheel_that_is_broken_is_one_line_too(home: Path, workdir: Path, tmp_path: Path) -> None:

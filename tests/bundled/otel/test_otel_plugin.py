@@ -78,7 +78,7 @@ def test_without_the_wheel_there_is_one_line(home: Path, workdir: Path, tmp_path
         env = {"PYTHONPATH": f"{hidden.parent}:{hermes_environment(home)['PYTHONPATH']}"}
         done = chat(home, workdir, "http://127.0.0.1:9", **env)
     assert (done.returncode, done.stdout) == (0, "Fine.\n")
-    lines = [line for line in log_of(home).splitlines() if "hermes-agent[otel]" in line]
+    lines = [line for line in log_of(home).splitlines() if "hermes install otel" in line]
     assert len(lines) == 1 and "Traceback" not in log_of(home)
 
 

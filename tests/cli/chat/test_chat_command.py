@@ -303,8 +303,24 @@ def test_a_plugin_that_ends_the_program_is_named(home: Path, workdir: Path) -> N
     with ScriptedProvider([text("ok")]) as provider:
         write_config(home, provider.base_url, "plugins:\n  enabled: [quitter]\n")
         done = run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir)
+    assert (done.returncode, done.stdout) == (0, "ok\n")
+    log = (home / "logs" / "agent.log").read_text()
+    assert "plugin 'quitter': pre_llm_call callback failed: SystemExit: 3" in log
+
+
+def test_middleware_that_ends_the_program_ends_the_turn_and_is_named(home: Path, workdir: Path) -> None:
+    folder = home / "plugins" / "quitter"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: quitter\n")
+    (folder / "__init__.py").write_text(
+        "import sys\ndef register(ctx):\n    ctx.register_middleware('llm_execution', lambda **kw: sys.exit(3))\n"
+    )
+    with ScriptedProvider([text("ok")]) as provider:
+        write_config(home, provider.base_url, "plugins:\n  enabled: [quitter]\n")
+        done = run_hermes("chat", "-q", "hi", "-Q", home=home, cwd=workdir)
+        assert provider.requests == []
     assert done.returncode == 1
-    assert "a plugin ended the program (sys.exit(3))" in done.stderr
+    assert "Error: plugin 'quitter' raised SystemExit: 3 in llm_execution" in done.stderr
 
 
 def test_a_working_directory_that_is_gone_is_said_plainly(home: Path, workdir: Path) -> None:

@@ -91,8 +91,7 @@ def _packages() -> Generator[None]:
         if error.name is None or error.name.startswith("hermes"):
             raise
         raise HermesError(
-            f"serving needs the package {error.name}, which is not installed; install it with: "
-            f"pip install 'hermes-agent[a2a]'"
+            f"serving needs the package {error.name}, which is not installed; install it with: hermes install a2a"
         ) from None
 
 

@@ -20,9 +20,7 @@ def register(ctx: Any) -> None:
     elif settings.problem:
         log.warning("nothing is sent to Langfuse: %s", settings.problem)
     elif importlib.util.find_spec("opentelemetry") is None:
-        log.warning(
-            "nothing is sent to Langfuse: OpenTelemetry is not installed; pip install 'hermes-agent[langfuse]' gets it"
-        )
+        log.warning("nothing is sent to Langfuse: OpenTelemetry is not installed; 'hermes install langfuse' gets it")
     else:
         from .tracing import LangfuseTracing
 

@@ -29,7 +29,7 @@ class Relay:
             module: Any = import_module("nemo_relay")
         except ImportError as error:
             raise RelayMissing(
-                f"nemo-relay cannot be imported ({error}), so nothing is exported; install hermes-agent[nemo-relay]"
+                f"nemo-relay cannot be imported ({error}), so nothing is exported; 'hermes install nemo-relay' gets it"
             ) from error
         self._module = module
         self.version = metadata.version("nemo-relay")

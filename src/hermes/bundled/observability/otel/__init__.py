@@ -21,7 +21,7 @@ def register(ctx: Any) -> None:
         from .pipeline import current_pipeline
     except ImportError as error:
         missing = error.name or "OpenTelemetry"
-        log.warning("nothing is traced: %s is not installed; pip install 'hermes-agent[otel]' gets it", missing)
+        log.warning("nothing is traced: %s is not installed; 'hermes install otel' gets it", missing)
         return
     from .tracing import OtelTracing
 
