@@ -293,6 +293,47 @@ def test_a_sensitive_file_is_asked_about(home: Path, workdir: Path) -> None:
     assert seen == [("blocked", "approval_denied")] and not (workdir / ".env").exists()
 
 
+@pytest.mark.parametrize(
+    ("name", "rule", "asked"),
+    [
+        (".ssh/id_ed25519", "read-credentials", 2),
+        (".aws/credentials", "read-credentials", 2),
+        (".env", "read-env-file", 1),
+        (".env.example", "", 0),
+        (".ssh/known_hosts", "", 0),
+    ],
+)
+def test_reading_credentials_is_asked_about(home: Path, workdir: Path, name: str, rule: str, asked: int) -> None:
+    (workdir / name).parent.mkdir(exist_ok=True)
+    (workdir / name).write_text("content of the file\n")
+    (workdir / "link").symlink_to(workdir / name)
+    person = ScriptedResponder(says("once"), says("once"))
+    script = [tool_call("read_file", {"path": "link"}), tool_call("read_file", {"path": name}), text("done")]
+    with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
+        session = host.new_session()
+        host.responders.attach(session.id, person)
+        session.run("go")
+    assert [request.rules for request in person.requests] == [(rule,)] * asked
+    assert all("content of the file" in result["content"] for result in results(provider))
+
+
+def test_own_keys_are_refused_without_a_question(home: Path, workdir: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / ".env").write_text("LAB_KEY=Zx81-unseen-value\n")
+    person = ScriptedResponder(says("once"))
+    script = [
+        tool_call("read_file", {"path": str(home / ".env")}),
+        tool_call("search_files", {"pattern": "LAB", "path": str(home / ".env")}),
+        text("done"),
+    ]
+    with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
+        session = host.new_session()
+        host.responders.attach(session.id, person)
+        session.run("go")
+    assert not person.requests
+    assert all("file tools do not open it" in result["error"] for result in results(provider))
+
+
 def test_a_call_that_cannot_run_is_not_asked_about(home: Path, workdir: Path) -> None:
     person = ScriptedResponder()
     script = [tool_call("read_file", {}), text("done")]

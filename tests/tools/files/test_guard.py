@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.tools.files.guard import FileGuard
+from hermes.tools.files.guard import FileGuard, suspect_path
 
 
 @pytest.fixture
@@ -79,15 +79,46 @@ def test_a_live_database_is_refused_before_it_is_opened(tmp_path: Path) -> None:
     connection.close()
 
 
-def test_settings_and_keys_may_be_read_but_not_written(tmp_path: Path) -> None:
-    guard = FileGuard(tmp_path)
-    (tmp_path / "config.yaml").write_text("model: x\n")
-    (tmp_path / "link.yaml").hardlink_to(tmp_path / "config.yaml")
-    for name in ("config.yaml", ".env", "auth.json", "link.yaml"):
+def test_settings_keys_and_records_are_neither_read_nor_written_under_any_name(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in ("config.yaml", ".env", "auth.json", "auth.json.corrupt", "a2a.db", "state.db-wal"):
+        (home / name).write_text("secret: x\n")
+    guard = FileGuard(home)
+    (tmp_path / "hard").hardlink_to(home / "config.yaml")
+    (tmp_path / "symbolic").symlink_to(home / ".env")
+    (tmp_path / "folder").symlink_to(home)
+    names = ["hard", "symbolic", "folder/auth.json", "home/../home/a2a.db", "folder/state.db-wal"]
+    names += [f"home/{name}" for name in ("config.yaml", ".env", "auth.json", "auth.json.corrupt", "search.db")]
+    for name in names:
+        for refused in (guard.refusal(tmp_path / name), guard.refusal_to_write(tmp_path / name)):
+            assert refused is not None and "keys" in refused, name
+    for name in ("notes.yaml", "home/notes.md", "home/memories/USER.md"):
         assert guard.refusal(tmp_path / name) is None
-        refused = guard.refusal_to_write(tmp_path / name)
-        assert refused is not None and "settings" in refused, name
-    assert guard.refusal_to_write(tmp_path / "notes.yaml") is None
+        assert guard.refusal_to_write(tmp_path / name) is None
+
+
+def test_a_file_that_appears_later_is_protected_too(tmp_path: Path) -> None:
+    guard = FileGuard(tmp_path)
+    assert guard.refusal(tmp_path / "auth.json.corrupt-2") is not None  # by its name
+    (tmp_path / "auth.json.corrupt-2").write_text("{}")
+    (tmp_path / "other").hardlink_to(tmp_path / "auth.json.corrupt-2")
+    assert guard.refusal(tmp_path / "other") is not None
+
+
+def test_paths_that_may_hold_credentials_are_found_through_links(tmp_path: Path) -> None:
+    keys = tmp_path / ".ssh"
+    keys.mkdir()
+    (keys / "id_ed25519").write_text("key")
+    (tmp_path / "plain.txt").write_text("text")
+    (tmp_path / "innocent").symlink_to(keys / "id_ed25519")
+    (tmp_path / "folder").symlink_to(keys)
+    real = str((keys / "id_ed25519").resolve())
+    seen: dict[tuple[int, int], str] = {}
+    for name in ("innocent", "folder/id_ed25519", ".ssh/id_ed25519"):
+        assert suspect_path(str(tmp_path / name), seen) == real
+    assert suspect_path(str(tmp_path / "plain.txt"), seen) is None
+    assert suspect_path(str(tmp_path / "missing"), seen) is None
 
 
 @pytest.mark.parametrize(

@@ -266,8 +266,18 @@ def test_protected_files_are_not_searched(call: Call, workdir: Path, context: To
     (workdir / "hard").hardlink_to(workdir / "state.db")
     for mode in ("files_only", "count", "content"):
         answer = call("search_files", pattern="hit", output_mode=mode)
+        left_out = answer.pop("not_searched")
         assert answer["total_count"] == 1 and "state.db" not in str(answer) and "hard" not in str(answer)
+        assert left_out == ["hard", "state.db"] and "not searched" in answer["hint"]
     assert "open" in call("search_files", pattern="hit", path="hard")["error"]
+
+
+def test_stores_of_keys_are_left_out_of_a_search(call: Call, workdir: Path) -> None:
+    (workdir / "id_rsa").write_text("hit\n")
+    (workdir / "passwords.kdbx").write_text("hit\n")
+    answer = call("search_files", pattern="hit")
+    assert answer["total_count"] == 0
+    assert answer["not_searched"] == ["id_rsa", "passwords.kdbx"]
 
 
 def test_unreadable_places_are_passed_over(

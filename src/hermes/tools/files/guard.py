@@ -1,15 +1,37 @@
-"""Protected files: the runtime's open databases, its settings, and system files. Compares inodes (TOCTOU-safe)."""
+"""Protected files: the runtime's databases, settings and keys, and system files. Compares inodes (TOCTOU-safe)."""
 
 # Paths are strings here, because Path is slow.
 
 from __future__ import annotations
 
 import os
+import re
+import stat
 import threading
 import time
 from pathlib import Path
 
+from hermes.sanitize import has_mark
+
 _SETTINGS = ("config.yaml", ".env", "auth.json")
+_DATABASES = ("state.db", "search.db", "a2a.db")
+_COMPANIONS = ("", "-wal", "-shm", "-journal")
+
+#: Where keys of other programs lie. A cheap test: what it finds is judged by the policy.
+_MAY_BE_CREDENTIAL = re.compile(
+    r"/(?:\.(?:env|ssh|aws|kube|docker|azure|gnupg|netrc|pgpass|my\.cnf|git-credentials|pypirc|npmrc|vault-token|boto"
+    r"|s3cfg|htpasswd|password-store|cargo|terraform\.d|mozilla|thunderbird|ethereum|local/share/keyrings"
+    r"|config/(?:gh|hub|gcloud|op|rclone|doctl|heroku|netlify|sops|google-chrome|chromium|brave|microsoft-edge|solana))"
+    r"|_netrc|id_(?:rsa|dsa|ecdsa|ed25519)|library/keychains|login data|logins\.json|key4\.db|cookies|wallet\.dat)"
+    r"|\.kdbx?$|\.keychain|^/etc/|^/proc/|^(?:/var)?/run/secrets",
+    re.IGNORECASE,
+)
+#: Files with keys that are not hidden: a search over a folder leaves them out.
+_KEY_FILE = re.compile(
+    r"id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?|.*\.(?:kdbx?|keychain(?:-db)?)|logins\.json|key4\.db|wallet\.dat|login data"
+    r"|cookies\.sqlite",
+    re.IGNORECASE,
+)
 
 _SYSTEM_DIRECTORIES = (
     *("/etc", "/boot", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"),
@@ -40,9 +62,12 @@ class FileGuard:
 
     def __init__(self, home: Path | None = None) -> None:
         self._held_open = _KnownFiles()
+        #: The real paths of folders that were looked at, by device and inode.
+        self.real_folders: dict[_FileId, str] = {}
         self._settings = _KnownFiles()
         if home is not None:
-            self._settings.add(*(str(home / name) for name in _SETTINGS))
+            databases = (f"{name}{companion}" for name in _DATABASES for companion in _COMPANIONS)
+            self._settings.add(*(str(home / name) for name in (*_SETTINGS, *databases)), backups_in=str(home))
 
     def protect(self, *paths: Path | str) -> None:
         """Protect these files. Include a database's companion files, even if they do not exist yet."""
@@ -63,6 +88,11 @@ class FileGuard:
                 f"{path} is a database this program has open; opening it a second time could damage it. "
                 f"Use the terminal tool with `hermes sessions` to look at conversations."
             )
+        if self._settings.includes(path, status or _status(path)):
+            return (
+                f"{path} holds settings, keys or records of this program; file tools do not open it. "
+                f"Ask the user (`hermes config show` prints the settings without secrets)."
+            )
         return None
 
     def refusal_to_write(self, path: Path | str) -> str | None:
@@ -71,8 +101,6 @@ class FileGuard:
         refused = self.refusal(path, status)
         if refused:
             return refused
-        if self._settings.includes(path, status):
-            return f"{path} holds the runtime's settings or keys; ask the user to change it (`hermes config edit`)."
         directory = _system_directory(os.path.realpath(path))
         if directory:
             return (
@@ -88,11 +116,14 @@ class _KnownFiles:
     def __init__(self) -> None:
         self._names: frozenset[str] = frozenset()
         self._directories: dict[str, int] = {}
+        self._backups_in = ""
         self._ids: frozenset[_FileId] = frozenset()
         self._lock = threading.Lock()
 
-    def add(self, *paths: str) -> None:
+    def add(self, *paths: str, backups_in: str = "") -> None:
+        """``backups_in`` is a folder whose copies of the settings count too, such as ``auth.json.corrupt``."""
         with self._lock:
+            self._backups_in = backups_in and os.path.realpath(backups_in)
             self._names |= {os.path.realpath(path) for path in paths}
             self._directories = dict.fromkeys(map(os.path.dirname, self._names), -1)
 
@@ -100,7 +131,8 @@ class _KnownFiles:
         if not self._names:
             return False
         if status is None:
-            return os.path.realpath(path) in self._names
+            real = os.path.realpath(path)
+            return real in self._names or (os.path.dirname(real) == self._backups_in and _is_backup(real))
         if self._changed():
             self._look_again()
         return (status.st_dev, status.st_ino) in self._ids
@@ -115,9 +147,56 @@ class _KnownFiles:
     def _look_again(self) -> None:
         with self._lock:
             seen = {directory: _settled(_modified(directory)) for directory in self._directories}
-            found = (_status(name) for name in self._names)
+            found = (_status(name) for name in (*self._names, *_backups(self._backups_in)))
             self._ids = frozenset((status.st_dev, status.st_ino) for status in found if status)
             self._directories = seen  # last: until the inodes are set, other threads must check too
+
+
+def _is_backup(path: str) -> bool:
+    return os.path.basename(path).startswith(_SETTINGS)
+
+
+def _backups(folder: str) -> list[str]:
+    try:
+        return [os.path.join(folder, name) for name in os.listdir(folder) if _is_backup(name)] if folder else []
+    except OSError:
+        return []
+
+
+def suspect_path(path: str, real_folders: dict[_FileId, str]) -> str | None:
+    """The real path of a file that may hold credentials of other programs; None for all others.
+
+    ``real_folders`` remembers the real paths of folders: most files are read in few of them.
+    """
+    folder, name = os.path.split(path)
+    try:
+        found = os.stat(folder)
+        is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return None  # the tool reports it
+    key = (found.st_dev, found.st_ino)
+    if is_link:
+        real = os.path.realpath(path)
+    else:
+        if key not in real_folders:
+            real_folders[key] = os.path.realpath(folder)
+        real = os.path.join(real_folders[key], name)
+    return real if _MAY_BE_CREDENTIAL.search(real) else None
+
+
+def mark_refusal(text: str) -> str | None:
+    """Why a text with a redaction mark is not written: the mark would replace the secret that it stands for."""
+    if not has_mark(text):
+        return None
+    return (
+        "the text contains <redacted:NAME>, which stands for a secret that is not shown; nothing was written. "
+        "Leave that line as it is (patch only the lines around it), or refer to the secret by the name of its variable."
+    )
+
+
+def is_key_file(path: str) -> bool:
+    """Whether a file has the name of a store of keys."""
+    return _KEY_FILE.fullmatch(os.path.basename(path)) is not None
 
 
 def _status(path: Path | str) -> _Status | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from hermes.tools.files.draft import Draft, TextFile
+from hermes.tools.files.guard import mark_refusal
 from hermes.tools.files.line_match import find_lines, nearest_lines
 from hermes.tools.files.patch_v4a import FilePatch, PatchError, apply_hunks, parse_patch, paths_in
 from hermes.tools.files.paths import resolve_path
@@ -22,6 +23,10 @@ def run_patch(args: Args, context: ToolContext) -> str:
     draft = Draft(context)
     mode = args.get("mode", "replace")
     try:
+        for text in (args.get("old_string"), args.get("new_string"), args.get("patch")):
+            refused = mark_refusal(text) if isinstance(text, str) else None
+            if refused:
+                raise PatchError(refused)
         if mode == "replace":
             notes = _replace(draft, args)
         elif mode == "patch":

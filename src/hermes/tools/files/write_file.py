@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hermes.tools.files.atomic import FileChange, apply_changes
+from hermes.tools.files.guard import mark_refusal
 from hermes.tools.files.paths import kind_of, resolve_path, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
@@ -27,7 +28,7 @@ def run_write_file(args: Args, context: ToolContext) -> str:
         return tool_error(f"content has a character at position {error.start} that no UTF-8 text can hold")
     except ValueError as error:
         return tool_error(str(error))
-    refused = context.guard.refusal_to_write(path) or _cannot_be_replaced(path)
+    refused = context.guard.refusal_to_write(path) or mark_refusal(content) or _cannot_be_replaced(path)
     if refused:
         return tool_error(refused)
     target = os.path.realpath(path)  # a link is written through, not replaced

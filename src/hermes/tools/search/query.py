@@ -65,6 +65,8 @@ class Query:
     context: int = 0
     #: Only counts are needed, so lines are not kept.
     counts_only: bool = False
+    #: Protected files that were left out.
+    refused: list[str] = field(default_factory=list[str])
     deadline: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
 
     def check(self) -> None:

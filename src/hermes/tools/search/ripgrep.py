@@ -7,7 +7,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from hermes.tools.files.guard import FileGuard
+from hermes.tools.files.guard import FileGuard, is_key_file
 from hermes.tools.search.query import FileHits, Query
 from hermes.tools.search.walk import SKIPPED
 from hermes.tools.terminal.child_process import ChildProcess
@@ -44,7 +44,11 @@ def rg_hits(rg: str, query: Query, guard: FileGuard) -> Iterator[FileHits]:
         # A file type that names a hidden file brings it back.
         hidden = "/." in f"/{hits.path}"
         wanted = query.wanted is None or query.wanted(hits.path)
-        if wanted and not hidden and not guard.refusal(os.path.join(query.root, hits.path)):
+        if not wanted or hidden:
+            continue
+        if guard.refusal(os.path.join(query.root, hits.path)) or is_key_file(hits.path):
+            query.refused.append(hits.path)
+        else:
             yield hits
 
 

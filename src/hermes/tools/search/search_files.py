@@ -32,6 +32,9 @@ _DENSE_FROM = 5
 _NOTHING = "hidden, git-ignored and binary files are not searched; give a file's own path to search it anyway"
 
 
+_PROTECTED = "files that hold keys or records of this program are not searched"
+
+
 def run_search_files(args: Args, context: ToolContext) -> str:
     """Search for ``pattern``; see the tool's schema."""
     pattern = args.get("pattern")
@@ -69,6 +72,8 @@ class _Search:
         self._context = context
         self._pattern = pattern
         self._root = root
+        #: Protected files that were left out.
+        self._refused: list[str] = []
         self._offset = bounded_int(args, "offset", 0, 0, 1 << 31)
         self._limit = bounded_int(args, "limit", _DEFAULT_LIMIT, 1, _MAX_LIMIT)
         self._rg = find_program("rg") if os.path.isdir(root) else None
@@ -91,6 +96,7 @@ class _Search:
             wanted=path_filter(glob) if glob else None,
             context=bounded_int(self._args, "context", 0, 0, _MAX_CONTEXT) if mode == "content" else 0,
             counts_only=mode != "content",
+            refused=self._refused,
         )
         re.compile(python_pattern(self._pattern))  # the same error with both engines
         if mode == "content":
@@ -148,13 +154,14 @@ class _Search:
 
     def _notes(self, shown: int, total: int, stopped: str) -> dict[str, Any]:
         """Note whether there is more, and how to get it: inside the JSON, so that the result always parses."""
+        left_out = {"not_searched": [self._shown(path) for path in self._refused[:5]]} if self._refused else {}
         if total == 0 and not stopped:
-            return {"hint": _NOTHING}
+            return {"hint": _PROTECTED if left_out else _NOTHING, **left_out}
         end = self._offset + shown
         if end >= total and not stopped:
-            return {}
+            return {"hint": _PROTECTED, **left_out} if left_out else {}
         more = f"showing {self._offset + 1} to {end} of {total}; continue with offset={end} or narrow the search"
-        return {"truncated": True, "hint": f"{stopped}; {more}" if stopped else more}
+        return {"truncated": True, "hint": f"{stopped}; {more}" if stopped else more, **left_out}
 
     def _hits(self, query: Query) -> Iterator[FileHits]:
         guard = self._context.guard

@@ -14,7 +14,7 @@ import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 
-from hermes.tools.files.guard import FileGuard
+from hermes.tools.files.guard import FileGuard, is_key_file
 from hermes.tools.search.globs import IgnoreFile, parse_gitignore
 from hermes.tools.search.query import FileHits, Query, python_pattern
 
@@ -147,7 +147,8 @@ def search_file(query: Query, matcher: _Matcher, full_path: str, path: str, guar
     """The matches in one file; None for none, for a binary file or a protected one."""
     try:
         status = os.stat(full_path)
-        if guard.refusal(full_path, status):
+        if guard.refusal(full_path, status) or (path and is_key_file(path)):
+            query.refused.append(path)
             return None
         hits = FileHits(path)
         with open(full_path, "rb") as file:
