@@ -37,6 +37,10 @@ class ConfigError(HermesError):
     """The configuration cannot be used as written."""
 
 
+class BudgetExceeded(HermesError):
+    """A model call does not fit into a budget."""
+
+
 class NotConfigured(ConfigError):
     """No model is set up."""
 

@@ -30,7 +30,7 @@ from hermes.agent.tools.catalogue import agent_tools
 from hermes.agent.workers import Workers
 from hermes.config.load import FreshConfig
 from hermes.config.secrets import home_secrets
-from hermes.config.sections import Config
+from hermes.config.sections import BudgetsConfig, Config
 from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.limits import PluginLimits
 from hermes.hooks.table import Hooks
@@ -120,6 +120,10 @@ class Host:
         self.models = Models(home, config, self._env, self.redactor, self.hooks)
         self.side = SideModel(self.models, self.store)
         self.runtime = self._build_runtime()
+        if config.budgets != BudgetsConfig():
+            from hermes.agent.llm.budgets import Budgets  # most homes have none
+
+            self.models.budgets = Budgets(self.store, config.budgets, self.runtime.responders)
         self.services = Services(
             self.runtime,
             cwd=self.cwd,

@@ -12,6 +12,7 @@ from hermes.models.billing import priced
 from hermes.models.reply import Reply, normalise
 
 if TYPE_CHECKING:
+    from hermes.agent.llm.budgets import CallBudget, Reservation
     from hermes.contract.response import Record
     from hermes.models.endpoint import Endpoint
     from hermes.models.wires.wire import HttpRequest, ModelRequest, Transport, Wire
@@ -62,6 +63,7 @@ class Attempt:
         interrupt: Interrupt,
         *,
         timeout: float | None = None,
+        budget: CallBudget | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.interrupt = interrupt
@@ -74,10 +76,24 @@ class Attempt:
         self.started_at = self.ended_at = 0.0
         self.first_piece_at: float | None = None
         self.reply: Reply | None = None
+        #: What the attempt is charged to; ``None`` when nothing limits it.
+        self.budget = budget
+        #: The id under which the journal has it.
+        self.recorded_as = ""
 
     def run(self) -> Reply:
         """Make the attempt. Raises ``ProviderError`` when it fails and ``Interrupted`` when it is cancelled."""
         self.prepare()
+        held = None if self.budget is None else self.reserve(self.budget)
+        try:
+            return self._run()
+        finally:
+            if held is not None:
+                reply, seconds = self.reply, self.ended_at - self.started_at
+                held.add(self.recorded_as, reply and reply.usage, seconds, len(reply.content) if reply else 0)
+                held.close()
+
+    def _run(self) -> Reply:
         self.started_at = time.time()
         try:
             reply = self.reply = priced(normalise(self.execute()), self.endpoint, self.started_at)
@@ -91,6 +107,10 @@ class Attempt:
 
     def prepare(self) -> None:
         """Change the request before the attempt starts."""
+
+    def reserve(self, budget: CallBudget) -> Reservation:
+        """Hold the room for the attempt in its budgets. Raises ``BudgetExceeded`` when there is none."""
+        return budget.reserve(self)
 
     def execute(self) -> object:
         """The answer in the shape of a chat completion."""
@@ -115,6 +135,7 @@ class Attempt:
     ) -> ModelCallRow:
         """The attempt as a row of the journal."""
         reply, started = self.reply, self.started_at
+        self.recorded_as = request_id
         return ModelCallRow(
             api_request_id=request_id,
             key=key,

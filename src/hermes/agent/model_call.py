@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
 from msgspec import UNSET
@@ -18,6 +18,7 @@ from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
     AttemptStarted,
+    BudgetReached,
     EndpointSkipped,
     ModelSwitched,
     ReasoningDelta,
@@ -38,6 +39,9 @@ from hermes.models.vision import able_to_read
 from hermes.models.wires.wire import Delta, ModelRequest
 from hermes.sanitize import Memo, Redactor, sanitise
 from hermes.scope import Scope
+
+if TYPE_CHECKING:
+    from hermes.agent.llm.budgets import Budgets, CallBudget, Reservation
 
 log = logging.getLogger("hermes.model")
 
@@ -64,6 +68,8 @@ class ModelRuntime:
     keys: KeyRing | None = None
     #: The circuit breaker of endpoints that failed.
     health: Health | None = None
+    #: What may be spent; ``None`` when nothing is limited.
+    budgets: Budgets | None = None
 
     @property
     def model(self) -> str:
@@ -112,6 +118,10 @@ class ModelCall:
     memo: Memo
     #: False withholds the text while it streams, because a hook may still replace it.
     show_text: bool = True
+    #: Model calls that the budgets have to leave for a last answer.
+    spare_calls: int = 0
+    #: Whether this is that last answer, which may be as short as the budgets make it.
+    is_last: bool = False
 
     def run(self) -> Answered:
         """The reply, recorded but not yet committed. Raises ``ProviderError`` when every attempt failed."""
@@ -171,7 +181,9 @@ class ConversationAttempt(Attempt):
             reasoning_effort=runtime.reasoning_effort,
             cache_key=call.scope.session_id,
         )
-        super().__init__(runtime.access, endpoint, asked, call.scope.interrupt)
+        budgets, spare = runtime.budgets, call.spare_calls
+        budget = budgets and budgets.for_call(call.scope, spare_calls=spare, allow_less=call.is_last)
+        super().__init__(runtime.access, endpoint, asked, call.scope.interrupt, budget=budget)
         self.call = call
         self.retry_count = retry_count
         self.hooks = runtime.hooks
@@ -191,6 +203,13 @@ class ConversationAttempt(Attempt):
             outcome = chain.run(self.request, dict[str, Any](self._fields()))
             self.request, self.original, self.trace = outcome.payload, outcome.original, outcome.trace
             self.decisions += (PluginDecision(name, "llm_request", "changed") for name in outcome.changed_by)
+
+    def reserve(self, budget: CallBudget) -> Reservation:
+        """Hold the room, and show a limit that only warns."""
+        held = super().reserve(budget)
+        if held.warning:
+            self.call.listener(BudgetReached(held.warning))
+        return held
 
     def execute(self) -> object:
         """Fire the start event and send the request, through the execution middleware if there is any."""

@@ -345,6 +345,9 @@ class Session:
         self.window.use(self.models.endpoints[0])
         self._listener, self.journal = listener, journal
         self.transcript.begin(journal)
+        budgets = self.models.budgets
+        if budgets is not None:
+            budgets.enter(scope, "" if self.parent is None else self.parent.session_id)
         try:
             result = Turn(self, journal, scope, listener, context, is_structured=is_structured).run()
             self._turns_known = journal.ordinal + 1
@@ -356,6 +359,8 @@ class Session:
             self._is_new = False
             self.transcript.end()
             self._listener, self.journal = ignore_events, None
+            if budgets is not None:
+                budgets.leave(self.id, journal.id)
 
     def _info(self) -> SessionInfo:
         endpoint = self.models.endpoints[0]

@@ -38,6 +38,12 @@ OUT_OF_TURNS = (
     "now from what you know, and say what remains to be done."
 )
 
+#: Added as a user message when a budget is almost spent; the request with it offers no tools.
+OUT_OF_BUDGET = (
+    "The budget of this task is almost spent, and no more tools are available. Give your best final answer now from "
+    "what you know, briefly, and say what remains to be done."
+)
+
 #: Added as a user message after an answer that was cut off.
 CONTINUE = "Your answer was cut off. Continue it exactly where it stopped: repeat nothing, and add no comment."
 

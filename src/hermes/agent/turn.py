@@ -21,7 +21,7 @@ from hermes.agent.context.requests import RequestBuilder
 from hermes.agent.context.transcript import MessagePlace
 from hermes.agent.events import Listener, TurnResult, TurnStatus, changed_paths, ignore_events, is_code
 from hermes.agent.model_call import Answered, ModelCall, ToolDefinition, attempt_id
-from hermes.agent.setup import CONTINUE, OUT_OF_TURNS, Setup, make_setup, spill
+from hermes.agent.setup import CONTINUE, OUT_OF_BUDGET, OUT_OF_TURNS, Setup, make_setup, spill
 from hermes.contract.events import (
     AnswerTransform,
     AnswerVerification,
@@ -31,7 +31,7 @@ from hermes.contract.events import (
     TurnEnded,
     TurnStarted,
 )
-from hermes.errors import HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
+from hermes.errors import BudgetExceeded, HermesError, Interrupted, JournalError, ProviderError, TurnSuspended
 from hermes.hooks.callback import describe
 from hermes.hooks.execution_chain import culprit_of
 from hermes.hooks.observers import Answer
@@ -110,6 +110,8 @@ class Turn:
         #: How the model ended its last reply, and how often an answer was continued.
         self._finish_reason = ""
         self._continuations = 0
+        #: Which budget ended the turn.
+        self._budget_spent = ""
 
     def run(self) -> TurnResult:
         """Answer the message. Failures and interruptions are results.
@@ -169,7 +171,11 @@ class Turn:
     def _answer(self) -> tuple[str, str | None]:
         """The answer, and what is to be said about it when it is not whole."""
         setup = self._set_up()
-        text = self._converse(setup)
+        try:
+            text = self._converse(setup)
+        except BudgetExceeded as stop:  # also for the answer that was to conclude the turn
+            self._budget_spent = str(stop)
+            text = self._last_words()
         if not text.strip():
             raise HermesError(self._why_empty(setup))
         text, changed_by = self._transform(text)
@@ -184,6 +190,9 @@ class Turn:
 
     def _problem(self) -> str | None:
         """What is wrong with the answer; ``None`` when it is whole."""
+        if self._budget_spent:
+            self._finish_reason = "budget"
+            return self._budget_spent
         problem = _NOT_WHOLE.get(self._finish_reason)
         if self._finish_reason != "length":
             return problem
@@ -231,7 +240,12 @@ class Turn:
         written = ""  # of an answer that came in several pieces
         for step in range(1, setup.max_steps + 1):
             self._place, self._draft = (step, 0), written
-            answered = self._ask(requests, step, setup.tools)
+            if f"budget:{step}" in self._journal.steps:
+                return self._stop_at_budget(requests, step, "")
+            try:
+                answered = self._ask(requests, step, setup.tools)
+            except BudgetExceeded as stop:
+                return self._stop_at_budget(requests, step, str(stop))
             reply = answered.reply
             if not reply.tool_calls:
                 self._draft = written + reply.content
@@ -320,14 +334,42 @@ class Turn:
         self._draft = self._ask(requests, step, []).reply.content
         return self._draft
 
-    def _ask(self, requests: RequestBuilder, step: int, tools: list[ToolDefinition]) -> Answered:
+    def _stop_at_budget(self, requests: RequestBuilder, step: int, why: str) -> str:
+        """A budget is spent: the best answer there is. One more request, without tools, when a short one still fits."""
+        key = f"budget:{step}"
+        recorded = self._journal.steps.get(key)
+        if recorded is None:
+            self._journal.step(key, "done", "pure", {"why": why})
+        self._budget_spent = why or (recorded.body["why"] if recorded is not None else "")
+        log.warning("%s", self._budget_spent)
+        if not self._draft.strip():
+            self._journal.message(step, 0, {"role": "user", "content": OUT_OF_BUDGET})
+            self._place = (step, 1)
+            try:
+                self._draft = self._ask(requests, step, [], is_last=True).reply.content
+            except BudgetExceeded:
+                self._draft = ""
+        return self._draft if self._draft.strip() else self._last_words()
+
+    def _last_words(self) -> str:
+        """The last thing that the model said in this turn, as its answer, or that there is none."""
+        said = [message.get("content") for _, message in sorted(self._journal.messages.items())]
+        roles = [message["role"] for _, message in sorted(self._journal.messages.items())]
+        texts = [text for text, role in zip(said, roles, strict=True) if role == "assistant" and isinstance(text, str)]
+        text = next((text for text in reversed(texts) if text.strip()), f"[no answer: {self._budget_spent}]")
+        self._journal.message(*self._place, {"role": "assistant", "content": text})
+        return text
+
+    def _ask(
+        self, requests: RequestBuilder, step: int, tools: list[ToolDefinition], *, is_last: bool = False
+    ) -> Answered:
         """Model step ``step``: replayed when the journal has it, run and committed otherwise."""
         recorded = self._recorded_answer(f"model:{step}", tools)
         if recorded is None:
             # Only here: everything that an earlier run recorded is replayed first, and cannot be interrupted.
             self._scope.interrupt.check()
         requests.replay(step)
-        answered = recorded or self._ask_now(requests, step, tools)
+        answered = recorded or self._ask_now(requests, step, tools, is_last=is_last)
         message = assistant_message(answered.reply)
         if self._journal.messages.get(self._place) != message:
             # New, or replaced by a note when the turn ended early before.
@@ -352,28 +394,35 @@ class Turn:
         answered = _drop_calls_without_tools(answered, tools)
         return answered if answered.reply.tool_calls or answered.reply.content.strip() else None
 
-    def _ask_now(self, requests: RequestBuilder, step: int, tools: list[ToolDefinition]) -> Answered:
+    def _ask_now(
+        self, requests: RequestBuilder, step: int, tools: list[ToolDefinition], *, is_last: bool = False
+    ) -> Answered:
         """Ask, after making room where it is short; a request that the provider finds too long is shortened again."""
         requests.make_room(step, self._place, tools)
         while True:
             try:
-                return self._call_model(f"model:{step}", requests.build(self._place), tools)
+                return self._call_model(step, requests.build(self._place), tools, is_last=is_last)
             except ProviderError as error:
                 if error.reason != "context_too_long" or not requests.make_more_room(step, self._place, tools):
                     raise
 
-    def _call_model(self, key: str, messages: list[Message], tools: list[ToolDefinition]) -> Answered:
+    def _call_model(
+        self, step: int, messages: list[Message], tools: list[ToolDefinition], *, is_last: bool
+    ) -> Answered:
         answered = ModelCall(
             runtime=self._models,
             journal=self._journal,
             scope=self._scope,
-            key=key,
+            key=f"model:{step}",
             messages=messages,
             tools=tools,
             user_message=self._user_message,
             listener=self._listener,
             memo=self._session.memo,
             show_text=self._hooks.transform_llm_output is None,
+            # Once there is something to report, one call is kept for it.
+            spare_calls=int(step > 1 and bool(tools)),
+            is_last=is_last,
         ).run()
         return _drop_calls_without_tools(answered, tools)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.commands import models, sessions, settings, status, tools, turns
+from hermes.commands import budget, models, sessions, settings, status, tools, turns
 from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns
 from hermes.contract.commands import SLASH_COMMANDS, SlashCommand
@@ -38,6 +38,7 @@ HANDLERS: dict[str, Handler] = {
     "quit": sessions.leave,
     "status": status.status,
     "usage": status.usage,
+    "budget": budget.budget,
     "plugins": status.plugins,
     "history": turns.history,
     "retry": turns.retry,

@@ -129,6 +129,33 @@ class AgentConfig(Struct, kw_only=True):
     reasoning_effort: str = ""  #: Reasoning effort asked of the model; empty is its own.
 
 
+class BudgetLimitsConfig(Struct, kw_only=True):
+    """The limits of one budget. Unset is no limit."""
+
+    usd: NotNegative | None = None  #: Dollars, where the price of the model is known.
+    tokens: Natural | None = None  #: Tokens, read and written.
+    minutes: NotNegative | None = None  #: Minutes since it began (turn, child), or of model calls (all others).
+    calls: Natural | None = None  #: Model calls.
+
+    @property
+    def is_set(self) -> bool:
+        """Whether there is any limit."""
+        return any(limit is not None for limit in (self.usd, self.tokens, self.minutes, self.calls))
+
+
+class BudgetsConfig(Struct, kw_only=True):
+    """What may be spent on models. Each call is checked before it is sent."""
+
+    on_limit: Literal["ask", "stop", "warn"] = "ask"  #: Ask the user (else stop), stop, or only say so.
+    turn: BudgetLimitsConfig = field(default_factory=BudgetLimitsConfig)
+    session: BudgetLimitsConfig = field(default_factory=BudgetLimitsConfig)
+    day: BudgetLimitsConfig = field(default_factory=BudgetLimitsConfig)
+    child: BudgetLimitsConfig = field(default_factory=BudgetLimitsConfig)
+    plugin: BudgetLimitsConfig = field(default_factory=BudgetLimitsConfig)
+    principal: BudgetLimitsConfig = field(default_factory=BudgetLimitsConfig)
+    principals: dict[str, BudgetLimitsConfig] = {}  #: Limits of single principals, by name, instead of principal.
+
+
 class DelegationConfig(Struct, kw_only=True):
     """Children started by ``delegate_task``. Empty endpoint fields inherit the parent's."""
 
@@ -373,6 +400,7 @@ class Config(Struct, kw_only=True):
     platform_toolsets: dict[str, list[str]] = {}  #: Toolsets by platform.
     agent: AgentConfig = field(default_factory=AgentConfig)
     agents: dict[str, AgentProfileConfig] = {}  #: Named agents.
+    budgets: BudgetsConfig = field(default_factory=BudgetsConfig)
     delegation: DelegationConfig = field(default_factory=DelegationConfig)
     auxiliary: AuxiliaryConfig = field(default_factory=AuxiliaryConfig)
     plugins: PluginsConfig = field(default_factory=PluginsConfig)

@@ -37,6 +37,7 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("title", "show the title of the session, or change it", "[TEXT]", _SESSIONS),
     SlashCommand("status", "show the state of the session", "", _SESSIONS),
     SlashCommand("usage", "show the tokens and the cost of the session", "", _SESSIONS),
+    SlashCommand("budget", "show what may still be spent", "", _SESSIONS),
     SlashCommand("history", "show the last messages", "[N]", _TURNS),
     SlashCommand("retry", "take the last turn back and ask the same again", "", _TURNS, while_working=False),
     SlashCommand("init", "have the agent write an AGENTS.md for this project", "", _TURNS, while_working=False),

@@ -320,6 +320,12 @@ class ContextCompacted(Struct, frozen=True):
     tokens_after: int
 
 
+class BudgetReached(Struct, frozen=True):
+    """A limit of the configuration is reached that only warns; ``text`` says which."""
+
+    text: str
+
+
 #: Everything the listener of a turn may receive.
 TurnEvent = (
     TurnStarted
@@ -334,6 +340,7 @@ TurnEvent = (
     | ChildStarted
     | ChildEnded
     | ContextCompacted
+    | BudgetReached
 )
 
 #: Hook -> the event its keywords are made from.

@@ -29,6 +29,7 @@ from hermes.plugins.registry import PluginSet
 from hermes.sanitize import Redactor, is_secret_key
 
 if TYPE_CHECKING:
+    from hermes.agent.llm.budgets import Budgets
     from hermes.plugins.http import PluginHttp
 
 log = logging.getLogger("hermes.model")
@@ -50,6 +51,8 @@ class Models:
         self.uses_embedded_default = False
         #: The circuit breaker of endpoints, for all conversations of the process.
         self.health = Health()
+        #: What may be spent; ``None`` when nothing is limited.
+        self.budgets: Budgets | None = None
         #: The providers that are known by name; plugins may add some.
         self.profiles: dict[str, Profile] = dict(PROFILES)
         #: Settings that plugins suggest for their own side jobs.
@@ -139,6 +142,7 @@ class Models:
             redactor=self.redactor,
             keys=self.keys,
             health=self.health,
+            budgets=self.budgets,
             max_retries=config.agent.api_max_retries,
             max_tokens=config.model.max_tokens,
             temperature=config.model.temperature,

@@ -12,7 +12,7 @@ from msgspec import to_builtins
 
 from hermes.agent.attempt import Attempt
 from hermes.agent.llm.models import Models
-from hermes.agent.llm.plugin_ledger import PluginLedger
+from hermes.agent.llm.plugin_ledger import PluginCharge, PluginLedger
 from hermes.agent.llm.plugin_options import (
     ModelQuestion,
     ModelRoute,
@@ -38,6 +38,7 @@ from hermes.sanitize import REDACTED, Redactor
 from hermes.scope import Interrupt, Scope, current_scope, new_id
 
 if TYPE_CHECKING:
+    from hermes.agent.llm.budgets import Reservation
     from hermes.models.endpoint import Endpoint
 
 log = logging.getLogger("agent.plugin_llm")
@@ -79,6 +80,8 @@ class PluginCall:
         self._by_prompt = False
         self._last: Endpoint | None = None
         self._facts: dict[str, object] = {}
+        #: What the call holds in its budgets until it has ended.
+        self._held: Reservation | None = None
 
     # -- before -------------------------------------------------------------------------------------------------
 
@@ -95,7 +98,10 @@ class PluginCall:
         self._route: ModelRoute = self._parts.routes.find(
             options, question, self._scope.session_id if self._scope else ""
         )
-        self._parts.ledger.open(self._plugin, self._session_id, budget)
+        limit = options.max_tokens or self.models.task(self._route.task).max_tokens
+        request = {"messages": question.messages, **({"max_tokens": limit} if limit else {})}
+        charge = PluginCharge(self._plugin, self._session_id, self._scope, self._route.endpoints[0], request)
+        self._held = self._parts.ledger.open(charge, budget)
 
     def _warn_of_unknown(self, entries: object) -> None:
         """Say once that a setting does nothing: a limit with a typing error is no limit."""
@@ -184,6 +190,9 @@ class PluginCall:
         content = _content(attempt, redactor)
         row = attempt.row(request_id, key, redactor, error, purpose=self._options.purpose, content=content)
         self._parts.ledger.record(self._session_id, scope.turn_id, row)
+        if self._held is not None:
+            reply = attempt.reply
+            self._held.add(request_id, reply and reply.usage, row.duration, len(reply.content) if reply else 0)
 
     # -- after --------------------------------------------------------------------------------------------------
 
@@ -214,6 +223,8 @@ class PluginCall:
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if self._held is not None:
+            self._held.close()
         if not log.isEnabledFor(logging.INFO):
             return
         last, options = self._last, self._options
@@ -300,7 +311,7 @@ class PluginModels:
         config: FreshConfig,
         endpoints_of: Callable[[str], Sequence[Endpoint]],
     ) -> None:
-        self.ledger = PluginLedger(store, workers)
+        self.ledger = PluginLedger(models, store, workers)
         routes = ModelRoutes(models, endpoints_of)
         self._parts = CallParts(models, config, routes, self.ledger, new_id("run_"))
 

@@ -5,14 +5,21 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hermes.agent.llm.models import Models
 from hermes.agent.workers import Workers
+from hermes.config.sections import BudgetLimitsConfig
 from hermes.contract.llm import PluginLlmBudgetError
-from hermes.errors import HermesError, JournalError
+from hermes.errors import BudgetExceeded, HermesError, JournalError
 from hermes.journal.steps import ModelCallRow, record_plugin_calls
 from hermes.journal.store import Store
-from hermes.journal.usage.plugins import calls_in_session, spent_today
 from hermes.plugins.llm.trust import Budget, key_of
+
+if TYPE_CHECKING:
+    from hermes.agent.llm.budgets import Reservation
+    from hermes.models.endpoint import Endpoint
+    from hermes.scope import Scope
 
 log = logging.getLogger("hermes.plugins")
 
@@ -29,7 +36,8 @@ class PluginLedger:
     event loop waits for the disk. What a process leaves behind when it is killed may lack the last of them.
     """
 
-    def __init__(self, store: Store, workers: Workers) -> None:
+    def __init__(self, models: Models, store: Store, workers: Workers) -> None:
+        self._models = models
         self._store = store
         self._workers = workers
         self._waiting: list[_Row] = []
@@ -37,9 +45,6 @@ class PluginLedger:
         self._is_closed = False
         self._queue_lock = threading.Lock()
         self._disk_lock = threading.Lock()
-        self._budget_lock = threading.Lock()
-        #: The calls by plugin and session, of plugins with a limit. A call counts from its beginning.
-        self._calls_made: dict[tuple[str, str], int] = {}
 
     # -- the record ---------------------------------------------------------------------------------------------
 
@@ -82,42 +87,37 @@ class PluginLedger:
 
     # -- budgets ------------------------------------------------------------------------------------------------
 
-    def open(self, plugin: str, session_id: str, budget: Budget) -> None:
-        """Let a call begin. Raises ``PluginLlmBudgetError`` when the budget is spent, ``HermesError`` after ``close``.
+    def open(self, call: PluginCharge, budget: Budget) -> Reservation | None:
+        """Let a call begin, and hold the room for it in its budgets; ``None`` when nothing limits it.
 
-        Tokens and dollars are known only after a call: one that begins below its limit may end above it.
+        Raises ``PluginLlmBudgetError`` when a budget is spent, and ``HermesError`` after ``close``.
         """
-        account = (plugin, session_id)
+        plugin, models = call.plugin, self._models
         if self._is_closed or self._workers.is_closed:
             raise HermesError(f"plugin {plugin!r} may ask no model any more: the host is closed")
-        with self._budget_lock:
-            if budget.is_limited:
-                self.flush()
-                self._check_calls(account, budget.max_calls_per_session)
-                self._check_day(plugin, budget)
-            if account in self._calls_made:
-                self._calls_made[account] += 1
+        if models.budgets is None:
+            if not budget.is_limited:
+                return None
+            from hermes.agent.llm.budgets import Budgets  # few plugins have a limit
 
-    def _check_calls(self, account: tuple[str, str], most: int | None) -> None:
-        if most is None:
-            return
-        # No other process runs the session, so the recorded calls are read once.
-        if account not in self._calls_made:
-            self._calls_made[account] = calls_in_session(self._store, *account)
-        made = self._calls_made[account]
-        if made >= most:
-            raise _spent(account[0], "max_calls_per_session", f"{made} of {most} calls of this session are made")
-
-    def _check_day(self, plugin: str, budget: Budget) -> None:
-        most_tokens, most_dollars = budget.max_tokens_per_day, budget.max_cost_usd_per_day
-        if most_tokens is None and most_dollars is None:
-            return
-        tokens, dollars = spent_today(self._store, plugin)
-        if most_tokens is not None and tokens >= most_tokens:
-            raise _spent(plugin, "max_tokens_per_day", f"{tokens:,} of {most_tokens:,} tokens are used today")
-        if most_dollars is not None and dollars >= most_dollars:
-            raise _spent(plugin, "max_cost_usd_per_day", f"${dollars:.4f} of ${most_dollars:.4f} are spent today")
+            models.budgets = Budgets(self._store, models.config.budgets)
+        budgets, setting = models.budgets, key_of(plugin, "")[:-1]
+        today = BudgetLimitsConfig(tokens=budget.max_tokens_per_day, usd=budget.max_cost_usd_per_day)
+        if budget.is_limited or models.config.budgets.plugin.is_set:
+            self.flush()
+        accounts = budgets.plugin_accounts(plugin, call.session_id, budget.max_calls_per_session, today, setting)
+        try:
+            return budgets.reserve(call.scope, budgets.bound_of(call.endpoint, call.request), extra=accounts)
+        except BudgetExceeded as error:
+            reason = str(error).partition("is used up: ")[2]
+        raise PluginLlmBudgetError(f"plugin {plugin!r} may ask no model now: {reason}")
 
 
-def _spent(plugin: str, setting: str, reason: str) -> PluginLlmBudgetError:
-    return PluginLlmBudgetError(f"plugin {plugin!r} may ask no model now: {reason} ({key_of(plugin, setting)})")
+class PluginCharge(NamedTuple):
+    """A plugin's call, as far as budgets are concerned."""
+
+    plugin: str
+    session_id: str
+    scope: Scope | None
+    endpoint: Endpoint
+    request: dict[str, Any]

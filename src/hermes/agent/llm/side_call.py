@@ -74,7 +74,8 @@ class _SideAttempt(Attempt):
     def __init__(
         self, models: Models, store: Store, task: str, endpoint: Endpoint, asked: ModelRequest, scope: Scope
     ) -> None:
-        super().__init__(models, endpoint, asked, scope.interrupt, timeout=models.task_timeout(task))
+        budget = models.budgets and models.budgets.for_call(scope, allow_less=True)
+        super().__init__(models, endpoint, asked, scope.interrupt, timeout=models.task_timeout(task), budget=budget)
         self._redactor = models.redactor
         self._store = store
         self._scope = scope

@@ -15,6 +15,7 @@ from hermes.cli.terminal import one_line, plain, short_duration
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
+    BudgetReached,
     ChildEnded,
     ChildStarted,
     ContextCompacted,
@@ -147,6 +148,8 @@ class TextOutput:
             self._note(child_finished_line(event, self._redactor))
         elif isinstance(event, ContextCompacted):
             self._note(f"… compacted {event.messages_before} messages into {event.messages_after} to free context")
+        elif isinstance(event, BudgetReached):
+            self._note(f"! {one_line(event.text)}")
         elif isinstance(event, AttemptFailed | EndpointSkipped):
             self._note(f"! {one_line(self._redactor.redact(failure_text(event)))}")
             self._shown = ""
@@ -255,6 +258,8 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
             }
         case ChildStarted() | ChildEnded():
             return _child_document(event, redactor)
+        case BudgetReached():
+            return {"type": "budget_reached", "text": event.text}
         case ContextCompacted():
             return {
                 "type": "context_compacted",

@@ -14,6 +14,7 @@ from hermes.cli.terminal import cells, one_line, plain, switched_line
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
+    BudgetReached,
     ChildEnded,
     ChildStarted,
     ContextCompacted,
@@ -85,6 +86,8 @@ class TurnView:
             return self.red(f"! {one_line(self._redactor.redact(failure_text(event)))}")
         if isinstance(event, ModelSwitched):
             return self.dim(switched_line(event))
+        if isinstance(event, BudgetReached):
+            return self.red(f"! {one_line(event.text)}")
         if isinstance(event, ContextCompacted):
             return self.dim(f"… compacted {event.messages_before} messages into {event.messages_after} to free context")
         return ""

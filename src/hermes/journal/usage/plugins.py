@@ -25,11 +25,6 @@ _BY_PLUGIN = (
     f"SELECT substr(key, {len(PLUGIN_KEY) + 1}), count(*), sum(status <> 'ok'), {_TOKENS}, sum(cost_usd) "
     f"FROM all_calls WHERE {_OF_PLUGINS} GROUP BY key"
 )
-#: A list, because SQLite would put a single key into the condition above, and find no index for it any more.
-_TODAY = (
-    f"SELECT {_TOKENS}, coalesce(sum(cost_usd), 0) FROM all_calls "
-    f"WHERE {_OF_PLUGINS} AND key IN (?, '') AND started_at >= ?"
-)
 #: A call may take several attempts; each call has one that is the first.
 _SESSION_CALLS = (
     f"SELECT count(*) FROM all_calls WHERE {_OF_PLUGINS} AND key = ? AND session_id = ? AND api_request_id LIKE '%:1'"
@@ -58,17 +53,6 @@ def calls_in_session(store: Store, plugin: str, session_id: str) -> int:
     """How often a plugin has asked a model in a session."""
     values = (PLUGIN_KEY + plugin, session_id)
     return store.read(lambda connection: connection.execute(_SESSION_CALLS, values).fetchone()[0])
-
-
-def spent_today(store: Store, plugin: str) -> tuple[int, float]:
-    """The tokens and the dollars that a plugin has spent since midnight."""
-    values = (PLUGIN_KEY + plugin, _midnight())
-    return store.read(lambda connection: connection.execute(_TODAY, values).fetchone())
-
-
-def _midnight() -> float:
-    now = time.localtime()
-    return time.mktime((now.tm_year, now.tm_mon, now.tm_mday, 0, 0, 0, 0, 0, -1))
 
 
 # -- calls of callbacks and tools -----------------------------------------------------------------------------------
