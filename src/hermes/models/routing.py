@@ -123,10 +123,14 @@ def endpoint_for(
         quirks=_quirks(named, profile, model),
         sees_images=_first(own.supports_vision, _sees_images(named, profile, model)),
         context_length=own.context_length or _context_length(named, profile, model),
-        # A server at another address may want no key.
-        key_variables=tuple(filter(None, names)) if profile is not None and url == profile.base_url else (),
+        # A server at another address, or on this machine, may want no key.
+        key_variables=tuple(filter(None, names)) if profile and url == profile.base_url and _is_public(url) else (),
         max_response_bytes=own.max_response_bytes,
     )
+
+
+def _is_public(url: str) -> bool:
+    return url.startswith("https://")
 
 
 #: The end of the address of one operation, which people paste, and the format it belongs to.
