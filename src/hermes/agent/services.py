@@ -11,7 +11,9 @@ import msgspec
 
 from hermes.agent.tool_call import ToolCall, ToolOutcome, data_problem, tool_context
 from hermes.config.principals import default_workspace
+from hermes.errors import SessionNotFound, TurnSuspended
 from hermes.hooks.timed_call import host_work, refuse_late_calls
+from hermes.journal.sessions import Sessions
 from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope, new_id
 from hermes.tools.results import encodable, tool_error
@@ -80,6 +82,62 @@ class Services:
             return True
         log.warning("a plugin's message was not taken: no running conversation that it could belong to")
         return False
+
+    def check_call(
+        self, tool_name: str, args: dict[str, Any], *, reason: str = "", rule_key: str = ""
+    ) -> tuple[bool, str]:
+        """Whether a call would be allowed now, by the rules and questions of the model's own calls; else why not.
+
+        ``reason`` has it approved in any case.
+        """
+        from hermes.policy import Finding
+
+        scope = current_scope.get() or Scope(platform=self._platform)
+        session = self._runtime.open_sessions.get(scope.session_id)
+        tool = self._runtime.tools.get(tool_name)
+        if tool is None:
+            return False, f"there is no tool {tool_name!r}"
+        context = tool_context(self._runtime, scope, self._cwd if session is None else session.cwd)
+        finding = Finding(f"plugin_rule:{rule_key or tool_name}", reason, "") if reason else None
+        try:
+            with host_work():
+                decision = self._runtime.approvals.decide(tool, args, context, plugin=finding)
+        except TurnSuspended:
+            return False, "it needs an approval, which cannot be given in the middle of this call"
+        return decision.allowed, decision.message
+
+    def list_sessions(self, limit: int) -> list[dict[str, Any]]:
+        """The latest sessions of the caller that the running work belongs to."""
+        rows = Sessions(self._runtime.store).list(limit=limit, principal=self._principal)
+        return [
+            {
+                "id": row.id,
+                "title": row.title,
+                "source": row.platform,
+                "model": row.model,
+                "started_at": row.created_at,
+                "last_active": row.updated_at,
+                "turn_count": row.turns,
+            }
+            for row in rows
+        ]
+
+    def session_messages(self, session_id: str) -> list[dict[str, Any]]:
+        """The messages of a session of that caller."""
+        sessions = Sessions(self._runtime.store)
+        if sessions.get(session_id).principal != self._principal:
+            raise SessionNotFound(f"no session {session_id}")
+        return [dict(message) for message in sessions.messages(session_id)]
+
+    def is_child(self, session_id: str) -> bool:
+        """Whether a session is that of a child agent."""
+        session = self._runtime.open_sessions.get(session_id)
+        return session is not None and session.level > 0
+
+    @property
+    def _principal(self) -> str:
+        scope = current_scope.get()
+        return "" if scope is None else scope.principal
 
     def llm(self, plugin_id: str) -> ModelAccess:
         """The model access of one plugin."""

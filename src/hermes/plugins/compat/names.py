@@ -21,11 +21,14 @@ Names = dict[str, Any]
 
 #: Each name with what fills it: ``module:function`` in this package, called with the host.
 NAMES = {
+    "agent.auxiliary_client": "runtime:auxiliary_client",
     "agent.browser_provider": "bases:browser",
     "agent.context_engine": "engines:context_engine",
+    "agent.delegation_context": "runtime:delegation_context",
     "agent.image_gen_provider": "media:image",
     "agent.memory_provider": "engines:memory_provider",
     "agent.plugin_llm": "models:plugin_llm",
+    "agent.secret_scope": "runtime:secret_scope",
     "agent.secret_sources.base": "bases:secret_sources",
     "agent.transcription_provider": "bases:transcription",
     "agent.tts_provider": "bases:speech",
@@ -36,10 +39,14 @@ NAMES = {
     "hermes_cli.dashboard_auth.base": "bases:dashboard_auth",
     "hermes_cli.middleware": "middleware:names",
     "hermes_cli.plugins": "manager:names",
+    "hermes_cli.profiles": "runtime:profiles",
     "hermes_constants": "settings:constants",
+    "hermes_state": "runtime:state",
     "plugins.memory": "engines:memory_plugins",
     "providers": "models:providers",
     "providers.base": "models:providers_base",
+    "tools.approval": "runtime:approval",
+    "tools.interrupt": "runtime:interrupt",
     "tools.registry": "tool_registry:names",
     "utils": "helpers:names",
 }
@@ -128,6 +135,9 @@ def _import_for(host: PluginHost, own: str) -> Callable[..., ModuleType]:
         level: int = 0,
     ) -> ModuleType:
         root = name.partition(".")[0]
+        if root == "importlib" and not level and (name == root or not fromlist):
+            builtins.__import__(name, globals, locals, fromlist or (), level)
+            return importing
         if level or root not in ROOTS or root == own:
             return builtins.__import__(name, globals, locals, fromlist or (), level)
         found = find_module(host, name)
@@ -136,7 +146,26 @@ def _import_for(host: PluginHost, own: str) -> Callable[..., ModuleType]:
         # Like the real one: `import a.b` binds `a`, `from a.b import c` needs `a.b`.
         return found if fromlist else find_module(host, root) or found
 
+    importing = PluginImportlib(host, own)
     return plugin_import
+
+
+class PluginImportlib(ModuleType):
+    """``importlib`` for a plugin: the real one, whose ``import_module`` finds these names too."""
+
+    def __init__(self, host: PluginHost, own: str) -> None:
+        super().__init__("importlib")
+        self._host = host
+        self._own = own
+
+    def import_module(self, name: str, package: str | None = None) -> ModuleType:
+        """The module of that name, as an import statement of the plugin finds it."""
+        root = name.partition(".")[0]
+        found = find_module(self._host, name) if root in ROOTS and root != self._own else None
+        return found or import_module(name, package)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module("importlib"), name)
 
 
 def _import_installed(

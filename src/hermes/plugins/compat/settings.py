@@ -30,7 +30,7 @@ def names(host: PluginHost) -> Names:
         return _lookup(_settings(host), *key.split("."), default=default)
 
     def get_env_value(key: str) -> str | None:
-        return os.environ.get(key) or _env_file(host).get(key)
+        return os.environ.get(key) or env_file(host).get(key)
 
     return {
         "cfg_get": _lookup,
@@ -50,6 +50,8 @@ def names(host: PluginHost) -> Names:
 
 def constants(host: PluginHost) -> Names:
     """``hermes_constants``: the home and the paths in it."""
+
+    from hermes.plugins.compat.runtime import home_key
 
     def get_hermes_home() -> Path:
         return home_of(host)
@@ -74,6 +76,7 @@ def constants(host: PluginHost) -> Names:
         "get_hermes_dir": get_hermes_dir,
         "get_hermes_home": get_hermes_home,
         "get_skills_dir": lambda: home_of(host) / "skills",
+        "hermes_home_key": lambda: home_key(host),
     }
 
 
@@ -99,7 +102,8 @@ def _written(host: PluginHost) -> dict[str, Any]:
         return {}
 
 
-def _env_file(host: PluginHost) -> dict[str, str]:
+def env_file(host: PluginHost) -> dict[str, str]:
+    """The variables of the home's ``.env``."""
     from hermes.config import load_env_file
 
     try:
