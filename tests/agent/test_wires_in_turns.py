@@ -96,3 +96,16 @@ def test_a_fallback_that_speaks_another_format(home: Path, workdir: Path) -> Non
     assert [message["role"] for message in body["messages"]] == ["system", "user", "assistant", "tool"]
     assert "carry" not in body["messages"][2]
     assert "signed" not in sent_back(body)
+
+
+def test_a_reply_with_too_many_tool_calls_runs_none_of_them(home: Path, workdir: Path, mode: ApiMode) -> None:
+    calls = tuple(ScriptedCall("write_file", {"path": f"{number}.txt", "content": "x"}) for number in range(257))
+    with (
+        ScriptedProvider([ScriptedReply(calls=calls), ScriptedReply(calls=calls[:-1]), text("done")]) as provider,
+        host_at(home, workdir, provider, mode) as host,
+    ):
+        refused = host.new_session().run("go")
+        assert refused.status == "failed" and "more than 256 tools" in (refused.error or "")
+        assert not list(workdir.glob("*.txt"))
+        assert host.new_session().run("go").answer == "done"
+    assert len(list(workdir.glob("*.txt"))) == 256

@@ -10,6 +10,9 @@ from hermes.contract.response import Record, chat_response, to_plain
 from hermes.errors import FailureReason, Interrupted, ProviderError
 from hermes.models.usage import Usage, usage_from
 
+#: The most tool calls of one reply.
+MAX_TOOL_CALLS = 256
+
 
 class ToolRequest(msgspec.Struct, omit_defaults=True):
     """One tool call the model asks for. ``arguments`` is the JSON text as the model wrote it."""
@@ -173,12 +176,19 @@ def refuse_empty(reply: Reply) -> None:
     raise _malformed(f"empty response: no text and no tool calls (finish_reason {reply.finish_reason!r})")
 
 
+def check_call_count(count: int) -> None:
+    """Raise when one reply calls more tools than any task needs: a model that repeats itself would never stop."""
+    if count > MAX_TOOL_CALLS:
+        raise _malformed(f"the reply calls more than {MAX_TOOL_CALLS} tools; none of them was run")
+
+
 def tool_requests(raw: object) -> list[ToolRequest]:
     """Tool calls with ids that are present and unique, whatever the server or a plugin left out."""
     if not raw:
         return []
     if not isinstance(raw, list):
         raise _malformed(f"tool_calls is {type(raw).__name__}, expected a list")
+    check_call_count(len(cast("list[Any]", raw)))
     calls: list[ToolRequest] = []
     taken: set[str] = set()
     for position, item in enumerate(cast("list[Any]", raw)):

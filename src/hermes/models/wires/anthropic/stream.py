@@ -11,7 +11,7 @@ from hermes.contract.response import Record, chat_response
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body, message
-from hermes.models.reply import Reply, tool_requests
+from hermes.models.reply import Reply, check_call_count, tool_requests
 from hermes.models.usage import Usage, usage_from
 from hermes.models.wires.body_parser import Unreadable, decode_json
 from hermes.models.wires.provider_state import STATE_FIELD, Items, call_marker, provider_state, text_marker
@@ -248,6 +248,7 @@ class MessageAssembly:
         slot = self._slots[index] = BlockSlot(cast("dict[str, Any]", block), self._calls)
         if slot.kind == "tool_use":
             self._calls += 1
+            check_call_count(self._calls)
             deltas.append(ToolCallDelta(slot.position, slot.field("id"), slot.field("name"), ""))
         elif slot.kind == "text" and slot.field("text"):
             deltas.append(TextDelta(slot.field("text")))

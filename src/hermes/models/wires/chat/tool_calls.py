@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from hermes.models.reply import ToolRequest
+from hermes.models.reply import ToolRequest, check_call_count
 from hermes.models.wires.wire import ToolCallDelta
 
 _OPEN = "<tool_call>"
@@ -176,6 +176,7 @@ class CallSlots:
         slot = CallSlot()
         slot.name, slot.arguments = call.name, [call.arguments]
         self.slots.append(slot)
+        check_call_count(len(self.slots))
         return ToolCallDelta(len(self.slots) - 1, "", call.name, call.arguments)
 
     def messages(self) -> list[dict[str, Any]]:
@@ -210,6 +211,7 @@ class CallSlots:
         if known is not None and not (call_id and name and self.slots[known].id not in ("", call_id)):
             return known
         self.slots.append(CallSlot())
+        check_call_count(len(self.slots))
         if isinstance(index, int):
             self._by_index[index] = len(self.slots) - 1
         return len(self.slots) - 1

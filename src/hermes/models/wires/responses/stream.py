@@ -11,7 +11,7 @@ from hermes.contract.response import Record, chat_response
 from hermes.errors import ProviderError
 from hermes.models.endpoint import Endpoint
 from hermes.models.failures import error_in_body
-from hermes.models.reply import Reply, tool_requests
+from hermes.models.reply import Reply, check_call_count, tool_requests
 from hermes.models.usage import Usage, usage_from
 from hermes.models.wires.body_parser import Unreadable, decode_json
 from hermes.models.wires.provider_state import STATE_FIELD, Items, call_marker, is_marker, provider_state, text_marker
@@ -279,6 +279,7 @@ class ResponseAssembly:
             slot.item = cast("dict[str, Any]", event.item)
         if slot.item.get("type") == "function_call":
             slot.position, self._calls = self._calls, self._calls + 1
+            check_call_count(self._calls)
             call_id, name = slot.item.get("call_id"), slot.item.get("name")
             deltas.append(ToolCallDelta(slot.position, str(call_id or ""), str(name or ""), ""))
 
