@@ -13,6 +13,7 @@ from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
 from support.compat_rig import namespace
 from support.plugin_rig import Rig
+from support.waiting import wait_until
 
 
 def write(home: Path, source: str, key: str = "p") -> None:
@@ -58,8 +59,12 @@ def test_side_calls_are_the_hosts_with_the_permissions_of_the_plugin(make_host: 
         assert session.run("go").answer == "the answer"
         assert provider.requests[1].body["max_tokens"] == 9
         assert "three" in str(provider.requests[3].messages[-1]["content"])
-        rows = Sessions(host.store).model_calls(session.id)
-    assert [row["key"] for row in rows if not row["key"].startswith("model")] == [f"{PLUGIN_KEY}p"]
+
+        def recorded() -> list[str]:
+            rows = Sessions(host.store).model_calls(session.id)
+            return [row["key"] for row in rows if not row["key"].startswith("model")]
+
+        wait_until(lambda: recorded() == [f"{PLUGIN_KEY}p"], "the side call is recorded")
 
 
 @pytest.mark.parametrize(
