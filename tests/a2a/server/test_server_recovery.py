@@ -213,3 +213,20 @@ def _set_canceled(home: Path, task_id: str) -> None:
         task.status.state = TaskState.TASK_STATE_CANCELED
         values = (int(TaskState.TASK_STATE_CANCELED), task.SerializeToString(), task_id)
         connection.execute("UPDATE tasks SET state = ?, body = ? WHERE id = ?", values)
+
+
+def test_sigterm_ends_the_stream_of_a_waiting_task_in_order(home: Path, workdir: Path) -> None:
+    with ScriptedProvider(by_step(tool_call("terminal", {"command": RISKY}), text("done"))) as provider:
+        write_config(home, provider.base_url, SETTINGS)
+        with serving(home, workdir) as server:
+            waiting = server.send("go")
+            address = f"{server.url}/rest/tasks/{waiting['id']}:subscribe"
+            with httpx.stream("GET", address, headers=VERSION, timeout=HANG, verify=UNUSED_TLS) as response:
+                lines = response.iter_lines()
+                assert waiting["id"] in next(lines)
+                server.process.terminate()
+                rest = list(lines)  # raises when the connection breaks
+            assert server.process.wait(HANG) == 0
+    assert "error" not in "".join(rest)
+    log = (home / "logs" / "agent.log").read_text()
+    assert "Traceback" not in log and " ERROR " not in log, log
