@@ -22,7 +22,9 @@ from hermes.contract.events import (
     EndpointSkipped,
     ModelSwitched,
     ReasoningDelta,
+    RetryScheduled,
     TextDelta,
+    TextWithdrawn,
 )
 from hermes.contract.response import Record
 from hermes.errors import Interrupted, ProviderError
@@ -34,7 +36,7 @@ from hermes.models.endpoint import Endpoint
 from hermes.models.failures import describe
 from hermes.models.health import Health
 from hermes.models.reply import Reply, normalise, to_response
-from hermes.models.retry import Failure, KeyRing, Send, attempts, retry
+from hermes.models.retry import Failure, KeyRing, Send, Sleep, attempts, retry
 from hermes.models.vision import able_to_read
 from hermes.models.wires.wire import Delta, ModelRequest
 from hermes.sanitize import Memo, Redactor, sanitise
@@ -118,20 +120,38 @@ class ModelCall:
     memo: Memo
     #: False withholds the text while it streams, because a hook may still replace it.
     show_text: bool = True
+    #: Whether the surface can show that text was withdrawn, so that an attempt may be repeated after it.
+    may_withdraw_text: bool = False
     #: Model calls that the budgets have to leave for a last answer.
     spare_calls: int = 0
     #: Whether this is that last answer, which may be as short as the budgets make it.
     is_last: bool = False
+    #: Text of a failed attempt is still shown as if it counted.
+    _has_stale_text: bool = False
 
     def run(self) -> Answered:
         """The reply, recorded but not yet committed. Raises ``ProviderError`` when every attempt failed."""
         runtime = self.runtime
         endpoints = able_to_read(runtime.endpoints, self.messages)
         policy = attempts(endpoints, runtime.max_retries, keys=runtime.keys, health=runtime.health)
-        return retry(policy, self.scope.interrupt, self._attempt)
+        return retry(policy, self.scope.interrupt, self._attempt, self._on_wait)
+
+    def _on_wait(self, wait: Sleep, left: float) -> None:
+        self._withdraw()
+        if wait.endpoint is not None:
+            there, is_first = wait.endpoint, left == wait.seconds
+            self.listener(
+                RetryScheduled(there.provider, there.model, left, wait.retry, wait.max_retries, is_first=is_first)
+            )
+
+    def _withdraw(self) -> None:
+        if self._has_stale_text:
+            self._has_stale_text = False
+            self.listener(TextWithdrawn())
 
     def _attempt(self, send: Send) -> Answered | Failure:
         endpoint = send.endpoint
+        self._withdraw()
         if send.instead_of is not None and send.after is not None:
             if send.number == 1:  # no request was sent there, so no attempt has reported the failure
                 self.listener(EndpointSkipped(send.instead_of.provider, send.instead_of.model, str(send.after)))
@@ -140,7 +160,8 @@ class ModelCall:
         try:
             reply = attempt.run()
         except ProviderError as error:
-            return Failure(error, text_was_shown=attempt.text_was_shown)
+            self._has_stale_text = attempt.text_was_shown and self.may_withdraw_text
+            return Failure(error, attempt.text_was_shown, safe_to_repeat=self.may_withdraw_text)
         if send.is_return:
             self._report_switch(endpoint, None, "")
         return Answered(reply, endpoint.provider, attempt.count, attempt.scope.api_request_id)

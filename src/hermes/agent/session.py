@@ -94,6 +94,8 @@ class Session:
         self.memory: Memory | None = runtime.memory.of(principal) if parent is None else None
         #: The journal of the running turn.
         self.journal: TurnJournal | None = None
+        #: Whether the surface can show that text which it has shown does not count.
+        self.can_withdraw_text = False
         self._steering: deque[str] = deque()
         self._running = threading.Lock()
         self._listener: Listener = ignore_events

@@ -420,6 +420,7 @@ class Turn:
             listener=self._listener,
             memo=self._session.memo,
             show_text=self._hooks.transform_llm_output is None,
+            may_withdraw_text=self._session.can_withdraw_text,
             # Once there is something to report, one call is kept for it.
             spare_calls=int(step > 1 and bool(tools)),
             is_last=is_last,

@@ -320,6 +320,22 @@ class ContextCompacted(Struct, frozen=True):
     tokens_after: int
 
 
+class RetryScheduled(Struct, frozen=True):
+    """The same model is asked again in ``seconds``. It comes once when the wait begins, and every second after that."""
+
+    provider: str
+    model: str
+    seconds: float
+    #: Which retry it is, and how many there are at most.
+    retry: int
+    max_retries: int
+    is_first: bool = True
+
+
+class TextWithdrawn(Struct, frozen=True):
+    """The text that was shown last came from an attempt that failed; another attempt follows and starts anew."""
+
+
 class BudgetReached(Struct, frozen=True):
     """A limit of the configuration is reached that only warns; ``text`` says which."""
 
@@ -341,6 +357,8 @@ TurnEvent = (
     | ChildEnded
     | ContextCompacted
     | BudgetReached
+    | RetryScheduled
+    | TextWithdrawn
 )
 
 #: Hook -> the event its keywords are made from.

@@ -78,6 +78,10 @@ class Sleep(Struct, frozen=True):
 
     seconds: float
     after: ProviderError
+    #: The endpoint that is asked again, which retry it is, and how many there are at most.
+    endpoint: Endpoint | None = None
+    retry: int = 1
+    max_retries: int = 1
 
 
 class Failure(Struct, frozen=True):
@@ -179,7 +183,7 @@ class _RetryLoop:
                 delay = _delay(error, retries + 1, self.jitter)
                 if delay is None or retries == self.max_retries:
                     break
-                yield Sleep(delay, error)
+                yield Sleep(delay, error, endpoint, retries + 1, self.max_retries)
                 retries += 1
                 lent = lent or self._take(endpoint)
         finally:
@@ -242,17 +246,22 @@ def before_deadline(deadline: float, policy: Attempts) -> Attempts:
         policy.close()
 
 
-def retry(policy: Attempts, interrupt: Interrupt, attempt: Callable[[Send], T | Failure]) -> T:
+def retry(
+    policy: Attempts,
+    interrupt: Interrupt,
+    attempt: Callable[[Send], T | Failure],
+    on_wait: Callable[[Sleep, float], None] | None = None,
+) -> T:
     """Call ``attempt`` for every ``Send`` of a policy, in the caller's thread, until one of them succeeds.
 
+    ``on_wait`` is called with every wait and the seconds that are left of it: at its beginning, then every second.
     Raises the last ``ProviderError`` when none does, and ``Interrupted`` when a wait between two is cancelled.
     """
     try:
         action = next(policy)
         while True:
             if isinstance(action, Sleep):
-                interrupt.wait(action.seconds)
-                interrupt.check()
+                _wait(action, interrupt, on_wait)
                 action = next(policy)
                 continue
             outcome = attempt(action)
@@ -262,6 +271,16 @@ def retry(policy: Attempts, interrupt: Interrupt, attempt: Callable[[Send], T | 
             action = policy.send(outcome)
     finally:
         policy.close()
+
+
+def _wait(action: Sleep, interrupt: Interrupt, on_wait: Callable[[Sleep, float], None] | None) -> None:
+    left, until = action.seconds, time.monotonic() + action.seconds
+    while left > 0:
+        if on_wait is not None:
+            on_wait(action, left)
+        interrupt.wait(left if on_wait is None else min(left, 1.0))
+        interrupt.check()
+        left = until - time.monotonic()
 
 
 def succeed(policy: Attempts) -> None:

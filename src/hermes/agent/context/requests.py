@@ -85,7 +85,7 @@ class RequestBuilder:
             return
         request = self.build(place)
         tokens = self._window.tokens(request, tools)
-        if self._window.is_full(request, tokens):
+        if self._window.is_full(request, tokens, self._scope.interrupt):
             self._compact(key, place, tokens, retry=0)
 
     def make_more_room(self, step: int, place: MessagePlace, tools: list[ToolDefinition]) -> bool:

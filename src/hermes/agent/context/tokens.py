@@ -33,7 +33,8 @@ def message_tokens(message: dict[str, Any]) -> int:
     for call in message.get("tool_calls") or ():
         function: dict[str, Any] = call.get("function") or {}
         tokens += _PER_MESSAGE + text_tokens(function.get("name") or "") + text_tokens(function.get("arguments") or "")
-    return tokens + _json_tokens((message.get(STATE_FIELD) or {}).get("items"))
+    state: dict[str, Any] = message.get(STATE_FIELD) or {}
+    return tokens + _json_tokens(state.get("items"))
 
 
 def tools_tokens(tools: list[dict[str, Any]]) -> int:

@@ -17,6 +17,7 @@ from hermes.errors import PluginError
 from hermes.hooks.callback import describe
 from hermes.hooks.table import Hooks
 from hermes.journal.steps import Message
+from hermes.local.endpoint import is_local
 from hermes.models.billing import known_model
 from hermes.models.endpoint import Endpoint
 from hermes.models.usage import Usage
@@ -27,11 +28,15 @@ from hermes.tools.registry import ToolRegistry
 if TYPE_CHECKING:
     from hermes.agent.context.plugin_engine import PluginEngine
     from hermes.agent.context.summary import Ask
+    from hermes.models.windows import ServerWindows
+    from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.context")
 
 #: The window of a model whose length is not known.
 DEFAULT_LENGTH = 128_000
+#: From this length of a request on, the server of a model whose window is not known is asked for it.
+ASK_FROM_TOKENS = 3_000
 #: A refusal of less than this says more about the request than about the window: an image too many, say.
 _LEAST_LENGTH = 8_000
 #: The auxiliary task that writes summaries, as configured under ``auxiliary``.
@@ -60,6 +65,8 @@ class Contexts:
         name = config.context.engine.strip()
         #: The plugin engine that the configuration names; empty for the built-in one.
         self.wanted = "" if name == Compressor.name else name
+        #: What servers said about the windows of their models; made when the first one is asked.
+        self._servers: ServerWindows | None = None
         #: That engine, once it is found.
         self.engine: PluginEngine | None = None
 
@@ -98,11 +105,19 @@ class Contexts:
         return ContextWindow(self, session_id, platform, self._config.compression, self.engine)
 
     def length_for(self, endpoint: Endpoint) -> int:
-        """How many tokens a model takes: as configured, as the price data has it, or the usual."""
-        if endpoint.context_length:
-            return endpoint.context_length
-        known = known_model(endpoint)
-        return (known.context_window if known is not None else None) or DEFAULT_LENGTH
+        """How many tokens a model takes: as configured, as its server said, as the price data has it, or the usual."""
+        told = self._servers.known(endpoint) if self._servers is not None else None
+        return endpoint.context_length or told or _listed(endpoint) or DEFAULT_LENGTH
+
+    def ask_server(self, endpoint: Endpoint, interrupt: Interrupt) -> int | None:
+        """The window that a server tells, where nothing else says how long it is. Asked for once."""
+        if endpoint.context_length or is_local(endpoint) or _listed(endpoint):
+            return None
+        if self._servers is None:
+            from hermes.models.windows import ServerWindows  # only long conversations with unknown models need it
+
+            self._servers = ServerWindows(self._models.home, self._models.driver.http)
+        return self._servers.find(endpoint, interrupt)
 
     def asker(self, scope: Scope, endpoints: Sequence[Endpoint]) -> tuple[Ask, int]:
         """A function that asks the model for summaries, and how many tokens that model can read at once."""
@@ -132,6 +147,8 @@ class ContextWindow:
         self._compressor = Compressor(settings, DEFAULT_LENGTH)
         self._engine = engine
         self._endpoint: Endpoint | None = None
+        #: The endpoint whose server was asked for its window.
+        self._has_asked_for: Endpoint | None = None
         #: The counted tokens of the last request with its answer, and the message of that answer.
         self._counted = 0
         self._counted_messages = 0
@@ -180,15 +197,29 @@ class ContextWindow:
 
     # -- making room --------------------------------------------------------------------------------------------
 
-    def is_full(self, request: list[Message], tokens: int) -> bool:
+    def is_full(self, request: list[Message], tokens: int, interrupt: Interrupt) -> bool:
         """Whether room is to be made before a request of that length."""
         if not self.is_automatic:
             return False
+        self._learn(tokens, interrupt)
         if self._engine is not None:
             answer = self._engine.should_compress(request[1:], tokens, is_counted=self._is_counted(request))
             if answer is not None:
                 return answer
         return self._compressor.should_compress(tokens)
+
+    def _learn(self, tokens: int, interrupt: Interrupt) -> None:
+        """Ask the server for the window, once the request is long enough for it to matter."""
+        endpoint = self._endpoint
+        if endpoint is None or tokens < ASK_FROM_TOKENS or self._has_asked_for == endpoint:
+            return
+        self._has_asked_for = endpoint
+        told = self._contexts.ask_server(endpoint, interrupt)
+        if told is not None and told != self._compressor.context_length:
+            self._compressor.context_length = told
+            if self._engine is not None:
+                about = {"provider": endpoint.provider, "base_url": endpoint.base_url, "api_mode": endpoint.api_mode}
+                self._engine.call("update_model", endpoint.model, told, **about)
 
     def refused(self, tokens: int) -> None:
         """The provider found a request of that length too long: its window is no larger than that."""
@@ -241,6 +272,11 @@ class ContextWindow:
         self._engine.call("on_session_end", self._session_id, messages)
         if is_replaced:
             self._engine.call("on_session_reset")
+
+
+def _listed(endpoint: Endpoint) -> int | None:
+    known = known_model(endpoint)
+    return known.context_window if known is not None else None
 
 
 def _notes(before_compress: BeforeCompress | None, messages: list[Message]) -> str:

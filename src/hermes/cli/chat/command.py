@@ -245,6 +245,7 @@ def _converse(
 
     listener, begins = _listener(output, interrupt), True
     session.when_accepted = begin
+    session.can_withdraw_text = not isinstance(output, TextOutput) or output.can_withdraw
     try:
         if message is not None and output_format is not None:
             from hermes.api.output import run_structured

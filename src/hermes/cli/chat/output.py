@@ -22,7 +22,9 @@ from hermes.contract.events import (
     EndpointSkipped,
     ModelSwitched,
     ReasoningDelta,
+    RetryScheduled,
     TextDelta,
+    TextWithdrawn,
     ToolEnded,
     ToolStarted,
     TurnEvent,
@@ -52,6 +54,10 @@ def reserved(stdout: TextIO) -> Generator[TextIO]:
         os.dup2(kept, number)
         with contextlib.suppress(OSError):
             stream.close()
+
+
+#: Shown when text came from an attempt that failed.
+WITHDRAWN = "… the text above is withdrawn: the answer starts anew"
 
 
 class Output(Protocol):
@@ -96,7 +102,8 @@ class StreamJsonOutput:
         _print_json(self._stdout, {"type": "session", "session_id": session_id})
 
     def event(self, event: TurnEvent) -> None:
-        _print_json(self._stdout, event_document(event, self._redactor))
+        if not isinstance(event, RetryScheduled) or event.is_first:  # programs can count themselves
+            _print_json(self._stdout, event_document(event, self._redactor))
 
     def end(self, result: TurnResult) -> None:
         _print_json(self._stdout, {"type": "result", **result_document(result, self._redactor)})
@@ -127,11 +134,22 @@ class TextOutput:
         self._redactor = redactor
         self._shown = ""
         self._at_line_start = True
+        #: A line on stderr counts down and is to be wiped out.
+        self._is_counting = False
+
+    @property
+    def can_withdraw(self) -> bool:
+        """Whether a person sees the text: what is in a file or a pipe cannot be taken back."""
+        return self._stdout.isatty()
 
     def begin(self, session_id: str) -> None:
         """The session is named at the end, where a person looks for it."""
 
     def event(self, event: TurnEvent) -> None:
+        if isinstance(event, RetryScheduled):
+            self._count_down(event)
+            return
+        self._end_countdown()
         if isinstance(event, TextDelta):
             self._write(event.text)
         elif isinstance(event, TurnStarted):
@@ -148,6 +166,9 @@ class TextOutput:
             self._note(child_finished_line(event, self._redactor))
         elif isinstance(event, ContextCompacted):
             self._note(f"… compacted {event.messages_before} messages into {event.messages_after} to free context")
+        elif isinstance(event, TextWithdrawn):
+            self._note(WITHDRAWN)
+            self._shown = ""
         elif isinstance(event, BudgetReached):
             self._note(f"! {one_line(event.text)}")
         elif isinstance(event, AttemptFailed | EndpointSkipped):
@@ -161,7 +182,24 @@ class TextOutput:
             # Text before tool calls is not part of the answer.
             self._shown = ""
 
+    def _count_down(self, event: RetryScheduled) -> None:
+        """One line, which counts down on a terminal."""
+        line = f"… trying again in {max(event.seconds, 0.1):.{0 if event.seconds >= 1 else 1}f} s"
+        line += f" ({event.retry} of {event.max_retries})"
+        if sys.stderr.isatty():
+            self._new_line()
+            self._is_counting = True
+            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
+        elif event.is_first and event.seconds >= 1:
+            self._note(line)
+
+    def _end_countdown(self) -> None:
+        if self._is_counting:
+            self._is_counting = False
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+
     def end(self, result: TurnResult) -> None:
+        self._end_countdown()
         if result.status in ("completed", "incomplete") and self._shown != result.answer:
             # Nothing was streamed, or a plugin replaced it: show the recorded answer.
             self._new_line()
@@ -260,6 +298,17 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
             return _child_document(event, redactor)
         case BudgetReached():
             return {"type": "budget_reached", "text": event.text}
+        case TextWithdrawn():
+            return {"type": "text_withdrawn"}
+        case RetryScheduled():
+            return {
+                "type": "retry_scheduled",
+                "provider": event.provider,
+                "model": event.model,
+                "seconds": round(event.seconds, 3),
+                "retry": event.retry,
+                "max_retries": event.max_retries,
+            }
         case ContextCompacted():
             return {
                 "type": "context_compacted",

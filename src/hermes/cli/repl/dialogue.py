@@ -328,6 +328,7 @@ class Dialogue:
 
     def _run_turn(self, queued: QueuedTurn, interrupt: Interrupt) -> None:
         completed = False
+        self.conversation.session.can_withdraw_text = self._attended
         try:
             result = queued.run(interrupt)
             if result is not None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property
 
 from hermes.agent.events import TurnResult
-from hermes.cli.chat.output import failure_text
+from hermes.cli.chat.output import WITHDRAWN, failure_text
 from hermes.cli.chat.tool_lines import ASCII, UNICODE, Running, RunningTools, running_line
 from hermes.cli.repl.markdown.stream import MarkdownStream
 from hermes.cli.terminal import cells, one_line, plain, switched_line
@@ -21,7 +21,9 @@ from hermes.contract.events import (
     EndpointSkipped,
     ModelSwitched,
     ReasoningDelta,
+    RetryScheduled,
     TextDelta,
+    TextWithdrawn,
     ToolEnded,
     ToolStarted,
     TurnEvent,
@@ -50,6 +52,8 @@ class TurnView:
         #: The streamed answer so far, as Markdown.
         self._shown = ""
         self._reasoning = ""
+        #: The retry that is waited for.
+        self._retry = ""
         self._is_running = False
 
     @cached_property
@@ -66,11 +70,15 @@ class TurnView:
         if isinstance(event, ReasoningDelta):
             return self._think(event.text)
         before = self._finish_reasoning() + self._text.finish()
+        if isinstance(event, RetryScheduled):
+            self._retry = f"trying again in {event.seconds:.0f} s ({event.retry} of {event.max_retries})"
+            return before
+        self._retry = ""
         if isinstance(event, TurnStarted):
             self._shown, self._is_running, self._since = "", True, self._clock()
         elif isinstance(event, ToolStarted | ChildStarted):
             self._tools.started(event)
-        elif isinstance(event, AttemptFailed | EndpointSkipped) or (
+        elif isinstance(event, AttemptFailed | EndpointSkipped | TextWithdrawn) or (
             isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls"
         ):
             # Text of a failed attempt, or before tool calls, is not part of the answer.
@@ -86,6 +94,8 @@ class TurnView:
             return self.red(f"! {one_line(self._redactor.redact(failure_text(event)))}")
         if isinstance(event, ModelSwitched):
             return self.dim(switched_line(event))
+        if isinstance(event, TextWithdrawn):
+            return self.dim(WITHDRAWN)
         if isinstance(event, BudgetReached):
             return self.red(f"! {one_line(event.text)}")
         if isinstance(event, ContextCompacted):
@@ -123,7 +133,7 @@ class TurnView:
             return []
         running = self._tools.lines(self.width)
         if is_stopping or not (running or is_asking):
-            what = Running("stopping" if is_stopping else "working", "", self._since)
+            what = Running("stopping" if is_stopping else self._retry or "working", "", self._since)
             running = [*running, running_line(what, self._clock(), width=self.width, symbols=self._symbols)]
         running = running[-rows:]
         pending = folded(self._reasoning or self._text.pending, self.width)
