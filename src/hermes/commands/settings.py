@@ -11,8 +11,11 @@ from hermes.commands.conversation import Conversation
 from hermes.config.document import KeyPath
 from hermes.config.listing import Setting, list_settings
 from hermes.config.messages import dotted, suggestion
+from hermes.config.secrets import is_unnamed_secret
 from hermes.errors import ConfigError, HermesError
 from hermes.sanitize import REDACTED, is_secret_key, redact_text
+
+_HEADERS = frozenset({"headers", "extra_headers"})
 
 
 def config(conversation: Conversation, arguments: str) -> str:
@@ -66,7 +69,8 @@ def masked(path: KeyPath, value: Any) -> Any:
     if any(is_secret_key(str(part)) for part in path) and value not in ("", None, [], {}):
         return REDACTED
     if isinstance(value, str):
-        return redact_text(value)
+        is_header = not _HEADERS.isdisjoint(map(str, path))
+        return REDACTED if is_header and is_unnamed_secret(value) else redact_text(value)
     if isinstance(value, dict):
         items = cast("dict[object, Any]", value).items()
         return {str(name): masked((*path, str(name)), item) for name, item in items}

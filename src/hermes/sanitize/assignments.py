@@ -34,6 +34,7 @@ _COMPUTED = re.compile(r"\$\(|(?:os\.|process\.)?(?:env|environ|getenv)\b", re.I
 #: On its own line (`NAME=value`) a value extends to the next blank; in a call or a URL it may end before.
 _OWN_LINE = re.compile(r"(?:\A|[\r\n]|\\n)(?:export[ \t]+)?\Z")
 _LINE_VALUE = re.compile(r"[^\s\"'\\]+")
+_REASON = re.compile(r"[A-Za-z_.]{1,60}")
 _COOKIE_VALUE = re.compile(r"[^\r\n\"'\\]+")
 
 
@@ -131,11 +132,21 @@ class _Values:
         else:
             whole = None
         end = max(end, whole.end()) if whole else end
-        return None if _is_harmless(text, start, end) or _is_prose(text, start, end, sign) else (start, end)
+        if _is_harmless(text, start, end) or _is_prose(text, start, end, sign):
+            return None
+        if name == "authorization" and sign == ":" and _is_remark(text, name_start, start, end):
+            return None
+        return start, end
 
 
 def _is_harmless(text: str, start: int, end: int) -> bool:
     return _HARMLESS.match(text, start, end) is not None or _COMPUTED.match(text, start, end) is not None
+
+
+def _is_remark(text: str, name_start: int, start: int, end: int) -> bool:
+    """ "denied by their authorization: not_allowed." says why; a header starts a line and has a scheme or digits."""
+    before = text[max(name_start - 2, 0) : name_start]
+    return before[-1:] == " " and before[:1].isalnum() and _REASON.fullmatch(text, start, end) is not None
 
 
 def _is_prose(text: str, start: int, end: int, sign: str) -> bool:
