@@ -255,7 +255,8 @@ class _Served:
                 if self.state(task_id) == "INPUT_REQUIRED":
                     self.send("approve", taskId=task_id)
                     wait_until(lambda task_id=task_id: self.state(task_id) not in ("INPUT_REQUIRED", "WORKING"), "it")
-                assert self.state(task_id) == "COMPLETED"
+                ended = self._call("GET", f"/tasks/{task_id}")
+                assert _state(ended) == "COMPLETED", ended
         finally:
             self.kill()
 

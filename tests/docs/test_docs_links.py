@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,12 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
     assert [page.name for page in sorted(DOCS.glob("*.md")) if page not in _linked(README)] == []
     linked = {target for page in DOCS.glob("*.md") for target in _linked(page)}
     assert [page.name for page in sorted(DOCS.rglob("*.md")) if page not in linked and page.parent != DOCS] == []
+
+
+def test_the_tests_that_pages_name_exist() -> None:
+    named = {name for page in DOCS.rglob("*.md") for name in re.findall(r"`(tests/[\w/]+\.py)`", page.read_text())}
+    assert len(named) > 5
+    assert [name for name in sorted(named) if not (DOCS.parent / name).is_file()] == []
 
 
 def _linked(page: Path) -> set[Path]:

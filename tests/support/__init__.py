@@ -5,6 +5,7 @@ Everywhere
     waiting               waiting without clocks, work that must end, a clock that a test moves
     configured            hosts with a scripted model and sections of the configuration
     small_disk            a disk that is soon full
+    fork_server           many short ``hermes`` processes, to be killed
     surfaces              a surface that records what slash commands ask of it
 
 Models and HTTP

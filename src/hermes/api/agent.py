@@ -212,6 +212,10 @@ class AgentSession:
         with self._turns.entered(own):
             return self._session.finish_open_turn(interrupt=own)
 
+    def abandon(self, reason: str = "the program did not continue it") -> TurnResult | None:
+        """Give up the last turn when a process that died left it: nothing of it runs any more. None without one."""
+        return self._session.abandon_open_turn(reason)
+
     def steer(self, text: str) -> bool:
         """Say something to the agent during a turn; it is read before the next model call. False when no turn runs."""
         return self._session.steer(text)
