@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from hermes.agent.tools.catalogue import agent_tools
 from hermes.agent.workers import Workers
 from hermes.config.load import FreshConfig
 from hermes.config.secrets import home_secrets
-from hermes.config.sections import BudgetsConfig, Config
+from hermes.config.sections import BudgetsConfig, Config, PermissionMode
 from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.limits import PluginLimits
 from hermes.hooks.table import Hooks
@@ -82,6 +83,8 @@ class HostOptions:
     use_enabled_plugins: bool = True
     #: Run without approvals. Hardline commands stay refused.
     allow_everything: bool = False
+    #: The permission mode that sessions start in; None is that of the configuration.
+    permission_mode: PermissionMode | None = None
     #: Run the configured hook commands without consent.
     accept_hooks: bool = False
     #: Asks for consent to a hook command; without it, only commands that were accepted before run.
@@ -103,6 +106,7 @@ class Host:
         redactor: Redactor | None = None,
     ) -> None:
         self.home = home
+        self._began = time.time()
         self.config = config
         self.options = options or HostOptions()
         self.cwd = cwd or (Path.cwd() / Path(config.terminal.cwd).expanduser()).resolve()
@@ -151,6 +155,12 @@ class Host:
         self.guard = FileGuard(self.home)
         self.guard.protect(*self.store.files(), *self.search.files())
 
+    def _session_began(self, session_id: str) -> float:
+        try:
+            return self.sessions.get(session_id).created_at
+        except SessionNotFound:
+            return self._began
+
     def _build_runtime(self) -> Runtime:
         config, limits, sessions = self.config, ToolLimits.of(self.config), self.open_sessions
         self.tools = ToolRegistry(builtin_tools(limits))
@@ -163,7 +173,8 @@ class Host:
             questions=Questions(self.store),
             redactor=self.redactor,
             opinion=SecondOpinion(self.side, sessions.endpoints, self.redactor),
-            allow_everything=self.options.allow_everything,
+            permission_mode="yolo" if self.options.allow_everything else self.options.permission_mode,
+            started_at=self._session_began,
             always_asks=sessions.uses_embedded_model,
         )
         runtime = Runtime(

@@ -136,14 +136,14 @@ def test_yolo_is_for_one_session(make_host: HostFactory) -> None:
         prompt = Prompt(host)
         session_id = prompt.session.id
         prompt.type("/yolo")
-        assert host.approvals.trusts(session_id)
+        assert host.approvals.modes.of(session_id) == "yolo"
         assert "yolo" in prompt.type("/status")
         prompt.type("/yolo off")
-        assert not host.approvals.trusts(session_id)
+        assert host.approvals.modes.of(session_id) != "yolo"
         prompt.type("/yolo on")
         assert "takes on or off" in prompt.refused("/yolo perhaps")
         prompt.type("/new")
-        assert not host.approvals.trusts(prompt.session.id)
+        assert host.approvals.modes.of(prompt.session.id) != "yolo"
 
 
 def test_config_shows_what_differs_or_what_is_asked_for_without_secrets(make_host: HostFactory) -> None:

@@ -10,7 +10,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from hermes.agent.approvals.assessment import Assessment, assess_command
+from hermes.agent.approvals.assessment import Assessment, assess_call
+from hermes.agent.approvals.examination import examine_command
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.cli.terminal import one_line, plain, print_json
 from hermes.config import Config, config_path, edit_list, hermes_home, load_config
@@ -241,7 +242,10 @@ def _waiting_question(questions: Questions, question_id: str) -> QuestionRow:
 def _explain(args: argparse.Namespace, home: Path, _store: Store) -> int:
     config = load_config(home).config
     cwd = str((args.cwd or Path.cwd()).expanduser().absolute())
-    assessment = assess_command(ApprovalRules(config), args.command, cwd, home)
+    rules = ApprovalRules(config)
+    # Everything in the folder counts as older than the session: it has not begun.
+    examined = examine_command(args.command, cwd, home, time.time())
+    assessment = assess_call(rules, "terminal", examined, mode=rules.permission_mode)
     if args.json:
         print_json(_explanation(args.command, cwd, assessment, config))
         return 0

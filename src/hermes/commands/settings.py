@@ -1,4 +1,4 @@
-"""Commands about settings: config, yolo. Also what of the configuration may be shown."""
+"""Commands about settings: config, mode, yolo. Also what of the configuration may be shown."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from typing import Any, cast
 
 import msgspec
 
+from hermes.agent.approvals.decide import Approvals
+from hermes.agent.approvals.modes import MODES
+from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
 from hermes.config.document import KeyPath
 from hermes.config.listing import Setting, list_settings
@@ -14,6 +17,7 @@ from hermes.config.messages import dotted, suggestion
 from hermes.config.secrets import is_unnamed_secret
 from hermes.errors import ConfigError, HermesError
 from hermes.sanitize import REDACTED, is_secret_key, redact_text
+from hermes.scope import Scope
 
 _HEADERS = frozenset({"headers", "extra_headers"})
 
@@ -30,14 +34,36 @@ def config(conversation: Conversation, arguments: str) -> str:
 
 def yolo(conversation: Conversation, arguments: str) -> str:
     """Run everything in this session without asking, or ask again. Without an argument, the other way round."""
-    approvals, session_id = conversation.host.approvals, conversation.session.id
-    word = arguments.lower() or ("off" if approvals.trusts(session_id) else "on")
+    modes, session_id = conversation.host.approvals.modes, conversation.session.id
+    word = arguments.lower() or ("off" if modes.of(session_id) == "yolo" else "on")
     if word not in ("on", "off"):
         raise HermesError(f"/yolo takes on or off, not {arguments!r}")
-    approvals.trust(session_id, word == "on")
     if word == "on":
+        modes.set(session_id, "yolo")
         return "Everything runs without asking in this session, except what is never allowed. Back: /yolo off"
-    return "Approvals are on again."
+    return f"Approvals are on again; the mode is {modes.without_yolo(session_id)}."
+
+
+def mode(conversation: Conversation, arguments: str) -> str:
+    """Show the permission mode of this session, or change it."""
+    approvals, session_id = conversation.host.approvals, conversation.session.id
+    word = arguments.lower().strip()
+    if not word:
+        now = approvals.modes.of(session_id)
+        return "\n".join(f"{'*' if name == now else ' '} {name:<13} {text}" for name, text in MODES.items())
+    if word not in MODES:
+        raise HermesError(f"/mode takes {', '.join(MODES)}, not {arguments!r}")
+    approvals.modes.set(session_id, word)
+    return mode_notice(approvals, conversation.session)
+
+
+def mode_notice(approvals: Approvals, session: Session) -> str:
+    """The mode of a session in one line, with what it falls short of."""
+    now = approvals.modes.of(session.id)
+    text = f"Mode {now}: {MODES[now]}."
+    if now == "auto" and not approvals.is_sandboxed(Scope(session_id=session.id)):
+        return f"{text} This session has no sandbox, so it behaves as ask."
+    return text
 
 
 def select(settings: list[Setting], key: str) -> list[Setting]:

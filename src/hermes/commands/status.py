@@ -9,6 +9,7 @@ from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
 from hermes.commands.sessions import title_of
 from hermes.commands.text import columns, dollars, plural
+from hermes.host import Host
 from hermes.journal.usage.spending import Spending, session_spending
 
 
@@ -29,10 +30,15 @@ def status(conversation: Conversation, arguments: str) -> str:
         "Context": _context(session),
         "Spent": _sum_line(spent),
         "Tools": f"{len(session.offered)} of {len(host.tools.all())}",
-        "Approvals": "off for this session (yolo)" if host.approvals.trusts(session.id) else host.config.approvals.mode,
+        "Approvals": _approvals(host, session),
         "State": work,
     }
     return "\n".join(columns(list(facts.items()), indent=""))
+
+
+def _approvals(host: Host, session: Session) -> str:
+    mode = host.approvals.modes.of(session.id)
+    return "off for this session (yolo)" if mode == "yolo" else f"{host.config.approvals.mode}, mode {mode}"
 
 
 def _context(session: Session) -> str:

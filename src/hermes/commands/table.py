@@ -55,6 +55,7 @@ HANDLERS: dict[str, Handler] = {
     "tools": tools.tools,
     "toolsets": tools.toolsets,
     "config": settings.config,
+    "mode": settings.mode,
     "yolo": settings.yolo,
 }
 

@@ -186,10 +186,14 @@ class PluginsConfig(Struct, kw_only=True):
     exit_timeout: SecondsOrNone = 5  #: Seconds that threads of plugins may keep the program from ending.
 
 
+PermissionMode = Literal["plan", "ask", "accept-edits", "auto", "yolo"]
+
+
 class ApprovalsConfig(Struct, kw_only=True):
     """Approval of dangerous commands."""
 
     mode: Literal["manual", "smart", "off"] = "manual"  #: Ask a person, ask a model first, or never ask.
+    permission_mode: PermissionMode = "ask"  #: How much runs without asking: the mode that sessions start in.
     timeout: Seconds = 60  #: Seconds to wait for an answer; then it is denied.
     deny: list[str] = []  #: Command patterns (globs) that are always refused.
     tools: dict[str, ToolRule] = {}  #: A rule for each tool by name or pattern: allow, ask or deny.

@@ -8,6 +8,7 @@ from pathlib import Path
 from hermes.policy.budget import StepBudget, TooComplex
 from hermes.policy.call import Call
 from hermes.policy.paths import PathContext
+from hermes.policy.programs.readers import changes_nothing
 from hermes.policy.rules import BY_KEY
 from hermes.policy.scripts import ScriptReader
 from hermes.policy.shell.flow import TERMINAL, Flow, text_flow
@@ -135,6 +136,33 @@ class _CommandLister(Shell):
 
     def findings_of(self, words: list[str], like: Call) -> Findings:
         return Findings()  # mentioned, not run
+
+
+def only_reads(command: str, *, cwd: Path | str, hermes_home: Path | str | None = None) -> bool:
+    """Whether every program in a command line is known to change nothing, and nothing else is found in it."""
+    paths = _path_context(cwd, None, hermes_home)
+    for text in readings(command):
+        shell = _ReadOnlyShell(ShellState(paths.copy(), starting_variables(paths)), Findings())
+        try:
+            shell.read(text[:LONGEST])
+        except (TooComplex, RecursionError):
+            return False
+        if not shell.harmless:
+            return False
+    return True
+
+
+class _ReadOnlyShell(Shell):
+    """A shell that notes whether all its programs only read."""
+
+    harmless = True
+
+    def report(self, key: str, part: str) -> None:
+        self.harmless = False
+
+    def check(self, call: Call) -> None:
+        self.harmless = self.harmless and changes_nothing(call)
+        super().check(call)
 
 
 def judge_write(path: str, *, hermes_home: Path | str) -> Finding | None:

@@ -16,8 +16,10 @@ def builtin_tools(limits: ToolLimits | None = None) -> list[Tool]:
         Tool("terminal", "terminal", _TERMINAL, _terminal_args(limits or ToolLimits()), _terminal, emoji="💻"),
         Tool("process", "terminal", _PROCESS, _PROCESS_ARGS, _process, emoji="⚙️"),
         Tool("read_file", "file", _READ, _READ_ARGS, _read_file, "pure", parallel=True, quick=True, emoji="📖"),
-        Tool("write_file", "file", _WRITE, _WRITE_ARGS, _write_file, writes=_written, emoji="✍️"),
-        Tool("patch", "file", _PATCH, _PATCH_ARGS, _patch, writes=_patched, emoji="🔧"),
+        Tool(
+            "write_file", "file", _WRITE, _WRITE_ARGS, _write_file, writes=_written, preview=_write_preview, emoji="✍️"
+        ),
+        Tool("patch", "file", _PATCH, _PATCH_ARGS, _patch, writes=_patched, preview=_patch_preview, emoji="🔧"),
         Tool("search_files", "file", _SEARCH, _SEARCH_ARGS, _search_files, "pure", parallel=True, emoji="🔎"),
     ]
 
@@ -36,6 +38,8 @@ _process = _imported("terminal.process", "run_process")
 _read_file = _imported("files.read_file", "run_read_file")
 _write_file = _imported("files.write_file", "run_write_file")
 _written = _imported("files.write_file", "written_paths")
+_write_preview = _imported("files.write_file", "preview_write")
+_patch_preview = _imported("files.patch", "preview_patch")
 _patch = _imported("files.patch", "run_patch")
 _patched = _imported("files.patch", "patched_paths")
 _search_files = _imported("search.search_files", "run_search_files")

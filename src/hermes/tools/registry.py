@@ -82,6 +82,8 @@ class Tool:
     parallel: bool = False
     #: Files a call writes; calls with disjoint paths may run at the same time even when ``parallel`` is false.
     writes: Callable[[Args, ToolContext], Iterable[Path]] | None = None
+    #: The change that a call would make, as a diff; a question about the call shows it.
+    preview: Callable[[Args, ToolContext], str] | None = None
     #: Takes less than a millisecond, so a thread would cost more than it saves.
     quick: bool = False
     #: False when the tool is unavailable (a missing binary, say): it is then not offered to the model.

@@ -239,10 +239,10 @@ def test_one_session_may_be_trusted_and_another_not(home: Path, workdir: Path) -
     with ScriptedProvider(calls(RISKY) * 3) as provider, approving_host(home, workdir, provider) as host:
         seen = closings(host)
         trusted, other = host.new_session(), host.new_session()
-        host.approvals.trust(trusted.id, True)
+        host.approvals.modes.set(trusted.id, "yolo")
         for session in (trusted, other, trusted):
             session.run("go")
-            host.approvals.trust(trusted.id, False)
+            host.approvals.modes.without_yolo(trusted.id)
     assert [error for _, error in seen] == [None, "headless_denied", "headless_denied"]
 
 
@@ -250,8 +250,8 @@ def test_a_session_may_be_less_trusted_than_its_host(home: Path, workdir: Path) 
     with ScriptedProvider(calls(RISKY)) as provider, approving_host(home, workdir, provider, yolo=True) as host:
         seen = closings(host)
         session = host.new_session()
-        assert host.approvals.trusts(session.id)
-        host.approvals.trust(session.id, False)
+        assert host.approvals.modes.of(session.id) == "yolo"
+        host.approvals.modes.without_yolo(session.id)
         session.run("go")
     assert seen == [("blocked", "headless_denied")]
 

@@ -269,7 +269,7 @@ def test_a_child_need_not_ask_when_it_is_trusted(make_host: HostFactory, who: st
         host.hooks.subscribe("pre_tool_call", "policy", ask)
         session = host.new_session()
         if who == "the parent":
-            session.runtime.approvals.trust(session.id, True)
+            session.runtime.approvals.modes.set(session.id, "yolo")
         else:
             host.config.delegation.subagent_auto_approve = True
         session.run("go")

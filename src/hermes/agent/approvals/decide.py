@@ -10,16 +10,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import ALLOWED, EMBEDDED_MODEL, Decision, assess_call
+from hermes.agent.approvals.examination import examine_call
 from hermes.agent.approvals.loop_guard import LoopGuard
+from hermes.agent.approvals.modes import SessionModes
 from hermes.agent.approvals.question import UNSURE, ApprovalQuestion
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.second_opinion import SecondOpinion
+from hermes.config.sections import PermissionMode
 from hermes.errors import HermesError
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import Questions
 from hermes.sanitize import Redactor
+from hermes.scope import Scope
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -46,7 +50,9 @@ class Approvals:
         questions: Questions,
         redactor: Redactor,
         opinion: SecondOpinion | None = None,
-        allow_everything: bool = False,
+        permission_mode: PermissionMode | None = None,
+        is_sandboxed: Callable[[Scope], bool] = lambda _scope: False,
+        started_at: Callable[[str], float] = lambda _session_id: 0.0,
         always_asks: Callable[[str], bool] = lambda _session_id: False,
     ) -> None:
         self.rules = rules
@@ -57,22 +63,32 @@ class Approvals:
         self._questions = questions
         self._redactor = redactor
         self._opinion = opinion
-        self._allow_everything = allow_everything
+        self.modes = SessionModes(permission_mode or rules.permission_mode)
+        #: Whether the commands of a call run in a sandbox.
+        self.is_sandboxed = is_sandboxed
+        #: When a session began.
+        self._started_at = started_at
+        self._began: dict[str, float] = {}
         #: Whether a user has to be asked about every command of a session, whatever the settings say.
         self._always_asks = always_asks
-        #: The sessions that are trusted more or less than the host as a whole.
-        self._trusted: dict[str, bool] = {}
         self._asking: dict[str, threading.Lock] = {}
 
-    # -- trust --------------------------------------------------------------------------------------------------
+    # -- the mode -----------------------------------------------------------------------------------------------
 
-    def trust(self, session_id: str, trusted: bool) -> None:
-        """Let a session run without asking what would need approval, or not."""
-        self._trusted[session_id] = trusted
+    def mode_of(self, scope: Scope) -> PermissionMode:
+        """The permission mode of a call. A caller never has more than the mode for callers."""
+        return self._caller_rules.permission_mode if scope.principal else self.modes.of(scope.session_id)
 
-    def trusts(self, session_id: str) -> bool:
-        """Whether nothing is asked in that session. Hardline commands and the user's refusals stay."""
-        return self._trusted.get(session_id, self._allow_everything)
+    def lets_child_run(self, child_id: str, parent_id: str, *, unasked: bool) -> None:
+        """Give a child agent the mode of its parent, or let it run ``unasked``."""
+        mode = self.modes.of(parent_id)
+        self.modes.set(child_id, "yolo" if unasked and mode != "plan" else mode)
+
+    def _session_began(self, session_id: str) -> float:
+        began = self._began.get(session_id)
+        if began is None:
+            began = self._began[session_id] = self._started_at(session_id)
+        return began
 
     # -- the decision -------------------------------------------------------------------------------------------
 
@@ -91,11 +107,14 @@ class Approvals:
         """
         scope = context.scope
         always_ask = tool.name == "terminal" and self._always_asks(scope.session_id)
-        trusted = self.trusts(scope.session_id)
+        mode = self.mode_of(scope)
+        began = self._session_began(scope.session_id)
+        examined = examine_call(tool, args, context, self._home, began, telling_apart=mode == "plan")
         assessment = assess_call(
             self._caller_rules if scope.principal else self.rules,
-            *(tool, args, context, self._home, plugin),
-            trusted=trusted,
+            *(tool.name, examined, plugin),
+            mode=mode,
+            is_sandboxed=mode == "auto" and self.is_sandboxed(scope),
             always_ask=always_ask,
         )
         if assessment.decision is not None and not assessment.decision.allowed:
@@ -105,7 +124,7 @@ class Approvals:
             return Decision(False, repeated, "guardrail_block")
         if assessment.decision is not None:
             return assessment.decision
-        question = ApprovalQuestion(tool.name, args, context, assessment.command, assessment.findings)
+        question = ApprovalQuestion(tool, args, context, assessment.command, assessment.findings)
         with self._lock_for(scope.session_id):
             scope.interrupt.check()
             return self._resolve(question)

@@ -29,6 +29,14 @@ def hardline(findings: Sequence[Finding]) -> str:
     )
 
 
+def plan_mode(tool: str) -> str:
+    """The call changes something, and the session only plans."""
+    return (
+        f"{tool} was not run: this session is in plan mode, in which only reading is allowed. Finish the plan and "
+        f"present it to the user, who can leave plan mode with /mode ask."
+    )
+
+
 def denied_by_pattern(pattern: str) -> str:
     """The user's settings refuse the command."""
     return (

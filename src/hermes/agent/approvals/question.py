@@ -18,7 +18,7 @@ from hermes.errors import Interrupted, JournalError, TurnSuspended
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.scope import new_id
-from hermes.tools.registry import Args, ToolContext
+from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
     from hermes.policy import Finding
@@ -28,6 +28,7 @@ UNSURE = "smart_unsure"
 
 #: What is shown of a call that is no command.
 _MAX_CALL_CHARS = 2_000
+_MAX_DIFF_CHARS = 6_000
 
 
 class StoredQuestion:
@@ -80,16 +81,18 @@ class ApprovalQuestion:
     """The question whether a call may run, with the approval hooks around each time it is asked."""
 
     def __init__(
-        self, tool: str, args: Args, context: ToolContext, command: str | None, findings: tuple[Finding, ...]
+        self, tool: Tool, args: Args, context: ToolContext, command: str | None, findings: tuple[Finding, ...]
     ) -> None:
-        self.tool = tool
+        self.tool = tool.name
         self.args = args
         self.scope = context.scope
         #: The step it belongs to; empty for a call that a plugin makes.
         self.key = context.key
-        self.digest = call_digest(tool, args)
-        #: The call as it is shown: the command, or the tool with its arguments.
-        self.subject = command if command is not None else _shown_call(tool, args)
+        self.digest = call_digest(tool.name, args)
+        #: The call as it is shown: the command, the diff of an edit, or the tool with its arguments.
+        self.subject = (
+            command if command is not None else _shown_edit(tool, args, context) or _shown_call(tool.name, args)
+        )
         self.findings = findings
         self._stored: StoredQuestion | None = None
 
@@ -194,6 +197,16 @@ def _announce(hooks: Hooks, requested: ApprovalRequested, choice: str, decided_b
         # The answer is stored: cancelling the wait for an async callback does not undo it.
         with contextlib.suppress(Interrupted):
             emit(ApprovalAnswered(**asdict(requested), choice=choice, decided_by=decided_by))
+
+
+def _shown_edit(tool: Tool, args: Args, context: ToolContext) -> str:
+    if tool.preview is None:
+        return ""
+    try:
+        diff = tool.preview(args, context)
+    except Exception:  # the question must be asked all the same
+        return ""
+    return diff if len(diff) <= _MAX_DIFF_CHARS else f"{diff[:_MAX_DIFF_CHARS]}…\n({len(diff):,} characters in all)"
 
 
 def _shown_call(tool: str, args: Args) -> str:

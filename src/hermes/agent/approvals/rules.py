@@ -7,7 +7,7 @@ from copy import copy
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
-from hermes.config.sections import Config, ToolRule
+from hermes.config.sections import Config, PermissionMode, ToolRule
 
 if TYPE_CHECKING:
     from hermes.policy import Finding
@@ -24,6 +24,8 @@ class ApprovalRules:
         self.mode = settings.mode
         self.timeout = settings.timeout
         self.headless = settings.headless
+        #: What sessions start with; everything runs unasked when no one is to be asked.
+        self.permission_mode: PermissionMode = "yolo" if settings.mode == "off" else settings.permission_mode
         self.tools = settings.tools
         self._deny = tuple(map(_one_line, settings.deny))
         self._allowed = frozenset(map(_one_line, config.command_allowlist))
@@ -32,6 +34,7 @@ class ApprovalRules:
         """The rules for callers: what the owner approved permanently, or runs without asking, is not theirs."""
         rules = copy(self)
         rules.mode = "manual" if self.mode == "off" else self.mode
+        rules.permission_mode = "plan" if self.permission_mode == "plan" else "ask"
         rules._allowed = frozenset[str]()
         return rules
 

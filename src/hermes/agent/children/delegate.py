@@ -112,9 +112,9 @@ class Delegation:
         session = child.build(self._models, self._settings.max_iterations)
         self._runtime.open_sessions.add(session)
         self._running[child.session_id] = child
-        # A child has no responder: it does without approvals, or is trusted where its parent is.
-        approvals = self._runtime.approvals
-        approvals.trust(child.session_id, self._settings.subagent_auto_approve or approvals.trusts(self._parent.id))
+        # A child has no responder: it does without approvals, in the mode of its parent.
+        unasked = self._settings.subagent_auto_approve
+        self._runtime.approvals.lets_child_run(child.session_id, self._parent.id, unasked=unasked)
         started = self._started(child)
         emit = self._runtime.hooks.subagent_start
         if emit is not None:

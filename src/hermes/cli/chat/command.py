@@ -72,7 +72,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         *("-c", "--continue"), dest="continue_last", action="store_true", help="continue the last session"
     )
     add("--plugin", metavar="KEY", action="append", default=[], help="also load this plugin (repeatable)")
-    add("--yolo", action="store_true", help="skip all approval questions")
+    asking = parser.add_mutually_exclusive_group()
+    asking.add_argument(
+        "--mode",
+        choices=("plan", "ask", "accept-edits", "auto", "yolo"),
+        help="what runs without asking: see the page on approvals (default: approvals.permission_mode)",
+    )
+    asking.add_argument("--yolo", action="store_true", help="skip all approval questions; the same as --mode yolo")
     add("--accept-hooks", action="store_true", help="run the configured hook commands without asking")
     add(
         *("--ignore-user-config", "--ignore_user_config"),
@@ -322,6 +328,7 @@ def _options(args: argparse.Namespace) -> HostOptions:
         plugins=args.plugin,
         use_enabled_plugins=not args.ignore_user_config,
         allow_everything=args.yolo,
+        permission_mode=args.mode,
         accept_hooks=args.accept_hooks,
         ask_consent=_ask_consent,
     )

@@ -17,10 +17,11 @@ from hermes.agent.session import Session
 from hermes.cli.chat.mentions import expand_mentions
 from hermes.cli.failures import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
 from hermes.cli.repl.questions import PromptQuestion, PromptQuestions
-from hermes.cli.repl.status_line import StatusFacts, session_facts
+from hermes.cli.repl.status_line import StatusFacts, session_facts, shown_mode
 from hermes.cli.repl.turn_queue import QueuedTurn, TurnQueue
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import is_command, run_command
+from hermes.commands.settings import mode_notice
 from hermes.commands.surface import UserMessage
 from hermes.commands.text import plural
 from hermes.contract.events import ReasoningDelta, ToolEnded, TurnEvent, TurnStarted
@@ -229,6 +230,14 @@ class Dialogue:
         self.leave(0, "the user left")
 
     # -- the input thread ---------------------------------------------------------------------------------------
+
+    def step_mode(self) -> None:
+        """Change to the next permission mode."""
+        session = self.conversation.session
+        self.host.approvals.modes.step(session.id)
+        self.facts = replace(self.facts, mode=shown_mode(self.host, session))
+        self._display.note(mode_notice(self.host.approvals, session))
+        self._display.changed()
 
     def _put(self, work: Callable[[], None]) -> None:
         with self._state:

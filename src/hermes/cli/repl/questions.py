@@ -145,6 +145,7 @@ def approval_question(request: ApprovalRequest) -> PromptQuestion[ApprovalAnswer
     why = f"  {escape_hidden(request.description)} ({', '.join(request.rules)})" if request.rules else ""
     action = "run this command" if request.tool == "terminal" else f"call {request.tool}"
     kept = "this [s]ession, [a]lways, " if request.can_be_kept else ""
+    covers = f"  [s] and [a] allow every call under {_listed(request.rules)}, not just this one." if kept else ""
 
     def read(line: str) -> ApprovalAnswer:
         word, _, reason = line.partition(" ")
@@ -157,7 +158,7 @@ def approval_question(request: ApprovalRequest) -> PromptQuestion[ApprovalAnswer
         return ApprovalAnswer(choice, reason.strip())
 
     return PromptQuestion(
-        "\n".join(filter(None, [f"The agent wants to {action}:", subject, why])),
+        "\n".join(filter(None, [f"The agent wants to {action}:", subject, why, covers])),
         hint=f"[o]nce, {kept}or [d]eny (with a reason)?",
         label="allow? ",
         read=read,
@@ -165,6 +166,10 @@ def approval_question(request: ApprovalRequest) -> PromptQuestion[ApprovalAnswer
         timeout=request.timeout,
         request=request,
     )
+
+
+def _listed(rules: Sequence[str]) -> str:
+    return ("the rule " if len(rules) == 1 else "the rules ") + ", ".join(rules)
 
 
 def clarifying_question(text: str, choices: Sequence[str]) -> PromptQuestion[str]:

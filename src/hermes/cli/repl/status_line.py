@@ -10,7 +10,7 @@ from hermes.host import Host
 from hermes.journal.usage.spending import session_spending
 
 #: Parts by importance, the most important first.
-_IMPORTANCE = ("yolo", "model", "context", "queued", "cost", "tokens", "session")
+_IMPORTANCE = ("mode", "model", "context", "queued", "cost", "tokens", "session")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,8 @@ class StatusFacts:
     #: Tokens of the last request.
     context_tokens: int = 0
     context_window: int | None = None
-    yolo: bool = False
+    #: The permission mode, unless it is the usual one.
+    mode: str = ""
     queued: int = 0
 
 
@@ -64,7 +65,7 @@ def _parts(facts: StatusFacts) -> dict[str, str]:
         "context": _context(facts),
         "session": one_line(short_session_id(facts.session_id), 8),
         "queued": f"queued {facts.queued}" if facts.queued else "",
-        "yolo": "yolo" if facts.yolo else "",
+        "mode": facts.mode,
     }
     return {name: text for name, text in parts.items() if text}
 
@@ -86,6 +87,12 @@ def _context(facts: StatusFacts) -> str:
     return f"{short_count(facts.context_tokens)}/{short_count(facts.context_window)} {percent:.0f}%"
 
 
+def shown_mode(host: Host, session: Session) -> str:
+    """The permission mode of a session, unless it is the usual one."""
+    mode = host.approvals.modes.of(session.id)
+    return "" if mode == "ask" else mode
+
+
 def session_facts(host: Host, session: Session) -> StatusFacts:
     """The facts of a session. Reads the journal."""
     first = session.models.endpoints[0]
@@ -99,5 +106,5 @@ def session_facts(host: Host, session: Session) -> StatusFacts:
         cost_usd=sum(costs) if costs else None,
         context_tokens=session.window.status()["last_prompt_tokens"],
         context_window=session.runtime.contexts.length_for(first),
-        yolo=host.approvals.trusts(session.id),
+        mode=shown_mode(host, session),
     )

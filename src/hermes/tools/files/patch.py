@@ -42,6 +42,19 @@ def run_patch(args: Args, context: ToolContext) -> str:
     return tool_result(success=True, diff=diff, **touched, resolved_path=first, **notes)
 
 
+def preview_patch(args: Args, context: ToolContext) -> str:
+    """The diff that a call would make; empty when it would fail."""
+    draft = Draft(context)
+    try:
+        if args.get("mode", "replace") == "patch":
+            _apply(draft, args.get("patch"))
+        else:
+            _replace(draft, args)
+        return draft.diff()
+    except PatchError:
+        return ""
+
+
 def patched_paths(args: Args, context: ToolContext) -> Iterable[Path]:
     """The files a call writes, under their real names."""
     patch = args.get("patch")

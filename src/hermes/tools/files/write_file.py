@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hermes.tools.files.atomic import FileChange, apply_changes
 from hermes.tools.files.guard import mark_refusal
-from hermes.tools.files.paths import kind_of, resolve_path, why
+from hermes.tools.files.paths import display_path, kind_of, resolve_path, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 
@@ -44,6 +44,26 @@ def run_write_file(args: Args, context: ToolContext) -> str:
         resolved_path=target,
         files_modified=[target],
     )
+
+
+#: Longer texts are shown by their first lines.
+_MOST_COMPARED = 200_000
+
+
+def preview_write(args: Args, context: ToolContext) -> str:
+    """The diff that a call would make; empty when it cannot be told."""
+    from hermes.tools.files.draft import unified_diff  # only needed for questions
+
+    content = args.get("content")
+    try:
+        path = resolve_path(args.get("path"), context.cwd)
+        before = Path(path).read_bytes()[: _MOST_COMPARED + 1] if Path(path).is_file() else b""
+    except (ValueError, OSError):
+        return ""
+    if not isinstance(content, str) or len(before) > _MOST_COMPARED or len(content) > _MOST_COMPARED:
+        return ""
+    name = display_path(path, context.cwd)
+    return unified_diff(before.decode("utf-8", "replace") if before else None, content, name, name)
 
 
 def written_paths(args: Args, context: ToolContext) -> Iterable[Path]:

@@ -93,6 +93,10 @@ class KeyActions(Protocol):
         """Leave."""
         ...
 
+    def shift_tab(self) -> None:
+        """Change the permission mode."""
+        ...
+
 
 def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
     """Enter sends, Alt-Enter and a backslash at the end begin a new line."""
@@ -102,6 +106,10 @@ def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
     @Condition
     def is_empty() -> bool:
         return not buffer.text
+
+    @Condition
+    def no_menu() -> bool:
+        return buffer.complete_state is None  # there it steps back through the completions
 
     def enter(event: KeyPressEvent) -> None:
         if buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"):
@@ -119,6 +127,9 @@ def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
     def ctrl_d(event: KeyPressEvent) -> None:
         actions.ctrl_d()
 
+    def shift_tab(event: KeyPressEvent) -> None:
+        actions.shift_tab()
+
     def suspend(event: KeyPressEvent) -> None:
         event.app.suspend_to_background()
 
@@ -127,6 +138,7 @@ def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
         (ctrl_c, ("c-c",), None),
         (ctrl_c, ("<sigint>",), None),
         (ctrl_d, ("c-d",), is_empty),
+        (shift_tab, ("s-tab",), no_menu),
         (suspend, ("c-z",), None),
         (enter, ("enter",), None),
     ]

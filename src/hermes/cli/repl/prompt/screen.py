@@ -149,6 +149,10 @@ class Screen:
         if self._dialogue is not None:
             self._dialogue.quit()
 
+    def shift_tab(self) -> None:
+        if self._dialogue is not None:
+            self._dialogue.step_mode()
+
     def _accept(self, buffer: Buffer) -> bool:
         self._enter(buffer.text)
         return False

@@ -1,0 +1,101 @@
+"""Permission modes: how much of a session's work runs without asking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from hermes.config.sections import PermissionMode
+
+if TYPE_CHECKING:
+    from hermes.policy import Finding
+
+#: What a call does, as far as the modes tell calls apart.
+CallEffect = Literal[
+    "read", "edit-inside", "edit-outside", "read-only-command", "command", "plugin-tool", "own-tool", "input"
+]
+
+#: From careful to careless, with a sentence each.
+MODES: dict[PermissionMode, str] = {
+    "plan": "reads only: no edits, no other commands",
+    "ask": "edits in this folder run; edits elsewhere and dangerous commands ask",
+    "accept-edits": "edits elsewhere run too, except credentials and files that run code",
+    "auto": "commands in the sandbox run unasked; what leaves it asks",
+    "yolo": "nothing asks; what is never allowed stays refused",
+}
+#: The modes that a key at the prompt steps through: the one without questions has to be typed.
+STEPPED: tuple[PermissionMode, ...] = ("ask", "accept-edits", "auto", "plan")
+
+#: The rule for edits outside of the working folder.
+WRITE_OUTSIDE = "write-outside"
+
+#: What these find happens outside of a sandbox, or is about the agent itself.
+_LEAVES_SANDBOX = frozenset(
+    {
+        *(
+            "git-force-push",
+            "git-delete-repository",
+            "destroy-resources",
+            "http-delete",
+            "grant-admin",
+            "publish-package",
+        ),
+        *(
+            "send-credentials",
+            "read-credentials",
+            "read-env-file",
+            "network-shell",
+            "own-runtime",
+            "write-hermes-config",
+        ),
+        *("stop-container", "container-host-access", "sql-drop", "sql-delete-all", "sql-update-all", "sql-rights"),
+        *("wrapped-command", "unreadable", "hidden-text", WRITE_OUTSIDE, "write-autorun", "write-credentials"),
+        *("write-ssh", "write-shell-startup", "write-env-file", "write-system-config"),
+    }
+)
+
+
+def refuses(mode: PermissionMode, effect: CallEffect) -> bool:
+    """Whether the mode refuses such a call, whatever its findings."""
+    return mode == "plan" and effect in ("edit-inside", "edit-outside", "command", "plugin-tool", "input")
+
+
+def asked(
+    mode: PermissionMode, effect: CallEffect, findings: Sequence[Finding], *, is_sandboxed: bool
+) -> tuple[Finding, ...]:
+    """The findings that the mode asks about. ``auto`` without a sandbox is ``ask``."""
+    if mode == "yolo":
+        return ()
+    if mode == "accept-edits" and effect == "edit-outside":
+        return tuple(finding for finding in findings if finding.rule != WRITE_OUTSIDE)
+    if mode == "auto" and is_sandboxed and effect in ("command", "read-only-command", "input"):
+        return tuple(finding for finding in findings if finding.rule in _LEAVES_SANDBOX or ":" in finding.rule)
+    return tuple(findings)
+
+
+class SessionModes:
+    """The mode of each session of a host. Thread-safe: a session's mode is one dictionary entry."""
+
+    def __init__(self, default: PermissionMode = "ask") -> None:
+        self.default: PermissionMode = default
+        self._of: dict[str, PermissionMode] = {}
+
+    def of(self, session_id: str) -> PermissionMode:
+        """The mode of a session."""
+        return self._of.get(session_id, self.default)
+
+    def set(self, session_id: str, mode: PermissionMode) -> None:
+        """Change the mode of a session from its next call on."""
+        self._of[session_id] = mode
+
+    def without_yolo(self, session_id: str) -> PermissionMode:
+        """Take a session out of ``yolo``; returns its mode now."""
+        self._of[session_id] = "ask" if self.default == "yolo" else self.default
+        return self._of[session_id]
+
+    def step(self, session_id: str) -> PermissionMode:
+        """The next mode in order; returns it."""
+        now = self.of(session_id)
+        at = STEPPED.index(now) + 1 if now in STEPPED else 0
+        self._of[session_id] = STEPPED[at % len(STEPPED)]
+        return self._of[session_id]

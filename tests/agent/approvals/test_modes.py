@@ -1,0 +1,174 @@
+"""Permission modes on a real host: every cell of the table, how a mode is chosen, and what no mode changes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.agent.approvals.modes import MODES, STEPPED
+from hermes.config import load_config
+from hermes.host import Host, HostOptions
+from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call
+from hermes.tools.registry import Tool
+from support.approval_rig import NEVER, RISKY, approval_config, says
+from support.hook_callbacks import note
+from support.permission_table import CELLS, COLUMNS
+
+
+def shout(_args: Any, _context: Any) -> str:
+    Path("shouted").touch()
+    return "{}"
+
+
+PLUGIN_TOOL = Tool("shout", "mine", "Shout.", {"type": "object", "properties": {}}, shout, "unsafe")
+
+
+def probe(column: str, workdir: Path) -> tuple[str, dict[str, Any]]:
+    """A call of that kind. The dangerous ones are harmless when they run."""
+    outside = workdir.parent / "elsewhere.txt"
+    return {
+        "read": ("read_file", {"path": "f.txt"}),
+        "edit inside": ("write_file", {"path": "f.txt", "content": "new"}),
+        "edit outside": ("write_file", {"path": str(outside), "content": "new"}),
+        "command judged read-only": ("terminal", {"command": "cat f.txt | wc -l"}),
+        "other command": ("terminal", {"command": "touch ran"}),
+        "dangerous command": ("terminal", {"command": RISKY}),
+        "plugin or MCP tool of unsafe effect": ("shout", {}),
+        "what asks, and no one is there": ("terminal", {"command": "git push --force nowhere"}),
+    }[column]
+
+
+def outcome(
+    home: Path, workdir: Path, mode: str, call: tuple[str, dict[str, Any]], *, attended: bool = True, **settings: Any
+) -> tuple[str, ScriptedResponder]:
+    """What becomes of a call in that mode: it runs, it is asked about first, or it is refused or denied."""
+    (workdir / "f.txt").write_text("old\n")
+    person = ScriptedResponder(says("deny"))
+    seen: list[Any] = []
+    with ScriptedProvider([tool_call(*call), text("done")]) as provider:
+        options = HostOptions(tools=[PLUGIN_TOOL], permission_mode=mode.partition(" ")[0])  # type: ignore[arg-type]
+        with Host(home, approval_config(provider, **settings), options, cwd=workdir, env={}) as host:
+            if mode == "auto":
+                host.approvals.is_sandboxed = lambda _scope: True
+            host.hooks.subscribe("post_tool_call", "watch", note(seen, "status", "error_type"))
+            session = host.new_session()
+            if attended:
+                host.responders.attach(session.id, person)
+            session.run("go")
+    [(status, error)] = seen
+    if error == "plan_mode":
+        return "refused", person
+    if error == "hardline_block":
+        return "never", person
+    if person.requests:
+        return "asks", person
+    return "denied" if error == "headless_denied" else "runs" if status != "blocked" else f"{error}", person
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+@pytest.mark.parametrize("mode", CELLS)
+def test_every_cell_of_the_table(
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch, mode: str, column: str
+) -> None:
+    monkeypatch.chdir(workdir)
+    attended = column != "what asks, and no one is there"
+    found, _person = outcome(home, workdir, mode, probe(column, workdir), attended=attended)
+    assert found == CELLS[mode][COLUMNS.index(column)]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_never_runs_is_refused_in_every_mode(home: Path, workdir: Path, mode: str) -> None:
+    assert outcome(home, workdir, mode, ("terminal", {"command": NEVER}))[0] == "never"
+    assert not (workdir / "ran").exists()
+
+
+def test_a_question_about_an_edit_shows_a_diff(home: Path, workdir: Path) -> None:
+    target = workdir.parent / "other.txt"
+    target.write_text("one\ntwo\n")
+    found, person = outcome(home, workdir, "ask", ("write_file", {"path": str(target), "content": "one\n2\n"}))
+    [request] = person.requests
+    assert found == "asks" and request.rules == ("write-outside",)
+    assert "-two" in request.subject and "+2" in request.subject
+    assert target.read_text() == "one\ntwo\n"
+    change = {"mode": "replace", "path": str(target), "old_string": "one", "new_string": "ONE"}
+    _, person = outcome(home, workdir, "ask", ("patch", change))
+    assert "-one" in person.requests[0].subject and "+ONE" in person.requests[0].subject
+
+
+@pytest.mark.parametrize("path", [".git/hooks/pre-commit", ".git/config", ".vscode/tasks.json", ".husky/pre-push"])
+@pytest.mark.parametrize("mode", ["ask", "accept-edits"])
+def test_files_that_run_code_are_asked_about(home: Path, workdir: Path, mode: str, path: str) -> None:
+    found, person = outcome(home, workdir, mode, ("write_file", {"path": path, "content": "x"}))
+    assert found == "asks" and person.requests[0].rules == ("write-autorun",)
+
+
+def test_accepting_edits_does_not_accept_credentials(home: Path, workdir: Path) -> None:
+    key = workdir.parent / ".ssh" / "config"
+    found, person = outcome(home, workdir, "accept-edits", ("write_file", {"path": str(key), "content": "x"}))
+    assert found == "asks" and person.requests[0].rules == ("write-ssh",)
+
+
+def test_a_link_out_of_the_folder_is_outside(home: Path, workdir: Path) -> None:
+    (workdir / "link").symlink_to(workdir.parent)
+    assert outcome(home, workdir, "ask", ("write_file", {"path": "link/x", "content": ""}))[0] == "asks"
+
+
+def test_plan_mode_is_told_to_the_model(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([tool_call("terminal", {"command": "touch ran"}), text("done")]) as provider:
+        options = HostOptions(permission_mode="plan")
+        with Host(home, approval_config(provider), options, cwd=workdir, env={}) as host:
+            host.new_session().run("go")
+        [message] = [message for message in provider.requests[-1].messages if message["role"] == "tool"]
+    assert "plan mode" in json.loads(message["content"])["error"]
+
+
+def test_the_configuration_sets_the_mode_and_the_command_line_counts_more(home: Path, workdir: Path) -> None:
+    home.mkdir()
+    (home / "config.yaml").write_text("approvals:\n  permission_mode: accept-edits\n")
+    config = load_config(home).config
+    with Host(home, config, cwd=workdir, env={}) as host:
+        assert host.approvals.modes.default == "accept-edits"
+    with Host(home, config, HostOptions(permission_mode="plan"), cwd=workdir, env={}) as host:
+        assert host.approvals.modes.default == "plan"
+    with Host(home, config, HostOptions(allow_everything=True), cwd=workdir, env={}) as host:
+        assert host.approvals.modes.default == "yolo"
+
+
+def test_asking_no_one_is_the_mode_without_questions(home: Path, workdir: Path) -> None:
+    with (
+        ScriptedProvider([]) as provider,
+        Host(home, approval_config(provider, mode="off"), cwd=workdir, env={}) as host,
+    ):
+        assert host.approvals.modes.default == "yolo"
+
+
+def test_a_project_file_does_not_change_the_mode(home: Path, workdir: Path) -> None:
+    home.mkdir()
+    for name in ("config.yaml", ".hermes/config.yaml", ".env", ".hermes/.env"):
+        (workdir / name).parent.mkdir(exist_ok=True)
+        (workdir / name).write_text(
+            "HERMES_YOLO_MODE=1\n" if name.endswith(".env") else "approvals: {permission_mode: yolo, mode: off}\n"
+        )
+    with Host(home, load_config(home).config, cwd=workdir, env={}) as host:
+        assert host.approvals.modes.default == "ask"
+
+
+def test_the_key_steps_through_the_modes_but_never_into_yolo(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([]) as provider, Host(home, approval_config(provider), cwd=workdir, env={}) as host:
+        modes = host.approvals.modes
+        assert [modes.step("s") for _ in STEPPED] == ["accept-edits", "auto", "plan", "ask"]
+        modes.set("s", "yolo")
+        assert modes.step("s") == "ask"
+
+
+def test_a_caller_never_gets_more_than_asking(home: Path, workdir: Path) -> None:
+    from hermes.scope import Scope
+
+    with ScriptedProvider([]) as provider:
+        options = HostOptions(permission_mode="yolo")
+        with Host(home, approval_config(provider), options, cwd=workdir, env={}) as host:
+            assert host.approvals.mode_of(Scope(session_id="s", principal="bob")) == "ask"
+            assert host.approvals.mode_of(Scope(session_id="s")) == "yolo"
