@@ -55,6 +55,8 @@ MAKERS: dict[str, Callable[[], str]] = {
     "pytest fixtures": testing_tables.fixtures,
     "tables": journal_tables.tables,
     "approval rules": policy_tables.rules,
+    "permission modes": policy_tables.modes,
+    "policy figures": policy_tables.figures,
     "slash commands": command_tables.slash_commands,
     **{f"help {command}": partial(help_text, command) for command in COMMANDS},
     "usage sessions": partial(usage_lines, *(f"sessions {action}" for action in _SESSION_ACTIONS)),

@@ -1,4 +1,4 @@
-"""What is asked about and what never runs, made from the rules."""
+"""What is asked about and what never runs, made from the rules, and how well the commands of the tests are judged."""
 
 from __future__ import annotations
 
@@ -11,3 +11,58 @@ def rules() -> str:
     """One line per rule, by family."""
     rows = [(code(rule.key), rule.description, "never runs" if rule.hardline else "") for rule in ALL_RULES]
     return table(("rule", "a command that", ""), rows)
+
+
+def modes() -> str:
+    """One line per mode, one column per kind of call."""
+    from support.permission_table import CELLS, COLUMNS
+
+    rows = [
+        (code(mode.partition(" ")[0]) + mode[len(mode.partition(" ")[0]) :], *cells) for mode, cells in CELLS.items()
+    ]
+    return table(("mode", *COLUMNS), rows)
+
+
+def figures() -> str:
+    """How many commands of each part of the corpus are judged as they should be."""
+    from policy.corpus import GROUPS
+    from policy.heldout import dangerous, everyday, unseen
+
+    cases = [case for name in ("dangerous", "disguised") for case in GROUPS[name]]
+    parts = (
+        (
+            "the corpus the rules are developed with",
+            [case.command for case in cases if case.decision == "hardline"],
+            [case.command for case in cases if case.decision == "ask"],
+            [case.command for case in GROUPS["harmless"]],
+        ),
+        (
+            "commands written before the rules",
+            list(dangerous.HARDLINE),
+            [command for group in dangerous.ASK.values() for command in group],
+            list(everyday.EVERYDAY),
+        ),
+        (
+            "commands written after the rules, judged once",
+            list(unseen.HARDLINE),
+            list(unseen.DANGEROUS),
+            list(unseen.EVERYDAY),
+        ),
+    )
+    rows = [
+        (
+            name,
+            _share(hardline, {"hardline"}),
+            _share(asked, {"ask", "hardline"}),
+            _share(harmless, {"ask", "hardline"}),
+        )
+        for name, hardline, asked, harmless in parts
+    ]
+    return table(("", "never run: refused", "dangerous: asked or refused", "everyday: false alarms"), rows)
+
+
+def _share(commands: list[str], wanted: set[str]) -> str:
+    from policy.corpus import judge
+
+    found = sum(judge(command).decision in wanted for command in commands)
+    return f"{found} of {len(commands)} ({100 * found / len(commands):.1f} %)"
