@@ -21,6 +21,7 @@ from support import hermes_command, hermes_environment
 from support.waiting import HANG
 
 CTRL_C, CTRL_D, CTRL_L, TAB, ENTER, ALT_ENTER, UP = "\x03", "\x04", "\x0c", "\t", "\r", "\x1b\r", "\x1b[A"
+SHIFT_TAB = "\x1b[Z"
 
 
 class ReplTerminal:

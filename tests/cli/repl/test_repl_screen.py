@@ -10,7 +10,7 @@ import pytest
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call, tool_calls
 from support import run_hermes, start_hermes, write_config
 from support.configured import write_plugin
-from support.repl_terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_L, ENTER, TAB, UP, ReplTerminal
+from support.repl_terminal import ALT_ENTER, CTRL_C, CTRL_D, CTRL_L, ENTER, SHIFT_TAB, TAB, UP, ReplTerminal
 from support.waiting import HANG, wait_until
 
 MARKDOWN = "## Result\n\nHello **Ada**, see:\n\n- one\n- two\n\n```python\nprint('hi')\n```\n\nAll done."
@@ -292,3 +292,22 @@ def test_a_message_that_is_not_taken_comes_back_to_the_prompt(home: Path, workdi
             terminal.send("/quit")
             assert terminal.end() == 0
     assert provider.requests[-1].last_user_text == "me too"
+
+
+def test_a_key_changes_the_mode_and_the_status_line_shows_it(home: Path, workdir: Path) -> None:
+    script = [tool_call("terminal", {"command": "touch ran"}), text("So much for the plan.")]
+    with ScriptedProvider(script) as provider:
+        write_config(home, provider.base_url)
+        with ReplTerminal(home, workdir) as terminal:
+            for mode in ("accept-edits", "auto", "plan"):
+                terminal.type(SHIFT_TAB)
+                terminal.wait_for(f"Mode {mode}: ")
+                terminal.wait_for(f" · {mode}")
+            assert "This session has no sandbox, so it behaves as ask." in terminal.text
+            terminal.send("Do something.")
+            terminal.wait_for("So much for the plan.")
+            terminal.type(SHIFT_TAB)
+            terminal.wait_for("Mode ask: ")
+            terminal.type(CTRL_D)
+            assert terminal.end() == 0
+    assert not (workdir / "ran").exists()

@@ -19,7 +19,7 @@ FACTS = StatusFacts(
     cost_usd=0.01234,
     context_tokens=12_345,
     context_window=128_000,
-    yolo=True,
+    mode="yolo",
     queued=2,
 )
 
@@ -37,7 +37,7 @@ def test_the_least_important_goes_first() -> None:
     assert status_line(FACTS, 39) == "gpt-5 · 12.3k/128k 10% · yolo"
     assert status_line(FACTS, 20) == "gpt-5 · yolo"
     assert status_line(FACTS, 4) == "yolo"
-    assert status_line(replace(FACTS, yolo=False), 4) == "gpt…"
+    assert status_line(replace(FACTS, mode=""), 4) == "gpt…"
 
 
 def test_what_is_unknown_is_left_out() -> None:
