@@ -303,7 +303,7 @@ def test_a_key_changes_the_mode_and_the_status_line_shows_it(home: Path, workdir
                 terminal.type(SHIFT_TAB)
                 terminal.wait_for(f"Mode {mode}: ")
                 terminal.wait_for(f" · {mode}")
-            assert "This session has no sandbox, so it behaves as ask." in terminal.text
+            assert "so it behaves as ask." in terminal.text
             terminal.send("Do something.")
             terminal.wait_for("So much for the plan.")
             terminal.type(SHIFT_TAB)
