@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,8 @@ class Services:
         self._cwd = cwd
         self._platform = platform
         self._fresh_config = fresh_config
+        #: Takes a message when no turn is running: a prompt that starts one with it.
+        self.take_message: Callable[[str], bool] | None = None
         self._models: PluginModels | None = None
         self._models_lock = threading.Lock()
 
@@ -68,7 +71,10 @@ class Services:
             return _dispatch_tool(self._runtime, scope, cwd, name, args, journal)
 
     def inject_message(self, content: str, role: str) -> bool:
-        """Add a message to the running turn of the caller's session; False when there is none."""
+        """Add a message to the running turn of the caller's session, or start one at an idle prompt.
+
+        False when there is neither.
+        """
         refuse_late_calls()
         text = content if role == "user" else f"[{role}] {content}"
         scope = current_scope.get()
@@ -79,6 +85,9 @@ class Services:
             if (session.level == 0 if scope is None else session.id == scope.session_id)
         ]
         if len(candidates) == 1 and candidates[0].steer(text):
+            return True
+        is_child = scope is not None and self.is_child(scope.session_id)
+        if not is_child and self.take_message is not None and self.take_message(text):
             return True
         log.warning("a plugin's message was not taken: no running conversation that it could belong to")
         return False

@@ -88,6 +88,13 @@ class OneShotSurface:
     def queue(self, text: str) -> None:
         self.to_run = text
 
+    def take(self, text: str) -> bool:
+        """Answer a message of a plugin after the command, unless there is one already."""
+        if self.to_run is None:
+            self.to_run = text
+            return True
+        return False
+
     def steer(self, text: str) -> bool:
         return False
 

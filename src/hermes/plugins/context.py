@@ -106,7 +106,10 @@ class PluginContext(ProviderRegistrations):
         return self._host.services.dispatch_tool(tool_name, args or {}, **kwargs)
 
     def inject_message(self, content: str, role: str = "user") -> bool:
-        """Add a message to the conversation; a role other than ``user`` becomes a prefix. False when none takes it."""
+        """Add a message to the running turn, or start one at an idle prompt. False when none takes it.
+
+        A role other than ``user`` becomes a prefix.
+        """
         text = content if role == "user" else f"[{role}] {content}"
         taken = self._host.services.inject_message(text, "user")
         if not taken:

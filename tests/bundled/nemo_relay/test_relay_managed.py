@@ -78,11 +78,32 @@ def test_as_many_spans_as_without(
         host.close()
         assert problems(folder) == [] and agree(folder) == []
         shapes.append(_shape(folder))
-    assert shapes[0] == shapes[1]
+    outcomes = {("mark", "hermes.api.outcome"): 2, ("mark", "hermes.tool.outcome"): 2}
+    assert shapes[0] + Counter(outcomes) == shapes[1]
     managed = events(tmp_path / "managed")
     assert {one["metadata"].get("mode") for one in scopes(managed, "llm")} == {"observe_only"}
     assert {one["metadata"].get("mode") for one in scopes(managed, "tool")} == {"observe_only"}
     assert {one["metadata"].get("mode") for one in marks(managed)} == {None}
+
+
+def test_managed_calls_keep_their_outcome(exporting_host: HostMaker, adaptive: Path, workdir: Path) -> None:
+    (workdir / "there.txt").write_text("here")
+    calls = [
+        ScriptedCall("read_file", {"path": "missing.txt"}, "call_bad"),
+        ScriptedCall("read_file", {"path": "there.txt"}, "call_good"),
+    ]
+    host = exporting_host([tool_calls(calls), text("done")])
+    host.new_session().run("go")
+    host.close()
+    found = events(adaptive)
+    tools = {one["metadata"]["tool_call_id"]: one["metadata"] for one in marks(found) if "tool.outcome" in one["name"]}
+    assert tools["call_good"]["status"] == "ok"
+    assert tools["call_bad"]["status"] == "error"
+    assert tools["call_bad"]["error_type"]
+    assert tools["call_bad"]["otel.status_code"] == "ERROR"
+    models = [one["metadata"] for one in marks(found) if one["name"] == "hermes.api.outcome"]
+    assert [one["status"] for one in models] == ["ok", "ok"]
+    assert all(one["api_request_id"] for one in models)
 
 
 def test_what_never_reaches_the_runtime_is_told_all_the_same(exporting_host: HostMaker, adaptive: Path) -> None:

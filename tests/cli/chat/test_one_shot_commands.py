@@ -86,3 +86,35 @@ def test_killed_in_an_undo_the_session_is_whole(home: Path, workdir: Path, point
     assert told == (["France?", "Paris.", "Peru?"] if point == 1 else ["Peru?"])
     whole = run_hermes("trace", "verify", "--all", home=home, cwd=workdir)
     assert whole.returncode == 0, whole.stdout
+
+
+INJECTS = """
+def register(ctx):
+    ctx.register_command("go", lambda raw: f"Started: {ctx.inject_message('Work on ' + raw)}")
+"""
+
+
+def test_a_message_that_a_command_injects_is_the_turn(home: Path, workdir: Path) -> None:
+    folder = home / "plugins" / "starter"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(INJECTS)
+    (folder / "plugin.yaml").write_text("")
+    with ScriptedProvider([text("Worked.")]) as provider:
+        write_config(home, provider.base_url, "plugins:\n  enabled: [starter]\n")
+        done = run_hermes("chat", "-Q", "-q", "/go it", home=home, cwd=workdir)
+    assert (done.returncode, done.stdout) == (0, "Started: True\nWorked.\n"), done.stderr
+    assert provider.requests[0].messages[-1]["content"] == "Work on it"
+
+
+def test_a_message_that_a_command_injects_at_the_prompt_starts_a_turn(home: Path, workdir: Path) -> None:
+    folder = home / "plugins" / "starter"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text(INJECTS)
+    (folder / "plugin.yaml").write_text("")
+    with ScriptedProvider([text("Worked.")]) as provider:
+        write_config(home, provider.base_url, "plugins:\n  enabled: [starter]\n")
+        done = run_hermes("chat", home=home, cwd=workdir, stdin="/go it\n")
+    assert done.returncode == 0, done.stderr
+    assert "Started: True" in done.stdout
+    assert "Worked." in done.stdout
+    assert provider.requests[0].messages[-1]["content"] == "Work on it"

@@ -203,7 +203,7 @@ def _answer(
         if isinstance(message, str) and message.startswith("/"):
             from hermes.cli.chat.slash_command import run_one_command
 
-            outcome = run_one_command(host, message, lambda: _session(host, args), interrupt)
+            outcome = run_one_command(host, message, lambda: _session(host, args), interrupt, output.stdout)
             if outcome is not None and outcome.message is None:
                 return 0 if outcome.succeeded else _command_exit_code(interrupt)
             if outcome is not None:

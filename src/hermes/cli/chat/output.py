@@ -51,6 +51,8 @@ def reserved(stdout: TextIO) -> Generator[TextIO]:
     try:
         yield stream
     finally:
+        with contextlib.suppress(OSError, ValueError):
+            stdout.flush()  # what others left in its buffer does not belong there either
         os.dup2(kept, number)
         with contextlib.suppress(OSError):
             stream.close()
@@ -62,6 +64,9 @@ WITHDRAWN = "… the text above is withdrawn: the answer starts anew"
 
 class Output(Protocol):
     """An output style."""
+
+    #: Where answers go.
+    stdout: TextIO
 
     def begin(self, session_id: str) -> None: ...
 
@@ -77,7 +82,7 @@ class QuietOutput:
     """
 
     def __init__(self, stdout: TextIO, *, raw: bool = False) -> None:
-        self._stdout = stdout
+        self.stdout = stdout
         self._raw = raw
 
     def begin(self, session_id: str) -> None:
@@ -88,25 +93,25 @@ class QuietOutput:
 
     def end(self, result: TurnResult) -> None:
         if result.status in ("completed", "incomplete"):
-            print(result.answer if self._raw else plain(result.answer), file=self._stdout, flush=True)
+            print(result.answer if self._raw else plain(result.answer), file=self.stdout, flush=True)
 
 
 class StreamJsonOutput:
     """One event per line as it happens; the last line is the result."""
 
     def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
-        self._stdout = stdout
+        self.stdout = stdout
         self._redactor = redactor
 
     def begin(self, session_id: str) -> None:
-        _print_json(self._stdout, {"type": "session", "session_id": session_id})
+        _print_json(self.stdout, {"type": "session", "session_id": session_id})
 
     def event(self, event: TurnEvent) -> None:
         if not isinstance(event, RetryScheduled) or event.is_first:  # programs can count themselves
-            _print_json(self._stdout, event_document(event, self._redactor))
+            _print_json(self.stdout, event_document(event, self._redactor))
 
     def end(self, result: TurnResult) -> None:
-        _print_json(self._stdout, {"type": "result", **result_document(result, self._redactor)})
+        _print_json(self.stdout, {"type": "result", **result_document(result, self._redactor)})
 
 
 class JsonOutput(StreamJsonOutput):
@@ -119,7 +124,7 @@ class JsonOutput(StreamJsonOutput):
         """Never called: the document has everything."""
 
     def end(self, result: TurnResult) -> None:
-        _print_json(self._stdout, result_document(result, self._redactor))
+        _print_json(self.stdout, result_document(result, self._redactor))
 
 
 class TextOutput:
@@ -129,7 +134,7 @@ class TextOutput:
     """
 
     def __init__(self, stdout: TextIO, redactor: Redactor, *, raw: bool = False) -> None:
-        self._stdout = stdout
+        self.stdout = stdout
         self._raw = raw and not stdout.isatty()
         self._redactor = redactor
         self._shown = ""
@@ -140,7 +145,7 @@ class TextOutput:
     @property
     def can_withdraw(self) -> bool:
         """Whether a person sees the text: what is in a file or a pipe cannot be taken back."""
-        return self._stdout.isatty()
+        return self.stdout.isatty()
 
     def begin(self, session_id: str) -> None:
         """The session is named at the end, where a person looks for it."""
@@ -209,8 +214,8 @@ class TextOutput:
 
     def _write(self, text: str) -> None:
         self._shown += text
-        self._stdout.write(text if self._raw else plain(text))
-        self._stdout.flush()
+        self.stdout.write(text if self._raw else plain(text))
+        self.stdout.flush()
         self._at_line_start = text.endswith("\n")
 
     def _note(self, line: str) -> None:
@@ -219,8 +224,8 @@ class TextOutput:
 
     def _new_line(self) -> None:
         if not self._at_line_start:
-            self._stdout.write("\n")
-            self._stdout.flush()
+            self.stdout.write("\n")
+            self.stdout.flush()
             self._at_line_start = True
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TextIO
 
 from hermes.agent.session import Session
 from hermes.cli.terminal import one_line, plain
@@ -26,21 +27,25 @@ class CommandOutcome:
 
 
 def run_one_command(
-    host: Host, line: str, opened: Callable[[], Session], interrupt: Interrupt
+    host: Host, line: str, opened: Callable[[], Session], interrupt: Interrupt, stdout: TextIO
 ) -> CommandOutcome | None:
     """Run ``/name …`` in the session that ``opened`` returns. None when the line is not a command."""
     if not is_command(host, line):
         return None
     surface = OneShotSurface(interrupt)
     conversation = Conversation(host, None, surface, opened=opened)
-    answer = run_command(conversation, line)
-    _print(host, answer)
+    host.services.take_message = surface.take
+    try:
+        answer = run_command(conversation, line)
+    finally:
+        host.services.take_message = None
+    _print(host, answer, stdout)
     message = surface.to_run
     return CommandOutcome(not answer.error, message, None if message is None else conversation.session)
 
 
-def _print(host: Host, answer: CommandAnswer) -> None:
+def _print(host: Host, answer: CommandAnswer, stdout: TextIO) -> None:
     if answer.text:
-        print(plain(answer.text), file=sys.__stdout__)
+        print(plain(answer.text), file=stdout, flush=True)
     if answer.error:
         print(f"Error: {one_line(host.redactor.redact(answer.error))}", file=sys.stderr)

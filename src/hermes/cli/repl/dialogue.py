@@ -119,6 +119,7 @@ class Dialogue:
         self._mentioned = 0
         if attended:
             host.responders.attach(self.conversation.session.id, self.questions)
+        host.services.take_message = self.take_message
         self._changed()
         threading.Thread(target=self._serve, name="hermes-input", daemon=True).start()
 
@@ -179,6 +180,13 @@ class Dialogue:
     def waiting(self) -> list[str]:
         """The messages waiting for the turn to end."""
         return self._turns.waiting
+
+    def take_message(self, text: str) -> bool:
+        """Answer a message of a plugin, as soon as what was typed before is handled. False when the user leaves."""
+        if self.exit_code is not None:
+            return False
+        self._put(lambda: self.run(text))
+        return True
 
     # -- surface of the commands --------------------------------------------------------------------------------
 

@@ -251,6 +251,11 @@ class RelaySink(TraceSink):
         about["status"] = status
         if status in _FAILURES:
             about["otel.status_code"] = "ERROR"  # else it takes every end for a good one
+        if item.span.is_managed:
+            # The runtime ends the span itself, and a tool that reports an error is a good end to it.
+            name = "hermes.tool.outcome" if item.span.kind == "tool" else "hermes.api.outcome"
+            self._mark(scope, name, {**about_event(event), **about})
+            return
         _as_data(lambda data: scope.end(item.span, data, about), result)
         self._exporters.count()
 
