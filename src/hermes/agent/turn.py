@@ -18,7 +18,7 @@ import msgspec
 from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.batch import ToolBatch
 from hermes.agent.context.requests import RequestBuilder
-from hermes.agent.context.transcript import MessagePlace
+from hermes.agent.context.transcript import MessagePlace, assistant_message
 from hermes.agent.events import Listener, TurnResult, TurnStatus, changed_paths, ignore_events, is_code
 from hermes.agent.model_call import Answered, ModelCall, ToolDefinition, attempt_id
 from hermes.agent.setup import CONTINUE, OUT_OF_BUDGET, OUT_OF_TURNS, Setup, make_setup, spill
@@ -38,9 +38,8 @@ from hermes.hooks.observers import Answer
 from hermes.journal.decisions import PluginDecision
 from hermes.journal.steps import Message, TurnJournal, TurnState
 from hermes.journal.turns import close_children
-from hermes.models.reply import Reply, tool_call_message
+from hermes.models.reply import Reply
 from hermes.models.usage import Usage
-from hermes.models.wires.provider_state import STATE_FIELD, with_reasoning
 from hermes.scope import Interrupt, Scope, current_scope
 
 if TYPE_CHECKING:
@@ -536,27 +535,6 @@ class Turn:
             "model": self._models.model,
             "platform": self._scope.platform,
         }
-
-
-def assistant_message(reply: Reply) -> Message:
-    """A reply as a message. Servers refuse arguments that are not JSON, so those are left out."""
-    message: Message = {"role": "assistant", "content": reply.content or None}
-    if reply.tool_calls:
-        message["tool_calls"] = [tool_call_message(call) for call in reply.tool_calls]
-        for call in message["tool_calls"]:
-            if not _is_json_object(call["function"]["arguments"]):
-                call["function"]["arguments"] = "{}"
-    state = with_reasoning(reply.provider_state, reply.reasoning)
-    if state:
-        message[STATE_FIELD] = state
-    return message
-
-
-def _is_json_object(text: str) -> bool:
-    try:
-        return isinstance(msgspec.json.decode(text), dict)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return False
 
 
 def _drop_calls_without_tools(answered: Answered, tools: list[ToolDefinition]) -> Answered:

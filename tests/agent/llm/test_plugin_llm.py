@@ -103,6 +103,18 @@ def test_json_is_shaped_for_each_wire(home: Path, workdir: Path, api_mode: str) 
     assert "Answer with JSON" in str(body) and "iVBORw==" in str(body)
 
 
+def test_a_closed_schema_holds_the_answer_on_the_anthropic_wire(home: Path, workdir: Path) -> None:
+    closed = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
+    model = {"api_mode": "anthropic_messages", "default": "claude-sonnet-5-5"}
+    with ScriptedProvider('{"n": 7}') as provider, llm_host(home, workdir, provider, model=model) as (_, llm):
+        options = {"instructions": "Count.", "input": [{"type": "text", "text": "7"}]}
+        assert llm.complete_structured(**options, json_schema=closed).parsed == {"n": 7}
+        is_open = {"type": "object", "properties": {"a": {"type": "object"}}, "additionalProperties": False}
+        llm.complete_structured(**options, json_schema={"anyOf": [closed, is_open]})
+    assert provider.requests[0].body["output_config"] == {"format": {"type": "json_schema", "schema": closed}}
+    assert "output_config" not in provider.requests[1].body  # it would forbid what the schema leaves open
+
+
 @pytest.mark.parametrize(
     ("messages", "options", "told"),
     [

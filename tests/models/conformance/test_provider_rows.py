@@ -14,7 +14,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 
-from hermes.agent.turn import assistant_message
+from hermes.agent.context.transcript import assistant_message
 from hermes.config.sections import Config, ModelConfig
 from hermes.models.driver import Driver
 from hermes.models.endpoint import Endpoint

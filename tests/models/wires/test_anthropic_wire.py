@@ -364,3 +364,16 @@ def test_an_error_after_half_an_answer() -> None:
         )
     assert caught.value.partial.content == "half"
     assert caught.value.partial.response_id == "msg"
+
+
+def test_calls_of_several_answers_have_ids_of_their_own() -> None:
+    def call(*ids: str) -> list[dict[str, Any]]:
+        calls = [{"id": one, "type": "function", "function": {"name": "ls", "arguments": "{}"}} for one in ids]
+        results = [{"role": "tool", "tool_call_id": one, "content": f"of {one}"} for one in ids]
+        return [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
+
+    turns = kwargs([USER, *call("call_1"), *call("call_1", "call_2"), *call("call_1")])["messages"]
+    blocks = [block for turn in turns for block in turn["content"]]
+    uses = [block["id"] for block in blocks if block["type"] == "tool_use"]
+    results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
+    assert uses == results == ["call_1", "call_1_2", "call_2", "call_1_3"]

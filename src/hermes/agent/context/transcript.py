@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from bisect import bisect_left
 
+import msgspec
+
 from hermes.journal.history.compactions import Compaction
 from hermes.journal.steps import Message, TurnJournal
+from hermes.models.reply import Reply, tool_call_message
+from hermes.models.wires.provider_state import STATE_FIELD, with_reasoning
 
 #: Where a message of a turn belongs: (step, position).
 MessagePlace = tuple[int, int]
@@ -63,3 +67,24 @@ class SessionTranscript:
             return len(self.earlier)
         users = [at for at, message in enumerate(self.earlier) if message["role"] == "user"]
         return next((at for at in reversed(users) if self.earlier[at] == task), users[-1])
+
+
+def assistant_message(reply: Reply) -> Message:
+    """A reply as a message. Servers refuse arguments that are not JSON, so those are left out."""
+    message: Message = {"role": "assistant", "content": reply.content or None}
+    if reply.tool_calls:
+        message["tool_calls"] = [tool_call_message(call) for call in reply.tool_calls]
+        for call in message["tool_calls"]:
+            if not _is_json_object(call["function"]["arguments"]):
+                call["function"]["arguments"] = "{}"
+    state = with_reasoning(reply.provider_state, reply.reasoning)
+    if state:
+        message[STATE_FIELD] = state
+    return message
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        return isinstance(msgspec.json.decode(text), dict)
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        return False

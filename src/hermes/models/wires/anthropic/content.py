@@ -32,9 +32,28 @@ def system_and_messages(endpoint: Endpoint, messages: list[dict[str, Any]]) -> t
             _add(turns, "user", [_result(message)])
         else:
             _add(turns, "user", _blocks(message.get("content")) or [_text(_NOTHING)])
+    _make_ids_unique(turns)
     if not turns or turns[0]["role"] != "user":
         turns.insert(0, {"role": "user", "content": [_text(_BEFORE_ALL)]})
     return system, turns
+
+
+def _make_ids_unique(turns: list[Block]) -> None:
+    """Give calls of their own id to those that repeat one: other servers number the calls of each answer anew."""
+    taken: set[str] = set()
+    current: dict[str, str] = {}
+    for turn in turns:
+        for block in turn["content"]:
+            if block.get("type") == "tool_use":
+                given = call_id = str(block["id"])
+                number = 1
+                while call_id in taken:
+                    number += 1
+                    call_id = f"{given}_{number}"
+                taken.add(call_id)
+                block["id"] = current[given] = call_id
+            elif block.get("type") == "tool_result":
+                block["tool_use_id"] = current.get(block["tool_use_id"], block["tool_use_id"])
 
 
 def tool_definition(tool: dict[str, Any]) -> Block:
