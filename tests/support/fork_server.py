@@ -80,13 +80,18 @@ class ForkServer:
 def main() -> None:
     """The process that forks."""
 
+    running: set[int] = set()
     for line in sys.stdin:
         request = json.loads(line)
         if "wait" in request:
             answer = {"code": _wait(request["wait"], request["kill_after"])}
+            running.discard(request["wait"])
         else:
             answer = {"pid": os.fork() or _become_hermes(request)}
+            running.add(answer["pid"])
         print(json.dumps(answer), flush=True)
+    for pid in running:  # the tests ended, perhaps by a kill
+        os.kill(pid, signal.SIGKILL)
 
 
 def _wait(pid: int, kill_after: float | None) -> int:

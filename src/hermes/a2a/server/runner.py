@@ -33,7 +33,7 @@ from hermes.a2a.server.store.turns import RecordedTurn, left_turns, recorded_tur
 from hermes.a2a.server.task import CANCELED, ActiveTask, TurnOutcome
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
-from hermes.errors import HermesError, TurnSuspended
+from hermes.errors import HermesError, SessionBusy, TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import OWNER, QuestionRow, Questions
 from hermes.peers.hops import hops_of, hops_scope
@@ -41,6 +41,10 @@ from hermes.trace.parent import joined
 
 T = TypeVar("T")
 log = logging.getLogger("hermes.a2a")
+
+#: How long the next server waits for the sessions of one that was killed.
+_SECONDS_UNTIL_FREE = 10.0
+_SECONDS_BETWEEN_TRIES = 0.1
 
 _STOPPED = "The server was stopped before there was an answer. Send the message again."
 
@@ -118,7 +122,18 @@ class TurnRunner:
             elif session_id is None or turn is None:
                 await self._start(task, task.task.history[0], related)
             else:
-                await self._finish(task, session_id, turn)
+                await self._finish_when_free(task, session_id, turn)
+
+    async def _finish_when_free(self, task: ActiveTask, session_id: str, turn: RecordedTurn) -> None:
+        """A process that the last server was just starting holds its locks for a moment longer than the server."""
+        give_up = time.monotonic() + _SECONDS_UNTIL_FREE
+        while True:
+            try:
+                return await self._finish(task, session_id, turn)
+            except SessionBusy:
+                if time.monotonic() > give_up:
+                    raise
+                await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
 
     async def _finish(self, task: ActiveTask, session_id: str, turn: RecordedTurn) -> None:
         # What was stored of the artifacts may be older than the journal, or hold half an answer.
