@@ -275,6 +275,7 @@ def retry(
 
 def _wait(action: Sleep, interrupt: Interrupt, on_wait: Callable[[Sleep, float], None] | None) -> None:
     left, until = action.seconds, time.monotonic() + action.seconds
+    interrupt.check()
     while left > 0:
         if on_wait is not None:
             on_wait(action, left)
