@@ -76,9 +76,9 @@ def _judge(
         findings.add("unreadable", command)
     if is_deceptive(command):
         findings.add("hidden-text", command)
-    for text in readings(command):
+    for text in readings(command[: 2 * LONGEST]):
         try:
-            analyse(text[: 2 * LONGEST], paths.copy(), findings, stdin, scripts, budget)
+            analyse(text, paths.copy(), findings, stdin, scripts, budget)
         except Exception:  # a bug in the analysis must neither allow a command nor end a turn
             findings.add("unreadable", text)
 

@@ -114,6 +114,17 @@ def test_reading_a_file_of_secrets_asks(home: Path, workdir: Path, name: str, ru
     assert [request.rules for request in person.requests] == [(rule,)]
 
 
+def test_the_environment_file_of_a_project_is_asked_about_once_in_a_session(home: Path, workdir: Path) -> None:
+    person = ScriptedResponder(says("once"))
+    (workdir / ".env").write_text("KEY=x")
+    read, show = tool_call("read_file", {"path": ".env"}), tool_call("terminal", {"command": "cat .env"})
+    with ScriptedProvider([read, show, text("done")]) as provider, approving_host(home, workdir, provider) as host:
+        session = host.new_session()
+        host.responders.attach(session.id, person)
+        session.run("go")
+    assert len(person.requests) == 1
+
+
 def test_an_example_of_an_environment_file_is_no_secret(home: Path, workdir: Path) -> None:
     (workdir / ".env.example").write_text("KEY=")
     script = [tool_call("read_file", {"path": ".env.example"}), text("done")]

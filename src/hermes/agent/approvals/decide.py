@@ -37,6 +37,10 @@ _NEVER_KEPT = frozenset(
 )
 
 
+#: An approval of these holds for the session: a project's own file is asked about once.
+_ONCE_PER_SESSION = frozenset({"read-env-file"})
+
+
 class Approvals:
     """Decides about calls, for all sessions of a host. Thread-safe."""
 
@@ -202,6 +206,8 @@ class Approvals:
         if answer.choice == "once" and set(question.rules) == {"read-env-file"}:
             return "session", answer.reason  # a project's own file is asked about once
         is_kept = answer.choice in ("session", "always")
+        if answer.choice == "once" and _ONCE_PER_SESSION.issuperset(question.rules):
+            return "session", answer.reason
         return "once" if is_kept and not can_be_kept else answer.choice, answer.reason
 
     def _decide_headless(self, question: ApprovalQuestion) -> Decision:
