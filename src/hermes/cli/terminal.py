@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _ESCAPE_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+#: Terminals that cannot place the cursor.
+_SIMPLE_TERMINALS = ("", "dumb", "unknown")
 #: Variation selector that makes the character before it an emoji, which is two columns wide.
 _EMOJI = "\ufe0f"
 
@@ -123,6 +125,23 @@ def print_data(text: str, end: str = "\n") -> None:
     print(plain(text) if sys.stdout.isatty() else text, end=end)
 
 
+def page(lines: Iterable[str]) -> None:
+    """Show lines in the user's pager; they may have colours. Without a pager they are printed."""
+    import os
+    import shlex
+    import subprocess
+
+    text = "\n".join(lines) + "\n"
+    command = shlex.split(os.environ.get("PAGER") or "less -R")
+    # A secure less runs no commands, and its prompt is the same everywhere.
+    environment = {**os.environ, "LESS": os.environ.get("LESS", "-R"), "LESSSECURE": "1"}
+    try:
+        subprocess.run(command, input=text.encode("utf-8", "replace"), env=environment, check=False)
+    except OSError:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+
+
 def warn(text: str) -> None:
     """Print a warning on stderr."""
     print(f"Warning: {one_line(text, 1000)}", file=sys.stderr)
@@ -151,6 +170,14 @@ def can_prompt() -> bool:
 def is_interactive() -> bool:
     """Whether stdin and stdout are terminals."""
     return _are_terminals("stdin", "stdout")
+
+
+def can_draw(*streams: str) -> bool:
+    """Whether these streams are a terminal whose lines can be drawn again, and the user wants that."""
+    import os
+
+    is_simple = os.environ.get("TERM", "").lower() in _SIMPLE_TERMINALS
+    return _are_terminals(*streams) and not is_simple and os.environ.get("HERMES_PLAIN", "") in ("", "0")
 
 
 def _are_terminals(*streams: str) -> bool:

@@ -32,8 +32,9 @@ def test_a_message_is_answered_above_the_prompt_with_tool_lines_and_rendered_mar
             assert terminal.end() == 0
     assert shown[1] == "> Who am I?"
     assert shown[2].startswith("✓ terminal echo hello  ")
-    assert shown[3:13] == ["Result", "", "Hello Ada, see:", "", "• one", "• two", "", "  print('hi')", "", "All done."]
-    assert shown[13:16] == ["", ">", shown[15]] and shown[15].startswith("scripted · 20 in, 10 out · 10/128k 0% · ")
+    assert shown[3] == "  hello"
+    assert shown[4:14] == ["Result", "", "Hello Ada, see:", "", "• one", "• two", "", "  print('hi')", "", "All done."]
+    assert shown[14:17] == ["", ">", shown[16]] and shown[16].startswith("scripted · 20 in, 10 out · 10/128k 0% · ")
     assert "hermes chat --resume 20" in terminal.text
     assert provider.requests[0].last_user_text == "Who am I?"
 

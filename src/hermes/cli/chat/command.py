@@ -29,12 +29,13 @@ from hermes.cli.failures import (
     NO_MESSAGE,
     OUTPUT_LOST,
 )
-from hermes.cli.terminal import can_prompt, is_interactive, one_line, plain
+from hermes.cli.terminal import can_draw, can_prompt, is_interactive, one_line, plain
 from hermes.config import Config, LoadedConfig, apply_env, hermes_home, load_config, load_env_file
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
 from hermes.journal.recovery import GIVEN_UP
+from hermes.local.endpoint import is_embedded
 from hermes.log import setup_logging
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
@@ -209,14 +210,23 @@ def _answer(
             if outcome is not None:
                 message, session = outcome.message, outcome.session
         session = session or _session(host, args)
-        if isinstance(output, TextOutput) and can_prompt():
-            from hermes.cli.repl.questions import OneShotQuestions
-
-            host.responders.attach(session.id, OneShotQuestions())
+        _attach_questions(host, session, output)
         notices = [] if args.verbose else list(host.notices)  # --verbose shows the log, which has them too
         if session.instructions is not None and session.instructions.files:
             notices += session.instructions.notices
         return _converse(session, message, output, interrupt, host.redactor, notices, output_format)
+
+
+def _attach_questions(host: Host, session: Session, output: Output) -> None:
+    """Let the user answer questions, where there is one: on stderr and stdin."""
+    if isinstance(output, TextOutput) and can_prompt():
+        from hermes.cli.repl.questions import OneShotQuestions
+
+        questions = OneShotQuestions(before_showing=output.pause)
+        output.is_asking = lambda: questions.current is not None
+        host.responders.attach(session.id, questions)
+    if isinstance(output, TextOutput) and is_embedded(session.models.endpoints[0]):
+        output.activity = "starting the embedded model"
 
 
 def _command_exit_code(interrupt: Interrupt) -> int:
@@ -345,7 +355,16 @@ def _own_stdout(args: argparse.Namespace, redactor: Redactor) -> Generator[Outpu
     """The output in the chosen style. When stdout is for programs, output of plugins goes to stderr."""
     stdout = sys.stdout
     if not _is_for_programs(args):
-        yield TextOutput(stdout, redactor, raw=args.raw)
+        if args.verbose or not can_draw("stdout", "stderr"):
+            yield TextOutput(stdout, redactor, raw=args.raw)
+            return
+        from hermes.cli.chat.terminal_output import TerminalOutput
+
+        drawn = TerminalOutput(stdout, redactor)
+        try:
+            yield drawn
+        finally:
+            drawn.close()
         return
     sys.stdout = sys.stderr
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from typing import Any, Protocol, TextIO
 
 import msgspec
@@ -141,6 +141,10 @@ class TextOutput:
         self._at_line_start = True
         #: A line on stderr counts down and is to be wiped out.
         self._is_counting = False
+        #: Whether a question has the terminal.
+        self.is_asking: Callable[[], bool] = lambda: False
+        #: What is going on until the first answer.
+        self.activity = ""
 
     @property
     def can_withdraw(self) -> bool:
@@ -210,7 +214,10 @@ class TextOutput:
             self._new_line()
             self._write(result.answer)
         self._new_line()
-        print(_usage_line(result), file=sys.stderr, flush=True)
+        print(usage_line(result), file=sys.stderr, flush=True)
+
+    def pause(self) -> None:
+        """Make room for a question: nothing to do where nothing is drawn."""
 
     def _write(self, text: str) -> None:
         self._shown += text
@@ -274,6 +281,7 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
                 "status": event.status,
                 "duration_ms": event.duration_ms,
                 "error": None if event.error_message is None else redactor.redact(event.error_message),
+                "result": redactor.redact(event.result),
             }
         case AttemptAnswered():
             return {
@@ -347,7 +355,8 @@ def failure_text(event: AttemptFailed | EndpointSkipped) -> str:
     return event.error if isinstance(event, EndpointSkipped) else event.error["message"]
 
 
-def _usage_line(result: TurnResult) -> str:
+def usage_line(result: TurnResult) -> str:
+    """Model, tokens, cost, time and session of a turn."""
     usage = result.usage
     cost = "" if usage.cost_usd is None else f" · ${usage.cost_usd:.4f}"
     state = "" if result.status == "completed" else f" · {result.status}"

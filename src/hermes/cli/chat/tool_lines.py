@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
+from hermes.cli.chat.tool_details import exit_code
 from hermes.cli.terminal import cells, fitted, one_line, short_duration, shows_unicode
 from hermes.contract.events import ChildEnded, ChildStarted, ToolEnded, ToolStarted
 from hermes.sanitize import Redactor, is_secret_key
@@ -65,11 +66,18 @@ def symbols_for(encoding: str | None, term: str | None) -> Symbols:
 
 def finished_line(event: ToolEnded, redactor: Redactor, *, width: int | None = None, symbols: Symbols = UNICODE) -> str:
     """The line of a finished call. With a width, the subject and then the error are cut to fit."""
-    ok = event.status == "ok"
-    head = f"{symbols.ok if ok else symbols.failed} {_name(event.tool_name)}"
+    head = f"{symbols.failed if has_failed(event) else symbols.ok} {_name(event.tool_name)}"
     subject = subject_of(event.tool_name, event.args, redactor)
-    error = "" if ok else _error(event.status, event.error_message, redactor)
+    error = "" if event.status == "ok" else _error(event.status, event.error_message, redactor)
+    code = exit_code(event)
+    if code:
+        error = f"exit {code}"
     return _line(head, subject, short_duration(event.duration_ms / 1000), error, width=width, symbols=symbols)
+
+
+def has_failed(event: ToolEnded) -> bool:
+    """Whether a call failed: the call itself, or the command that it ran."""
+    return event.status != "ok" or bool(exit_code(event))
 
 
 def child_finished_line(

@@ -10,22 +10,19 @@ from hermes.agent.session import Session
 from hermes.cli.failures import NO_MESSAGE
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.plain import PlainPrompt
-from hermes.cli.terminal import is_interactive, one_line, plain, shows_unicode
+from hermes.cli.terminal import can_draw, one_line, plain, shows_unicode
 from hermes.commands.dispatch import run_command
 from hermes.commands.text import plural
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.version import __version__
 
-#: Terminals that cannot place the cursor.
-_SIMPLE_TERMINALS = ("", "dumb", "unknown")
-
 
 def run_repl(host: Host, opened: Callable[[], Session], *, notices: Sequence[str] = ()) -> int:
     """Run the prompt until the user leaves or the input ends; returns the exit code."""
     if not sys.stdin:
         raise HermesError(NO_MESSAGE)
-    if not _can_draw():
+    if not can_draw("stdin", "stdout"):
         return _run_plain(host, opened, notices)
     from hermes.cli.repl.prompt.screen import Screen
 
@@ -34,12 +31,6 @@ def run_repl(host: Host, opened: Callable[[], Session], *, notices: Sequence[str
         _greet(dialogue, notices)
         screen.run(dialogue)
     return _farewell(dialogue)
-
-
-def _can_draw() -> bool:
-    """Whether the full-screen prompt is possible and wanted."""
-    is_simple = os.environ.get("TERM", "").lower() in _SIMPLE_TERMINALS
-    return is_interactive() and not is_simple and os.environ.get("HERMES_PLAIN", "") in ("", "0")
 
 
 def _run_plain(host: Host, opened: Callable[[], Session], notices: Sequence[str]) -> int:

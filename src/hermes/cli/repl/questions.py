@@ -204,8 +204,9 @@ def yes_or_no(text: str) -> PromptQuestion[bool]:
 class OneShotQuestions(PromptQuestions):
     """Questions of a single run: asked on stderr, answered on stdin."""
 
-    def __init__(self) -> None:
+    def __init__(self, before_showing: Callable[[], None] = lambda: None) -> None:
         super().__init__(self._start_or_wake)
+        self._before_showing = before_showing
         self._lock = threading.Lock()
         self._lines: LineReader | None = None
 
@@ -235,6 +236,7 @@ class OneShotQuestions(PromptQuestions):
     def _show(self, question: PromptQuestion[object]) -> None:
         left = question.seconds_left()
         _discard_typed_input()
+        self._before_showing()
         print(question.text, file=sys.stderr)
         print(question.hint + ("" if left is None else f" ({left:.0f} s)"), file=sys.stderr)
         print(question.label, end="", file=sys.stderr, flush=True)

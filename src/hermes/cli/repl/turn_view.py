@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 from hermes.agent.events import TurnResult
 from hermes.cli.chat.output import WITHDRAWN, failure_text
-from hermes.cli.chat.tool_lines import ASCII, UNICODE, Running, RunningTools, running_line
+from hermes.cli.chat.tool_details import DetailLine, LineKind, folded_details
+from hermes.cli.chat.tool_lines import ASCII, UNICODE, Running, RunningTools, has_failed, running_line
 from hermes.cli.repl.markdown.stream import MarkdownStream
-from hermes.cli.terminal import cells, one_line, plain, switched_line
+from hermes.cli.terminal import cells, fitted, one_line, plain, switched_line
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -32,6 +33,7 @@ from hermes.contract.events import (
 from hermes.sanitize import Redactor
 
 _DIM, _RED, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[0m"
+_DETAIL_COLOURS: dict[LineKind, str] = {"added": "\x1b[32m", "removed": "\x1b[31m", "place": "\x1b[36m"}
 
 
 class TurnView:
@@ -55,15 +57,25 @@ class TurnView:
         #: The retry that is waited for.
         self._retry = ""
         self._is_running = False
+        #: What the spinner says while no tool runs.
+        self.activity = "working"
+        #: The call that ended last, for the key that shows all of its output.
+        self.last_call: ToolEnded | None = None
 
     @cached_property
     def _text(self) -> MarkdownStream:
         """The answer as it streams in. Created lazily: its imports are slow."""
         return MarkdownStream(self.width, self._colour, unicode=self._unicode)
 
+    def start(self) -> None:
+        """Show that a turn is about to begin."""
+        self._shown, self._is_running, self._since = "", True, self._clock()
+
     def take(self, event: TurnEvent) -> str:
         """The finished text that an event adds."""
         self._text.width = self.width
+        if isinstance(event, TextDelta | ToolStarted):
+            self.activity = "working"
         if isinstance(event, TextDelta):
             self._shown += event.text
             return self._finish_reasoning() + self._text.feed(event.text)
@@ -75,7 +87,7 @@ class TurnView:
             return before
         self._retry = ""
         if isinstance(event, TurnStarted):
-            self._shown, self._is_running, self._since = "", True, self._clock()
+            self.start()
         elif isinstance(event, ToolStarted | ChildStarted):
             self._tools.started(event)
         elif isinstance(event, AttemptFailed | EndpointSkipped | TextWithdrawn) or (
@@ -88,8 +100,11 @@ class TurnView:
 
     def _line(self, event: TurnEvent) -> str:
         """The line that an event adds, if any."""
-        if isinstance(event, ToolEnded | ChildEnded):
-            return self.dim(self._tools.finished(event, width=self.width))
+        if isinstance(event, ToolEnded):
+            return self._finished_call(event)
+        if isinstance(event, ChildEnded):
+            line = self._tools.finished(event, width=self.width)
+            return self.dim(line) if event.child_status == "completed" else self.red(line)
         if isinstance(event, AttemptFailed | EndpointSkipped):
             return self.red(f"! {one_line(self._redactor.redact(failure_text(event)))}")
         if isinstance(event, ModelSwitched):
@@ -101,6 +116,21 @@ class TurnView:
         if isinstance(event, ContextCompacted):
             return self.dim(f"… compacted {event.messages_before} messages into {event.messages_after} to free context")
         return ""
+
+    def _finished_call(self, event: ToolEnded) -> str:
+        self.last_call = event
+        line = self._tools.finished(event, width=self.width)
+        line = self.red(line) if has_failed(event) else self.dim(line)
+        return "\n".join([line, *self.painted(folded_details(event))])
+
+    def painted(self, lines: Sequence[DetailLine]) -> list[str]:
+        """Details of a call in their colours, indented and cut to the width."""
+        return [self._painted(line) for line in lines]
+
+    def _painted(self, line: DetailLine) -> str:
+        text = fitted(f"  {self._redactor.redact(line.text).expandtabs(4)}", self.width, self._symbols.ellipsis)
+        colour = _DETAIL_COLOURS.get(line.kind, _DIM)
+        return f"{colour}{text}{_RESET}" if self._colour else text
 
     def end(self, result: TurnResult) -> str:
         """The text that the end of the turn adds."""
@@ -133,7 +163,7 @@ class TurnView:
             return []
         running = self._tools.lines(self.width)
         if is_stopping or not (running or is_asking):
-            what = Running("stopping" if is_stopping else self._retry or "working", "", self._since)
+            what = Running("stopping" if is_stopping else self._retry or self.activity, "", self._since)
             running = [*running, running_line(what, self._clock(), width=self.width, symbols=self._symbols)]
         running = running[-rows:]
         pending = folded(self._reasoning or self._text.pending, self.width)

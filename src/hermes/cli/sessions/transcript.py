@@ -8,10 +8,12 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from hermes.cli.chat.tool_details import folded_details
 from hermes.cli.terminal import fitted, one_line, plain, terminal_width
 from hermes.journal.bodies import message_text
 from hermes.journal.history.search import Hit
@@ -23,6 +25,8 @@ Record = dict[str, Any]
 _ID_WIDTH = 22
 _RULE_WIDTH = 72
 _MARKDOWN_WIDTH = 118
+#: Before a line of a tool call's output.
+_DETAIL = "      "
 _WHO = {"user": "You", "assistant": "Assistant", "system": "System"}
 
 
@@ -57,6 +61,16 @@ def event_lines(records: Iterable[Record]) -> Iterator[str]:
 
 
 # -- a conversation -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedCall:
+    """A finished tool call as the journal has it."""
+
+    tool_name: str
+    args: dict[str, Any]
+    result: str
+    status: str
 
 
 class Transcript:
@@ -101,6 +115,11 @@ class Transcript:
             name, ending = _safe_line(function["name"], 40), _ending(result)
             room = max(width - len(name) - len(ending) - 3, 20)
             yield f"{name} {_safe_line(function['arguments'], room)}  {ending}"
+            if result is not None:
+                done = RecordedCall(
+                    function["name"], result.get("args", {}), result.get("result", ""), result["status"]
+                )
+                yield from (_DETAIL + _safe_line(line.text, width - 4) for line in folded_details(done))
 
 
 def transcript_lines(records: Iterable[Record], runner: Runner) -> Iterator[str]:
@@ -117,7 +136,8 @@ def transcript_lines(records: Iterable[Record], runner: Runner) -> Iterator[str]
             text = _text(message)
             if text:
                 yield text
-            yield from (f"  > {line}" for line in transcript.tool_lines(turn, message, terminal_width(80) - 4))
+            for line in transcript.tool_lines(turn, message, terminal_width(80) - 4):
+                yield line if line.startswith(_DETAIL) else f"  > {line}"
             yield from (f"  ({line})" for line in transcript.model_call_lines(turn, message["step"], ok=True))
         if turn["error"]:
             yield f"  ! {turn['state']}: {_safe_line(turn['error'])}"
@@ -138,7 +158,8 @@ def markdown(records: Iterable[Record]) -> str:
             text = _text(message)
             if text:
                 lines += [text, ""]
-            lines += [f"- {line}" for line in transcript.tool_lines(turn, message, _MARKDOWN_WIDTH)]
+            for line in transcript.tool_lines(turn, message, _MARKDOWN_WIDTH):
+                lines.append(f"      {line.strip()}" if line.startswith(_DETAIL) else f"- {line}")
         if turn["error"]:
             lines += ["", f"> {turn['state']}: {_safe_line(turn['error'])}"]
         if turn["undone"]:

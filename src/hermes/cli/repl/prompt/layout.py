@@ -97,6 +97,10 @@ class KeyActions(Protocol):
         """Change the permission mode."""
         ...
 
+    def show_output(self) -> None:
+        """Show all of the last tool call's output."""
+        ...
+
 
 def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
     """Enter sends, Alt-Enter and a backslash at the end begin a new line."""
@@ -130,6 +134,9 @@ def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
     def shift_tab(event: KeyPressEvent) -> None:
         actions.shift_tab()
 
+    def show_output(event: KeyPressEvent) -> None:
+        actions.show_output()
+
     def suspend(event: KeyPressEvent) -> None:
         event.app.suspend_to_background()
 
@@ -140,6 +147,7 @@ def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
         (ctrl_d, ("c-d",), is_empty),
         (shift_tab, ("s-tab",), no_menu),
         (suspend, ("c-z",), None),
+        (show_output, ("c-o",), None),
         (enter, ("enter",), None),
     ]
     for action, sequence, condition in bound:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Generator
 from typing import Any, TextIO
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import DynamicCompleter, ThreadedCompleter
@@ -20,6 +20,7 @@ from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 
 from hermes.agent.events import TurnResult
+from hermes.cli.chat.tool_details import whole_result
 from hermes.cli.failures import EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST, silence_output
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.markdown.stream import MarkdownStream
@@ -30,7 +31,7 @@ from hermes.cli.repl.prompt.streams import CapturedStream
 from hermes.cli.repl.questions import PromptQuestion
 from hermes.cli.repl.status_line import status_line
 from hermes.cli.repl.turn_view import TurnView, folded
-from hermes.cli.terminal import fitted, one_line, plain, shows_unicode
+from hermes.cli.terminal import fitted, one_line, page, plain, shows_unicode
 from hermes.contract.events import TurnEvent
 from hermes.host import Host
 
@@ -152,6 +153,20 @@ class Screen:
     def shift_tab(self) -> None:
         if self._dialogue is not None:
             self._dialogue.step_mode()
+
+    def show_output(self) -> None:
+        event = self._view.last_call
+        if event is None:
+            self._print(self._view.dim("No tool was called yet.") + "\n")
+            return
+        lines = self._sized_view().painted(whole_result(event)) or [self._view.dim("  (no output)")]
+        if len(lines) <= self._output.get_size().rows - 4:
+            self._print("\n".join(lines) + "\n")
+        else:
+            self._application.create_background_task(self._page(lines))
+
+    async def _page(self, lines: list[str]) -> None:
+        await run_in_terminal(lambda: page(lines), in_executor=True)
 
     def _accept(self, buffer: Buffer) -> bool:
         self._enter(buffer.text)

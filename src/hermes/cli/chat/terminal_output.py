@@ -1,0 +1,89 @@
+"""Output of a one-shot run on a terminal: rendered Markdown, diffs and command output, and a spinner while it waits."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import TextIO
+
+from hermes.agent.events import TurnResult
+from hermes.cli.chat.output import TextOutput, usage_line
+from hermes.cli.repl.turn_view import TurnView
+from hermes.cli.terminal import has_colour, shows_unicode, terminal_width
+from hermes.contract.events import TurnEvent
+from hermes.sanitize import Redactor
+
+_TICK_SECONDS = 0.12
+_ERASE_LINE = "\r\x1b[2K"
+
+
+class TerminalOutput(TextOutput):
+    """Draws finished lines, and below them one line of what is happening. Thread-safe."""
+
+    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
+        super().__init__(stdout, redactor)
+        unicode = shows_unicode(stdout.encoding, os.environ.get("TERM"))
+        self._view = TurnView(redactor, colour=has_colour(), unicode=unicode)
+        self._lock = threading.Lock()
+        self._is_drawn = False
+        self._ended = threading.Event()
+        self._spinner: threading.Thread | None = None
+
+    def event(self, event: TurnEvent) -> None:
+        with self._lock:
+            self._view.width = terminal_width(80)
+            self._print(self._view.take(event))
+        if self._spinner is None:
+            self._view.activity = self.activity or self._view.activity
+            self._spinner = threading.Thread(target=self._tick, name="hermes-spinner", daemon=True)
+            self._spinner.start()
+
+    def end(self, result: TurnResult) -> None:
+        self._ended.set()
+        with self._lock:
+            self._erase()
+            # The command itself reports a failure, and how an interrupted turn is continued.
+            has_answer = result.status in ("completed", "incomplete")
+            self._print(self._view.end(result) if has_answer else self._view.break_off())
+            self._stdout.flush()
+            print(self._view.dim(usage_line(result)), file=sys.stderr, flush=True)
+
+    def pause(self) -> None:
+        """Remove the spinner: something else is about to print."""
+        with self._lock:
+            self._erase()
+            self._stdout.flush()
+
+    def close(self) -> None:
+        """Stop the spinner; for a run that ends without a result."""
+        self._ended.set()
+        self.pause()
+
+    def _tick(self) -> None:
+        while not self._ended.wait(_TICK_SECONDS):
+            try:
+                with self._lock:
+                    if not self._ended.is_set() and not self.is_asking():
+                        self._draw()
+            except (OSError, ValueError):  # the terminal is gone; the turn notices that itself
+                return
+
+    def _draw(self) -> None:
+        self._view.width = terminal_width(80) - 1  # a line as wide as the terminal would wrap
+        [line] = self._view.live(1) or [""]
+        self._erase()
+        self._stdout.write(self._view.dim(line))
+        self._stdout.flush()
+        self._is_drawn = bool(line)
+
+    def _print(self, text: str) -> None:
+        if text:
+            self._erase()
+            self._stdout.write(text)
+            self._stdout.flush()
+
+    def _erase(self) -> None:
+        if self._is_drawn:
+            self._stdout.write(_ERASE_LINE)
+            self._is_drawn = False
