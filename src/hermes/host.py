@@ -90,6 +90,8 @@ class HostOptions:
     #: Asks for consent to a hook command; without it, only commands that were accepted before run.
     ask_consent: AskConsent | None = None
     platform: str = "cli"
+    #: No person can be asked in this run.
+    unattended: bool = False
 
 
 class Host:
@@ -146,6 +148,7 @@ class Host:
         #: Notices for the user, one line each.
         self.notices = [*self._missing_plugins(), *memory_notices, *engine_notices, *shell_notices]
         self.notices += self.models.keys.notices
+        self.notices += self.confinements.start_lines(has_callers=self.options.platform == "a2a")
 
     def _open_journal(self) -> None:
         self.store = Store(self.home / "state.db")
@@ -164,7 +167,9 @@ class Host:
     def _build_runtime(self) -> Runtime:
         config, limits, sessions = self.config, ToolLimits.of(self.config), self.open_sessions
         self.tools = ToolRegistry(builtin_tools(limits))
-        self.confinements = Confinements(config.terminal, self.redactor)
+        self.confinements = Confinements(
+            config.terminal, self.redactor, hermes_home=self.home, is_attended=not self.options.unattended
+        )
         self.approvals = Approvals(
             ApprovalRules(config),
             home=self.home,
@@ -355,6 +360,7 @@ class Host:
         self.services.close()
         self.workers.close()
         self.runtime.processes.close()
+        self.confinements.close()
         self.models.close()
         self.store.close()
         self.runner.close()

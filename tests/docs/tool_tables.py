@@ -88,7 +88,8 @@ def _result(tool: Tool) -> str:
             context = ToolContext(Scope(), place, processes, FileGuard())
             args = dict(_CALLS[tool.name])
             if tool.name == "process":
-                args["session_id"] = processes.start("sleep 60", folder, context.confinements.of_command(Scope())).id
+                confinement = context.confinements.of_command(Scope(), place)
+                args["session_id"] = processes.start("sleep 60", folder, confinement).id
             shown = _shown(tool.run(args, context), place)
     finally:
         processes.close()

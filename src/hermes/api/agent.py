@@ -95,6 +95,7 @@ class Agent:
                 plugin_objects=[plugin for plugin in plugins if not isinstance(plugin, str)],
                 tools=[function_tool(function) for function in tools],
                 platform="api",
+                unattended=not (approve or answer),
             ),
             cwd=None if cwd is None else Path(cwd).expanduser().resolve(),
             env=environment,

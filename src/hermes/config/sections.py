@@ -210,6 +210,9 @@ class TerminalConfig(Struct, kw_only=True):
     cwd: str = "."  #: Directory commands start in.
     timeout: Positive = 180  #: Seconds a command may take unless it asks for more.
     max_foreground_timeout: Positive = 600  #: Most seconds a command may ask for.
+    sandbox: Literal["auto", "off", "read-only", "workspace"] = "auto"  #: What commands may change; see sandbox.md.
+    sandbox_write: list[str] = []  #: More folders that commands in the sandbox may change.
+    network: Literal["auto", "on", "off"] | list[str] = "auto"  #: The network of the sandbox, or the only hosts.
     env_passthrough: list[str] = []  #: Variables that commands get although they hold a secret or are not on the list.
 
 
@@ -307,6 +310,7 @@ class ShellHookConfig(Struct, kw_only=True):
     matcher: str = ""  #: Pattern the whole tool name must match; empty matches all.
     timeout: HookSeconds = 60  #: Seconds it may take.
     on_error: Literal["allow", "deny"] = "allow"  #: What its failure means for the call pre_tool_call asks about.
+    sandbox: bool = True  #: Run it in the sandbox where commands run in one.
 
 
 class OutputSpillConfig(Struct, kw_only=True):

@@ -24,6 +24,7 @@ from hermes.plugins.shell_hooks.process import MAX_STDOUT, Finished, run_command
 from hermes.plugins.shell_hooks.protocol import HookCommandFailed, hook_input, read_verdict
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt, Scope, current_scope
+from hermes.tools.sandbox.confinement import Confinement
 from support.shell_rig import CALL, SAVING, ShellRig
 from support.waiting import StoppedClock, finish, read_pid, wait_until_gone
 
@@ -335,7 +336,9 @@ def test_what_a_command_leaves_behind_does_not_hold_up_the_turn(shell: ShellRig)
 
 def test_output_is_kept_up_to_a_limit_and_the_rest_is_read(tmp_path: Path) -> None:
     script = f"import sys; sys.stdout.write('x' * {MAX_STDOUT + 5_000_000}); open('done', 'w').close()"
-    done = run_command([sys.executable, "-c", script], stdin=b"", cwd=str(tmp_path), env=os.environ, timeout=20)
+    done = run_command(
+        [sys.executable, "-c", script], stdin=b"", cwd=str(tmp_path), confinement=Confinement(os.environ), timeout=20
+    )
     assert (done.exit_code, len(done.stdout), done.overflowed) == (0, MAX_STDOUT, True)
     assert (tmp_path / "done").exists()
 

@@ -13,7 +13,8 @@ import pytest
 
 from hermes.tools.sandbox.backend import SandboxBackend, probe
 from hermes.tools.sandbox.landlock import abi_version, readable_roots
-from hermes.tools.sandbox.profile import SandboxProfile, find_repositories, git_folders, make_profile
+from hermes.tools.sandbox.profile import SandboxProfile, make_profile
+from hermes.tools.sandbox.repositories import Repositories, git_folders
 
 BACKENDS = [SandboxBackend("bubblewrap", "/usr/bin/bwrap"), SandboxBackend("landlock")]
 
@@ -227,9 +228,9 @@ def test_start_files_cannot_be_written_when_the_home_is_the_workspace(backend: S
 def test_repositories_are_found_above_and_below(tmp_path: Path) -> None:
     for name in ("top", "top/packages/inner", "top/node_modules/skipped", "top/a/b/c/d/e/too-deep"):
         (tmp_path / name / ".git").mkdir(parents=True)
-    found = set(find_repositories(str(tmp_path / "top" / "packages")))
+    found = set(Repositories(str(tmp_path / "top" / "packages")).find())
     assert found == {str(tmp_path / "top"), str(tmp_path / "top/packages/inner")}
-    assert set(find_repositories(str(tmp_path / "top"))) == found
+    assert set(Repositories(str(tmp_path / "top")).find()) == found
 
 
 def test_a_broken_git_file_is_ignored(tmp_path: Path) -> None:
@@ -244,3 +245,26 @@ def test_everything_but_the_hidden_is_readable(tmp_path: Path) -> None:
         (tmp_path / name).mkdir(parents=True)
     roots = set(readable_roots((str(tmp_path / "a/b/secret"),), str(tmp_path)))
     assert roots == {str(tmp_path / "a/c"), str(tmp_path / "d")}
+
+
+def test_a_git_file_opens_no_folder_that_does_not_name_the_working_tree_too(tmp_path: Path) -> None:
+    victim, project = tmp_path / "victim", tmp_path / "project"
+    victim.mkdir()
+    project.mkdir()
+    (victim / "HEAD").write_text("ref: refs/heads/main\n")
+    (project / ".git").write_text(f"gitdir: {victim}\n")
+    assert git_folders(str(project)) == []
+    (victim / "config").write_text("[core]\n\tworktree = ../elsewhere\n")
+    assert git_folders(str(project)) == []
+    (victim / "config").write_text("[core]\n\tworktree = ../project\n")
+    assert git_folders(str(project)) == [str(victim)]
+
+
+def test_repositories_that_are_made_later_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
+    search = Repositories(str(tmp_path))
+    assert search.find() == []
+    (tmp_path / "a" / "b" / ".git").mkdir()
+    assert search.find() == [str(tmp_path / "a" / "b")]
+    (tmp_path / "a" / "b" / ".git").rmdir()
+    assert search.find() == []

@@ -100,7 +100,7 @@ def run(context: ToolContext, **args: Any) -> dict[str, Any]:
 
 
 def tool_context(workdir: Path, principal: str = "", *passthrough: str) -> ToolContext:
-    confinements = Confinements(TerminalConfig(env_passthrough=list(passthrough)), REDACTOR)
+    confinements = Confinements(TerminalConfig(sandbox="off", env_passthrough=list(passthrough)), REDACTOR)
     scope = Scope(principal=principal)
     return ToolContext(scope, workdir, ProcessTable(), FileGuard(), confinements=confinements)
 

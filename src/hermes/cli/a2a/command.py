@@ -74,7 +74,9 @@ def _serve(args: argparse.Namespace) -> int:
     from hermes.host import Host, HostOptions
 
     log_libraries()
-    options = HostOptions(provider=args.provider, model=args.model, plugins=args.plugin, platform="a2a")
+    options = HostOptions(
+        provider=args.provider, model=args.model, plugins=args.plugin, platform="a2a", unattended=True
+    )
     with Host(home, loaded.config, options, redactor=redactor) as host:
         for warning in (*warnings, *loaded.warnings, *host.notices):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)

@@ -341,6 +341,7 @@ def _options(args: argparse.Namespace) -> HostOptions:
         permission_mode=args.mode,
         accept_hooks=args.accept_hooks,
         ask_consent=_ask_consent,
+        unattended=_is_for_programs(args) or not can_prompt(),
     )
 
 

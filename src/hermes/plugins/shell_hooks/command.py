@@ -29,6 +29,8 @@ class HookCommand:
     matcher: re.Pattern[str] | None = None
     timeout: float = 60
     on_error: OnError = "allow"
+    #: Whether it runs in the sandbox where commands run in one.
+    sandbox: bool = True
 
     def applies_to(self, tool_name: object) -> bool:
         """Whether the command runs for a call of that tool."""
@@ -41,7 +43,7 @@ class HookCommand:
                 continue
             if position == 0 and "/" not in word:
                 return None
-            if _is_file(path := cwd / word):
+            if is_file(path := cwd / word):
                 return path
         return None
 
@@ -88,6 +90,7 @@ def _read(name: str, event: str, entry: ShellHookConfig) -> HookCommand:
         matcher=_pattern(entry.matcher) if entry.matcher and _has_tool(event) else None,
         timeout=entry.timeout,
         on_error=entry.on_error,
+        sandbox=entry.sandbox,
     )
 
 
@@ -123,7 +126,8 @@ def _nearest(event: str) -> str:
     return f"did you mean {close[0]}?" if close else "see: hermes hooks spec."
 
 
-def _is_file(path: Path) -> bool:
+def is_file(path: Path) -> bool:
+    """Whether there is a file of that name."""
     try:
         return path.is_file()
     except (OSError, ValueError):  # a name that is too long, say, because it is a program text

@@ -13,7 +13,7 @@ from hermes.config.sections import ShellHookConfig
 from hermes.hooks.table import Hooks
 from hermes.hooks.threads import CANCELLED_GRACE
 from hermes.plugins.discovery import is_set
-from hermes.plugins.shell_hooks.command import HookCommand, read_hook_commands
+from hermes.plugins.shell_hooks.command import HookCommand, is_file, read_hook_commands
 from hermes.plugins.shell_hooks.consent import AllowList, AskConsent, how_to_accept, sha256_of
 from hermes.plugins.shell_hooks.process import Finished, run_command
 from hermes.plugins.shell_hooks.protocol import (
@@ -24,8 +24,8 @@ from hermes.plugins.shell_hooks.protocol import (
     read_verdict,
 )
 from hermes.sanitize import Redactor
-from hermes.scope import current_scope
-from hermes.tools.sandbox.confinement import Confinements
+from hermes.scope import Scope, current_scope
+from hermes.tools.sandbox.confinement import Confinement, Confinements
 
 log = logging.getLogger("hermes.plugins")
 
@@ -83,12 +83,22 @@ class ShellHook:
                 self.command.argv,
                 stdin=hook_input(event, payload, cwd, self._redactor),
                 cwd=str(cwd),
-                env={**self._confinements.of_hook_command().environment, **hook_variables(event, payload, self._home)},
+                confinement=self._confinement(scope or Scope(session_id=str(payload.get("session_id", ""))), cwd),
+                variables=hook_variables(event, payload, self._home),
                 timeout=timeout,
                 interrupt=interrupt,
             )
         except (OSError, ValueError) as error:
             raise HookCommandFailed(f"it cannot be started: {_why(error, self.command.argv[0])}") from None
+
+    def _confinement(self, scope: Scope, cwd: Path) -> Confinement:
+        """In the sandbox the home of Hermes is hidden, but for the script and what lies beside it."""
+        if not self.command.sandbox:
+            return self._confinements.of_hook_command(scope, cwd)
+        home = self._home.resolve()
+        files = [(cwd / word).resolve() for word in self.command.argv if is_file(cwd / word)]
+        shown = [path if path.parent == home else path.parent for path in files if path.is_relative_to(home)]
+        return self._confinements.of_hook_command(scope, cwd, [str(path) for path in shown])
 
     def _check_agreement(self, cwd: Path) -> None:
         """Refuse a script that changed after it was accepted."""

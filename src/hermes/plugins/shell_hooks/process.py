@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import select
 import time
@@ -11,9 +12,12 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from hermes.scope import Interrupt
+from hermes.tools.sandbox.confinement import Confinement
 
 if TYPE_CHECKING:
     import subprocess
+
+log = logging.getLogger("hermes.plugins")
 
 #: Most bytes of a command's output that are kept. The rest is read and dropped, so that a full pipe blocks no one.
 MAX_STDOUT = 1_000_000
@@ -50,15 +54,33 @@ def run_command(
     *,
     stdin: bytes,
     cwd: str,
-    env: Mapping[str, str],
+    confinement: Confinement,
+    variables: Mapping[str, str] | None = None,
     timeout: float,
     interrupt: Interrupt | None = None,
 ) -> Finished:
-    """Run a program to its end. ``OSError`` when it cannot be started, ``Interrupted`` when the work is cancelled."""
+    """Run a program to its end. ``OSError`` when it cannot be started, ``Interrupted`` when the work is cancelled.
+
+    ``variables`` are added to the environment.
+    """
     from subprocess import PIPE, Popen
 
+    def start(line: Sequence[str], folder: str, environment: Mapping[str, str]) -> Popen[bytes]:
+        env = {**environment, **(variables or {})}
+        return Popen(line, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=folder, env=env, bufsize=0, start_new_session=True)
+
     started = time.monotonic()
-    process = Popen(argv, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=cwd, env=env, bufsize=0, start_new_session=True)
+    process = confinement.start(argv, cwd, start)
+    try:
+        return _converse(process, stdin, started, timeout, interrupt)
+    finally:
+        for change in confinement.ended():
+            log.warning("the hook command %s %s", argv[0], change)
+
+
+def _converse(
+    process: subprocess.Popen[bytes], stdin: bytes, started: float, timeout: float, interrupt: Interrupt | None
+) -> Finished:
     with contextlib.closing(_Exchange(process, stdin)) as exchange:
         try:
             with _ended_by(interrupt, process):

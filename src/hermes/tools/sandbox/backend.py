@@ -7,11 +7,14 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal, TypeVar
 
+import msgspec
+
 from hermes.tools.sandbox.bubblewrap import bubblewrap_arguments
-from hermes.tools.sandbox.landlock import abi_version, start_restricted
 from hermes.tools.sandbox.profile import SandboxProfile
 
 T = TypeVar("T")
@@ -40,13 +43,17 @@ class SandboxBackend:
         temporary: str,
         arguments: Sequence[str],
         start: Callable[[Sequence[str]], T],
+        cwd: str = "",
     ) -> T:
         """Start a process confined to ``profile``; ``start`` takes the command line to run.
 
-        ``temporary`` is a private folder: the command's ``TMPDIR``, and with bubblewrap its ``/tmp``.
+        ``temporary`` is a private folder: the command's ``TMPDIR``, and with bubblewrap its ``/tmp``. ``cwd`` is the
+        directory that the command starts in, as it sees it; with Landlock ``start`` has to see to that.
         """
         if self.name == "bubblewrap":
-            return start(bubblewrap_arguments(self.program, profile, temporary, arguments))
+            return start(bubblewrap_arguments(self.program, profile, temporary, arguments, cwd))
+        from hermes.tools.sandbox.landlock import start_restricted  # brings ctypes along
+
         return start_restricted(profile, temporary, lambda: start(arguments))
 
 
@@ -59,12 +66,63 @@ class SandboxProbe:
     summary: str
 
 
-def probe(*, outside_of: str = "") -> SandboxProbe:
-    """Try the backends, the full one first. A ``bwrap`` inside ``outside_of`` (the workspace) is not trusted."""
+def stored_probe(cache: Path | None) -> SandboxProbe | None:
+    """The result that is stored in the file, if it is about this machine as it is now."""
+    if cache is None:
+        return None
+    with suppress(OSError, msgspec.DecodeError, msgspec.ValidationError):
+        stored = msgspec.json.decode(cache.read_bytes(), type=_StoredProbe)
+        if stored.key == _machine():
+            return stored.probe
+    return None
+
+
+def cached_probe(cache: Path | None) -> SandboxProbe:
+    """The stored result, or a new one, which is then stored."""
+    found = stored_probe(cache)
+    if found is None:
+        found = probe()
+        store_probe(cache, found)
+    return found
+
+
+def may_have_bubblewrap() -> bool:
+    """Whether bubblewrap is installed. Whether it works is for ``probe`` to find out."""
+    return sys.platform != "darwin" and _find_bwrap() is not None
+
+
+def store_probe(cache: Path | None, found: SandboxProbe) -> None:
+    """Store a result for ``cached_probe``. A file that cannot be written is no problem: the next run probes again."""
+    if cache is None:
+        return
+    with suppress(OSError):
+        cache.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = cache.with_suffix(f".{os.getpid()}")
+        draft.write_bytes(msgspec.json.encode(_StoredProbe(_machine(), found)))
+        draft.replace(cache)
+
+
+class _StoredProbe(msgspec.Struct):
+    key: str
+    probe: SandboxProbe
+
+
+def _machine() -> str:
+    """Changes with everything that a result depends on: the kernel, the boot, the user, the program."""
+    boot = ""
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    program = _find_bwrap()
+    changed = os.stat(program).st_mtime_ns if program else 0
+    return f"{os.uname().release} {boot} {os.geteuid()} {program} {changed}"
+
+
+def probe() -> SandboxProbe:
+    """Try the backends, the full one first."""
     if sys.platform == "darwin":
         return SandboxProbe(None, "there is no sandbox for macOS yet")
     reasons: list[str] = []
-    program = _find_bwrap(outside_of)
+    program = _find_bwrap()
     if program is None:
         reasons.append("bubblewrap is not installed (Debian and Ubuntu: apt install bubblewrap)")
     else:
@@ -73,6 +131,8 @@ def probe(*, outside_of: str = "") -> SandboxProbe:
         if problem is None:
             return SandboxProbe(backend, f"bubblewrap ({program})")
         reasons.append(f"bubblewrap does not work here: {problem}")
+    from hermes.tools.sandbox.landlock import abi_version
+
     version = abi_version()
     if version == 0:
         reasons.append("the kernel has no Landlock")
@@ -85,11 +145,9 @@ def probe(*, outside_of: str = "") -> SandboxProbe:
     return SandboxProbe(None, "; ".join(reasons))
 
 
-def _find_bwrap(outside_of: str) -> str | None:
-    found = shutil.which("bwrap")
-    if found is None or (outside_of and os.path.realpath(found).startswith(outside_of.rstrip("/") + "/")):
-        return None
-    return found
+def _find_bwrap() -> str | None:
+    """Where the system keeps it. PATH may begin with folders that an earlier command could write to."""
+    return shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin")
 
 
 def _problem_with(backend: SandboxBackend) -> str | None:

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 from hermes.config.sections import TerminalConfig
 from hermes.sanitize import Redactor
 from hermes.scope import Scope
 from hermes.tools.terminal.environment import child_environment
 
+if TYPE_CHECKING:
+    from hermes.tools.sandbox.backend import SandboxBackend, SandboxProbe
+    from hermes.tools.sandbox.profile import SandboxMode
+    from hermes.tools.sandbox.proxy import ProxyNetwork
+    from hermes.tools.sandbox.sandbox import Sandbox
+
+# The parts of the sandbox are imported where they are used: most runs at a prompt need none of them.
+
 T = TypeVar("T")
+
+
+class SandboxUnavailable(ValueError):
+    """The settings ask for a sandbox that this machine does not have: the command must not run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,29 +36,195 @@ class Confinement:
     environment: Mapping[str, str]
     #: Variables of this process that hold a secret, which the child does not get.
     withheld: frozenset[str] = frozenset()
+    sandbox: Sandbox | None = None
 
     def start(
         self, arguments: Sequence[str], cwd: str, start: Callable[[Sequence[str], str, Mapping[str, str]], T]
     ) -> T:
-        """Start a process: ``start`` takes the command line, the working directory and the environment to use."""
-        return start(arguments, cwd, self.environment)
+        """Start a process: ``start`` takes the command line, the working directory and the environment to use.
+
+        Each start needs one ``ended``.
+        """
+        if self.sandbox is None:
+            return start(arguments, cwd, self.environment)
+        return self.sandbox.start(arguments, cwd, self.environment, start)
+
+    def ended(self) -> list[str]:
+        """To be called when the process has ended: what it did that was undone, one sentence each."""
+        return [] if self.sandbox is None else self.sandbox.ended()
+
+    def outer_path(self, path: str) -> str:
+        """A path as the child process uses it, as it is called outside of its sandbox."""
+        return path if self.sandbox is None else self.sandbox.outer_path(path)
+
+    def note(self, output: str) -> str:
+        """For a command that failed: one sentence when the sandbox may be the reason; else empty."""
+        return "" if self.sandbox is None else self.sandbox.note(output)
 
 
 class Confinements:
-    """Decides how the child processes of a host are confined. Thread-safe."""
+    """Decides how the child processes of a host are confined. Thread-safe; close it at the end."""
 
-    def __init__(self, settings: TerminalConfig | None = None, redactor: Redactor | None = None) -> None:
-        self._settings = settings or TerminalConfig()
+    def __init__(
+        self,
+        settings: TerminalConfig | None = None,
+        redactor: Redactor | None = None,
+        *,
+        hermes_home: Path | None = None,
+        is_attended: bool = True,
+    ) -> None:
+        """``is_attended``: a person of this run can be asked, so that ``terminal.sandbox: auto`` means none."""
         self.redactor = redactor or Redactor()
+        self._settings = settings or TerminalConfig()
+        self._hermes_home = hermes_home
+        self._is_attended = is_attended
+        self._lock = threading.RLock()
+        self._probed: SandboxProbe | None = None
+        self._sandboxes: dict[tuple[str, str, tuple[str, ...]], Sandbox] = {}
+        self._folders: dict[str, str] = {}
+        self._proxy: ProxyNetwork | None = None
 
-    def of_command(self, scope: Scope) -> Confinement:
-        """The confinement of a command that a tool runs."""
+    # -- confinements -------------------------------------------------------------------------------------------
+
+    def of_command(self, scope: Scope, workspace: Path, *, outside: bool = False) -> Confinement:
+        """The confinement of a command that a tool runs. ``outside``: it was approved to run without a sandbox.
+
+        ``SandboxUnavailable`` when there has to be a sandbox and this machine has none.
+        """
         is_caller = scope.principal != ""
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough, minimal=is_caller)
+        sandbox = None if outside else self._sandbox(scope, workspace)
         # The names of the owner's variables are no business of a caller.
-        return Confinement(built.variables, frozenset() if is_caller else built.withheld)
+        return Confinement(built.variables, frozenset() if is_caller else built.withheld, sandbox)
 
-    def of_hook_command(self) -> Confinement:
-        """The confinement of a hook command. It is the owner's program, also when the work of a caller runs it."""
+    def of_hook_command(self, scope: Scope, workspace: Path, files: Sequence[str] | None = None) -> Confinement:
+        """The confinement of a hook command. It is the owner's program, also when the work of a caller runs it.
+
+        ``files`` are what it needs of the home of Hermes, its script for example; None runs it without a sandbox.
+        """
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough)
-        return Confinement(built.variables, built.withheld)
+        sandbox = None if files is None else self._sandbox(scope, workspace, tuple(files))
+        return Confinement(built.variables, built.withheld, sandbox)
+
+    def mode(self, scope: Scope) -> SandboxMode | None:
+        """The sandbox that the settings want for work in that scope."""
+        wanted = self._settings.sandbox
+        if wanted == "off":
+            return None
+        if wanted != "auto":
+            return wanted
+        return None if self._is_attended and not scope.principal else "workspace"
+
+    def _sandbox(self, scope: Scope, workspace: Path, shown: tuple[str, ...] = ()) -> Sandbox | None:
+        mode = self.mode(scope)
+        if mode is None:
+            return None
+        backend = self.probe().backend
+        if backend is None:
+            if self._settings.sandbox == "auto":
+                return None  # the start line said so
+            raise SandboxUnavailable(
+                f"terminal.sandbox is {mode}, and this machine has no sandbox: {self.probe().summary}. "
+                f"Without one: hermes config set terminal.sandbox off"
+            )
+        key = (scope.principal, str(workspace), shown)
+        with self._lock:
+            if key not in self._sandboxes:
+                self._sandboxes[key] = self._make(backend, mode, scope, str(workspace), shown)
+            return self._sandboxes[key]
+
+    def _make(
+        self, backend: SandboxBackend, mode: SandboxMode, scope: Scope, workspace: str, shown: tuple[str, ...]
+    ) -> Sandbox:
+        from hermes.tools.sandbox.profile import make_profile
+        from hermes.tools.sandbox.sandbox import Sandbox
+
+        settings = self._settings
+        agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in settings.env_passthrough else ""
+        proxy = self._proxy_for(backend)
+        profile = make_profile(
+            mode,
+            workspace,
+            home=os.path.expanduser("~"),
+            secrets=[str(self._hermes_home)] if self._hermes_home else [],
+            writable=[os.path.expanduser(path) for path in settings.sandbox_write],
+            shown=[*shown, *([agent] if agent and not scope.principal else [])],
+            network=settings.network == "on" or (settings.network == "auto" and not scope.principal),
+        )
+        folder = self._private_folder(scope.principal)
+        return Sandbox(backend, profile, folder, passed=settings.env_passthrough, proxy=proxy)
+
+    def _proxy_for(self, backend: SandboxBackend) -> ProxyNetwork | None:
+        hosts = self._settings.network
+        if isinstance(hosts, str):
+            return None
+        if backend.is_reduced:
+            raise SandboxUnavailable(
+                f"terminal.network is a list of hosts, which needs bubblewrap; found {self.probe().summary}. "
+                f"Install bubblewrap, or: hermes config set terminal.network off"
+            )
+        from hermes.tools.sandbox.proxy import ProxyNetwork
+
+        self._proxy = self._proxy or ProxyNetwork(hosts)
+        return self._proxy
+
+    def _private_folder(self, principal: str) -> str:
+        import tempfile
+
+        if principal not in self._folders:
+            self._folders[principal] = os.path.realpath(tempfile.mkdtemp(prefix="hermes-sandbox-"))
+        return self._folders[principal]
+
+    # -- the machine --------------------------------------------------------------------------------------------
+
+    @property
+    def _cache(self) -> Path | None:
+        return None if self._hermes_home is None else self._hermes_home / "cache" / "sandbox.json"
+
+    def probe(self) -> SandboxProbe:
+        """What this machine can do. It is tried out once, and known afterwards."""
+        from hermes.tools.sandbox.backend import cached_probe
+
+        with self._lock:
+            if self._probed is None:
+                self._probed = cached_probe(self._cache)
+            return self._probed
+
+    def start_lines(self, *, has_callers: bool = False) -> list[str]:
+        """Notices for the start: where a sandbox is wanted and the machine has none, or only a reduced one."""
+        settings = self._settings
+        if settings.sandbox == "off" or (settings.sandbox == "auto" and self._is_attended and not has_callers):
+            return []
+        found = self._probe_at_start(has_callers)
+        if found is None:
+            return []
+        if found.backend is None:
+            consequence = (
+                "commands run without one" if settings.sandbox == "auto" else "commands are refused (terminal.sandbox)"
+            )
+            return [f"no sandbox: {found.summary}; {consequence}"]
+        if found.backend.is_reduced:
+            return [f"the sandbox is reduced: {found.summary}; files inside the workspace are not protected"]
+        return []
+
+    def _probe_at_start(self, has_callers: bool) -> SandboxProbe | None:
+        """What is known at the start. A single run does not try bubblewrap out before its first command needs it."""
+        from hermes.tools.sandbox.backend import may_have_bubblewrap, stored_probe
+
+        if has_callers or not may_have_bubblewrap():
+            return self.probe()
+        return self._probed or stored_probe(self._cache)
+
+    def close(self) -> None:
+        """Remove the private folders and stop the proxy."""
+        with self._lock:
+            folders, self._folders = list(self._folders.values()), {}
+            self._sandboxes.clear()
+            proxy, self._proxy = self._proxy, None
+        if proxy is not None:
+            proxy.close()
+        if folders:
+            from hermes.tools.sandbox.sandbox import remove_folder
+
+            for folder in folders:
+                remove_folder(folder)

@@ -100,6 +100,7 @@ def _readable(profile: SandboxProfile, temporary: str) -> Iterator[str]:
     around = [path for path in profile.hidden if is_inside(profile.workspace, path)]
     if around:
         yield from readable_roots(tuple(set(profile.hidden) - set(around)), profile.workspace)
+    yield from profile.shown
     yield temporary
 
 
@@ -116,9 +117,7 @@ def _restrict_thread(profile: SandboxProfile, temporary: str) -> None:
     ruleset = _check(_system_call(_CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0))
     try:
         writable = [temporary, *_DEVICES]
-        if profile.mode == "workspace":
-            writable += [profile.workspace, *profile.writable]
-        for path in writable:
+        for path in (*writable, *profile.roots()):
             _allow(ruleset, path, write)
         for path in _readable(profile, temporary) if profile.hidden else ():
             _allow(ruleset, path, _READ_FILE)

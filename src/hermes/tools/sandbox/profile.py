@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+from hermes.tools.sandbox.repositories import Repositories, git_folders
 
 #: ``read-only``: no file can be written but in the private temporary folder. ``workspace``: the workspace is writable.
 SandboxMode = Literal["read-only", "workspace"]
@@ -25,17 +27,8 @@ CREDENTIAL_PATHS = (
 
 #: Below a user's home: what a shell or a login runs.
 START_FILES = (
-    *(
-        ".bashrc",
-        ".bash_profile",
-        ".bash_login",
-        ".bash_logout",
-        ".profile",
-        ".zshrc",
-        ".zshenv",
-        ".zprofile",
-        ".zlogin",
-    ),
+    *(".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases", ".profile", ".inputrc"),
+    *(".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".login", ".cshrc", ".tcshrc"),
     *(".config/fish", ".config/autostart", ".config/systemd", ".config/environment.d", ".xprofile", ".xsession"),
     *(".pam_environment", ".gitconfig", ".config/git", ".vimrc", ".config/nvim", ".tmux.conf", ".local/bin"),
     *(".pythonrc", ".config/pip", ".local/lib"),
@@ -43,11 +36,6 @@ START_FILES = (
 
 #: Inside a project: what an editor or a tool runs by itself.
 AUTO_RUN_FILES = (".hermes", ".vscode/tasks.json", ".vscode/settings.json", ".idea/runConfigurations", ".envrc")
-
-#: How far below the workspace repositories are looked for, and how many folders are visited for it.
-_REPOSITORY_DEPTH = 4
-_MOST_FOLDERS = 2_000
-_NEVER_SEARCHED = frozenset({"node_modules", ".venv", "venv", "__pycache__", ".tox", ".git", ".cache"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +53,13 @@ class SandboxProfile:
     pinned: tuple[str, ...] = ()
     #: More folders that may be changed in mode ``workspace``.
     writable: tuple[str, ...] = ()
+    #: Files and folders that stay readable although they lie in a hidden folder.
+    shown: tuple[str, ...] = ()
     network: bool = False
+
+    def roots(self) -> tuple[str, ...]:
+        """The folders that may be changed."""
+        return (self.workspace, *self.writable) if self.mode == "workspace" else ()
 
 
 def make_profile(
@@ -75,6 +69,7 @@ def make_profile(
     home: str,
     secrets: Iterable[str] = (),
     writable: Iterable[str] = (),
+    shown: Iterable[str] = (),
     network: bool = False,
 ) -> SandboxProfile:
     """The profile for commands in ``workspace`` of the user whose home folder is ``home``.
@@ -83,21 +78,26 @@ def make_profile(
     workspace, unless the workspace lies in it: then everything else in it is hidden.
     """
     workspace, home = os.path.realpath(workspace), os.path.realpath(home)
-    hidden = [os.path.realpath(path) for path in secrets]
-    hidden += [os.path.join(home, name) for name in CREDENTIAL_PATHS]
-    repositories = list(find_repositories(workspace))
+    # A link to a folder elsewhere hides nothing by itself, so the folder is hidden.
+    hidden = [os.path.realpath(path) for path in (*secrets, *(os.path.join(home, name) for name in CREDENTIAL_PATHS))]
+    repositories = Repositories(workspace).find()
     common = [folder for repository in repositories for folder in git_folders(repository)]
     protected = [os.path.join(folder, "hooks") for folder in common]
+    # The file of a worktree or submodule that says where its repository is.
+    protected += [file for repository in repositories if os.path.isfile(file := os.path.join(repository, ".git"))]
     protected += [os.path.join(folder, name) for folder in (workspace, *repositories) for name in AUTO_RUN_FILES]
     protected += [os.path.join(home, name) for name in START_FILES]
     roots = [workspace, *(os.path.realpath(path) for path in writable), *common]
+    protected = [path for path in protected if any(is_inside(path, root) for root in roots)]
+    pinned = [*common, *map(os.path.dirname, protected)]
     return SandboxProfile(
         mode=mode,
         workspace=workspace,
         hidden=tuple(dict.fromkeys(path for path in hidden if os.path.lexists(path))),
-        protected=tuple(dict.fromkeys(path for path in protected if any(is_inside(path, root) for root in roots))),
-        pinned=tuple(dict.fromkeys(common)),
+        protected=tuple(dict.fromkeys(protected)),
+        pinned=tuple(dict.fromkeys(folder for folder in pinned if folder not in (workspace, *repositories))),
         writable=tuple(dict.fromkeys(root for root in roots[1:] if not is_inside(root, workspace))),
+        shown=tuple(os.path.realpath(path) for path in shown),
         network=network,
     )
 
@@ -105,52 +105,3 @@ def make_profile(
 def is_inside(path: str, folder: str) -> bool:
     """Whether ``path`` is ``folder`` or lies below it. Both are absolute and resolved."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
-
-
-def find_repositories(workspace: str) -> Iterator[str]:
-    """The working trees of git repositories that ``workspace`` is part of or contains, a bounded search."""
-    folder = workspace
-    while True:
-        if os.path.lexists(os.path.join(folder, ".git")):
-            yield folder
-            break
-        parent = os.path.dirname(folder)
-        if parent == folder:
-            break
-        folder = parent
-    waiting, visited = [(workspace, 0)], 0
-    while waiting and visited < _MOST_FOLDERS:
-        folder, depth = waiting.pop(0)
-        visited += 1
-        try:
-            entries = [entry for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
-        except OSError:
-            continue
-        if folder != workspace and os.path.lexists(os.path.join(folder, ".git")):
-            yield folder
-        if depth < _REPOSITORY_DEPTH:
-            waiting += [(entry.path, depth + 1) for entry in entries if entry.name not in _NEVER_SEARCHED]
-
-
-def git_folders(repository: str) -> list[str]:
-    """The folders that hold a repository's data: one, or for a worktree or submodule its own and the common one."""
-    found = os.path.join(repository, ".git")
-    if os.path.isdir(found):
-        return [os.path.realpath(found)]
-    own = _pointer(found, "gitdir:", repository)
-    if own is None or not os.path.isdir(own):
-        return []
-    common = _pointer(os.path.join(own, "commondir"), "", own)
-    return [own] if common is None or not os.path.isdir(common) else [own, common]
-
-
-def _pointer(file: str, prefix: str, base: str) -> str | None:
-    """The path that a small file of git names."""
-    try:
-        with open(file, encoding="utf-8", errors="surrogateescape") as stream:
-            text = stream.read(4096).strip()
-    except OSError:
-        return None
-    if not text.startswith(prefix):
-        return None
-    return os.path.realpath(os.path.join(base, text.removeprefix(prefix).strip()))

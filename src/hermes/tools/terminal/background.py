@@ -49,6 +49,9 @@ class BackgroundProcess:
         self.killed = False
         self._output = BoundedOutput(max_output_chars)
         self._abandoned = False
+        #: What the command did that was undone, one sentence each.
+        self.undone: list[str] = []
+        self._confinement = confinement
         self._waiting: list[Callable[[], None]] = []
         self.child = start_command(command, cwd, confinement, stdin="pipe", pty=pty, supervisor=supervisor)
         self.pid = self.child.pid
@@ -110,6 +113,7 @@ class BackgroundProcess:
 
     def _announce_end(self) -> None:
         if self.ended_at is None:
+            self.undone = self._confinement.ended()
             self.ended_at = time.time()
             for callback in list(self._waiting):
                 callback()

@@ -154,7 +154,8 @@ def _exit(process: BackgroundProcess) -> dict[str, Any]:
     code = process.exit_code
     if code is None:
         return {}
-    return {"exit_code": code, "completion_reason": "killed" if process.killed else "exited"}
+    ended: dict[str, Any] = {"exit_code": code, "completion_reason": "killed" if process.killed else "exited"}
+    return {**ended, "undone": process.undone} if process.undone else ended
 
 
 def _tail(process: BackgroundProcess, characters: int = _PREVIEW_CHARS) -> str:

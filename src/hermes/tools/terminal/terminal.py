@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 from hermes.scope import Interrupt
 from hermes.tools.files.paths import resolve_path, why
@@ -52,9 +53,10 @@ def run_terminal(args: Args, context: ToolContext) -> str:
             raise ValueError("command is empty; send the shell command to run")
         if "\0" in command:
             raise ValueError("command contains a NUL byte, which no shell can take")
-        cwd = _working_directory(args.get("workdir"), context)
+        confinement = context.confinements.of_command(context.scope, context.cwd)
+        cwd = _working_directory(args.get("workdir"), context, confinement)
         if args.get("background"):
-            return _start_in_background(command, cwd, bool(args.get("pty")), context)
+            return _start_in_background(command, cwd, bool(args.get("pty")), context, confinement)
         timeout = _timeout(args, context)
     except ValueError as error:
         return _failed(str(error))
@@ -65,7 +67,6 @@ def run_terminal(args: Args, context: ToolContext) -> str:
             f"may take; start it with background=true and wait for it with the process tool"
         )
     interrupt = context.scope.interrupt
-    confinement = context.confinements.of_command(context.scope)
     try:
         with interrupt.starting():
             supervisor = context.processes.supervisor
@@ -96,18 +97,21 @@ def _run_in_foreground(
             child.stop(grace=0)
         forget()  # only at the end: a second Ctrl-C may come while it is being stopped
         child.close()
+        undone = confinement.ended()
     interrupt.check()
     output.end()
     code = (child.exit_code() or 0) if finished else _TIMED_OUT
     text = _presentable(output.text(), command, code, context)
+    extra: dict[str, Any] = {"undone": undone} if undone else {}
     if not finished:
         text = f"{text}\n[Command timed out after {timeout:g} s and was stopped]".lstrip()
-        return tool_result(output=text, exit_code=code, error=None)
-    meaning = _meaning(command, code)
-    extra = {"exit_code_meaning": meaning} if meaning else {}
-    hint = withheld_hint(confinement.withheld, command, text, code)
-    if hint:
-        extra["hint"] = hint
+        return tool_result(output=text, exit_code=code, error=None, **extra)
+    explanations = {
+        "exit_code_meaning": _meaning(command, code),
+        "hint": withheld_hint(confinement.withheld, command, text, code),
+        "sandbox": confinement.note(text) if code != 0 else "",
+    }
+    extra |= {name: explanation for name, explanation in explanations.items() if explanation}
     return tool_result(output=text, exit_code=code, error=None, **extra)
 
 
@@ -152,9 +156,8 @@ def _presentable(text: str, command: str, code: int, context: ToolContext) -> st
     return strip_escapes(text).strip()
 
 
-def _start_in_background(command: str, cwd: str, pty: bool, context: ToolContext) -> str:
+def _start_in_background(command: str, cwd: str, pty: bool, context: ToolContext, confinement: Confinement) -> str:
     try:
-        confinement = context.confinements.of_command(context.scope)
         process = context.processes.start(command, cwd, confinement, pty=pty, principal=context.scope.principal)
     except (OSError, ValueError) as error:
         return _failed(f"the command could not be started: {_cause(error)}")
@@ -167,12 +170,12 @@ def _start_in_background(command: str, cwd: str, pty: bool, context: ToolContext
     )
 
 
-def _working_directory(workdir: object, context: ToolContext) -> str:
+def _working_directory(workdir: object, context: ToolContext, confinement: Confinement) -> str:
     cwd = resolve_path(workdir, context.cwd) if workdir else str(context.cwd)
     refused = context.guard.outside(cwd)
     if refused:
         raise ValueError(refused)
-    if not os.path.isdir(cwd):
+    if not os.path.isdir(confinement.outer_path(cwd)):
         raise ValueError(f"the working directory {cwd} does not exist or is not a directory")
     return cwd
 

@@ -1,0 +1,413 @@
+"""The sandbox at work: who gets one, what it hides and protects, what it undoes, and what it tells."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import socket
+import threading
+from collections.abc import Callable, Generator
+from pathlib import Path
+
+import pytest
+
+from hermes.tools.sandbox.backend import SandboxBackend, SandboxProbe, cached_probe, store_probe
+from hermes.tools.sandbox.git_config import runs_code
+from hermes.tools.sandbox.proxy import AllowedHosts
+from support.sandbox_rig import SandboxRig
+
+MakeRig = Callable[..., SandboxRig]
+
+
+# -- who gets one ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "attended", "principal", "confined"),
+    [
+        ("auto", True, "", False),
+        ("auto", False, "", True),
+        ("auto", True, "bob", True),
+        ("off", False, "", False),
+        ("off", False, "bob", False),
+        ("workspace", True, "", True),
+        ("read-only", True, "", True),
+    ],
+)
+def test_who_gets_a_sandbox(
+    make_rig: MakeRig, bubblewrap: SandboxBackend, setting: str, attended: bool, principal: str, confined: bool
+) -> None:
+    rig = make_rig(bubblewrap, sandbox=setting, attended=attended, principal=principal)
+    rig.run(f"echo x > {rig.home}/outside.txt")
+    assert (rig.home / "outside.txt").exists() is not confined
+
+
+def test_read_only(make_rig: MakeRig, backend: SandboxBackend) -> None:
+    rig = make_rig(backend, sandbox="read-only", attended=True)
+    result = rig.run("echo x > inside.txt")
+    assert result["exit_code"] != 0
+    assert not (rig.workspace / "inside.txt").exists()
+    assert "terminal.sandbox: read-only" in result["sandbox"]
+    assert rig.works('echo x > "$TMPDIR/a" && cat "$TMPDIR/a"') == "x"
+
+
+def test_auto_runs_without_a_sandbox_where_there_is_none_and_says_so_at_the_start(make_rig: MakeRig) -> None:
+    rig = make_rig(None)
+    assert rig.works("echo here") == "here"
+    (line,) = rig.confinements.start_lines(has_callers=True)
+    assert line == "no sandbox: chosen by the test; commands run without one"
+
+
+def test_a_sandbox_that_was_asked_for_is_never_left_out(make_rig: MakeRig) -> None:
+    rig = make_rig(None, sandbox="workspace")
+    result = rig.run("echo x > ran.txt")
+    assert "terminal.sandbox is workspace, and this machine has no sandbox" in result["error"]
+    assert not (rig.workspace / "ran.txt").exists()
+
+
+def test_a_reduced_sandbox_is_named_at_the_start(make_rig: MakeRig) -> None:
+    rig = make_rig(SandboxBackend("landlock"))
+    (line,) = rig.confinements.start_lines(has_callers=True)
+    assert line.startswith("the sandbox is reduced")
+    assert make_rig(SandboxBackend("landlock"), attended=True).confinements.start_lines() == []
+    (rig.hermes_home / "cache" / "sandbox.json").unlink()
+    assert make_rig(SandboxBackend("bubblewrap", "/usr/bin/bwrap")).confinements.start_lines(has_callers=True) == []
+
+
+def test_the_result_of_a_probe_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = tmp_path / "cache" / "sandbox.json"
+    tried: list[int] = []
+
+    def probe() -> SandboxProbe:
+        tried.append(1)
+        return SandboxProbe(SandboxBackend("landlock"), "reduced")
+
+    monkeypatch.setattr("hermes.tools.sandbox.backend.probe", probe)
+    assert cached_probe(kept) == cached_probe(kept) == SandboxProbe(SandboxBackend("landlock"), "reduced")
+    assert len(tried) == 1
+    kept.write_text("garbage")
+    assert cached_probe(kept).summary == "reduced"
+    monkeypatch.setattr("hermes.tools.sandbox.backend._machine", lambda: "another kernel")
+    cached_probe(kept)
+    assert len(tried) == 3
+    store_probe(Path("/proc/no/such/place"), probe())  # no problem
+
+
+# -- what it hides --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workspace", ["project", "."])
+def test_secrets_are_invisible_also_when_the_workspace_is_the_home_folder(
+    make_rig: MakeRig, backend: SandboxBackend, workspace: str
+) -> None:
+    rig = make_rig(backend, workspace=workspace)
+    (rig.workspace / "link").symlink_to(rig.hermes_home / ".env")
+    for path in ("~/.hermes/.env", "~/.ssh/id_ed25519", "link", f"/proc/self/root{rig.hermes_home}/.env"):
+        result = rig.run(f"cat {path}")
+        assert result["exit_code"] != 0, path
+        assert "hidden-value" not in result["output"]
+        assert "PRIVATE" not in result["output"]
+
+
+def test_a_caller_sees_its_folder_and_nothing_else_of_the_home(make_rig: MakeRig, backend: SandboxBackend) -> None:
+    rig = make_rig(backend, principal="bob", workspace=".hermes/principals/bob")
+    other = rig.hermes_home / "principals" / "alice"
+    other.mkdir()
+    (other / "mine.txt").write_text("of alice")
+    assert rig.works("echo x > mine.txt && cat mine.txt") == "x"
+    assert "of alice" not in rig.run("cat ../alice/mine.txt")["output"]
+    assert "hidden-value" not in rig.run("cat ../../.env")["output"]
+    assert rig.run("echo x > ../alice/mine.txt")["exit_code"] != 0
+    assert (other / "mine.txt").read_text() == "of alice"
+
+
+def test_principals_have_temporary_folders_of_their_own(make_rig: MakeRig, bubblewrap: SandboxBackend) -> None:
+    rig = make_rig(bubblewrap)
+    rig.works("echo secret > /tmp/notes")
+    rig.context.scope = rig.context.scope.child(principal="bob")
+    assert rig.run("cat /tmp/notes")["exit_code"] != 0
+
+
+def test_private_folders_are_removed_at_the_end(make_rig: MakeRig, backend: SandboxBackend) -> None:
+    rig = make_rig(backend)
+    rig.works('mkdir -p "$TMPDIR/a/b" && echo x > "$TMPDIR/a/b/c" && chmod 500 "$TMPDIR/a/b"')
+    folder = Path(rig.confinements.of_command(rig.context.scope, rig.workspace).outer_path("/tmp/a"))
+    if backend.name == "bubblewrap":
+        assert folder.is_dir()
+        rig.close()
+        assert not folder.parent.exists()
+
+
+def test_processes_of_the_machine_are_invisible(make_rig: MakeRig, bubblewrap: SandboxBackend) -> None:
+    rig = make_rig(bubblewrap)
+    assert int(rig.works("ls /proc | grep -c '^[0-9]'")) < 10
+    assert rig.run(f"kill -0 {os.getpid()}")["exit_code"] != 0
+
+
+# -- what it protects -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def repository(make_rig: MakeRig, backend: SandboxBackend) -> SandboxRig:
+    rig = make_rig(backend)
+    rig.git("init", "-q", "-b", "main")
+    return rig
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "echo bad > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit",
+        "rm -rf .git/hooks; mkdir .git/hooks; echo bad > .git/hooks/pre-commit",
+        "mv .git away; mkdir -p .git/hooks; echo bad > .git/hooks/pre-commit",
+        "mkdir -p new/.git/hooks; git init -q new; echo bad > new/.git/hooks/pre-commit",
+        "mkdir .hermes; echo bad > .hermes/plugin.py",
+        "mkdir .vscode; echo '{}' > .vscode/tasks.json",
+        "ln -s elsewhere .envrc",
+    ],
+)
+def test_files_that_run_code_by_themselves_are_not_left_behind(repository: SandboxRig, command: str) -> None:
+    result = repository.run(command)
+    left = [".git/hooks/pre-commit", "new/.git/hooks/pre-commit", ".hermes/plugin.py", ".vscode/tasks.json", ".envrc"]
+    assert not [name for name in left if os.path.lexists(repository.workspace / name)]
+    assert "undone" in result or "sandbox" in result or result["exit_code"] == 0
+    if "undone" in result:
+        assert all("runs code by itself" in report for report in result["undone"])
+
+
+def test_changes_to_files_that_were_there_are_put_back(repository: SandboxRig) -> None:
+    hook = repository.workspace / ".git" / "hooks" / "pre-commit"
+    hook.write_text("#!/bin/sh\necho mine\n")
+    hook.chmod(0o755)
+    tasks = repository.workspace / ".vscode" / "tasks.json"
+    tasks.parent.mkdir()
+    tasks.write_text("{}")
+    for command in (
+        "echo bad >> .git/hooks/pre-commit",
+        "rm -f .git/hooks/pre-commit",
+        "echo bad > .vscode/tasks.json",
+        "mv .vscode old; mkdir .vscode; echo bad > .vscode/tasks.json",
+    ):
+        repository.run(command)
+        assert hook.read_text() == "#!/bin/sh\necho mine\n", command
+        assert hook.stat().st_mode & 0o777 == 0o755
+        assert tasks.read_text() == "{}", command
+
+
+def test_what_was_moved_away_can_still_be_read(repository: SandboxRig) -> None:
+    (report,) = repository.run("mkdir .vscode; echo wanted > .vscode/tasks.json")["undone"]
+    assert "moved to undone/1-tasks.json in TMPDIR" in report
+    assert repository.works('cat "$TMPDIR/undone/1-tasks.json"') == "wanted"
+
+
+def test_start_files_when_the_workspace_is_the_home_folder(make_rig: MakeRig, backend: SandboxBackend) -> None:
+    rig = make_rig(backend, workspace=".")
+    (rig.home / ".bashrc").write_text("# mine\n")
+    rig.run("echo bad >> .bashrc")
+    rig.run("echo bad >> .zshrc")
+    rig.run("mkdir -p .config/autostart; echo bad > .config/autostart/x.desktop")
+    assert (rig.home / ".bashrc").read_text() == "# mine\n"
+    assert not (rig.home / ".zshrc").exists()
+    assert not (rig.home / ".config" / "autostart" / "x.desktop").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("core.hooksPath", "hooks"),
+        ("core.fsmonitor", "./watch.sh"),
+        ("core.sshCommand", "./ssh.sh"),
+        ("alias.st", "!./status.sh"),
+        ("filter.x.clean", "./clean.sh"),
+        ("diff.x.textconv", "./convert.sh"),
+        ("credential.helper", "./helper.sh"),
+        ("include.path", "../more.config"),
+    ],
+)
+def test_keys_of_a_git_configuration_that_run_code_are_undone(repository: SandboxRig, setting: str, value: str) -> None:
+    result = repository.run(f"git remote add up /somewhere && git config {setting} '{value}'")
+    assert result["exit_code"] == 0
+    (report,) = result["undone"]
+    assert setting.lower() in report.lower()
+    assert repository.git("remote", "get-url", "up") == "/somewhere"  # the rest stays
+    assert setting.lower() not in repository.git("config", "--list", "--local", "--name-only").lower().splitlines()
+
+
+def test_keys_that_were_there_keep_their_values(repository: SandboxRig) -> None:
+    repository.git("config", "core.hooksPath", "mine")
+    assert "undone" in repository.run("git config core.hooksPath theirs")
+    assert repository.git("config", "core.hooksPath") == "mine"
+    assert "undone" in repository.run("git config --unset core.hooksPath")
+    assert repository.git("config", "core.hooksPath") == "mine"
+    # The user may change it between two commands.
+    repository.git("config", "core.hooksPath", "other")
+    assert "undone" not in repository.run("true")
+    assert repository.git("config", "core.hooksPath") == "other"
+
+
+def test_a_configuration_that_is_replaced_by_something_odd(repository: SandboxRig) -> None:
+    before = (repository.workspace / ".git" / "config").read_text()
+    for command in (
+        "rm .git/config && mkfifo .git/config",
+        "printf '[core]\\n\\tfsmonitor = x\\n' > evil; ln -sf ../evil .git/config",
+        "echo '[[[' > .git/config",
+    ):
+        assert "undone" in repository.run(command), command
+        assert (repository.workspace / ".git" / "config").read_text() == before
+
+
+def test_a_named_pipe_where_git_keeps_its_pointer_holds_nothing_up(repository: SandboxRig) -> None:
+    assert repository.run("mkdir sub && mkfifo sub/.git")["exit_code"] == 0
+    assert repository.works("echo still here") == "still here"
+
+
+def test_a_background_process_is_watched_to_its_end(repository: SandboxRig) -> None:
+    started = repository.run("git config core.fsmonitor ./x; echo set; read line", background=True)
+    repository.call("process", action="close", session_id=started["session_id"])
+    ended = repository.call("process", action="wait", session_id=started["session_id"], timeout=60)
+    assert "core.fsmonitor" in ended["undone"][0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "found"),
+    [
+        ("core.hookspath", "x", True),
+        ("alias.st", "status", False),
+        ("alias.st", " !sh", True),
+        ("filter.a.b.process", "x", True),
+        ("includeif.gitdir:/x.path", "x", True),
+        ("remote.origin.url", "x", False),
+        ("user.name", "x", False),
+        ("branch.main.merge", "x", False),
+        ("submodule.x.update", "rebase", False),
+        ("submodule.x.update", "!x", True),
+    ],
+)
+def test_which_keys_run_code(key: str, value: str, found: bool) -> None:
+    assert runs_code(key, value) is found
+
+
+# -- what it tells --------------------------------------------------------------------------------------------------
+
+
+def test_a_refusal_is_told_as_such(make_rig: MakeRig, backend: SandboxBackend) -> None:
+    rig = make_rig(backend)
+    result = rig.run("echo x > ../outside.txt")
+    assert "terminal.sandbox: workspace" in result["sandbox"]
+    assert str(rig.workspace) in result["sandbox"]
+    assert "sandbox" not in rig.run("exit 3")
+    assert "sandbox" not in rig.run("echo permission denied")
+
+
+# -- the network ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def web() -> Generator[int]:
+    class Page(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            body = f"path {self.path}".encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments: object) -> None:
+            """Nothing is printed."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+_GET = (
+    "python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1], timeout=20).read().decode())' "
+    "http://{host}:{port}/page?a=b"
+)
+_DIRECT = "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)'"
+
+
+@pytest.mark.parametrize(
+    ("setting", "principal", "reachable"),
+    [("auto", "", True), ("auto", "bob", False), ("on", "bob", True), ("off", "", False)],
+)
+def test_who_has_a_network(
+    make_rig: MakeRig, backend: SandboxBackend, web: int, setting: str, principal: str, reachable: bool
+) -> None:
+    rig = make_rig(backend, network=setting, principal=principal)
+    result = rig.run(_DIRECT.format(port=web))
+    assert (result["exit_code"] == 0) is reachable
+    if not reachable:
+        assert "the network is off (terminal.network)" in result["sandbox"]
+
+
+def test_a_list_of_hosts(make_rig: MakeRig, bubblewrap: SandboxBackend, web: int) -> None:
+    rig = make_rig(bubblewrap, network=[f"localhost:{web}"])
+    assert rig.works(_GET.format(host="localhost", port=web)) == "path /page?a=b"
+    refused = rig.run(_GET.format(host="127.0.0.1", port=web))
+    assert refused["exit_code"] != 0
+    assert rig.run(_DIRECT.format(port=web))["exit_code"] != 0  # past the proxy there is nothing
+    assert (
+        f"only localhost:{web} can be reached (terminal.network)"
+        in rig.run("python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 5)'")["sandbox"]
+    )
+
+
+def test_a_tunnel_through_the_proxy(make_rig: MakeRig, bubblewrap: SandboxBackend, web: int) -> None:
+    rig = make_rig(bubblewrap, network=[f"localhost:{web}"])
+    script = (
+        "import os, socket, urllib.parse as u\n"
+        "p = u.urlsplit(os.environ['https_proxy'])\n"
+        "def ask(text):\n"
+        "    s = socket.create_connection((p.hostname, p.port), 20)\n"
+        "    s.sendall(text.encode()); out = b''\n"
+        "    while b'\\r\\n\\r\\n' not in out: out += s.recv(999) or b'\\r\\n\\r\\n'\n"
+        "    return s, out.split(b'\\r\\n')[0].decode()\n"
+        f"s, line = ask('CONNECT localhost:{web} HTTP/1.1\\r\\n\\r\\n'); print(line)\n"
+        "s.sendall(b'GET /x HTTP/1.0\\r\\n\\r\\n'); print(s.makefile().read().splitlines()[-1])\n"
+        f"print(ask('CONNECT example.invalid:{web} HTTP/1.1\\r\\n\\r\\n')[1])\n"
+        "print(ask('GET ftp://localhost/ HTTP/1.1\\r\\n\\r\\n')[1])\n"
+    )
+    (rig.workspace / "ask.py").write_text(script)
+    assert rig.works("python3 ask.py").splitlines() == [
+        "HTTP/1.1 200 Connection established",
+        "path /x",
+        "HTTP/1.1 403 Forbidden",
+        "HTTP/1.1 400 Bad Request",
+    ]
+
+
+def test_a_list_of_hosts_is_an_error_where_it_cannot_be_enforced(make_rig: MakeRig) -> None:
+    rig = make_rig(SandboxBackend("landlock"), network=["example.org"])
+    result = rig.run("echo x > ran.txt")
+    assert "terminal.network is a list of hosts, which needs bubblewrap" in result["error"]
+    assert not (rig.workspace / "ran.txt").exists()
+
+
+def test_which_hosts_a_list_allows() -> None:
+    allowed = AllowedHosts(["Example.org", "*.example.net", "localhost:8080"])
+    for server in (("example.org", 443), ("EXAMPLE.ORG.", 80), ("a.b.example.net", 443), ("localhost", 8080)):
+        assert server in allowed, server
+    for server in (
+        *(("example.org", 22), ("www.example.org", 443), ("example.net", 443), ("evilexample.net", 443)),
+        *(("localhost", 80), ("127.0.0.1", 8080), ("", 443)),
+    ):
+        assert server not in allowed, server
+
+
+def test_no_socket_of_a_service_is_reachable(make_rig: MakeRig, bubblewrap: SandboxBackend, folder: Path) -> None:
+    """An agent's socket in the temporary folder of the machine is one such service."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="agent-") as place, socket.socket(socket.AF_UNIX) as agent:
+        path = f"{place}/agent.sock"
+        agent.bind(path)
+        agent.listen()
+        rig = make_rig(bubblewrap)
+        connect = f"python3 -c 'import socket; socket.socket(socket.AF_UNIX).connect(\"{path}\")'"
+        assert rig.run(connect)["exit_code"] != 0
+        assert rig.run('test -n "$SSH_AUTH_SOCK"')["exit_code"] != 0
+    assert folder.exists()
