@@ -6,6 +6,7 @@ and sees the work come to its end all the same. ``HANG`` only turns a hang into 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
@@ -62,7 +63,22 @@ def finish(work: Callable[[], T]) -> T:
 def read_pid(path: Path) -> int:
     """The process id that a command writes to this file as a line, once it is there."""
     wait_until(lambda: path.exists() and path.read_text().endswith("\n"), f"a process id in {path.name}")
-    return int(path.read_text())
+    return outer_pid(int(path.read_text()), path.parent)
+
+
+def outer_pid(pid: int, cwd: Path) -> int:
+    """The id by which this process knows a process that works in ``cwd`` and calls itself ``pid``.
+
+    They differ for a command in the sandbox, which has process ids of its own.
+    """
+    for status in Path("/proc").glob("[0-9]*/status"):
+        with contextlib.suppress(OSError, StopIteration, ValueError):
+            (*_, inner) = ids = next(
+                line for line in status.read_text().splitlines() if line.startswith("NSpid:")
+            ).split()[1:]
+            if len(ids) > 1 and int(inner) == pid and (status.parent / "cwd").samefile(cwd):
+                return int(status.parent.name)
+    return pid
 
 
 class StoppedClock:

@@ -13,7 +13,8 @@ import pytest
 
 from hermes.testing import ScriptedProvider, tool_call
 from support import is_running, run_hermes, start_hermes, write_config
-from support.a2a_rig import UNUSED_TLS, VERSION, sse_documents, wait_until, wire_message
+from support.a2a_rig import UNUSED_TLS, VERSION, sse_documents, wire_message
+from support.waiting import read_pid
 
 TOKEN = "a-token-that-is-long-enough"
 
@@ -52,13 +53,13 @@ def test_it_serves_and_ends_in_order(home: Path, workdir: Path, number: signal.S
             assert httpx.get(f"{url}/.well-known/agent-card.json", verify=UNUSED_TLS).json()["name"] == "Hermes"
             body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": wire_message("sleep")}
             with httpx.stream("POST", url, json=body, headers=VERSION, timeout=20, verify=UNUSED_TLS) as response:
-                wait_until(lambda: (workdir / "child.pid").exists() and (workdir / "child.pid").read_text(), 20)
+                pid = read_pid(workdir / "child.pid")
                 process.send_signal(number)
                 last = sse_documents(response.read().decode())[-1]["result"]["statusUpdate"]["status"]
             output, errors = process.communicate(timeout=10)
             assert (process.returncode, output, errors) == (0, "", "")
     assert last["state"] == "TASK_STATE_FAILED" and "stopped" in last["message"]["parts"][0]["text"]
-    assert not is_running(int((workdir / "child.pid").read_text()))
+    assert not is_running(pid)
 
 
 def test_a_token_of_the_environment_and_a_public_address(home: Path, workdir: Path) -> None:

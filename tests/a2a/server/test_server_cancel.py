@@ -23,8 +23,8 @@ from a2a.utils.errors import TaskNotCancelableError
 
 from hermes.a2a.server import task as task_module
 from hermes.testing import ScriptedProvider, by_step, hanging, text, tool_call
-from support import is_running
-from support.a2a_rig import SilentModel, calling, kinds, said, served, state_name, stream, wait_until
+from support.a2a_rig import SilentModel, calling, kinds, said, served, state_name, stream
+from support.waiting import read_pid, wait_until_gone
 
 
 @pytest.fixture(autouse=True)
@@ -36,16 +36,16 @@ def no_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("binding", ["JSONRPC", "HTTP+JSON"])
 def test_canceling_ends_a_command_and_its_child_processes(home: Path, workdir: Path, binding: str) -> None:
     command = "sh -c 'echo $$ > child.pid; sleep 300' & echo $$ > shell.pid; wait"
-    pids = [workdir / "child.pid", workdir / "shell.pid"]
+    files = [workdir / "child.pid", workdir / "shell.pid"]
 
     async def call() -> None:
         async with calling(agent, binding) as client:
             running = asyncio.create_task(stream(client, said("sleep")))
-            await asyncio.to_thread(wait_until, lambda: all(path.exists() and path.read_text() for path in pids))
+            pids = [await asyncio.to_thread(read_pid, path) for path in files]
             [task] = (await client.list_tasks(ListTasksRequest())).tasks
             cancelled = await client.cancel_task(CancelTaskRequest(id=task.id))
             assert state_name(cancelled.status.state) == "canceled"
-            await asyncio.to_thread(wait_until, lambda: not any(is_running(int(path.read_text())) for path in pids))
+            await asyncio.to_thread(wait_until_gone, *pids)
             assert kinds(await running)[-1] == "canceled"
             with pytest.raises(TaskNotCancelableError):
                 await client.cancel_task(CancelTaskRequest(id=task.id))
@@ -60,7 +60,6 @@ def test_canceling_ends_a_command_and_its_child_processes(home: Path, workdir: P
 
 
 def test_child_agents_end_with_the_task(home: Path, workdir: Path) -> None:
-    pid = workdir / "child.pid"
     script: dict[str, Any] = {
         "go": by_step(tool_call("delegate_task", {"goal": "work"}), text("never")),
         "work": by_step(tool_call("terminal", {"command": "echo $$ > child.pid; sleep 300"}), text("never")),
@@ -69,11 +68,11 @@ def test_child_agents_end_with_the_task(home: Path, workdir: Path) -> None:
     async def call() -> None:
         async with calling(agent) as client:
             running = asyncio.create_task(stream(client, said("go")))
-            await asyncio.to_thread(wait_until, lambda: pid.exists() and pid.read_text(), 15)
+            pid = await asyncio.to_thread(read_pid, workdir / "child.pid")
             [task] = (await client.list_tasks(ListTasksRequest())).tasks
             cancelled = await client.cancel_task(CancelTaskRequest(id=task.id))
             assert state_name(cancelled.status.state) == "canceled"
-            await asyncio.to_thread(wait_until, lambda: not is_running(int(pid.read_text())))
+            await asyncio.to_thread(wait_until_gone, pid)
             assert kinds(await running)[-1] == "canceled"
 
     with ScriptedProvider(script) as provider, served(home, workdir, provider) as agent:

@@ -19,6 +19,7 @@ from hermes.contract.hooks import HOOKS
 from hermes.contract.middleware import MIDDLEWARE
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import hermes_command, hermes_environment, run_hermes, write_config
+from support.waiting import outer_pid
 
 
 @pytest.fixture
@@ -342,7 +343,7 @@ def test_a_signal_during_a_hook_command_ends_both(home: Path, workdir: Path) -> 
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as process:
-            pid = int((workdir / "fifo").read_text())
+            pid = outer_pid(int((workdir / "fifo").read_text()), workdir)
             process.send_signal(signal.SIGINT)
             _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 and b"Interrupted" in errors

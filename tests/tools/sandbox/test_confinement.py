@@ -314,7 +314,7 @@ def web() -> Generator[int]:
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_arguments: object) -> None:
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             """Nothing is printed."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Page) as server:

@@ -71,7 +71,7 @@ def test_push_to_a_repository_in_a_writable_folder(make_rig: MakeRig, backend: S
     assert outside(["git", "--git-dir", str(shared), "log", "--format=%s", "main"], folder) == "one"
 
 
-class GitBackend(http.server.CGIHTTPRequestHandler):
+class GitBackend(http.server.BaseHTTPRequestHandler):
     """Serves one bare repository over HTTP, for those who know the password."""
 
     repositories = ""
@@ -119,7 +119,7 @@ class GitBackend(http.server.CGIHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def log_message(self, *_arguments: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Nothing is printed."""
 
 

@@ -253,6 +253,9 @@ def start_command(
 ) -> ChildProcess:
     """Run ``command`` in a shell. Raises OSError or ValueError when it cannot be started."""
 
+    if supervisor is not None:
+        supervisor.start()  # here, outside of any sandbox, which would limit whom it can signal
+
     def start(arguments: Sequence[str], pass_fds: Sequence[int] = ()) -> ChildProcess:
         return confinement.start(
             arguments,
