@@ -65,6 +65,7 @@ GROUPS: dict[str, CheckGroup] = {
             Check("shell", tools.check_shell),
             Check("programs", tools.check_programs),
             Check("terminal", tools.check_terminal),
+            Check("sandbox", tools.check_sandbox, 30.0),
             Check("toolsets", tools.check_toolsets),
             Check("instructions", tools.check_instructions),
         ),

@@ -58,6 +58,26 @@ def check_terminal(installation: Installation) -> Iterator[CheckResult]:
         )
 
 
+def check_sandbox(installation: Installation) -> Iterator[CheckResult]:
+    """Whether this machine can confine commands. It is tried out each time, and the result kept for later runs."""
+    from hermes.tools.sandbox.backend import probe, store_probe
+    from hermes.tools.sandbox.confinement import probe_file
+
+    terminal = installation.settings().terminal
+    found = probe()
+    store_probe(probe_file(installation.home), found)
+    setting = f"terminal.sandbox: {terminal.sandbox}"
+    if found.backend is None:
+        loss = "commands are refused" if terminal.sandbox in ("workspace", "read-only") else "commands are not confined"
+        yield warning("sandbox", f"none, {loss} ({setting}): {found.summary}", "install bubblewrap")
+    elif found.backend.is_reduced:
+        yield warning("sandbox", f"{found.summary}; {setting}", "install bubblewrap for the full sandbox")
+    else:
+        yield ok("sandbox", f"{found.summary}; {setting}")
+    if isinstance(terminal.network, list) and (found.backend is None or found.backend.is_reduced):
+        yield broken("sandbox", "terminal.network is a list of hosts, which needs bubblewrap", "install bubblewrap")
+
+
 def check_instructions(installation: Installation) -> Iterator[CheckResult]:
     """The instruction files that a session in this folder gives to its model."""
     if not installation.settings().context.project_instructions:

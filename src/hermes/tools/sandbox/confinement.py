@@ -29,6 +29,11 @@ class SandboxUnavailable(ValueError):
     """The settings ask for a sandbox that this machine does not have: the command must not run."""
 
 
+def probe_file(hermes_home: Path) -> Path:
+    """The file that keeps what a probe of this machine found."""
+    return hermes_home / "cache" / "sandbox.json"
+
+
 @dataclass(frozen=True, slots=True)
 class Confinement:
     """How one child process is started."""
@@ -179,7 +184,7 @@ class Confinements:
 
     @property
     def _cache(self) -> Path | None:
-        return None if self._hermes_home is None else self._hermes_home / "cache" / "sandbox.json"
+        return None if self._hermes_home is None else probe_file(self._hermes_home)
 
     def probe(self) -> SandboxProbe:
         """What this machine can do. It is tried out once, and known afterwards."""
