@@ -80,7 +80,7 @@ def test_only_what_is_enabled_is_imported(rig: Rig, monkeypatch: pytest.MonkeyPa
 
 
 def test_enabling_a_plugin_that_its_category_loads_is_explained(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.write("memory/mine", "MemoryProvider = object")
+    rig.write("memory/mine", "register_memory_provider = object")
     plugins = rig.load(enabled=["memory/mine"])
     assert plugins.plugins["memory/mine"].status == "waiting"
     assert "kind 'exclusive' is loaded by the part of the runtime it belongs to" in caplog.text
@@ -91,7 +91,7 @@ def test_statuses_and_counters_of_all_plugins(rig: Rig) -> None:
     rig.write("bad", "def register(ctx): raise ValueError('nope')")
     rig.write("off")
     rig.write("idle")
-    rig.write("memory/mine", "MemoryProvider = object")
+    rig.write("memory/mine", "register_memory_provider = object")
     rig.config.disabled = ["off"]
     plugins = rig.load(enabled=["good", "bad", "off"])
     assert {plugin.manifest.key: plugin.status for plugin in plugins} == {

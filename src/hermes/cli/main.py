@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "auth": ("hermes.cli.auth.command", "Add, list and remove API keys and sign-ins."),
     "local": ("hermes.cli.local", "Install, show and remove the embedded model, which needs no key."),
     "a2a": ("hermes.cli.a2a.command", "Serve this agent to other agents, and call them."),
+    "memory": ("hermes.cli.memory", "Show the notes and the memory provider in use; choose another."),
     "install": ("hermes.cli.install", "Install what an extra needs, such as a2a or otel, into this environment."),
     "config": ("hermes.cli.config", "Show and change the configuration."),
     "logs": ("hermes.cli.logs", "Show or follow the log."),

@@ -50,13 +50,26 @@ class CallbackThread:
     The hand-over is a pair of locks: it costs some ten microseconds for both ways.
     """
 
-    __slots__ = ("_context", "_done", "_finished", "_function", "_given", "_go", "_thread", "call", "error", "value")
+    __slots__ = (
+        "_context",
+        "_done",
+        "_finished",
+        "_function",
+        "_given",
+        "_go",
+        "_over",
+        "_thread",
+        "call",
+        "error",
+        "value",
+    )
 
     def __init__(self, name: str) -> None:
         self._go, self._done = allocate_lock(), allocate_lock()
         self._go.acquire()
         self._done.acquire()
-        self._function: Callable[..., Any] | None = None
+        self._function: Callable[..., Any] = _idle
+        self._over = False
         self._given: dict[str, Any] = {}
         self._context: Context
         self._finished = False
@@ -87,20 +100,26 @@ class CallbackThread:
         if closing:
             call.limit = min(call.limit, CANCELLED_GRACE)
         remove = None if interrupt is None or closing else interrupt.add_callback(self._wake)
-        self._go.release()
+        limit, wait = min(call.limit, TIMEOUT_MAX), self._done.acquire
         try:
-            self._done.acquire(True, min(call.limit, TIMEOUT_MAX))
-            return self._finished or self._wait(call, None if closing else interrupt)
+            # Nothing in between: the hand-over is quick when one thread sleeps as soon as it has woken the other.
+            self._go.release()
+            wait(True, limit)
+            ended = self._finished or self._wait(call, None if closing else interrupt)
         except BaseException:
             call.given_up = True
+            self.end()
             raise
         finally:
             if remove is not None:
                 remove()
+        if not ended:
+            self.end()
+        return ended
 
     def end(self) -> None:
-        """Let the idle thread end."""
-        self._function = None
+        """Let the thread end, as soon as it is idle."""
+        self._over = True
         self._go.release()
 
     def join(self, seconds: float) -> None:
@@ -131,9 +150,10 @@ class CallbackThread:
         self._done.release()
 
     def _serve(self) -> None:
+        rest, wake = self._go.acquire, self._done.release
         while True:
-            self._go.acquire()
-            if self._function is None:
+            rest()
+            if self._over:
                 return
             call, before = self.call, getrecursionlimit()
             try:
@@ -146,17 +166,14 @@ class CallbackThread:
             self._given, self._function = {}, _idle
             self._finished = True
             try:
-                self._done.release()
+                wake()
             except RuntimeError:
                 pass  # the cancelled turn is being woken already
-            if call.given_up:
-                return
 
     def _work(self) -> Any:
         call = self.call
         call.thread = get_ident()
         current_call.set(call)
-        assert self._function is not None
         return self._function(**self._given)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -413,11 +413,31 @@ def _import_register(manifest: PluginManifest, host: PluginHost) -> Callable[[An
     register = getattr(found, "register", None)
     if register is None and manifest.kind == "model-provider":
         return _registered_already
+    if register is None and manifest.key.startswith("memory/") and manifest.entry_point:
+        register = _memory_registration(found)
     if register is None and manifest.entry_point and callable(found):
         return found  # the entry point names the function itself
     if not callable(register):
         raise PluginError("it has no register(ctx) function")
     return register
+
+
+def _memory_registration(found: Any) -> Callable[[PluginContext], None] | None:
+    """For an entry point of a memory provider that is its class, or a module with one."""
+    classes: list[Any] = [found] if isinstance(found, type) else list(_module_values(found))
+    own = [one for one in classes if isinstance(one, type) and _is_memory_provider(one)]
+    provider: Any = own[-1] if own else found if isinstance(found, type) else None
+    return None if provider is None else lambda context: context.register_memory_provider(provider())
+
+
+def _module_values(found: object) -> Iterable[object]:
+    from types import ModuleType
+
+    return vars(found).values() if isinstance(found, ModuleType) else ()
+
+
+def _is_memory_provider(kind: type) -> bool:
+    return any(base.__name__ == "MemoryProvider" for base in kind.__mro__[1:])
 
 
 def _registered_already(_context: PluginContext) -> None:

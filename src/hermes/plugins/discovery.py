@@ -44,18 +44,20 @@ def plugin_folders(home: Path, cwd: Path) -> list[tuple[Source, Path]]:
 
 def discover(home: Path, cwd: Path) -> dict[str, PluginManifest]:
     """Every plugin that could be loaded, by key. Entry points win over folders."""
-    from hermes.plugins.entry_points import installed_entry_points  # a run without plugins does without it
+    from hermes.plugins.entry_points import MEMORY_GROUP, installed_entry_points  # a run without plugins needs none
 
     found: dict[str, PluginManifest] = {}
     for source, folder in plugin_folders(home, cwd):
         for file in manifest_files(folder):
             _add(found, read_manifest(file.path, source, file.category))
     for point in installed_entry_points(home):
+        is_memory = point.group == MEMORY_GROUP
         manifest = PluginManifest(
             point.name,
-            point.name,
+            f"memory/{point.name}" if is_memory else point.name,
             version=point.version,
             description=point.summary,
+            kind="exclusive" if is_memory else "standalone",
             source="entrypoint",
             entry_point=point.value,
         )

@@ -15,6 +15,8 @@ import msgspec
 log = logging.getLogger("hermes.plugins")
 
 GROUP = "hermes_agent.plugins"
+#: Memory providers that are packages: a class, an object or a module.
+MEMORY_GROUP = "hermes_agent.memory_providers"
 
 #: A folder changed more recently than this may change again without its time stamp moving.
 _SETTLED_SECONDS = 2.0
@@ -28,6 +30,7 @@ class PluginEntryPoint(msgspec.Struct, frozen=True):
     package: str = ""
     version: str = ""
     summary: str = ""
+    group: str = GROUP
 
 
 class _Index(msgspec.Struct):
@@ -39,7 +42,7 @@ def installed_entry_points(home: Path) -> list[PluginEntryPoint]:
     """The entry points of every installed package, sorted by name."""
     # Asking the installation takes some 60 ms, reading the index well under one.
     stamp = _stamp()
-    file = home / "cache" / f"entry-points-{zlib.crc32(sys.prefix.encode()):08x}.json"
+    file = home / "cache" / f"entry-points-2-{zlib.crc32(sys.prefix.encode()):08x}.json"
     index = _read(file)
     if index is not None and index.stamp == stamp:
         return index.entries
@@ -66,13 +69,14 @@ def _scan() -> list[PluginEntryPoint]:
     from importlib import metadata
 
     found: list[PluginEntryPoint] = []
-    for point in metadata.entry_points(group=GROUP):
+    points = metadata.entry_points()
+    for point in (*points.select(group=GROUP), *points.select(group=MEMORY_GROUP)):
         package = point.dist
         if package is None:
-            found.append(PluginEntryPoint(point.name, point.value))
+            found.append(PluginEntryPoint(point.name, point.value, group=point.group))
             continue
         summary = str(package.metadata.json.get("summary", ""))
-        found.append(PluginEntryPoint(point.name, point.value, package.name, package.version, summary))
+        found.append(PluginEntryPoint(point.name, point.value, package.name, package.version, summary, point.group))
     return sorted(found, key=lambda point: point.name)
 
 

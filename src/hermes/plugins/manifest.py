@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, cast, get_args
@@ -134,11 +135,18 @@ def _items(fields: dict[str, Any], name: str, remarks: list[str]) -> list[Any]:
 def _kind(fields: dict[str, Any], folder: Path, remarks: list[str]) -> Kind:
     kind = fields.get("kind")
     if kind is None:
-        return _guessed_kind(folder)
+        guessed = _guessed_kind(folder)
+        if guessed != "standalone":
+            remarks.append(f"its manifest has no kind; by its code it is taken for one of kind {guessed}")
+        return guessed
     if kind in KINDS:
         return cast("Kind", kind)
     remarks.append(f"kind is {kind!r}, which is none of {', '.join(KINDS)}; it is treated as standalone")
     return "standalone"
+
+
+#: Code that merely mentions the class is none.
+_MEMORY_CLASS = re.compile(rb"^class\s+\w+\([^)]*\bMemoryProvider\b", re.MULTILINE)
 
 
 def _guessed_kind(folder: Path) -> Kind:
@@ -148,7 +156,7 @@ def _guessed_kind(folder: Path) -> Kind:
             start = file.read(_PEEK_BYTES)
     except OSError:
         return "standalone"
-    if b"register_memory_provider" in start or b"MemoryProvider" in start:
+    if b"register_memory_provider" in start or _MEMORY_CLASS.search(start):
         return "exclusive"
     if b"register_provider" in start and b"ProviderProfile" in start:
         return "model-provider"

@@ -153,8 +153,16 @@ class PluginSet:
             for plugin in self
             if plugin.status == "failed"
         ]
+        asked = set(wanted)
+        lines += [
+            f"plugin {plugin.manifest.key} is enabled and is not loaded: {redact('; '.join(plugin.problems))}"
+            for plugin in self
+            if plugin.status == "waiting"
+            and plugin.problems
+            and not asked.isdisjoint((plugin.manifest.key, plugin.manifest.name))
+        ]
         known = {name for plugin in self for name in (plugin.manifest.key, plugin.manifest.name)}
-        return lines + [f"plugin {name} is enabled and was not found" for name in wanted if name not in known]
+        return lines + [f"plugin {name} is enabled and was not found" for name in sorted(asked) if name not in known]
 
     def waiting(self, kind: str) -> list[ProviderOffer]:
         """The offers of one kind that no part of the runtime uses."""
