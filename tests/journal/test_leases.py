@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from hermes.errors import HermesError, JournalError, LeaseLost, SessionBusy
+from hermes.journal import runner as runner_module
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.steps import TurnJournal
 from hermes.journal.store import Store
 from hermes.journal.turns import reopen_turn
 from journal.kit import PYTHON_PATH, RunnerFactory, StoreFactory, finish_turn, rows, start_turn
+from support.waiting import HANG, wait_for
 
 OWNER = """
 import os, sys
@@ -229,3 +233,40 @@ def test_a_runner_whose_note_is_unreadable_is_still_alive(new_runner: RunnerFact
 
 def reopen(store: Store, runner: Runner) -> TurnJournal | None:
     return reopen_turn(store, runner, "s1", states=("running",))
+
+
+def test_a_lock_that_a_started_process_still_holds_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A runner that is killed while it starts a command leaves its lock to that process for a moment."""
+    monkeypatch.setattr(runner_module, "SECONDS_TO_RELEASE", HANG)
+    dead = subprocess.Popen(["true"])
+    dead.wait()
+    left = tmp_path / "left"
+    with left.open("w") as file:
+        file.write(f'{{"pid": {dead.pid}, "host": "{os.uname().nodename}", "since": "now"}}')
+        file.flush()
+        fcntl.flock(file, fcntl.LOCK_EX)
+        started = subprocess.Popen(["cat"], stdin=subprocess.PIPE, pass_fds=(file.fileno(),))
+    asked = threading.Event()
+
+    def ask() -> bool:
+        asked.set()
+        return Runner(tmp_path).is_alive("left")
+
+    with ThreadPoolExecutor() as pool:
+        answer = pool.submit(ask)
+        wait_for(asked)
+        started.communicate()
+        assert answer.result(HANG) is False
+    assert not left.exists()
+
+
+def test_a_lock_of_a_living_process_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runner_module, "SECONDS_TO_RELEASE", HANG * 10)
+    owner = Runner(tmp_path)
+    owner.start()
+    try:
+        assert Runner(tmp_path).is_alive(owner.id)
+    finally:
+        owner.close()

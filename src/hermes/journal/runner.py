@@ -16,6 +16,9 @@ import msgspec
 
 from hermes.errors import JournalError
 
+#: How long the lock of a process that has ended is waited for.
+SECONDS_TO_RELEASE = 2.0
+
 
 class Runner:
     """This process as an owner of sessions. Its file is made with the first session it takes."""
@@ -47,16 +50,39 @@ class Runner:
         except FileNotFoundError:
             return False  # any other error proves nothing, and is the caller's to report
         try:
-            # Shared, so that two who ask at the same time do not take each other for the owner.
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
+            if not self._is_released(file, runner_id):
+                return True
             with contextlib.suppress(OSError):
                 self._path(runner_id).unlink()
             return False
         finally:
             os.close(file)
+
+    def _is_released(self, file: int, runner_id: str) -> bool:
+        """Whether the lock is free. A process that a killed runner was just starting holds it for a moment longer."""
+        give_up = time.monotonic() + SECONDS_TO_RELEASE
+        while True:
+            try:
+                # Shared, so that two who ask at the same time do not take each other for the owner.
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > give_up or not self._is_gone(runner_id):
+                    return False
+            else:
+                return True
+            time.sleep(0.005)
+
+    def _is_gone(self, runner_id: str) -> bool:
+        """Whether the process that wrote the runner file has ended. Only the lock says that others may take over."""
+        try:
+            note = msgspec.json.decode(self._path(runner_id).read_bytes(), type=dict[str, str | int])
+            if note["host"] == os.uname().nodename:
+                os.kill(int(note["pid"]), 0)
+        except ProcessLookupError:
+            return True
+        except (OSError, KeyError, ValueError, msgspec.DecodeError):
+            return False
+        return False
 
     def describe(self, runner_id: str) -> str:
         """A living runner as text, for the error that a session is busy."""
