@@ -1,7 +1,7 @@
 """Known secrets: searched for in text, as they are and encoded, at a cost that does not depend on their number.
 
 A text is first reduced to the letters and digits that encodings are made of, in lower case: line breaks, quoting and
-the difference between alphabets are gone. Every eighth position of that is looked up among all pieces of eight bytes
+the difference between alphabets are gone. At every sixteenth position a piece of eight bytes is looked up among those
 that a secret or an encoding of it contains. Only when one is found does an exact pattern read the text itself. Both
 steps are linear in the length of the text.
 """
@@ -18,14 +18,20 @@ from typing import NamedTuple
 from urllib.parse import quote, quote_plus
 
 _GRAM = 8
-#: A needle of this length contains a whole piece wherever the positions fall.
-_SAMPLED_FROM = 2 * _GRAM - 1
+#: Every so many bytes of a reduced text, a piece is looked up.
+_STRIDE = 2 * _GRAM
+#: A form of this length contains a whole piece wherever the positions fall; shorter ones are searched for directly.
+_SAMPLED_FROM = _STRIDE + _GRAM - 1
 #: A shorter value is searched for as it is written: reduced, it may be an ordinary word.
 _REDUCED_FROM = 12
 #: The most characters of a stream that are held back as a possible beginning of a secret.
 _MAX_HELD = 4_096
 
 _KEPT = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+/-_" + bytes(range(128, 256)))
+_RARE_ESCAPE = re.compile(rb"\\[rtx]")
+#: The number before a line, as ``read_file`` shows it. A text has one near its beginning or none at all.
+_GUTTER = re.compile(rb"(?:\\+[rn]|[\r\n]|\")[ \t]*\d{1,7}\|")
+_GUTTER_WITHIN = 400
 _DROPPED = bytes(code for code in range(256) if code not in _KEPT)
 _FOLD = bytes.maketrans(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ-_", b"abcdefghijklmnopqrstuvwxyz+/")
 
@@ -96,7 +102,7 @@ class KnownSecrets:
         data = reduce_text(text)
         found = {form.reduced: form for form in self._short if form.reduced in data}
         data += b" " * (-len(data) % _GRAM)
-        samples = memoryview(data).cast("Q")
+        samples = memoryview(data).cast("Q")[::2]
         if not self._all_grams.isdisjoint(samples):
             for gram in self._all_grams.intersection(samples):
                 found.update((form.reduced, form) for form in self._grams[gram])
@@ -159,7 +165,11 @@ def reduce_text(text: str) -> bytes:
     """The letters, digits and signs of the text that encodings use, folded to one case and one alphabet."""
     data = text.encode("utf-8", "surrogatepass")
     if b"\\" in data:  # an escape such as \n is a letter too many
-        data = data.replace(b"\\n", b"").replace(b"\\r", b"").replace(b"\\t", b"").replace(b"\\x", b"")
+        if _GUTTER.search(data, 0, _GUTTER_WITHIN):
+            data = _GUTTER.sub(b"", data)
+        data = data.replace(b"\\n", b"")
+        if _RARE_ESCAPE.search(data):
+            data = _RARE_ESCAPE.sub(b"", data)
     return data.translate(_FOLD, _DROPPED)
 
 
@@ -190,7 +200,9 @@ def _encoded_forms(value: str) -> Iterator[str]:
 
 
 def _grams(data: bytes) -> Iterator[int]:
-    return (int.from_bytes(data[at : at + _GRAM], sys.byteorder) for at in range(len(data) - _GRAM + 1))
+    # One of the first positions is looked up, also when a character before it is lost to an escape.
+    last = min(len(data) - _GRAM + 1, _STRIDE + _GRAM)
+    return (int.from_bytes(data[at : at + _GRAM], sys.byteorder) for at in range(last))
 
 
 def _pattern(form: str) -> re.Pattern[str]:
