@@ -155,7 +155,7 @@ class PluginCall:
         only_closed = endpoint.api_mode == "anthropic_messages"
         by_prompt = self._by_prompt or (only_closed and not is_closed(question.response_format))
         asked = ModelRequest(
-            question.messages,
+            self.models.redactor.mask_data(question.messages),
             max_tokens=options.max_tokens or settings.max_tokens,
             temperature=options.temperature,
             reasoning_effort=settings.reasoning_effort,

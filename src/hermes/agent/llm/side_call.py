@@ -49,7 +49,7 @@ class SideModel:
         """
         settings = self._models.task(task)
         asked = ModelRequest(
-            messages,
+            self._models.redactor.mask_data(messages),
             max_tokens=max_tokens or settings.max_tokens,
             temperature=temperature,
             reasoning_effort=settings.reasoning_effort,
