@@ -63,7 +63,6 @@ class ToolBatch:
         self._step = step
         self._settling = threading.Lock()
         self._notifying = threading.Lock()
-        self._needs_commit = False
         self._slots: list[_Slot] = []
 
     def run(self, requests: list[ToolRequest], offered: frozenset[str]) -> None:
@@ -72,13 +71,17 @@ class ToolBatch:
         A call to a tool that is not ``offered`` is a call to an unknown one.
         """
         self._slots = [self._make_slot(index, request, offered) for index, request in enumerate(requests)]
+        if self._runtime.hooks.pre_tool_call is not None or self._runtime.hooks.tool_request is not None:
+            self._journal.commit_soon()  # plugins may take their time
         try:
             waiting = [slot for slot in self._slots if not self._replay(slot)]
             for segment in self._segments(waiting):
                 self._run_segment(segment)
-            if self._needs_commit or self._scope.interrupt.cancelled:
+            if self._scope.interrupt.cancelled:
                 self._journal.commit()
         except BaseException as error:
+            if isinstance(error, TurnSuspended):
+                self._journal.commit()  # the process may end before the answer comes
             self._give_up(error)
             raise
 
@@ -128,6 +131,8 @@ class ToolBatch:
             else:
                 self._close(slot, outcome)
         self._claim([slot for slot in ready if slot.unsafe])
+        if not all(_is_quick(slot) for slot in ready):
+            self._journal.commit_soon()
         for slot in ready:
             self._notify(slot.call.started())
         if len(ready) > 1 and not all(_is_quick(slot) for slot in ready) and _can_run_together(ready):
@@ -147,7 +152,10 @@ class ToolBatch:
             return slot.call.cancelled(stop.reason)
 
     def _claim(self, slots: list[_Slot]) -> None:
-        """Write-ahead claim: record that these calls are about to run, so that a crash never runs them twice."""
+        """Write-ahead claim: record that these calls are about to run, so that a crash never runs them twice.
+
+        The reply that asked for them is in the same transaction. This is the one sync that a step waits for.
+        """
         for slot in slots:
             self._journal.step(slot.key, "claimed", "unsafe", slot.call.claim())
         if slots:
@@ -205,9 +213,7 @@ class ToolBatch:
             self._journal.step(slot.key, "done", effect, slot.call.record(outcome))
             slot.outcome = outcome
         if slot.unsafe:
-            self._journal.commit()
-        else:
-            self._needs_commit = True
+            self._journal.commit_soon()
         self._finish(slot, outcome)
 
     def _finish(self, slot: _Slot, outcome: ToolOutcome) -> None:
@@ -259,6 +265,7 @@ class ToolBatch:
         task = content if isinstance(content, str) else ""
         context = tool_context(self._runtime, scope, self._session.cwd, task)
         context.key = f"tool:{self._step}.{index}"
+        context.before_waiting = self._journal.commit_soon
         return _Slot(index, context.key, ToolCall(self._runtime, request, scope, tool, context, loop=self._loop))
 
 

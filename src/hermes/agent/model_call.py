@@ -371,7 +371,7 @@ class ConversationAttempt(Attempt):
         partial = getattr(error, "partial", None)
         body = {"reason": reason, "error": row.error, "partial": partial, **self._request_record()}
         journal.event("attempt_failed", self.call.key, body, self._parameters())
-        journal.commit()
+        journal.commit_soon()
         if known is not None:
             self.call.listener(failed)
 

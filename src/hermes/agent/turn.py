@@ -229,7 +229,6 @@ class Turn:
                 setup.decisions.append(PluginDecision(plugin, "pre_llm_call", "added"))
             setup.context = "\n\n".join(pieces)
         self._journal.step("setup", "done", "pure", *setup.parts(self._runtime.environment()))
-        self._journal.commit()
         return setup
 
     def _converse(self, setup: Setup) -> str:
@@ -362,7 +361,11 @@ class Turn:
     def _ask(
         self, requests: RequestBuilder, step: int, tools: list[ToolDefinition], *, is_last: bool = False
     ) -> Answered:
-        """Model step ``step``: replayed when the journal has it, run and committed otherwise."""
+        """Model step ``step``: replayed when the journal has it, run and recorded otherwise.
+
+        A reply is written with what follows it: the claims of its calls, their results when they only take a moment,
+        or the end of the turn.
+        """
         recorded = self._recorded_answer(f"model:{step}", tools)
         if recorded is None:
             # Only here: everything that an earlier run recorded is replayed first, and cannot be interrupted.
@@ -374,14 +377,19 @@ class Turn:
             # New, or replaced by a note when the turn ended early before.
             self._journal.message(*self._place, message)
         requests.answered(self._place, answered.reply.usage, is_replay=recorded is not None)
-        if recorded is None:
-            self._journal.commit()
+        if recorded is None and not answered.reply.tool_calls and self._may_wait_before_the_end:
+            self._journal.commit_soon()
         self._steps = step
         self._finish_reason = answered.reply.finish_reason
         self._model, self._provider = answered.reply.model or self._models.model, answered.provider
         if answered.reply.usage is not None:
             self._usage = self._usage + answered.reply.usage
         return answered
+
+    @property
+    def _may_wait_before_the_end(self) -> bool:
+        """Whether plugins have a word about an answer."""
+        return self._hooks.pre_verify is not None or self._hooks.transform_llm_output is not None
 
     def _recorded_answer(self, key: str, tools: list[ToolDefinition]) -> Answered | None:
         """The recorded reply, unless it is empty: replaying that would end the turn the same way for ever."""
@@ -396,7 +404,11 @@ class Turn:
     def _ask_now(
         self, requests: RequestBuilder, step: int, tools: list[ToolDefinition], *, is_last: bool = False
     ) -> Answered:
-        """Ask, after making room where it is short; a request that the provider finds too long is shortened again."""
+        """Ask, after making room where it is short; a request that the provider finds too long is shortened again.
+
+        What was recorded so far goes to the disk while the model answers: a model call may be repeated.
+        """
+        self._journal.commit_soon()
         requests.make_room(step, self._place, tools)
         while True:
             try:

@@ -61,6 +61,8 @@ def open_writer(path: Path) -> sqlite3.Connection:
         ):
             connection.execute(f"PRAGMA {pragma}")
         _migrate(connection, path)
+        # From here on ``durability.LogSync`` syncs the log; SQLite still does so around checkpoints.
+        connection.execute("PRAGMA synchronous=NORMAL")
     except BaseException:
         connection.close()
         raise

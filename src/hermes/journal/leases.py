@@ -83,7 +83,8 @@ def take_lease(connection: JournalConnection, runner: Runner, session_id: str) -
 def release_lease(store: Store, runner: Runner, session_id: str) -> None:
     """Release a session that this runner owns. Nothing to do for one it does not."""
     query = "UPDATE sessions SET runner = NULL WHERE id = ? AND runner = ?"
-    store.write(lambda connection: connection.execute(query, (session_id, runner.id)))
+    # Nothing is lost without a sync: a runner that is gone holds nothing.
+    store.write_soon(lambda connection: connection.execute(query, (session_id, runner.id)))
 
 
 def refuse_if_busy(connection: JournalConnection, runner: Runner, session_id: str) -> None:

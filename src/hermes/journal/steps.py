@@ -204,17 +204,31 @@ class TurnJournal:
 
         When this returns, what other threads recorded before the call is on disk too (group commit).
         """
+        self._commit_rows()
+        self._store.sync()
+
+    def commit_soon(self) -> None:
+        """Write everything recorded so far, and bring it to the disk while the caller goes on.
+
+        The death of the process does not undo it, a power failure may. For what can be repeated: a claim, an answer
+        that is shown and the end of a turn need ``commit``, which waits for this too.
+        """
+        if self._commit_rows():
+            self._store.start_sync()
+
+    def _commit_rows(self) -> bool:
         with self._commit_lock:
             rows = self._take_pending()
             if not rows:
-                return
+                return False
             try:
-                self._store.write(lambda connection: self._write(connection, rows))
+                self._store.write_soon(lambda connection: self._write(connection, rows))
             except BaseException:
                 with self._pending_lock:
                     rows.extend(self._pending)
                     self._pending = rows
                 raise
+            return True
 
     def write_pending(self, connection: JournalConnection) -> None:
         """Like ``commit``, inside a transaction that is already open."""

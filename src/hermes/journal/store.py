@@ -18,6 +18,7 @@ from hermes.journal import database
 from hermes.journal.connection import JournalConnection
 from hermes.journal.crash import crash_point
 from hermes.journal.database import companion, explain, is_fatal
+from hermes.journal.durability import LogSync
 
 T = TypeVar("T")
 
@@ -30,7 +31,7 @@ class Store:
     """Access to ``state.db``. Thread-safe.
 
     Writes of a process go through one connection, under a thread lock and then an advisory lock on a sidecar file.
-    Group commit: waiting threads are committed together by the one that holds the lock, with one sync for all.
+    Group commit: waiting threads are committed together by the one that holds the lock, and share a sync.
     """
 
     def __init__(self, path: Path) -> None:
@@ -45,6 +46,7 @@ class Store:
         self._lock_file = -1
         self._commits = 0
         self._damage: JournalCorrupt | None = None
+        self._log = LogSync(companion(path, "-wal"))
 
     def files(self) -> list[Path]:
         """The files no other code of this process may open: closing any descriptor of them drops SQLite's locks."""
@@ -54,12 +56,33 @@ class Store:
 
     def write(self, work: Callable[[JournalConnection], T]) -> T:
         """Run ``work`` in a transaction and return its result once that is on disk."""
+        result = self.write_soon(work)
+        self.sync()
+        return result
+
+    def write_soon(self, work: Callable[[JournalConnection], T]) -> T:
+        """Run ``work`` in a transaction and return its result.
+
+        It is written, so that the death of this process does not undo it, and is being brought to the disk. ``sync``
+        waits for that.
+        """
         write = _Write(work)
         self._waiting.append(write)
         with self._commit_lock:
             if not write.finished:
                 self._commit_waiting()
         return write.result()
+
+    def start_sync(self) -> None:
+        """Bring what is written to the disk, beside this thread."""
+        self._log.start()
+
+    def sync(self) -> None:
+        """Return once everything that was written so far is on disk, so that it survives a power failure too."""
+        try:
+            self._log.wait()
+        except OSError as error:
+            raise explain(error, self.path) from error
 
     def _commit_waiting(self) -> None:
         batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
@@ -71,6 +94,7 @@ class Store:
             self._lock()
             try:
                 _run_in_transaction(connection, batch, self.path)
+                self._log.written()
                 self._checkpoint_sometimes(connection)
             finally:
                 self._unlock()
@@ -175,6 +199,8 @@ class Store:
         with self._reader_lock:
             self._close_reader()
         with self._commit_lock:
+            with contextlib.suppress(OSError):  # whoever had to know has waited for it
+                self._log.close()
             self._close_writer()
             if self._lock_file >= 0:
                 os.close(self._lock_file)

@@ -66,6 +66,8 @@ class ToolContext:
     confinements: Confinements = field(default_factory=Confinements)
     #: The call's key in the journal (``tool:n.i``); empty outside a turn.
     key: str = ""
+    #: To be called before a wait of unknown length, such as a question: what led to the call is then on record.
+    before_waiting: Callable[[], None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -129,6 +129,8 @@ class Approvals:
         if assessment.decision is not None:
             return assessment.decision
         question = ApprovalQuestion(tool, args, context, assessment.command, assessment.findings)
+        if context.before_waiting is not None:
+            context.before_waiting()
         with self._lock_for(scope.session_id):
             scope.interrupt.check()
             return self._resolve(question)

@@ -1,0 +1,157 @@
+"""What waits for the disk: a claim, an answer that is shown and the end of a turn; nothing else does."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from hermes.agent.events import TurnResult
+from hermes.errors import JournalError
+from hermes.host import Host
+from hermes.journal import durability
+from hermes.testing import ScriptedProvider, text, tool_call, tool_calls
+from support import HostFactory
+
+
+class Disk:
+    """Takes the place of the system call: syncs can be held back, and are counted by the thread that asks for one."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.real = durability.sync_file
+        self.callers: list[str] = []
+        self.may_sync = threading.Event()
+        self.may_sync.set()
+        monkeypatch.setattr(durability, "sync_file", self.sync)
+
+    def sync(self, file: int) -> None:
+        self.callers.append(threading.current_thread().name)
+        assert self.may_sync.wait(60)
+        self.real(file)
+
+    def by(self, thread: str) -> int:
+        return self.callers.count(thread)
+
+
+@pytest.fixture
+def disk(make_host: HostFactory, monkeypatch: pytest.MonkeyPatch) -> Generator[Disk]:
+    """Freed before the hosts are closed."""
+    made = Disk(monkeypatch)
+    yield made
+    made.may_sync.set()
+
+
+class Running(threading.Thread):
+    """A turn on a thread of its own."""
+
+    def __init__(self, host: Host) -> None:
+        super().__init__(name="turn", daemon=True)
+        self.session = host.new_session()
+        self.result: TurnResult | None = None
+        self.start()
+
+    def run(self) -> None:
+        self.result = self.session.run("Go")
+
+
+def test_a_step_that_only_reads_waits_for_no_sync(make_host: HostFactory, workdir: Path, disk: Disk) -> None:
+    """Every sync after the one that accepts the message hangs, and the steps go on all the same."""
+    (workdir / "a.txt").write_text("alpha\n")
+    read = tool_call("read_file", {"path": "a.txt"})
+    search = tool_calls([("search_files", {"pattern": "alpha"}), ("read_file", {"path": "a.txt"})])
+    accepted = threading.Event()
+
+    def hold(**_: Any) -> None:
+        disk.may_sync.clear()
+        accepted.set()
+
+    with ScriptedProvider([read, search, read, text("Done.")]) as provider:
+        host = make_host(provider)
+        host.hooks.subscribe("on_session_start", "holder", hold)
+        turn = Running(host)
+        assert accepted.wait(60)
+        assert provider.wait_for_request(4).messages[-1]["role"] == "tool"
+        assert turn.is_alive(), "the answer is not shown before it is on disk"
+        written = {event["key"] for event in host.sessions.events(turn.session.id)}
+        assert {"tool:1.0", "tool:2.0", "tool:2.1", "tool:3.0"} < written, "a killed process loses nothing of it"
+        disk.may_sync.set()
+        turn.join(60)
+    assert turn.result is not None and turn.result.answer == "Done."
+
+
+def test_an_effect_starts_once_its_claim_is_on_disk(make_host: HostFactory, workdir: Path, disk: Disk) -> None:
+    kinds: list[list[str]] = []
+    counts: list[tuple[int, int]] = []
+    with ScriptedProvider([tool_call("terminal", {"command": "echo ran >> effects.log"}), text("Done.")]) as provider:
+        host = make_host(provider)
+        session = host.new_session()
+
+        def look(args: dict[str, Any], next_call: Any, **_: Any) -> Any:
+            log = cast("dict[str, int]", vars(vars(host.store)["_log"]))
+            counts.append((log["_synced"], log["_written"]))
+            kinds.append([event["kind"] for event in host.sessions.events(session.id)])
+            return next_call(args)
+
+        host.hooks.add_middleware("tool_execution", "watcher", look)
+        assert session.run("Go").answer == "Done."
+    assert kinds == [["turn_started", "step_done", "step_done", "step_claimed"]]
+    assert [synced == written for synced, written in counts] == [True]
+    assert (workdir / "effects.log").read_text() == "ran\n"
+
+
+def test_a_reply_and_the_claims_of_its_calls_are_one_transaction(make_host: HostFactory, workdir: Path) -> None:
+    commits: list[int] = []
+    with ScriptedProvider([tool_call("terminal", {"command": "true"}), text("Done.")]) as provider:
+        host = make_host(provider)
+
+        def count(**_: Any) -> None:
+            commits.append(vars(host.store)["_commits"])
+
+        host.hooks.subscribe("post_api_request", "counter", count)
+        host.hooks.subscribe("post_tool_call", "counter", count)
+        host.new_session().run("Go")
+    replied, ended = commits[:2]
+    assert ended - replied == 2, "reply and claim, then the result"
+
+
+def test_how_many_syncs_a_turn_asks_for_itself(make_host: HostFactory, workdir: Path, disk: Disk) -> None:
+    """With a disk that is never slow: one for the message, one for each claim, one for the answer."""
+    (workdir / "a.txt").write_text("alpha\n")
+    read = tool_call("read_file", {"path": "a.txt"})
+    run = tool_call("terminal", {"command": "true"})
+    with ScriptedProvider([read, run, read, run, text("Done.")]) as provider:
+        host = make_host(provider, allow_everything=True)
+        turn = Running(host)
+        turn.join(60)
+    assert turn.result is not None and turn.result.answer == "Done."
+    # A sync that the thread beside it did in time need not be done again.
+    assert 1 <= disk.by("turn") <= 4
+
+
+def test_a_disk_that_fails_later_stops_the_turn_before_the_next_effect(
+    make_host: HostFactory, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fails = threading.Event()
+    real = durability.sync_file
+
+    def sync(file: int) -> None:
+        if fails.is_set():
+            raise OSError(5, os.strerror(5))
+        real(file)
+
+    def break_it(**_: Any) -> None:
+        fails.set()
+
+    monkeypatch.setattr(durability, "sync_file", sync)
+    (workdir / "a.txt").write_text("alpha\n")
+    calls = [tool_call("read_file", {"path": "a.txt"}), tool_call("terminal", {"command": "touch effect"}), text("no")]
+    with ScriptedProvider(calls) as provider:
+        host = make_host(provider, allow_everything=True)
+        host.hooks.subscribe("post_tool_call", "saboteur", break_it)
+        with pytest.raises(JournalError, match="Input/output error"):
+            host.new_session().run("Go")
+    assert not (workdir / "effect").exists()
