@@ -96,6 +96,20 @@ class Sessions:
 
         return self._store.read(find)
 
+    def last_used_before(self, moment: float) -> list[SessionRow]:
+        """The sessions, without those of children, that were last used before that time, oldest first."""
+        query = f"{_SESSION_QUERY} WHERE s.parent_id IS NULL AND s.updated_at < ? ORDER BY s.updated_at"
+        return self._store.read(lambda connection: [SessionRow(*row) for row in connection.execute(query, (moment,))])
+
+    def has_open_turn(self, session_id: str) -> bool:
+        """Whether a turn of the session, or of one that it delegated to, has not ended."""
+        query = (
+            "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f "
+            "ON s.parent_id = f.id) SELECT 1 FROM turns t JOIN family f ON t.session_id = f.id "
+            "WHERE t.state IN ('queued', 'running') AND t.undone = 0 LIMIT 1"
+        )
+        return self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone() is not None)
+
     def messages(self, session_id: str, *, before_turn: int | None = None) -> list[Message]:
         """The whole conversation in order, without undone turns."""
         limit = 2**62 if before_turn is None else before_turn

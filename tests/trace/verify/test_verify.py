@@ -100,5 +100,7 @@ def test_a_turn_that_was_taken_back_may_have_been_cut_off(records: list[Record])
     assert verify(cut) != []
     cut = [{**record, "undone": True} if record["record"] == "turn" else record for record in cut]
     renumbered = iter(range(1, 1_000))
-    cut = [{**record, "seq": next(renumbered)} if record["record"] == "event" else record for record in cut]
+    cut = [
+        {**record, "seq": next(renumbered), "chain": ""} if record["record"] == "event" else record for record in cut
+    ]
     assert verify(cut) == []

@@ -16,6 +16,7 @@ from hermes.commands.text import plural
 from hermes.journal import schema
 from hermes.journal.database import companion, explain
 from hermes.journal.history.search import SearchIndex
+from hermes.journal.inspection import inspect_session
 from hermes.journal.recovery import dead_letters
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import SessionRow, Sessions
@@ -118,7 +119,7 @@ def check_records(installation: Installation) -> Iterator[CheckResult]:
     damaged: list[str] = []
     with closing(installation.store()) as store:
         for row in rows:
-            problems = verify(Sessions(store).export(row.id))
+            problems = verify(inspect_session(store, row.id))
             if problems:
                 damaged.append(row.id)
                 if len(damaged) <= _MOST_LISTED:

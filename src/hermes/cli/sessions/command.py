@@ -1,4 +1,4 @@
-"""``hermes sessions``: lists, shows, searches, exports, renames and deletes sessions."""
+"""``hermes sessions``: lists, shows, searches, exports, renames, deletes and prunes sessions."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from hermes.cli.arguments import positive_number
+from hermes.cli.sessions import prune
 from hermes.cli.sessions.transcript import event_lines, hit_lines, list_lines, markdown, transcript_lines
 from hermes.cli.terminal import confirm, one_line, print_data, write_private_file
 from hermes.commands.text import plural
@@ -37,6 +38,7 @@ examples:
   hermes sessions search "segmentation fault"      messages with the phrase
   hermes sessions export 20250301_1412 --format markdown -o talk.md
   hermes sessions delete 20250301_1412 20250228
+  hermes sessions prune --older-than 90d --dry-run  what such a cleaning would delete
 """
 
 
@@ -107,6 +109,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     deleting = add("delete", _delete, "delete sessions, including those of their sub-agents")
     deleting.add_argument("ids", metavar="ID", nargs="+")
     deleting.add_argument("--yes", "-y", action="store_true", help="do not ask")
+    prune.configure(add("prune", _prune, "delete the sessions that were last used some time ago"))
     renaming = add("rename", _rename, "change the title of a session")
     renaming.add_argument("id", metavar="ID")
     renaming.add_argument("title", metavar="TITLE", nargs="+")
@@ -204,6 +207,13 @@ def _delete(journal: Journal, args: argparse.Namespace) -> int:
             print(f"Deleted {plural(len(deleted), 'session')}.")
             _remove_from_index(journal, deleted)
     return 0
+
+
+def _prune(journal: Journal, args: argparse.Namespace) -> int:
+    code, deleted = prune.prune(journal, args)
+    if deleted:
+        _remove_from_index(journal, deleted)
+    return code
 
 
 def _remove_from_index(journal: Journal, deleted: list[str]) -> None:

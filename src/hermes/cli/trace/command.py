@@ -248,6 +248,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _check_sessions(args: argparse.Namespace) -> dict[str, list[Any]]:
+    from hermes.journal.inspection import inspect_session
     from hermes.trace.verify.session import verify
 
     with open_store() as store:
@@ -257,7 +258,7 @@ def _check_sessions(args: argparse.Namespace) -> dict[str, list[Any]]:
             if args.all
             else [session_named(store, args.session)]
         )
-        return {session_id: list(verify(sessions.export(session_id))) for session_id in ids}
+        return {session_id: list(verify(inspect_session(store, session_id))) for session_id in ids}
 
 
 def _check_file(path: Path, form: str) -> list[Any]:

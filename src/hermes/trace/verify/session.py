@@ -9,6 +9,8 @@ from typing import Any, cast
 
 import msgspec
 
+from hermes.journal.events import first_link, next_link
+
 Record = dict[str, Any]
 
 
@@ -21,23 +23,57 @@ class JournalProblem:
     text: str
 
     def __str__(self) -> str:
+        if self.turn < 0:
+            return self.text
         place = f"turn {self.turn + 1}" + (f", {self.key}" if self.key else "")
         return f"{place}: {self.text}"
 
 
+#: The turn of a problem that belongs to no turn.
+_NO_TURN = -1
+
+
 def verify(records: Iterable[Record]) -> list[JournalProblem]:
-    """The problems of one session, given everything the journal exports of it."""
-    by_kind: dict[str, list[Record]] = {"turn": [], "event": [], "model_call": [], "message": []}
+    """The problems of one session, given what the journal exports of it or what an inspection found."""
+    by_kind: dict[str, list[Record]] = {"turn": [], "event": [], "model_call": [], "message": [], "damage": []}
     for record in records:
         by_kind.setdefault(record["record"], []).append(record)
-    problems = list(_gaps(by_kind["event"]))
+    problems = [JournalProblem(_NO_TURN, "", f"{row['where']}: {row['text']}") for row in by_kind["damage"]]
+    problems += _gaps(by_kind["event"])
+    problems += _broken_chain(by_kind["event"], (by_kind.get("session") or [{}])[0])
     events, calls = (_grouped(by_kind[kind], "turn_id") for kind in ("event", "model_call"))
     messages = _grouped(by_kind["message"], "turn")
     for turn in by_kind["turn"]:
-        said = {(row["step"], row["position"]): row["message"] for row in messages.get(turn["ordinal"], ())}
+        rows = messages.get(turn["ordinal"], ())
+        said: dict[tuple[int, int], Record] = {(row["step"], row["position"]): row["message"] or {} for row in rows}
         part = _TurnPart(turn, events.get(turn["id"], []), calls.get(turn["id"], []), said)
-        problems.extend(JournalProblem(turn["ordinal"], key, text) for key, text in part.check())
+        try:
+            problems.extend(JournalProblem(turn["ordinal"], key, text) for key, text in part.check())
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            text = f"its record does not have the form it should have ({type(error).__name__}: {error})"
+            problems.append(JournalProblem(turn["ordinal"], "", text))
     return problems
+
+
+def _broken_chain(events: list[Record], session: Record) -> Iterator[JournalProblem]:
+    """The first event that is not what was recorded, and events that are missing at the end."""
+    head, last = session.get("head_seq"), events[-1]["seq"] if events else 0
+    if head is not None and head != last:
+        yield JournalProblem(_NO_TURN, "", f"the last event recorded is number {head}, the last one there is {last}")
+    previous = 0
+    link = first_link(session.get("id", ""))
+    for event in events:
+        if event["seq"] != previous + 1 or "chain" not in event:
+            return  # what is missing is reported; the chain cannot be followed beyond it
+        previous, chain = event["seq"], bytes.fromhex(event["chain"])
+        if not chain and link == first_link(session.get("id", "")):
+            continue  # recorded before there was a chain
+        names = ("seq", "turn_id", "kind", "key", "effect", "body_sha256", "at", "epoch")
+        if next_link(link, *(event[name] for name in names)) != chain:
+            what = f"event {event['seq']} ({event['kind']} {event['key']}".rstrip() + ")"
+            yield JournalProblem(_NO_TURN, "", f"{what} is not what was recorded: it was altered, added or moved")
+            return
+        link = chain
 
 
 def _grouped(records: list[Record], name: str) -> dict[Any, list[Record]]:
@@ -80,7 +116,9 @@ class _TurnPart:
         return self._is_over and not self.turn["undone"]
 
     def _done(self) -> dict[str, Any]:
-        return {event["key"]: event["body"] for event in self.events if event["kind"] == "step_done"}
+        """The bodies of finished steps; those that cannot be read are reported elsewhere."""
+        done = ((event["key"], event["body"]) for event in self.events if event["kind"] == "step_done")
+        return {key: body if isinstance(body, dict) else {} for key, body in done}
 
     def _check_frame(self) -> Iterator[tuple[str, str]]:
         """The turn itself: started once, ended once for every time it ran and was not cut off."""
@@ -129,10 +167,14 @@ class _TurnPart:
         """Tool calls of a turn that is over: a result and a message for every call of every reply."""
         done = self._done()
         replies = (
-            {key: body["reply"] for key, body in done.items() if key.startswith("model:")} if self._is_whole else {}
+            {key: body["reply"] for key, body in done.items() if key.startswith("model:") and "reply" in body}
+            if self._is_whole
+            else {}
         )
         for key, reply in replies.items():
             step = int(key.removeprefix("model:"))
+            if self.messages.get((step, 0), {}).get("role") == "user":
+                continue  # the last request of a spent budget offers no tools: calls in its answer do not count
             for index, call in enumerate(reply["tool_calls"]):
                 tool_key = f"tool:{step}.{index}"
                 message = self.messages.get((step, index + 1), {})
