@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.host import Host
-from hermes.journal.inspection import inspect_session
+from hermes.journal.history.inspection import inspect_session
 from hermes.journal.sessions import Sessions
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.trace.verify.session import verify

@@ -15,8 +15,8 @@ from hermes.cli.doctor.installation import Installation
 from hermes.commands.text import plural
 from hermes.journal import schema
 from hermes.journal.database import companion, explain
+from hermes.journal.history.inspection import inspect_session
 from hermes.journal.history.search import SearchIndex
-from hermes.journal.inspection import inspect_session
 from hermes.journal.recovery import dead_letters
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import SessionRow, Sessions

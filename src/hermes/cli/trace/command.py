@@ -248,7 +248,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _check_sessions(args: argparse.Namespace) -> dict[str, list[Any]]:
-    from hermes.journal.inspection import inspect_session
+    from hermes.journal.history.inspection import inspect_session
     from hermes.trace.verify.session import verify
 
     with open_store() as store:
