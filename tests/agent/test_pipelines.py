@@ -272,6 +272,24 @@ def test_a_response_no_plugin_should_return_is_not_used(
     assert "plugin 'broken': llm_execution callback failed: UnusableResult" in caplog.text
 
 
+def test_a_translated_provider_error_is_retried_like_the_original(make_host: HostFactory) -> None:
+    def translate(next_call: Any, **_: Any) -> Any:
+        try:
+            return next_call()
+        except ProviderError as error:
+            raise LookupError("the gateway said no") from error
+
+    with ScriptedProvider([failure(500, "down"), text("up again")]) as provider:
+        host = make_host(provider, retries=1)
+        host.hooks.add_middleware("llm_execution", "translator", translate)
+        watch = Watch()(host, "api_request_error", "post_api_request")
+        result = host.new_session().run("hi")
+    assert (result.status, result.answer) == ("completed", "up again")
+    assert watch.names() == ["api_request_error", "post_api_request"]
+    [failed, _] = watch.seen
+    assert (failed[1]["status_code"], failed[1]["reason"], failed[1]["retryable"]) == (500, "server_error", True)
+
+
 def test_provider_errors_reach_middleware_as_themselves(make_host: HostFactory) -> None:
     caught: list[BaseException] = []
 

@@ -27,7 +27,7 @@ from hermes.contract.events import (
     TextWithdrawn,
 )
 from hermes.contract.response import Record
-from hermes.errors import Interrupted, ProviderError
+from hermes.errors import HermesError, Interrupted, ProviderError
 from hermes.hooks.table import Hooks
 from hermes.journal.crash import crash_point
 from hermes.journal.decisions import PluginDecision, decisions_of
@@ -49,6 +49,8 @@ log = logging.getLogger("hermes.model")
 
 ToolDefinition = dict[str, Any]
 
+#: How far back the causes of an error are followed.
+_MOST_CAUSES = 5
 #: What the limit of an answer is called on one wire or another.
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
@@ -159,7 +161,10 @@ class ModelCall:
         attempt = ConversationAttempt(self, endpoint, retry_count=send.attempt - 1)
         try:
             reply = attempt.run()
-        except ProviderError as error:
+        except Exception as raised:
+            error = provider_failure(raised)
+            if error is None:
+                raise
             self._has_stale_text = attempt.text_was_shown and self.may_withdraw_text
             return Failure(error, attempt.text_was_shown, safe_to_repeat=self.may_withdraw_text)
         if send.is_return:
@@ -358,7 +363,7 @@ class ConversationAttempt(Attempt):
         )
 
     def _close_failed(self, error: BaseException) -> None:
-        known = error if isinstance(error, ProviderError) else None
+        known = provider_failure(error)
         reason = known.reason if known else "interrupted" if isinstance(error, Interrupted) else "error"
         failed = self._failed(error, known, reason, self.ended_at)
         if self.hooks.api_request_error is not None:
@@ -435,6 +440,22 @@ def _stored(reply: Reply) -> dict[str, Any]:
     if reply.finish_reason == "stop":
         del fields["finish_reason"]
     return {name: value for name, value in fields.items() if value or name in ("content", "tool_calls")}
+
+
+def provider_failure(error: BaseException) -> ProviderError | None:
+    """The failure of a provider that an error is, or that execution middleware has translated into it."""
+    if isinstance(error, ProviderError) or not isinstance(error, Exception):
+        return error if isinstance(error, ProviderError) else None
+    cause: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        cause = None if cause is None or isinstance(cause, HermesError) else cause.__cause__ or cause.__context__
+        if isinstance(cause, ProviderError):
+            text = f"{type(error).__name__}: {error}"
+            status, wait = cause.status_code, cause.retry_after
+            translated = ProviderError(text, reason=cause.reason, status_code=status, retry_after=wait)
+            translated.__cause__ = error
+            return translated
+    return None
 
 
 def _size(value: Any) -> int:

@@ -56,7 +56,7 @@ def test_the_question_is_built_as_the_contract_says() -> None:
     ]
     assert made.response_format == {
         "type": "json_schema",
-        "json_schema": {"name": "plugin_structured_output", "schema": SCHEMA, "strict": False},
+        "json_schema": {"name": "my_schema", "schema": SCHEMA, "strict": False},
     }
 
 

@@ -21,8 +21,10 @@ log = logging.getLogger("agent.plugin_llm")
 Message = dict[str, Any]
 
 _JSON_ONLY = "Answer with JSON and nothing else: no words before or after it, no code fence."
-#: Servers allow few characters here, so it is not the name that the plugin gave.
 _FORMAT_NAME = "plugin_structured_output"
+#: Servers allow few characters in the name of a schema, and not many of them.
+_NOT_IN_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+_MAX_NAME_CHARS = 64
 _FENCE = re.compile(r"```[ \t]*(?:json)?[ \t]*\r?\n?", re.IGNORECASE)
 _MAX_PROBLEM_CHARS = 500
 
@@ -66,7 +68,7 @@ class StructuredQuestion:
             system.append(_JSON_ONLY)
         messages: list[Message] = [{"role": "system", "content": "\n\n".join(system)}] if system else []
         messages.append({"role": "user", "content": content})
-        return cls(messages, _response_format(schema, json_mode), schema)
+        return cls(messages, _response_format(schema, json_mode, schema_name), schema)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> StructuredQuestion:
@@ -102,9 +104,11 @@ def encode_schema(schema: object) -> bytes:
     return encoded
 
 
-def _response_format(schema: bytes, json_mode: bool) -> dict[str, Any] | None:
+def _response_format(schema: bytes, json_mode: bool, schema_name: object) -> dict[str, Any] | None:
     if schema:
-        wanted = {"name": _FORMAT_NAME, "schema": msgspec.json.decode(schema), "strict": False}
+        given = schema_name if isinstance(schema_name, str) else ""
+        name = _NOT_IN_NAME.sub("_", given).strip("_")[:_MAX_NAME_CHARS] or _FORMAT_NAME
+        wanted = {"name": name, "schema": msgspec.json.decode(schema), "strict": False}
         return {"type": "json_schema", "json_schema": wanted}
     return {"type": "json_object"} if json_mode else None
 
