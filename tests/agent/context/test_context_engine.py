@@ -209,9 +209,17 @@ def too_long() -> ScriptedReply:
     return failure(400, "maximum context length is 4096 tokens", code="context_length_exceeded")
 
 
-def test_a_request_that_is_too_long_is_made_shorter_and_sent_again(make_host: HostFactory) -> None:
+IN_WORDS = "This model's maximum context length is 6000 tokens. However, you requested 9000 tokens."
+
+
+@pytest.mark.parametrize(
+    "refusal", [too_long(), failure(400, IN_WORDS, code="invalid_request_error"), failure(422, IN_WORDS)]
+)
+def test_a_request_that_is_too_long_is_made_shorter_and_sent_again(
+    make_host: HostFactory, refusal: ScriptedReply
+) -> None:
     def answer(request: RecordedRequest) -> ScriptedReply:
-        return too_long() if estimate(request.messages) > 6_000 else text("Good.", usage=None)
+        return refusal if estimate(request.messages) > 6_000 else text("Good.", usage=None)
 
     with ScriptedProvider(script(answer)) as provider:
         host = make_host(provider, toolsets=["file"])  # whose window is thought to be 128,000
