@@ -292,3 +292,23 @@ def test_a_script_is_told_by_the_exit_code(home: Path, workdir: Path) -> None:
     lines = [line.split() for line in shown.stdout.splitlines()]
     assert ["this", "day", "1,000,000", "tokens", "2,200", "997,800"] in lines
     assert ["each", "turn", "2", "calls"] in lines
+
+
+def test_a_call_counts_once_whether_its_row_is_written_or_not(home: Path, workdir: Path) -> None:
+    with (
+        ScriptedProvider(text("fine", usage=STEP)) as provider,
+        configured_host(home, workdir, provider, budgets=limits(day={"tokens": 1_000_000})) as host,
+    ):
+        session = host.new_session()
+        session.run("go")
+        budgets = host.models.budgets
+        assert budgets is not None
+        scope = Scope(session_id=session.id)
+        [line] = budgets.lines(scope)
+        assert (line.used.tokens, line.used.calls, line.account.unwritten) == (1_100, 1, {})
+        held = budgets.reserve(scope, CallBound(10, 10))
+        held.add("never-written", Usage(input_tokens=7, output_tokens=3), 0.1)
+        held.close()
+        [line] = budgets.lines(scope)
+        assert (line.used.tokens, line.used.calls) == (1_110, 2)
+        assert (line.account.reserved.tokens, line.account.reserved.calls) == (0, 0)

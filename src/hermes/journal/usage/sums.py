@@ -79,8 +79,9 @@ def spent_today(store: Store, *, plugin: str = "", principal: str = "", own: fro
         written: set[str] = set()
         for table in ("model_calls", "outside_calls") if own else ():
             marks = ", ".join("?" * len(own))
-            query = f"SELECT api_request_id FROM {table} WHERE api_request_id IN ({marks}) AND started_at >= ?"
-            written.update(row[0] for row in connection.execute(query, (*own, midnight())))
+            # Those of yesterday too: they are written, and count no more.
+            query = f"SELECT api_request_id FROM {table} WHERE api_request_id IN ({marks})"
+            written.update(row[0] for row in connection.execute(query, tuple(own)))
         return SharedSum(
             Spent(*connection.execute(_SUM.format(condition=condition), values).fetchone()), frozenset(written)
         )
