@@ -46,14 +46,14 @@ class TerminalOutput(TextOutput):
             # The command itself reports a failure, and how an interrupted turn is continued.
             has_answer = result.status in ("completed", "incomplete")
             self._print(self._view.end(result) if has_answer else self._view.break_off())
-            self._stdout.flush()
+            self.stdout.flush()
             print(self._view.dim(usage_line(result)), file=sys.stderr, flush=True)
 
     def pause(self) -> None:
         """Remove the spinner: something else is about to print."""
         with self._lock:
             self._erase()
-            self._stdout.flush()
+            self.stdout.flush()
 
     def close(self) -> None:
         """Stop the spinner; for a run that ends without a result."""
@@ -73,17 +73,17 @@ class TerminalOutput(TextOutput):
         self._view.width = terminal_width(80) - 1  # a line as wide as the terminal would wrap
         [line] = self._view.live(1) or [""]
         self._erase()
-        self._stdout.write(self._view.dim(line))
-        self._stdout.flush()
+        self.stdout.write(self._view.dim(line))
+        self.stdout.flush()
         self._is_drawn = bool(line)
 
     def _print(self, text: str) -> None:
         if text:
             self._erase()
-            self._stdout.write(text)
-            self._stdout.flush()
+            self.stdout.write(text)
+            self.stdout.flush()
 
     def _erase(self) -> None:
         if self._is_drawn:
-            self._stdout.write(_ERASE_LINE)
+            self.stdout.write(_ERASE_LINE)
             self._is_drawn = False

@@ -211,7 +211,7 @@ class _PlainOutput(TextOutput):
     def say(self, text: str) -> None:
         """Print the answer of a command."""
         self._new_line()
-        print(plain(text), file=self._stdout, flush=True)
+        print(plain(text), file=self.stdout, flush=True)
 
     def note(self, text: str, *, after_prompt: bool) -> None:
         """Print a note, on a new line when the prompt is shown."""
