@@ -35,6 +35,7 @@ from hermes.config.sections import BudgetsConfig, Config, PermissionMode
 from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.limits import PluginLimits
 from hermes.hooks.table import Hooks
+from hermes.journal.database import lost_history
 from hermes.journal.history.search import SearchIndex
 from hermes.journal.questions import Questions
 from hermes.journal.runner import Runner
@@ -148,10 +149,14 @@ class Host:
         #: Notices for the user, one line each.
         self.notices = [*self._missing_plugins(), *memory_notices, *engine_notices, *shell_notices]
         self.notices += self.models.keys.notices
+        if self._journal_notice:
+            self.notices.insert(0, self._journal_notice)
+            log.warning("%s", self._journal_notice)
         self.notices += self.confinements.start_lines(has_callers=self.options.platform == "a2a")
 
     def _open_journal(self) -> None:
         self.store = Store(self.home / "state.db")
+        self._journal_notice = lost_history(self.store.path)
         self.runner = Runner(self.home / "runners")
         self.sessions = Sessions(self.store)
         self.search = SearchIndex(self.store, self.home / "search.db")

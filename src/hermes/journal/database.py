@@ -20,6 +20,8 @@ PAGE_SIZE = 2_048
 LOG_SIZE_LIMIT = 16 * 1024 * 1024
 #: How much of the file a deletion gives back at once; the rest is used for what comes next.
 _PAGES_TO_GIVE_BACK = 10_000
+#: Larger files are not checked as a whole at a start.
+_CHECK_WHOLE_BYTES = 64 * 1024 * 1024
 MINIMUM_SQLITE = (3, 37, 0)
 
 
@@ -109,6 +111,37 @@ def give_back_space(connection: JournalConnection) -> None:
     for _ in range(min(free, _PAGES_TO_GIVE_BACK)):
         # The Python module takes one step of this statement only, which is one page.
         connection.execute("PRAGMA incremental_vacuum(1)")
+
+
+def find_damage(connection: JournalConnection) -> str:
+    """What a quick check finds wrong with the file, as text. A large file is checked in part, in the tables that
+    every turn needs."""
+    pages, size = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
+    scopes = ("1",) if pages * size <= _CHECK_WHOLE_BYTES else ("sessions", "turns")
+    for scope in scopes:
+        verdict = str(connection.execute(f"PRAGMA quick_check({scope})").fetchone()[0])
+        if verdict != "ok":
+            return verdict
+    return ""
+
+
+def lost_history(path: Path) -> str:
+    """A warning when the database is empty although other files show that there was one; empty when all is well."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError:
+        size = 0
+    if size > PAGE_SIZE or _has_log(path):
+        return ""
+    traces = [path.with_name("search.db"), *path.parent.glob(f"{path.name}.schema*.bak")]
+    found = next((file for file in traces if file.exists() and file.stat().st_size), None)
+    if found is None:
+        return ""
+    state = "is missing" if not path.exists() else "is empty"
+    return (
+        f"{path} {state}, but {found.name} shows that sessions were recorded here: the database or its -wal file was "
+        f"removed. A new one is begun; restore a backup to get them back"
+    )
 
 
 def _connect_read_only(path: Path, mode: str) -> sqlite3.Connection:
@@ -206,14 +239,19 @@ def explain(error: Exception, path: Path) -> Exception:
     return explained
 
 
+def damaged(path: Path, text: str) -> JournalCorrupt:
+    """The error that a file is damaged."""
+    return JournalCorrupt(
+        f"{path} is damaged ({text}). It was left as it is: move it aside (with its -wal file) to start afresh, "
+        f"or recover it with 'sqlite3 {path.name} .recover'"
+    )
+
+
 def _explain_sqlite(error: sqlite3.Error, path: Path) -> JournalError:
     text = str(error)
     code = _code(error)
     if code.startswith("SQLITE_CORRUPT") or code == "SQLITE_NOTADB":
-        return JournalCorrupt(
-            f"{path} is damaged ({text}). It was left as it is: move it aside (with its -wal file) to start afresh, "
-            f"or recover it with 'sqlite3 {path.name} .recover'"
-        )
+        return damaged(path, text)
     if code == "SQLITE_FULL":
         return JournalError(f"no space left for {path}; free some and run the same command again")
     if code.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):

@@ -29,17 +29,25 @@ class Runner:
         self._file = -1
         self._starting = threading.Lock()
 
-    def start(self) -> None:
-        """Make the runner file and lock it, once."""
+    def start(self) -> bool:
+        """Make the runner file and lock it, once. True when files of runners that died were found, and removed."""
+        found_dead = False
         with self._starting:
             if self._file < 0:
                 try:
+                    found_dead = self._remove_dead()
                     self._file = self._locked_file()
                 except OSError as error:
                     raise JournalError(
                         f"cannot write {self.folder}: {error.strerror}; check that folder, "
                         f"or set HERMES_HOME to another one"
                     ) from error
+        return found_dead
+
+    def _remove_dead(self) -> bool:
+        """Remove the files of runners that died. One that starts at this moment has no note in its file yet."""
+        names = [file.name for file in self.folder.iterdir() if file.stat().st_size] if self.folder.is_dir() else []
+        return bool([name for name in names if not self.is_alive(name)])
 
     def is_alive(self, runner_id: str) -> bool:
         """Whether another process holds that runner's lock. The file of a dead one is removed."""

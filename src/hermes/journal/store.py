@@ -192,6 +192,14 @@ class Store:
         self._reader = reader
         return reader
 
+    def check_after(self, crash: bool) -> None:
+        """Look for damage in the file when the process that used it last has died. Raises ``JournalCorrupt``."""
+        if crash and self.path.exists():
+            damage = self.read(database.find_damage)
+            if damage:
+                self._damage = database.damaged(self.path, damage)
+                raise self._damage
+
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self) -> None:

@@ -36,7 +36,7 @@ def begin_turn(
     it is that of the session. ``environment`` is what a turn that is taken up again runs with from
     now on: the version of Hermes, the plugins, the digest of the configuration.
     """
-    runner.start()
+    store.check_after(runner.start())
 
     def write(connection: JournalConnection) -> TurnJournal:
         known = connection.execute(
@@ -117,7 +117,7 @@ def reopen_turn(
 
     Whatever was in flight when its runner died is closed in the journal first. A turn that was given up stays closed.
     """
-    runner.start()
+    store.check_after(runner.start())
 
     def write(connection: JournalConnection) -> TurnJournal | None:
         turn_id = _unfinished(connection, session_id, states)
