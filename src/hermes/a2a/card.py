@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Sequence
+from email.utils import formatdate
+from typing import TYPE_CHECKING, cast
 from urllib.parse import urlsplit
 
 import msgspec
@@ -26,6 +27,8 @@ from hermes.tools.registry import Tool
 from hermes.version import __version__
 
 if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
     from starlette.routing import Route
 
 #: The path of each transport, below the base URL.
@@ -81,8 +84,17 @@ def agent_card(options: CardOptions, *, detailed: bool = False) -> AgentCard:
 
 
 def card_routes(card: AgentCard) -> list[Route]:
-    """The route that serves the card, with ``ETag``, ``If-None-Match`` and ``Cache-Control``."""
-    return create_agent_card_routes(card, cache_control=CACHE_CONTROL)
+    """The route that serves the card, with ``ETag``, ``If-None-Match``, ``Cache-Control`` and ``Last-Modified``."""
+    made_at = formatdate(usegmt=True)
+    [route] = create_agent_card_routes(card, cache_control=CACHE_CONTROL)
+    serve = cast("Callable[[Request], Awaitable[Response]]", route.endpoint)
+
+    async def with_date(request: Request) -> Response:
+        response = await serve(request)
+        response.headers["Last-Modified"] = made_at
+        return response
+
+    return [type(route)(route.path, with_date, methods=["GET"])]
 
 
 def _interfaces(options: CardOptions) -> list[AgentInterface]:

@@ -222,15 +222,15 @@ class ToolBatch:
         warning = self._loop.note(slot.call.request.name, outcome.args, outcome.status, outcome.result)
         self._answer(slot, outcome, ended, f"{content}\n\n{warning}" if warning else content)
 
-    def _answer(self, slot: _Slot, outcome: ToolOutcome, ended: ToolEnded, content: str) -> None:
-        """Make the message, once: a later call comes from a thread that was abandoned."""
+    def _answer(self, slot: _Slot, outcome: ToolOutcome, ended: ToolEnded, content: str, word: str = "") -> None:
+        """Make the message, once: a later call comes from a thread that was abandoned. ``word`` is for the log."""
         with self._settling:
             if slot.message is not None:
                 return
             slot.outcome, slot.finished = outcome, ended
             slot.message = {"role": "tool", "tool_call_id": slot.call.request.id, "content": content}
             self._journal.message(self._step, slot.index + 1, slot.message)
-        log.info("%s %s: %s, %d ms", slot.key, slot.call.request.name, outcome.status, outcome.duration_ms)
+        log.info("%s %s: %s, %d ms", slot.key, slot.call.request.name, word or outcome.status, outcome.duration_ms)
         self._notify(ended)
 
     def _abandon(self, slot: _Slot) -> None:
@@ -244,6 +244,7 @@ class ToolBatch:
     def _give_up(self, error: BaseException) -> None:
         """The batch failed: every call that was announced gets its end event, and every call a message."""
         message = f"The turn failed before this call had a result ({type(error).__name__})"
+        word = "waits for an answer" if isinstance(error, TurnSuspended) else ""
         for slot in self._slots:
             if slot.message is None:
                 outcome = slot.outcome or slot.call.failed(message, "turn_failed")
@@ -251,7 +252,7 @@ class ToolBatch:
                 content = slot.call.finish(ended)
                 # The listener may be the very thing that failed.
                 with contextlib.suppress(Exception):
-                    self._answer(slot, outcome, ended, content)
+                    self._answer(slot, outcome, ended, content, "" if slot.outcome else word)
 
     def _notify(self, event: ToolStarted | ToolEnded) -> None:
         """One at a time: listeners need not be thread-safe."""

@@ -122,6 +122,7 @@ class Turn:
         log.info("turn %d %s", self._journal.ordinal + 1, "resumed" if self._journal.steps else "started")
         answer, error, error_type, reason = "", None, "", ""
         status: TurnStatus = "failed"
+        word = ""
         try:
             self._listener(self._started())
             answer, error = self._answer()
@@ -130,7 +131,7 @@ class Turn:
             status, reason = "interrupted", interrupt.reason
             answer = self._close_unanswered("interrupted", reason, interrupt)
         except TurnSuspended:
-            reason = "waiting for an approval"
+            word, reason = "suspended", "waiting for an answer"
             raise
         except JournalError as failure:
             reason = str(failure)
@@ -146,7 +147,8 @@ class Turn:
         finally:
             self._emit_end(status, reason)
             log.info(
-                "turn %d %s after %d steps%s", self._journal.ordinal + 1, status, self._steps, reason and f": {reason}"
+                *("turn %d %s after %d steps%s", self._journal.ordinal + 1, word or status, self._steps),
+                reason and f": {reason}",
             )
             current_scope.reset(token)
         return TurnResult(

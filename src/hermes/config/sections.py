@@ -387,6 +387,7 @@ class A2AConfig(Struct, kw_only=True):
     files: bool = False  #: Send the files that tools wrote as artifacts.
     max_tasks: Positive = 200  #: Tasks running at the same time; further ones wait.
     max_waiting: Natural = 1_000  #: Tasks that may wait; further ones are refused.
+    max_tasks_of_caller: Positive = 500  #: Tasks of one caller that may run and wait.
     max_requests_per_minute: Natural = 1_200  #: Requests of one caller; 0 is no limit.
     max_body_bytes: Positive = 16_000_000  #: Longest request.
     max_file_bytes: Positive = 8_000_000  #: Longest file of a message or of an artifact.

@@ -16,6 +16,7 @@ from hermes.a2a.card import CardOptions, agent_card
 from hermes.a2a.server.handler import A2ARequestHandler
 from hermes.a2a.server.runner import TurnRunner
 from hermes.a2a.server.store.database import Database
+from hermes.a2a.server.store.messages import AcceptedMessages
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from support.a2a_rig import VERSION, Served, wire_message
 
@@ -39,6 +40,7 @@ def test_push_methods_of_a_server_without_push(tmp_path: Path) -> None:
             card,
             card,
             webhooks=SqlitePushConfigStore(database),
+            messages=AcceptedMessages(database),
         )
         app = Starlette(routes=[*create_jsonrpc_routes(handler, "/"), *create_rest_routes(handler)])
         transport = httpx.ASGITransport(app)
@@ -65,18 +67,19 @@ def test_files_with_an_unsupported_media_type(agent: Served, part: dict[str, Any
     for method in ("SendMessage", "SendStreamingMessage"):
         assert agent.rpc(method, message)["error"]["code"] == -32005
     for path in ("/rest/message:send", "/rest/message:stream"):
-        assert agent.post(path, message).status_code == 400
+        assert agent.post(path, message).status_code == 415
 
 
 def test_error_codes_that_cannot_occur(agent: Served) -> None:
-    """No extended card (-32007) and a required extension (-32008): the card says that neither can happen.
+    """A required extension (-32008): the card says that it cannot happen. Nor can -32007: the card says that there
+    is no extended one without tokens, which is an unsupported operation.
 
     An answer of the agent that is none (-32006) cannot either: every event of a task goes through one place that takes
     nothing else.
     """
     capabilities = agent.get("/.well-known/agent-card.json").json()["capabilities"]
-    assert capabilities["extendedAgentCard"] is True
+    assert not capabilities.get("extendedAgentCard")
     assert not any(extension.get("required") for extension in capabilities.get("extensions", []))
     unknown = {"A2A-Extensions": "https://example.org/extension/v1"}
     assert "result" in agent.rpc("SendMessage", wire_message(), headers=unknown)
-    assert "result" in agent.rpc("GetExtendedAgentCard", headers=unknown)
+    assert agent.rpc("GetExtendedAgentCard", headers=unknown)["error"]["code"] == -32004

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 from a2a.server.context import ServerCallContext
 from a2a.server.routes import create_jsonrpc_routes, create_rest_routes
@@ -20,13 +21,14 @@ from hermes.a2a.server.access.listen_address import ListenAddress, check_listen_
 from hermes.a2a.server.access.principals import Principals, read_principals
 from hermes.a2a.server.handler import A2ARequestHandler
 from hermes.a2a.server.store.database import Database
+from hermes.a2a.server.store.messages import AcceptedMessages
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.config import A2AConfig, A2APrincipalConfig
 from hermes.config.sections import A2APushConfig
 from hermes.errors import HermesError
 from hermes.sanitize import Redactor
 from hermes.testing import ScriptedProvider, failure, reasoning, text
-from support.a2a_rig import VERSION, calling, said, send, served, state_name, wire_message
+from support.a2a_rig import UNUSED_TLS, VERSION, calling, said, send, served, state_name, wire_message
 from support.webhook import webhook
 
 ALICE, BOB, CAROL = (f"the-token-of-{name}-0123456789" for name in ("alice", "bob", "carol"))
@@ -96,10 +98,26 @@ def test_callers_do_not_see_one_another(home: Path, workdir: Path) -> None:
 
 def test_without_tokens_requests_of_web_pages_are_refused(home: Path, workdir: Path) -> None:
     with ScriptedProvider("fine") as provider, served(home, workdir, provider) as agent:
-        for headers in ({"Host": "evil.example.org"}, {"Origin": "https://evil.example.org"}, {"Origin": "null"}):
+        port = int(agent.url.rpartition(":")[2])
+        pages = ["https://evil.example.org", "null", f"http://127.0.0.1:{port + 1}", f"http://localhost:{port}"]
+        for headers in (
+            {"Host": "evil.example.org"},
+            *({"Origin": page} for page in pages),
+            {"Sec-Fetch-Site": "cross-site"},
+            {"Sec-Fetch-Site": "same-site"},
+            {"Origin": agent.url, "Sec-Fetch-Site": "cross-site"},
+        ):
             refused = agent.post("/", {"jsonrpc": "2.0", "id": 1, "method": "ListTasks"}, headers=headers)
-            assert refused.status_code == 403
+            assert refused.status_code == 403, headers
+            assert agent.get("/rest/tasks", headers=headers).status_code == 403, headers
+        # What a page can send without asking first.
+        for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+            body = msgspec.json.encode({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": wire_message()})
+            sent = httpx.post(agent.url, content=body, headers={**VERSION, "Content-Type": kind}, verify=UNUSED_TLS)
+            assert sent.json()["error"]["code"] == -32005
         assert agent.post("/", {}, headers={"Origin": agent.url}).status_code == 200
+        assert agent.get("/rest/tasks", headers={"Sec-Fetch-Site": "none"}).status_code == 200
+        assert provider.requests == []
 
 
 # -- what never leaves ----------------------------------------------------------------------------------------------
@@ -165,6 +183,7 @@ def test_of_an_internal_error_only_the_class_is_sent(home: Path, workdir: Path) 
             card,
             card,
             webhooks=SqlitePushConfigStore(database),
+            messages=AcceptedMessages(database),
         )
         routes = [
             *create_jsonrpc_routes(requests, "/", enable_v0_3_compat=True),

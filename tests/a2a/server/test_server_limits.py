@@ -28,6 +28,7 @@ from support.a2a_rig import (
     sse_documents,
     state_name,
     stream,
+    wait_until,
     wire_message,
 )
 
@@ -85,6 +86,58 @@ def test_tasks_wait_and_then_are_refused(home: Path, workdir: Path) -> None:
         served(home, workdir, provider, settings) as agent,
     ):
         asyncio.run(call())
+
+
+def test_limits_hold_for_requests_at_the_same_moment(home: Path, workdir: Path) -> None:
+    """Two run, one waits; the others are refused however close together they come, over every transport."""
+
+    async def call(path: str) -> list[int]:
+        def sent(number: int) -> Any:
+            message = {**wire_message(f"{path} {number}"), "configuration": {"returnImmediately": True}}
+            rpc = {"jsonrpc": "2.0", "id": number, "method": "SendMessage", "params": message}
+            return http.post(agent.url + path, json=rpc if path == "/" else message, headers=VERSION)
+
+        async with httpx.AsyncClient(verify=UNUSED_TLS, timeout=30) as http:
+            answers = await asyncio.gather(*(sent(number) for number in range(8)))
+            tasks = (await http.get(f"{agent.url}/rest/tasks", headers=VERSION)).json()["tasks"]
+            for task in tasks:
+                await http.post(f"{agent.url}/rest/tasks/{task['id']}:cancel", headers=VERSION)
+        return sorted(answer.status_code for answer in answers)
+
+    settings = A2AConfig(max_tasks=2, max_waiting=1)
+    for path in ("/", "/rest/message:send"):
+        with (
+            ScriptedProvider(lambda _request: hanging()) as provider,
+            served(home, workdir, provider, settings) as agent,
+        ):
+            assert asyncio.run(call(path)) == [200] * 3 + [503] * 5
+
+
+def test_messages_that_wait_for_their_conversation_count(home: Path, workdir: Path) -> None:
+    def sent(number: int) -> int:
+        message = {**wire_message(f"{number}", contextId="one"), "configuration": {"returnImmediately": True}}
+        return agent.post("/rest/message:send", message).status_code
+
+    settings = A2AConfig(max_tasks=10, max_waiting=0, max_tasks_of_caller=4)
+    with (
+        ScriptedProvider(lambda _request: hanging()) as provider,
+        served(home, workdir, provider, settings) as agent,
+    ):
+        assert [sent(number) for number in range(6)] == [200] * 4 + [503] * 2
+        for task in agent.get("/rest/tasks").json()["tasks"]:
+            agent.post(f"/rest/tasks/{task['id']}:cancel")
+        wait_until(lambda: sent(99) == 200)
+
+
+def test_refused_messages_do_not_count(home: Path, workdir: Path) -> None:
+    with (
+        ScriptedProvider("fine") as provider,
+        served(home, workdir, provider, A2AConfig(max_tasks=1, max_waiting=0)) as agent,
+    ):
+        for _ in range(3):
+            assert agent.post("/rest/message:send", {"message": {"parts": []}}).status_code == 400
+            assert agent.rpc("SendMessage", wire_message(role="ROLE_AGENT"))["error"]["code"] == -32602
+        assert agent.post("/rest/message:send", wire_message()).status_code == 200
 
 
 def test_tasks_of_one_conversation_run_one_after_the_other(home: Path, workdir: Path) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import time
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from a2a.types import TaskPushNotificationConfig
 
@@ -42,11 +43,12 @@ class PushDelivery:
         self._http = HttpClient()
 
     async def refusal(self, url: str) -> str:
-        """Why no webhook may be at this URL; empty when one may."""
+        """Why no webhook may be at this URL; empty when one may. A host that the settings name is not looked up yet."""
 
         def check(interrupt: Interrupt) -> None:
             base_of(url.partition("?")[0])
-            self._http.check(url, self._guard, timeouts=self._timeouts, interrupt=interrupt)
+            if not self._is_named(urlsplit(url).hostname or ""):
+                self._http.check(url, self._guard, timeouts=self._timeouts, interrupt=interrupt)
 
         try:
             await run_in_thread(check)
@@ -103,11 +105,14 @@ class PushDelivery:
             headers += [(TIMESTAMP_HEADER, at), (SIGNATURE_HEADER, signature(self._secret, at, body))]
         return headers
 
+    def _is_named(self, host: str) -> bool:
+        return any(_matches(host.lower(), name.strip().lower()) for name in self._settings.allowed_hosts)
+
     def _guard(self, server: Address, is_public: bool) -> str:
-        host, allowed = server.host.lower(), self._settings.allowed_hosts
-        if any(_matches(host, pattern.strip().lower()) for pattern in allowed):
+        host = server.host.lower()
+        if self._is_named(host):
             return ""
-        if allowed:
+        if self._settings.allowed_hosts:
             return f"{host} is not among a2a.push.allowed_hosts"
         if is_public:
             return ""

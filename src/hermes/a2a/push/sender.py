@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict, deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
@@ -16,6 +16,7 @@ from a2a.utils.proto_utils import to_stream_response
 from google.protobuf.json_format import MessageToDict
 
 from hermes.a2a.push.delivery import PushDelivery
+from hermes.a2a.server.compat import old_task_document
 from hermes.config.sections import A2APushConfig
 
 log = logging.getLogger("hermes.a2a")
@@ -42,11 +43,19 @@ class PushCounts:
     dropped: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class _Queued:
+    """An event, and the task as it was then, for webhooks of protocol 0.3."""
+
+    event: StreamResponse
+    task: Task | None
+
+
 @dataclass(slots=True)
 class _TaskQueue:
     """The queued events of one task, in order."""
 
-    waiting: deque[StreamResponse] = field(default_factory=deque[StreamResponse])
+    waiting: deque[_Queued] = field(default_factory=deque["_Queued"])
     worker: asyncio.Task[None] | None = None
 
 
@@ -60,7 +69,10 @@ class PushQueue(PushNotificationSender):
         env: Mapping[str, str],
         *,
         first_pause: float = 0.5,
+        is_old: Callable[[TaskPushNotificationConfig], bool] = lambda _webhook: False,
     ) -> None:
+        """``is_old`` says whether a webhook expects the bodies of protocol 0.3: always the whole task."""
+        self._is_old = is_old
         self.counts = PushCounts()
         self._webhooks = webhooks
         self._settings = settings
@@ -75,15 +87,17 @@ class PushQueue(PushNotificationSender):
             log.warning("a webhook is refused: %s", problem)
         return not problem
 
-    async def send_notification(self, task_id: str, event: PushNotificationEvent) -> None:
-        """Put an event into the queue of its task."""
+    async def send_notification(self, task_id: str, event: PushNotificationEvent, task: Task | None = None) -> None:
+        """Put an event into the queue of its task. ``task`` is what it is about, unless it is the event itself."""
         if not (self._settings.every_event or self._is_news(task_id, event)):
             return
         queue = self._queues.setdefault(task_id, _TaskQueue())
         if len(queue.waiting) >= self._settings.max_queued:
             queue.waiting.popleft()  # the newest state matters most
             self.counts.dropped += 1
-        queue.waiting.append(to_stream_response(event))  # a copy: the original may change before it is sent
+        # Copies: the originals may change before they are sent.
+        whole = _copy(event if isinstance(event, Task) else task)
+        queue.waiting.append(_Queued(to_stream_response(event), whole))
         if queue.worker is None:
             queue.worker = asyncio.create_task(self._work(task_id, queue))
 
@@ -122,8 +136,11 @@ class PushQueue(PushNotificationSender):
         try:
             while queue.waiting:
                 webhooks = await self._webhooks.get_info_for_dispatch(task_id)
-                body = msgspec.json.encode(MessageToDict(queue.waiting.popleft()))
-                await asyncio.gather(*(self._deliver(webhook, body) for webhook in webhooks))
+                queued = queue.waiting.popleft()
+                body = msgspec.json.encode(MessageToDict(queued.event))
+                old = old_task_document(queued.task) if queued.task and any(map(self._is_old, webhooks)) else body
+                bodies = [(webhook, old if self._is_old(webhook) else body) for webhook in webhooks]
+                await asyncio.gather(*(self._deliver(webhook, chosen) for webhook, chosen in bodies))
         except Exception:
             log.exception("no more notifications for the webhooks of task %s", task_id)
             self.counts.dropped += len(queue.waiting)
@@ -144,3 +161,11 @@ class PushQueue(PushNotificationSender):
                 log.warning("webhook %s of task %s was not reached: %s", webhook.id, webhook.task_id, problem)
             else:
                 self.counts.sent += 1
+
+
+def _copy(task: Task | None) -> Task | None:
+    if task is None:
+        return None
+    copied = Task()
+    copied.CopyFrom(task)
+    return copied

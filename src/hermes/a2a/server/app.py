@@ -10,21 +10,23 @@ from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 
 from a2a.server.context import ServerCallContext
-from a2a.server.routes import DefaultServerCallContextBuilder, create_jsonrpc_routes, create_rest_routes
+from a2a.server.routes import DefaultServerCallContextBuilder
 from starlette.requests import Request
 from starlette.routing import Router
 from starlette.types import ASGIApp
 
 from hermes.a2a.card import REST_PATH, RPC_PATH, CardOptions, agent_card, card_routes
 from hermes.a2a.push.sender import PushQueue
-from hermes.a2a.server.access.middleware import PRINCIPAL, AccessMiddleware, AccessPolicy
+from hermes.a2a.server.access.middleware import ADMISSION, PRINCIPAL, AccessMiddleware, AccessPolicy
 from hermes.a2a.server.access.principals import LOCAL, Principals, PrincipalUser
 from hermes.a2a.server.access.rate_limits import TaskSlots
-from hermes.a2a.server.content import INPUT_MODES
+from hermes.a2a.server.compat import rest_routes, rpc_routes
+from hermes.a2a.server.content import INPUT_MODES, OUTPUT_MODES
 from hermes.a2a.server.handler import A2ARequestHandler
 from hermes.a2a.server.runner import TurnRunner
 from hermes.a2a.server.store.contexts import ContextSessions
 from hermes.a2a.server.store.database import Database
+from hermes.a2a.server.store.messages import AcceptedMessages
 from hermes.a2a.server.store.tasks import SqliteTaskStore, delete_old
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.host import Host
@@ -57,10 +59,11 @@ class A2AServer:
             base_url=address.base_url,
             tools=host.offered_tools(),
             input_modes=INPUT_MODES,
+            output_modes=OUTPUT_MODES,
             grpc_address=address.grpc,
             push=True,
             needs_token=bool(principals),
-            extended=True,
+            extended=bool(principals),
         )
         self.card = agent_card(options)
         self._is_closed = self._is_recovered = False
@@ -73,13 +76,14 @@ class A2AServer:
         self._tasks = SqliteTaskStore(self.database)
         self._runner = TurnRunner(host, self._contexts, self._tasks, self._slots)
         webhooks = SqlitePushConfigStore(self.database)
-        self._push = PushQueue(webhooks, settings.push, env)
+        self._push = PushQueue(webhooks, settings.push, env, is_old=webhooks.is_old)
         self.handler = A2ARequestHandler(
             self._runner,
             self._tasks,
             self.card,
-            agent_card(options, detailed=True),
+            agent_card(options, detailed=True) if principals else None,
             webhooks=webhooks,
+            messages=AcceptedMessages(self.database),
             push=self._push,
             may_push_to=self._push.accepts,
         )
@@ -90,8 +94,8 @@ class A2AServer:
         builder = CallContextBuilder()
         routes = [
             *card_routes(self.card),
-            *create_jsonrpc_routes(self.handler, RPC_PATH, builder, enable_v0_3_compat=True),
-            *create_rest_routes(self.handler, builder, enable_v0_3_compat=True, path_prefix=REST_PATH),
+            *rpc_routes(self.handler, RPC_PATH, builder),
+            *rest_routes(self.handler, REST_PATH, builder),
         ]
         return Router(routes, lifespan=self._lifespan)
 
@@ -168,6 +172,7 @@ class CallContextBuilder(DefaultServerCallContextBuilder):
         headers: dict[str, str] = context.state["headers"]
         for name in _CREDENTIALS:
             headers.pop(name, None)
+        context.state[ADMISSION] = request.scope.get(ADMISSION)
         return context
 
     def build_user(self, request: Request) -> PrincipalUser:

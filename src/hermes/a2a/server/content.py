@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import logging
 import mimetypes
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any, cast
 import msgspec
 from a2a.types import Message as A2AMessage
 from a2a.types import Part, Task
-from google.protobuf import json_format
+from google.protobuf import json_format, struct_pb2
 
 from hermes.a2a.server.redaction import redacted
 from hermes.agent.events import TurnResult, changed_paths
@@ -29,9 +30,15 @@ INPUT_MODES = (
     *("text/plain", "text/markdown", "text/csv", "text/html", "text/xml", "application/json", "application/xml"),
     *("application/yaml", "image/png", "image/jpeg", "image/gif", "image/webp"),
 )
+#: The media type of data; a caller that accepts it gets an answer that is JSON as data too.
+JSON = "application/json"
+OUTPUT_MODES = ("text/plain", JSON)
+#: Added to the message of a caller that accepts nothing else.
+JSON_ONLY = "The caller accepts only JSON: answer with one JSON document and nothing else."
 #: Longest text of a referenced task.
 _MAX_REFERENCE_CHARS = 4_000
 _FETCH_SECONDS = 20.0
+_FENCED = re.compile(r"```(?:json)?\n(.*)\n```", re.DOTALL)
 #: Files sent for one turn.
 _MAX_FILES = 20
 
@@ -123,7 +130,22 @@ def _reference(task: Task) -> str:
     return f"The message refers to task {task.id}, which answered:\n{text}" if text else ""
 
 
-# -- files out --------------------------------------------------------------------------------------------------------
+# -- data and files out ---------------------------------------------------------------------------------------------
+
+
+def data_part(answer: str) -> Part | None:
+    """An answer that is a JSON document, alone or in a code block, as data; None when it is none."""
+    text = answer.strip()
+    fenced = _FENCED.fullmatch(text)
+    try:
+        document: object = msgspec.json.decode(fenced[1] if fenced else text)
+        if not isinstance(document, dict | list):
+            return None
+        data = struct_pb2.Value()
+        json_format.ParseDict(cast("dict[str, Any]", document), data)  # a list is fine too
+    except (msgspec.DecodeError, json_format.ParseError, UnicodeError, RecursionError, OverflowError):
+        return None
+    return Part(data=data, media_type=JSON)
 
 
 @dataclass(frozen=True, slots=True)

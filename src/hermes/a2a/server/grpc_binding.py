@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, cast
 
 import grpc
@@ -10,14 +11,21 @@ import grpc.aio
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers.grpc_handler import DefaultGrpcServerCallContextBuilder, GrpcHandler
 from a2a.types import a2a_pb2_grpc
+from a2a.utils.constants import PROTOCOL_VERSION_1_0, VERSION_HEADER
 
-from hermes.a2a.server.access.middleware import AccessPolicy, AccessRefusal
-from hermes.a2a.server.access.principals import LOCAL, Principals, PrincipalUser
+from hermes.a2a.server.access.middleware import ADMISSION, AccessPolicy, AccessRefusal
+from hermes.a2a.server.access.principals import Principals, PrincipalUser
+from hermes.a2a.server.access.rate_limits import Admission
 from hermes.a2a.server.app import A2AServer
 from hermes.errors import HermesError
 
 _SECONDS_TO_DRAIN = 1.0
+#: Stands for the refusal of a version, which has no status of HTTP here.
+_VERSION = 0
+#: The admission of the message that the running call brings.
+_admission: ContextVar[Admission | None] = ContextVar("admission", default=None)
 _CODES = {
+    _VERSION: grpc.StatusCode.UNIMPLEMENTED,
     401: grpc.StatusCode.UNAUTHENTICATED,
     403: grpc.StatusCode.PERMISSION_DENIED,
     429: grpc.StatusCode.RESOURCE_EXHAUSTED,
@@ -59,10 +67,12 @@ class _CallContextBuilder(DefaultGrpcServerCallContextBuilder):
         made = super().build(context)  # pyright: ignore[reportUnknownMemberType]
         headers = _headers(context.invocation_metadata())
         made.state["headers"] = {name: headers[name] for name in ("traceparent", "tracestate") if name in headers}
+        made.state[ADMISSION] = _admission.get()
         return made
 
     def build_user(self, context: Any) -> PrincipalUser:
-        return PrincipalUser(self._principals.authenticate(_headers(context.invocation_metadata())) or LOCAL)
+        principals = self._principals
+        return PrincipalUser(principals.authenticate(_headers(context.invocation_metadata())) or principals.local)
 
 
 class _AccessInterceptor(grpc.aio.ServerInterceptor):
@@ -73,9 +83,52 @@ class _AccessInterceptor(grpc.aio.ServerInterceptor):
 
     async def intercept_service(self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any) -> Any:
         method = str(handler_call_details.method).rpartition("/")[2]
-        principal = self._policy.principals.authenticate(_headers(handler_call_details.invocation_metadata))
-        refusal = self._policy.refusal(principal, method)
-        return await continuation(handler_call_details) if refusal is None else _refusing(refusal, method)
+        headers = _headers(handler_call_details.invocation_metadata)
+        principal = self._policy.principals.authenticate(headers)
+        refusal = self._policy.refusal(principal, method) or _version_refusal(headers)
+        if refusal is not None or principal is None:
+            return _refusing(cast("AccessRefusal", refusal), method)
+        admission = self._policy.admit(principal, method)
+        if isinstance(admission, AccessRefusal):
+            return _refusing(admission, method)
+        handler = await continuation(handler_call_details)
+        return handler if admission is None else _admitted(handler, admission)
+
+
+def _version_refusal(headers: dict[str, str]) -> AccessRefusal | None:
+    """The refusal of a protocol version that is not served over gRPC. A call without a version is one of 1.0."""
+    version = headers.get(VERSION_HEADER.lower(), "") or PROTOCOL_VERSION_1_0
+    if version.partition(".")[0] == PROTOCOL_VERSION_1_0.partition(".")[0]:
+        return None
+    return AccessRefusal(_VERSION, "VERSION_NOT_SUPPORTED", f"A2A version {version!r} is not supported; use 1.0")
+
+
+def _admitted(handler: Any, admission: Admission) -> Any:
+    """The handler of a counted message."""
+    make: Any = grpc
+    coding = {
+        "request_deserializer": handler.request_deserializer,
+        "response_serializer": handler.response_serializer,
+    }
+
+    async def answer(request: Any, context: Any) -> Any:
+        _admission.set(admission)
+        try:
+            return await handler.unary_unary(request, context)
+        finally:
+            admission.end_request()
+
+    async def stream(request: Any, context: Any) -> Any:
+        _admission.set(admission)
+        try:
+            async for item in handler.unary_stream(request, context):
+                yield item
+        finally:
+            admission.end_request()
+
+    if handler.unary_stream is not None:
+        return make.unary_stream_rpc_method_handler(stream, **coding)
+    return make.unary_unary_rpc_method_handler(answer, **coding)
 
 
 def _refusing(refusal: AccessRefusal, method: str) -> Any:

@@ -17,7 +17,7 @@ from uuid import uuid4
 from a2a.server.context import ServerCallContext
 from a2a.server.events import Event
 from a2a.server.request_handlers import RequestHandler
-from a2a.server.tasks import PushNotificationSender, TaskStore
+from a2a.server.tasks import TaskStore
 from a2a.server.tasks.push_notification_sender import PushNotificationEvent
 from a2a.types import (
     AgentCard,
@@ -31,6 +31,7 @@ from a2a.types import (
     ListTasksRequest,
     ListTasksResponse,
     Message,
+    Role,
     SendMessageRequest,
     SubscribeToTaskRequest,
     Task,
@@ -40,6 +41,7 @@ from a2a.types import (
 )
 from a2a.utils.errors import (
     A2AError,
+    ExtendedAgentCardNotConfiguredError,
     InternalError,
     InvalidParamsError,
     PushNotificationNotSupportedError,
@@ -53,8 +55,13 @@ from a2a.utils.task import apply_history_length, validate_history_length, valida
 from google.api import field_behavior_pb2
 from google.protobuf.message import Message as Request
 
+from hermes.a2a.push.sender import PushQueue
+from hermes.a2a.server.access.middleware import ADMISSION
+from hermes.a2a.server.access.rate_limits import Admission
+from hermes.a2a.server.compat import is_old_call
 from hermes.a2a.server.questions import WAITS_FOR_OWNER
 from hermes.a2a.server.runner import TurnRunner
+from hermes.a2a.server.store.messages import AcceptedMessages
 from hermes.a2a.server.store.tasks import TERMINAL
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.a2a.server.task import ActiveTask, TaskSubscriber
@@ -66,6 +73,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 UrlCheck = Callable[[str], Awaitable[bool]]
 
 _MAX_REFERENCES = 10
+#: A message whose task ended like this is not answered; the same one again is a new task.
+_TRIED_AGAIN = (
+    TaskState.TASK_STATE_FAILED,
+    TaskState.TASK_STATE_REJECTED,
+    TaskState.TASK_STATE_CANCELED,
+)
 #: The package of values with any content; nothing in them is required.
 _FREE_FORM = "google.protobuf"
 #: Time for the turns to end when the server stops.
@@ -150,10 +163,11 @@ class A2ARequestHandler(RequestHandler):
         runner: TurnRunner,
         tasks: TaskStore,
         card: AgentCard,
-        extended_card: AgentCard,
+        extended_card: AgentCard | None,
         *,
         webhooks: SqlitePushConfigStore,
-        push: PushNotificationSender | None = None,
+        messages: AcceptedMessages,
+        push: PushQueue | None = None,
         may_push_to: UrlCheck | None = None,
     ) -> None:
         self._runner = runner
@@ -161,6 +175,7 @@ class A2ARequestHandler(RequestHandler):
         self._card = card
         self._extended_card = extended_card
         self._webhooks = webhooks
+        self._messages = messages
         self._push = push
         self._may_push_to = may_push_to
         #: The tasks with a running turn or with subscribers.
@@ -224,6 +239,7 @@ class A2ARequestHandler(RequestHandler):
         task = await self._deliver(params, context)
         if not params.configuration.return_immediately:
             await task.wait_until_idle()
+        self._drop_if_unused(task)
         return apply_history_length(task.snapshot(), params.configuration)
 
     @_guarded_stream
@@ -251,6 +267,8 @@ class A2ARequestHandler(RequestHandler):
         try:
             snapshot = task.snapshot()
             yield snapshot if params is None else apply_history_length(snapshot, params.configuration)
+            if subscriber.until_idle and task.is_idle:
+                return  # a message that was sent again, and is answered
             async for event in subscriber.events():
                 yield event
         finally:
@@ -283,7 +301,42 @@ class A2ARequestHandler(RequestHandler):
         validate_history_length(params.configuration)
         validate_input_modes(params.message, self._card)
         message = params.message
-        task = await self._addressed(message, context) if message.task_id else self._new_task(message, context)
+        if message.role != Role.ROLE_USER:
+            raise InvalidParamsError(message="message.role: a message to this agent has the role ROLE_USER (0.3: user)")
+        repeated = await self._repeated(message, context)
+        if repeated is not None:
+            return repeated
+        if message.task_id:
+            return await self._start_message(params, await self._addressed(message, context), context)
+        task = self._new_task(message, context)
+        # Before anything is awaited: the same message may come twice at once.
+        key = self._messages.keep(context.user.user_name, message, task.id)
+        try:
+            return await self._start_message(params, task, context)
+        except BaseException:
+            self._messages.forget(key)
+            raise
+
+    async def _repeated(self, message: Message, context: ServerCallContext) -> ActiveTask | None:
+        """The task of a message that was accepted before; one that failed or was refused is tried again."""
+        if message.task_id:
+            known = await self._known(message.task_id, context)
+            is_known = any(earlier.message_id == message.message_id for earlier in known.history)
+            return self._activate(known, context) if is_known else None
+        task_id = self._messages.task_of(context.user.user_name, message)
+        if task_id is None:
+            return None
+        active = self._active.get(task_id)
+        known = active.task if active is not None else await self._tasks.get(task_id, context)
+        if known is None or known.status.state in _TRIED_AGAIN:
+            return None
+        return self._activate(known, context)
+
+    async def _start_message(
+        self, params: SendMessageRequest, task: ActiveTask, context: ServerCallContext
+    ) -> ActiveTask:
+        message = params.message
+        task.output_modes = tuple(params.configuration.accepted_output_modes) or task.output_modes
         if params.configuration.HasField("task_push_notification_config"):
             await self._add_webhook(task.id, params.configuration.task_push_notification_config, context)
         references = await self._references(message, context)
@@ -305,7 +358,12 @@ class A2ARequestHandler(RequestHandler):
 
     def _run(self, task: ActiveTask, job: Coroutine[None, None, None], context: ServerCallContext) -> None:
         self._active[task.id] = task
-        task.start(job, context).add_done_callback(lambda _: self._drop_if_unused(task))
+        running = task.start(job, context)
+        running.add_done_callback(lambda _: self._drop_if_unused(task))
+        admission: Admission | None = context.state.get(ADMISSION)
+        if admission is not None:
+            admission.take()
+            running.add_done_callback(lambda _: admission.release())
 
     async def _references(self, message: Message, context: ServerCallContext) -> list[Task]:
         """The tasks that a message refers to, as far as its caller owns them."""
@@ -346,8 +404,20 @@ class A2ARequestHandler(RequestHandler):
         await self._known(params.task_id, context)
         return await self._add_webhook(params.task_id, params, context)
 
-    @_guarded
     async def on_get_task_push_notification_config(
+        self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
+    ) -> TaskPushNotificationConfig:
+        if not params.id and is_old_call(context):  # optional in 0.3: any webhook of the task
+            known = await self.on_list_task_push_notification_configs(
+                ListTaskPushNotificationConfigsRequest(task_id=params.task_id), context
+            )
+            if not known.configs:
+                raise TaskNotFoundError
+            return known.configs[0]
+        return await self._get_webhook(params, context)
+
+    @_guarded
+    async def _get_webhook(
         self, params: GetTaskPushNotificationConfigRequest, context: ServerCallContext
     ) -> TaskPushNotificationConfig:
         self._need_push()
@@ -384,7 +454,8 @@ class A2ARequestHandler(RequestHandler):
 
     async def _notify(self, task_id: str, event: PushNotificationEvent) -> None:
         if self._push is not None and self._webhooks.has(task_id):
-            await self._push.send_notification(task_id, event)
+            active = self._active.get(task_id)
+            await self._push.send_notification(task_id, event, None if active is None else active.task)
 
     def _need_push(self) -> None:
         if self._push is None:
@@ -396,7 +467,11 @@ class A2ARequestHandler(RequestHandler):
     async def on_get_extended_agent_card(
         self, params: GetExtendedAgentCardRequest, context: ServerCallContext
     ) -> AgentCard:
-        return self._extended_card
+        if self._extended_card is not None:
+            return self._extended_card
+        if is_old_call(context):
+            raise ExtendedAgentCardNotConfiguredError
+        raise UnsupportedOperationError(message="callers without a token get no extended agent card")
 
     # -- inside -------------------------------------------------------------------------------------------------
 

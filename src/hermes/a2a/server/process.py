@@ -127,7 +127,13 @@ async def _grpc(server: A2AServer, host: str, port: int | None) -> AsyncGenerato
     if port is None:
         yield
         return
-    from hermes.a2a.server.grpc_binding import GrpcBinding  # optional, and a large package
+    try:
+        from hermes.a2a.server.grpc_binding import GrpcBinding  # optional, and a large package
+    except ImportError as error:
+        raise HermesError(
+            f"gRPC needs the extra a2a-grpc ({error.name or 'grpc'} is not installed); install it with: "
+            f"hermes install a2a-grpc"
+        ) from None
 
     binding = GrpcBinding(server)
     await binding.start(host, port)
@@ -188,11 +194,22 @@ class _Web(uvicorn.Server):
         self._ending.set()
 
 
+#: The beginnings of what the SDK logs about requests that are malformed, and how it marks its own failures among them.
+_CALLERS_MISTAKES = ("Failed to validate", "Failed to parse", "Request Error", "Version mismatch")
+_INTERNAL = "Code=-32603"
+
+
 class _ToLog(logging.Handler):
     """Sends the records of libraries to the runtime's own log, which redacts secrets."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        logging.getLogger("hermes.a2a").handle(record)
+        log = logging.getLogger("hermes.a2a")
+        if str(record.msg).startswith(_CALLERS_MISTAKES) and _INTERNAL not in record.getMessage():
+            # Anyone who may call could fill the log; the error is in the answer.
+            record.levelno, record.levelname, record.exc_info = logging.DEBUG, "DEBUG", None
+            if not log.isEnabledFor(logging.DEBUG):
+                return
+        log.handle(record)
 
 
 def log_libraries() -> None:

@@ -16,7 +16,7 @@ from a2a.types import Message, Part, Role, Task, TaskState
 
 from hermes.a2a.server.access.rate_limits import TaskSlots
 from hermes.a2a.server.artifacts import ArtifactStream
-from hermes.a2a.server.content import UnusableMessage, content_of, written_files
+from hermes.a2a.server.content import JSON, JSON_ONLY, UnusableMessage, content_of, data_part, written_files
 from hermes.a2a.server.questions import (
     NO_ANSWER,
     SURFACE,
@@ -184,6 +184,8 @@ class TurnRunner:
         if hops > max_hops:
             raise UnusableMessage(f"This message was passed on by {hops} agents; at most {max_hops} are allowed.")
 
+        wants_json = task.output_modes == (JSON,)
+
         def run(session: Session, stream: ArtifactStream) -> TurnResult | None:
             content = content_of(
                 message,
@@ -192,7 +194,13 @@ class TurnRunner:
                 allow_private=self._host.config.security.allow_private_urls,
             )
             return session.run(
-                content, listener=stream.listen, interrupt=task.interrupt, request_key=task.id, task_id=task.id
+                content,
+                listener=stream.listen,
+                interrupt=task.interrupt,
+                request_key=task.id,
+                task_id=task.id,
+                context=JSON_ONLY if wants_json else "",
+                is_structured=wants_json,
             )
 
         session_id = await self._contexts.session_id(task.context, is_new=task.has_new_context)
@@ -293,6 +301,7 @@ class TurnRunner:
             await (self._park(task, outcome) if outcome.surface == OWNER else self._ask(task, outcome))
         elif outcome.status in ("completed", "incomplete"):
             await stream.finish(outcome.answer)
+            await self._send_data(task, outcome.answer)
             await self._send_files(task)
             text = redacted(outcome.answer, self._host.redactor) if self._settings.answer_in_status else ""
             await task.finish(TaskState.TASK_STATE_COMPLETED, text, _metadata(outcome))
@@ -305,6 +314,12 @@ class TurnRunner:
             is_stopped = outcome.status == "interrupted" and not outcome.error_type
             text = _STOPPED if is_stopped else f"Agent error: {outcome.error_type or 'unknown'}"
             await task.finish(TaskState.TASK_STATE_FAILED, text, _metadata(outcome))
+
+    async def _send_data(self, task: ActiveTask, answer: str) -> None:
+        """Send an answer that is JSON as data too, to a caller that accepts it."""
+        part = data_part(redacted(answer, self._host.redactor)) if JSON in task.output_modes else None
+        if part is not None:
+            await task.updater.add_artifact([part], f"{task.id}-data", "data", append=False, last_chunk=True)
 
     async def _send_files(self, task: ActiveTask) -> None:
         for number, file in enumerate(task.files, 1):
@@ -387,11 +402,18 @@ def _undelivered(task: ActiveTask) -> Message | None:
 
 def _metadata(result: TurnResult) -> dict[str, object]:
     """Session, model and usage of a turn."""
-    usage = {name: amount for name, amount in result.usage.as_columns().items() if amount}
+    usage = {_camel_case(name): amount for name, amount in result.usage.as_columns().items() if amount}
+    # A provider that reports no usage was asked all the same.
+    requests = max(result.usage.request_count, result.steps)
     return {
         "hermes.session_id": result.session_id,
         "hermes.model": result.model,
         "hermes.steps": result.steps,
         "hermes.finish_reason": result.finish_reason,
-        "hermes.usage": {**usage, "requests": result.usage.request_count},
+        "hermes.usage": {**usage, "requests": requests},
     }
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

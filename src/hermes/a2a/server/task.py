@@ -81,6 +81,8 @@ class ActiveTask(EventQueue):
         #: The call with the message that is being answered; its user is the owner of the task.
         self.call = call
         self.updater = TaskUpdater(self, task.id, task.context_id)
+        #: The media types that the caller accepts; empty is any.
+        self.output_modes: tuple[str, ...] = ()
         self.subscribers: set[TaskSubscriber] = set()
         self._store = store
         self._notify = notify
@@ -130,6 +132,11 @@ class ActiveTask(EventQueue):
     def is_unused(self) -> bool:
         """Whether no turn runs for the task or waits for the owner, and no subscriber follows it."""
         return not self.is_running and not self.is_parked and not self.subscribers
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no message is being answered, and no turn waits for the owner."""
+        return not self.is_running and not self.is_parked
 
     def end_streams(self) -> None:
         """End the streams of all subscribers, and the calls that wait for the task."""

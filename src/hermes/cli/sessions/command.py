@@ -20,6 +20,7 @@ from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError, JournalError
 from hermes.journal.history.search import SearchIndex
+from hermes.journal.questions import Questions
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import SessionRow, Sessions
 from hermes.journal.store import Store
@@ -136,7 +137,8 @@ def _list(journal: Journal, args: argparse.Namespace) -> int:
     elif not rows:
         _print("No sessions yet. Start one with: hermes chat --query TEXT")
     else:
-        _print(*list_lines(shown, journal.runner))
+        deferred = {question.session_id for question in Questions(journal.store).pending() if question.deadline}
+        _print(*list_lines(shown, journal.runner, deferred))
         if len(rows) > limit:
             print(f"({limit} shown; use --limit N or --all for more)", file=sys.stderr)
     return 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,11 +33,11 @@ _WHO = {"user": "You", "assistant": "Assistant", "system": "System"}
 # -- lists ----------------------------------------------------------------------------------------------------------
 
 
-def list_lines(rows: Iterable[SessionRow], runner: Runner) -> Iterator[str]:
-    """A table of sessions, a line each."""
+def list_lines(rows: Iterable[SessionRow], runner: Runner, waiting: Container[str] = ()) -> Iterator[str]:
+    """A table of sessions, a line each. The turns of those in ``waiting`` wait for an answer."""
     yield f"{'ID':<{_ID_WIDTH}}  {'USED':<10}  {'TURNS':>5}  TITLE"
     for row in rows:
-        state = _state(row.state, row.runner, runner)
+        state = "waiting" if row.id in waiting else _state(row.state, row.runner, runner)
         note = "" if state == "completed" else f"[{state}] "
         note += f"({_safe_line(row.principal)}) " if row.principal else ""
         title = _safe_line(row.title) or "(no title)"

@@ -4,25 +4,35 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import msgspec
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
-from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hermes.a2a.server.access.body import (
+    INVALID_JSON,
+    MEDIA_TYPES,
+    RequestBody,
+    is_unsupported_media_type,
+    media_type_of,
+)
 from hermes.a2a.server.access.listen_address import is_loopback
 from hermes.a2a.server.access.principals import Principal, Principals
-from hermes.a2a.server.access.rate_limits import RateLimiter, TaskSlots
+from hermes.a2a.server.access.rate_limits import Admission, RateLimiter, TaskSlots
 from hermes.config.sections import A2AConfig, A2AScope
 
 #: The key of the ASGI scope that holds the principal of the request.
 PRINCIPAL = "hermes.principal"
+#: The key of the ASGI scope, and of the call's state, that holds the admission of a message.
+ADMISSION = "hermes.admission"
+#: Values of ``Sec-Fetch-Site`` of requests that no page of another site made.
+_OWN_SITES = ("none", "same-origin")
 
 #: For errors that have no code in the protocol.
 _JSON_RPC_CODE = -32000
-_INVALID_JSON = {"jsonrpc": "2.0", "id": None, "error": {"code": -32700, "message": "Invalid JSON payload"}}
 
 #: The scope of each method, as protocol 1.0 and 0.3 spell it. Methods that are not listed need ``read``.
 SCOPES: dict[str, A2AScope] = {
@@ -82,10 +92,17 @@ class AccessPolicy:
         if wait:
             later = ("Retry-After", str(math.ceil(wait)))
             return AccessRefusal(429, "RESOURCE_EXHAUSTED", f"too many requests; try again in {wait:.1f} s", (later,))
-        if method in _STARTS_TASK and (self._slots.is_full or self._slots.is_closing):
-            why = "the server is about to stop" if self._slots.is_closing else "too many tasks are waiting"
-            return AccessRefusal(503, "UNAVAILABLE", f"{why}; try again later", (("Retry-After", "5"),))
         return None
+
+    def admit(self, principal: Principal, method: str) -> Admission | AccessRefusal | None:
+        """Count a message that starts or continues a task; None for other methods. The caller of this ends it."""
+        if method not in _STARTS_TASK:
+            return None
+        admission = None if self._slots.is_closing else self._slots.admit(principal.name)
+        if admission is not None:
+            return admission
+        why = "the server is about to stop" if self._slots.is_closing else "too many tasks are waiting"
+        return AccessRefusal(503, "UNAVAILABLE", f"{why}; try again later", (("Retry-After", "5"),))
 
 
 class AccessMiddleware:
@@ -104,39 +121,85 @@ class AccessMiddleware:
             await PlainTextResponse("Not Found", 404)(scope, receive, send)
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
-        envelope = _Envelope()
+        is_rpc = scope["path"] == "/"
+        envelope, body = _Envelope(), b""
         refusal = self._check_origin(headers)
         principal = self._policy.principals.authenticate(headers)
         if refusal is None and principal is not None and scope["method"] == "POST":
-            body = await _read(receive, headers, self._max_body_bytes)
-            if body is None:
+            found = await _read(receive, headers, self._max_body_bytes)
+            if found is None:
                 limit = f"the request is longer than {self._max_body_bytes:,} bytes"
                 refusal = AccessRefusal(413, "INVALID_ARGUMENT", limit)
             else:
+                body = found
                 receive = _replayed(body, receive)
-                if scope["path"] == "/":
-                    envelope = _envelope(body)
-                    if envelope is None:
-                        await JSONResponse(_INVALID_JSON)(scope, receive, send)
-                        return
-        method = str(envelope.method) if scope["path"] == "/" else rest_method(scope["method"], scope["path"])
+                envelope = _envelope(body) if is_rpc else envelope
+        method = rest_method(scope["method"], scope["path"])
+        if is_rpc:
+            method = "" if envelope is None else str(envelope.method)
         refusal = refusal or self._policy.refusal(principal, method)
-        if refusal is not None:
-            await _answer(refusal, envelope if scope["path"] == "/" else None)(scope, receive, send)
+        if refusal is not None or principal is None:
+            await _answer(cast("AccessRefusal", refusal), envelope if is_rpc else None)(scope, receive, send)
             return
-        scope[PRINCIPAL] = principal
-        await self._app(scope, receive, send)
+        unusable = _unusable(body, headers, is_rpc, envelope)
+        if unusable is not None:
+            await unusable(scope, receive, send)
+            return
+        admission = self._policy.admit(principal, method)
+        if isinstance(admission, AccessRefusal):
+            await _answer(admission, envelope if is_rpc else None)(scope, receive, send)
+            return
+        scope[PRINCIPAL], scope[ADMISSION] = principal, admission
+        try:
+            await self._app(scope, receive, send if is_rpc else _with_media_type_status(send))
+        finally:
+            if admission is not None:
+                admission.end_request()
 
     def _check_origin(self, headers: dict[str, str]) -> AccessRefusal | None:
-        """Without tokens: keep out web pages in a local browser (cross-site requests, DNS rebinding)."""
+        """Without tokens: keep out web pages in a local browser (cross-site requests, DNS rebinding).
+
+        A page of another port is another site: a development server may show pages of strangers.
+        """
         if self._policy.principals:
             return None
-        origin = headers.get("origin")
-        hosts = [urlsplit(f"//{headers.get('host', '')}").hostname]
-        hosts += [urlsplit(origin).hostname] if origin is not None else []
-        if all(host is not None and is_loopback(host) for host in hosts):
+        host, origin = headers.get("host", ""), headers.get("origin")
+        name = urlsplit(f"//{host}").hostname
+        is_local = name is not None and is_loopback(name)
+        is_own = origin is None or origin.lower() == f"http://{host.lower()}"
+        if is_local and is_own and headers.get("sec-fetch-site", "none") in _OWN_SITES:
             return None
         return AccessRefusal(403, "PERMISSION_DENIED", "without a token only programs on this machine may call")
+
+
+def _unusable(body: bytes, headers: dict[str, str], is_rpc: bool, envelope: _Envelope | None) -> Response | None:
+    """The response to a body that cannot be used."""
+    media_type = media_type_of(headers.get("content-type", ""))
+    if envelope is None:
+        method, request_id = "", None
+        if media_type in MEDIA_TYPES:
+            return JSONResponse(INVALID_JSON)
+    else:
+        method, request_id = str(envelope.method), envelope.id
+    return RequestBody(body, media_type, is_rpc, method, request_id).refusal() if body else None
+
+
+def _with_media_type_status(send: Send) -> Send:
+    """Change the status of errors about media types from the SDK's 400 to 415."""
+    held: list[Message] = []
+
+    async def forward(message: Message) -> None:
+        if message["type"] == "http.response.start" and message["status"] == 400:
+            held.append(message)
+            return
+        if held:
+            start = held.pop()
+            if is_unsupported_media_type(message.get("body", b"")):
+                start["status"] = 415
+            await send(start)
+        await send(message)
+
+    return forward
 
 
 def rest_method(verb: str, path: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator
 
 from hermes.config.sections import A2AConfig
@@ -36,29 +36,53 @@ class RateLimiter:
 
 
 class TaskSlots:
-    """A bounded number of tasks run at the same time; a bounded number of further ones wait."""
+    """A bounded number of tasks run at the same time; a bounded number of further ones wait, for a slot or a turn."""
 
     def __init__(self, settings: A2AConfig) -> None:
         self._slots = asyncio.Semaphore(settings.max_tasks)
-        self._max_waiting = settings.max_waiting
-        self._waiting = 0
+        self._max_admitted = settings.max_tasks + settings.max_waiting
+        self._max_of_one = settings.max_tasks_of_caller
+        #: Messages that were accepted and are not answered yet, by caller.
+        self._admitted: Counter[str] = Counter()
         #: The server is about to stop: no new tasks.
         self.is_closing = False
 
-    @property
-    def is_full(self) -> bool:
-        """Whether one more task could neither run nor wait."""
-        return self._slots.locked() and self._waiting >= self._max_waiting
+    def admit(self, caller: str) -> Admission | None:
+        """Count one more message; None when it could neither run nor wait. Check and count are one step."""
+        if self._admitted.total() >= self._max_admitted or self._admitted[caller] >= self._max_of_one:
+            return None
+        self._admitted[caller] += 1
+        return Admission(self._admitted, caller)
 
     @contextlib.asynccontextmanager
     async def slot(self) -> AsyncGenerator[None]:
         """Room for one running task; waits until there is some."""
-        self._waiting += 1
-        try:
-            await self._slots.acquire()
-        finally:
-            self._waiting -= 1
-        try:
+        async with self._slots:
             yield
-        finally:
-            self._slots.release()
+
+
+class Admission:
+    """One counted message: by its request until that has ended, or by the job that took it over."""
+
+    def __init__(self, counts: Counter[str], caller: str) -> None:
+        self._counts = counts
+        self._caller = caller
+        self._is_taken = False
+        self._is_counted = True
+
+    def take(self) -> None:
+        """From now on the message counts until ``release``, not until the end of its request."""
+        self._is_taken = True
+
+    def end_request(self) -> None:
+        """The request has ended, perhaps without a task."""
+        if not self._is_taken:
+            self.release()
+
+    def release(self) -> None:
+        """The message counts no longer."""
+        if self._is_counted:
+            self._is_counted = False
+            self._counts[self._caller] -= 1
+            if not self._counts[self._caller]:
+                del self._counts[self._caller]

@@ -58,6 +58,14 @@ CREATE TABLE answers (
 DROP TABLE questions;
 DROP TABLE answers;
 """,
+    # The protocol version of a webhook; the messages that were accepted, for those that are sent twice.
+    """
+ALTER TABLE push_configs ADD COLUMN version TEXT NOT NULL DEFAULT '1.0';
+CREATE TABLE messages (
+    owner TEXT NOT NULL, context_id TEXT NOT NULL, message_id TEXT NOT NULL, digest BLOB NOT NULL,
+    task_id TEXT NOT NULL, PRIMARY KEY (owner, context_id, message_id)
+);
+""",
 )
 
 
