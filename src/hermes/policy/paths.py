@@ -88,7 +88,9 @@ _CREDENTIALS = re.compile(
 #: Files of the agent's own folder with its configuration or records; users may keep other files there.
 _HERMES_FILE = re.compile(
     rf"(?:[^/]*[*?\[{UNKNOWN}].*|config\.ya?ml|auth\.json|shell-hooks-allowlist\.json|[^/]*\.(?:db|lock|pid|sock)[^/]*|history[^/]*|\.[^/]*"
-    r"|(?:plugins|runners|memories|cache|logs|hooks|skills|cron)(?:/.*)?)?",
+    r"|(?:plugins|runners|memories|cache|logs|hooks|skills|cron)(?:/.*)?"
+    # What belongs to callers; their workspaces are ordinary folders.
+    r"|principals(?!/[^/]+/workspace(?:/|$))(?:/.*)?)?",
     re.DOTALL,
 )
 _SSH = re.compile(r"(?:^|/)\.ssh(?:/|$)")

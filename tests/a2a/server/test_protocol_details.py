@@ -145,8 +145,13 @@ def test_the_extended_card_needs_a_token(home: Path, workdir: Path, agent: Serve
     settings = A2AConfig(principals={"ci": A2APrincipalConfig(token_env="CI")})
     with ScriptedProvider("x") as provider, served(home, workdir, provider, settings, env={"CI": token}) as known:
         headers = {"Authorization": f"Bearer {token}"}
-        assert "skills" in known.rpc("GetExtendedAgentCard", headers=headers)["result"]
-        assert known.get("/.well-known/agent-card.json").json()["capabilities"]["extendedAgentCard"] is True
+        extended = known.rpc("GetExtendedAgentCard", headers=headers)["result"]
+        rest = known.get("/rest/extendedAgentCard", headers=headers)
+        assert rest.json() == extended and rest.headers["content-type"] == "application/a2a+json"
+        public = known.get("/.well-known/agent-card.json").json()
+    assert public["capabilities"]["extendedAgentCard"] is True
+    tags, shown = ({tag for skill in card["skills"] for tag in skill["tags"]} for card in (extended, public))
+    assert "read_file" in tags and "read_file" not in shown
 
 
 # -- protocol 1.0 -----------------------------------------------------------------------------------------------------

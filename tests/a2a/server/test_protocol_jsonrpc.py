@@ -117,12 +117,8 @@ def test_subscribe(agent: Served) -> None:
     assert error_of(agent, "SubscribeToTask", {"id": "unknown"}) == -32001
 
 
-def test_extended_card(agent: Served) -> None:
-    card = agent.rpc("GetExtendedAgentCard")["result"]
-    public = agent.get("/.well-known/agent-card.json").json()
-    assert public["capabilities"]["extendedAgentCard"] is True
-    tags = {tag for skill in card["skills"] for tag in skill["tags"]}
-    assert "read_file" in tags and "read_file" not in {tag for skill in public["skills"] for tag in skill["tags"]}
+def test_no_extended_card_without_tokens(agent: Served) -> None:
+    assert error_of(agent, "GetExtendedAgentCard", {}) == -32004
 
 
 # -- errors ---------------------------------------------------------------------------------------------------------

@@ -70,15 +70,14 @@ def test_errors(agent: Served) -> None:
     assert problem(agent.post("/rest/message:send", {"message": 3}))[0] == 400
     assert problem(agent.get("/rest/tasks?pageSize=1000")) == (400, "INVALID_PARAMS")
     file = {"message": {"messageId": "m", "role": "ROLE_USER", "parts": [{"raw": "AA==", "mediaType": "video/mp4"}]}}
-    assert problem(agent.post("/rest/message:send", file)) == (400, "CONTENT_TYPE_NOT_SUPPORTED")
+    assert problem(agent.post("/rest/message:send", file)) == (415, "CONTENT_TYPE_NOT_SUPPORTED")
     assert (
         problem(agent.post("/rest/message:send", wire_message(taskId=finished(agent)["id"])))[1]
         == "UNSUPPORTED_OPERATION"
     )
     assert agent.get("/rest/nothing").status_code == 404
-    broken = httpx.post(
-        f"{agent.url}/rest/message:send", content=b"{", headers={"A2A-Version": "1.0"}, verify=UNUSED_TLS
-    )
+    headers = {"A2A-Version": "1.0", "Content-Type": "application/json"}
+    broken = httpx.post(f"{agent.url}/rest/message:send", content=b"{", headers=headers, verify=UNUSED_TLS)
     assert problem(broken) == (400, "INVALID_REQUEST")
 
 
@@ -90,6 +89,5 @@ def test_version_negotiation(agent: Served, version: str, status: int) -> None:
         assert problem(response) == (400, "VERSION_NOT_SUPPORTED")
 
 
-def test_extended_card(agent: Served) -> None:
-    card = agent.get("/rest/extendedAgentCard")
-    assert card.status_code == 200 and card.headers["content-type"] == "application/a2a+json"
+def test_there_is_no_extended_card_without_tokens(agent: Served) -> None:
+    assert problem(agent.get("/rest/extendedAgentCard")) == (400, "UNSUPPORTED_OPERATION")

@@ -196,6 +196,7 @@ def _with_media_type_status(send: Send) -> Send:
             start = held.pop()
             if is_unsupported_media_type(message.get("body", b"")):
                 start["status"] = 415
+                message = {**message, "body": message["body"].replace(b'"code":400', b'"code":415', 1)}
             await send(start)
         await send(message)
 
