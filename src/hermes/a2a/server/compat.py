@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator
-from typing import Any
+from typing import Any, cast
 
+import a2a.server.routes  # first: the modules of the SDK import each other in a circle
 from a2a.compat.v0_3 import conversions, types
 from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter
 from a2a.compat.v0_3.request_handler import RequestHandler03
 from a2a.compat.v0_3.rest_adapter import REST03Adapter
 from a2a.server.context import ServerCallContext
 from a2a.server.request_handlers import RequestHandler
-from a2a.server.routes import ServerCallContextBuilder, create_rest_routes
 from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 from a2a.types import Task
 from a2a.utils.constants import VERSION_HEADER
+from pydantic import BaseModel
 from starlette.routing import BaseRoute, Route
 
-#: The older version of the protocol.
+#: The older version of the protocol, and the model of each of its JSON-RPC requests.
 OLD = "0.3"
+OLD_REQUESTS: dict[str, type[BaseModel]] = cast("Any", JSONRPC03Adapter.METHOD_TO_MODEL)
+_Builder = a2a.server.routes.ServerCallContextBuilder
 #: A stream of 0.3 ends with its last status update, also when the task waits for its caller.
 _INTERRUPTED = (types.TaskState.input_required, types.TaskState.auth_required)
 
@@ -36,7 +39,7 @@ def old_task_document(task: Task) -> bytes:
     return conversions.to_compat_task(task).model_dump_json(by_alias=True, exclude_none=True).encode()
 
 
-def rpc_routes(handler: RequestHandler, path: str, builder: ServerCallContextBuilder) -> list[Route]:
+def rpc_routes(handler: RequestHandler, path: str, builder: _Builder) -> list[Route]:
     """The JSON-RPC transport of both versions."""
     dispatcher = JsonRpcDispatcher(handler, builder, enable_v0_3_compat=True)
     adapter = JSONRPC03Adapter(handler, builder)
@@ -45,12 +48,12 @@ def rpc_routes(handler: RequestHandler, path: str, builder: ServerCallContextBui
     return [Route(path, dispatcher.handle_requests, methods=["POST"])]
 
 
-def rest_routes(handler: RequestHandler, prefix: str, builder: ServerCallContextBuilder) -> list[BaseRoute]:
+def rest_routes(handler: RequestHandler, prefix: str, builder: _Builder) -> list[BaseRoute]:
     """The HTTP+JSON transport of both versions."""
     adapter = REST03Adapter(handler, builder)
     adapter.handler.handler03 = _CompatHandler(handler)
     old = [Route(f"{prefix}{path}", endpoint, methods=[verb]) for (path, verb), endpoint in adapter.routes().items()]
-    return [*old, *create_rest_routes(handler, builder, path_prefix=prefix)]
+    return [*old, *a2a.server.routes.create_rest_routes(handler, builder, path_prefix=prefix)]
 
 
 class _CompatHandler(RequestHandler03):

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import msgspec
-from a2a.compat.v0_3.jsonrpc_adapter import JSONRPC03Adapter
 from a2a.server.request_handlers.response_helpers import build_error_response
 from a2a.utils.error_handlers import build_rest_error_payload
 from a2a.utils.errors import A2AError, ContentTypeNotSupportedError, InvalidParamsError
 from pydantic import ValidationError
 from starlette.responses import JSONResponse, Response
+
+from hermes.a2a.server.compat import OLD_REQUESTS
 
 #: The media types of a request, the first of protocol 0.3 and JSON-RPC. Web pages cannot send them to other origins
 #: without asking (CORS preflight), which this server does not answer.
@@ -52,7 +53,7 @@ class RequestBody:
         return self._error(InvalidParamsError(message=problem)) if problem else None
 
     def _problem(self) -> str:
-        if self.method in JSONRPC03Adapter.METHOD_TO_MODEL:
+        if self.method in OLD_REQUESTS:
             problem = _problem_of_params(self.method, self.data)
             if problem:
                 return problem
@@ -94,7 +95,7 @@ def _has_long_number(data: bytes) -> bool:
 def _problem_of_params(method: str, data: bytes) -> str:
     """The parameters of a 0.3 request that are wrong; empty for none. The SDK would say that the request is invalid."""
     try:
-        JSONRPC03Adapter.METHOD_TO_MODEL[method].model_validate(msgspec.json.decode(data))  # pyright: ignore
+        OLD_REQUESTS[method].model_validate(msgspec.json.decode(data))
     except ValidationError as error:
         found = [
             item for item in error.errors(include_url=False, include_input=False) if item["loc"][:1] == ("params",)
