@@ -97,7 +97,7 @@ def test_memory_is_kept_for_each_principal(callers: Callers, home: Path) -> None
         shown.append(callers.provider.requests[-1].messages[0]["content"])
     callers.agent.host.new_session().run("hi")
     shown.append(callers.provider.requests[-1].messages[0]["content"])
-    drinks = [("tea" in prompt, "milk" in prompt) for prompt in shown]
+    drinks = [("drinks tea" in prompt, "drinks milk" in prompt) for prompt in shown]
     assert drinks == [(False, False), (True, False), (False, True)]
     assert (home / "principals" / "bob" / "memories" / "USER.md").stat().st_mode & 0o077 == 0
 
