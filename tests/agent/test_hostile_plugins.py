@@ -387,6 +387,26 @@ def test_cancelling_the_turn_works_while_a_plugin_blocks(run: Run, gate: threadi
     assert result.status == "interrupted"
 
 
+def test_the_check_of_a_tool_that_blocks_makes_it_unavailable(
+    make_host: HostFactory, gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = {"description": "d", "parameters": {"type": "object", "properties": {}}}
+
+    def register(ctx: Any) -> None:
+        ctx.register_tool("stuck", "mine", schema, lambda args, **_: "{}", check_fn=lambda: gate.wait(60))
+        ctx.register_tool("leaves", "mine", schema, lambda args, **_: "{}", check_fn=lambda: sys.exit(3))
+        ctx.register_tool("fine", "mine", schema, lambda args, **_: "{}", check_fn=lambda: 1)
+
+    register.__name__ = "culprit"
+    with ScriptedProvider([text("Done.")]) as provider:
+        limits = PluginsConfig(hook_timeout=0.05)
+        host = make_host(provider, plugin_objects=[register], limits=limits, toolsets=["mine"])
+        assert host.new_session().run("go").answer == "Done."
+    assert "plugin 'culprit': the check of tool 'stuck' failed: CallLate" in caplog.text
+    assert "plugin 'culprit': the check of tool 'leaves' failed: SystemExit: 3" in caplog.text
+    assert "stuck" not in {tool["function"]["name"] for tool in provider.requests[0].body.get("tools", [])}
+
+
 # -- threads ---------------------------------------------------------------------------------------------------------
 
 

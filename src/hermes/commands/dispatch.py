@@ -11,6 +11,7 @@ from hermes.commands.conversation import Conversation
 from hermes.contract.commands import RESERVED_COMMANDS
 from hermes.errors import HermesError, Interrupted, did_you_mean
 from hermes.hooks.callback import is_awaitable
+from hermes.hooks.timed_call import TimedCall
 from hermes.host import Host
 from hermes.scope import Scope, current_scope
 
@@ -91,7 +92,11 @@ def _run_plugin_command(conversation: Conversation, name: str, arguments: str) -
     scope = Scope(session_id=conversation.session_id, platform=host.options.platform, interrupt=interrupt)
     token = current_scope.set(scope)
     try:
-        value = command.handler(arguments)
+        # On a thread of the plugin's, so that stopping the command works while it blocks. There is no time limit.
+        call = TimedCall(command.plugin)
+        value, error = host.hooks.runner.run(lambda: command.handler(arguments), {}, call, scope.session_id)
+        if error is not None:
+            raise error
         if is_awaitable(value):
             value = host.hooks.loop.run(value, f"command /{name} of plugin {command.plugin!r}")
     except Interrupted:

@@ -155,7 +155,7 @@ class PluginContext(ProviderRegistrations):
             run=runner(name, key, handler, self._host.hooks.loop),
             effect=effect,
             parallel=parallel,
-            available=availability(name, key, check_fn, requires_env),
+            available=availability(name, key, check_fn, requires_env, self._host.hooks.runner),
             emoji=emoji,
             plugin=key,
         )

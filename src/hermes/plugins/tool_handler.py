@@ -9,9 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 from hermes.errors import PluginError
+from hermes.hooks.answers import plain
 from hermes.hooks.callback import accepted_names, describe, is_awaitable
 from hermes.hooks.copies import isolate
+from hermes.hooks.runner import OWN_SIGNALS, CallbackRunner
 from hermes.hooks.threads import AsyncLoop
+from hermes.hooks.timed_call import TimedCall
 from hermes.plugins.manifest import env_names
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
@@ -91,9 +94,13 @@ def _as_text(value: Any, name: str) -> str:
 
 
 def availability(
-    name: str, plugin: str, check: Callable[[], Any] | None, requires_env: Sequence[Any] | None
+    name: str,
+    plugin: str,
+    check: Callable[[], Any] | None,
+    requires_env: Sequence[Any] | None,
+    runner: CallbackRunner,
 ) -> Callable[[], bool] | None:
-    """Whether the tool can work here: its variables are set, and its own check says yes."""
+    """Whether the tool can work here: its variables are set, and its own check says yes, in time."""
     needed = env_names(requires_env or ())
     if check is None and not needed:
         return None
@@ -101,10 +108,14 @@ def availability(
     def available() -> bool:
         if not all(os.environ.get(variable) for variable in needed):
             return False
-        try:
-            return check is None or bool(check())
-        except Exception as error:
+        if check is None:
+            return True
+        call = TimedCall(plugin, runner.limits.hook_seconds(plugin))
+        found, error = runner.run(check, {}, call, "")
+        if isinstance(error, OWN_SIGNALS):
+            raise error
+        if error is not None:
             log.warning("plugin %r: the check of tool %r failed: %s", plugin, name, describe(error))
-            return False
+        return error is None and bool(plain(found))
 
     return available

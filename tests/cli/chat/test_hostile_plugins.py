@@ -112,6 +112,16 @@ def test_the_first_interrupt_works_while_a_plugin_blocks(home: Path, workdir: Pa
         assert process.wait(HANG) == 130
 
 
+def test_the_first_interrupt_works_while_a_command_of_a_plugin_blocks(home: Path, workdir: Path) -> None:
+    source = BLOCKS.replace('ctx.register_hook("{hook}", block)', 'ctx.register_command("wait", lambda raw: block())')
+    with ScriptedProvider([]) as provider:
+        enable(home, source, provider.base_url)
+        process = start_hermes("chat", "--quiet", "--query", "/wait", home=home, cwd=workdir)
+        wait_until((workdir / "blocking").exists, "the command blocks")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(HANG) == 130
+
+
 @pytest.mark.parametrize("where", ["import", "register"])
 def test_a_plugin_that_blocks_while_it_loads_is_left_out_and_named(home: Path, workdir: Path, where: str) -> None:
     code = "import threading\nthreading.Event().wait()\n"
