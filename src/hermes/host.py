@@ -93,6 +93,8 @@ class HostOptions:
     platform: str = "cli"
     #: No person can be asked in this run.
     unattended: bool = False
+    #: The programs that this process starts cannot read its memory. Debuggers cannot either.
+    hide_memory: bool = False
 
 
 class Host:
@@ -173,7 +175,11 @@ class Host:
         config, limits, sessions = self.config, ToolLimits.of(self.config), self.open_sessions
         self.tools = ToolRegistry(builtin_tools(limits))
         self.confinements = Confinements(
-            config.terminal, self.redactor, hermes_home=self.home, is_attended=not self.options.unattended
+            config.terminal,
+            self.redactor,
+            hermes_home=self.home,
+            is_attended=not self.options.unattended,
+            hides_memory=self.options.hide_memory,
         )
         self.approvals = Approvals(
             ApprovalRules(config),

@@ -75,7 +75,7 @@ def _serve(args: argparse.Namespace) -> int:
 
     log_libraries()
     options = HostOptions(
-        provider=args.provider, model=args.model, plugins=args.plugin, platform="a2a", unattended=True
+        provider=args.provider, model=args.model, plugins=args.plugin, platform="a2a", unattended=True, hide_memory=True
     )
     with Host(home, loaded.config, options, redactor=redactor) as host:
         for warning in (*warnings, *loaded.warnings, *host.notices):

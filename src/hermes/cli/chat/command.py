@@ -342,6 +342,7 @@ def _options(args: argparse.Namespace) -> HostOptions:
         accept_hooks=args.accept_hooks,
         ask_consent=_ask_consent,
         unattended=_is_for_programs(args) or not can_prompt(),
+        hide_memory=True,
     )
 
 

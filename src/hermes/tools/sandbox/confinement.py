@@ -77,12 +77,17 @@ class Confinements:
         *,
         hermes_home: Path | None = None,
         is_attended: bool = True,
+        hides_memory: bool = False,
     ) -> None:
-        """``is_attended``: a person of this run can be asked, so that ``terminal.sandbox: auto`` means none."""
+        """``is_attended``: a person of this run can be asked, so that ``terminal.sandbox: auto`` means none.
+
+        ``hides_memory``: the first child process finds the memory of this process unreadable.
+        """
         self.redactor = redactor or Redactor()
         self._settings = settings or TerminalConfig()
         self._hermes_home = hermes_home
         self._is_attended = is_attended
+        self._hides_memory = hides_memory
         self._lock = threading.RLock()
         self._probed: SandboxProbe | None = None
         self._sandboxes: dict[tuple[str, str, tuple[str, ...]], Sandbox] = {}
@@ -96,6 +101,7 @@ class Confinements:
 
         ``SandboxUnavailable`` when there has to be a sandbox and this machine has none.
         """
+        self._hide_memory()
         is_caller = scope.principal != ""
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough, minimal=is_caller)
         sandbox = None if outside else self._sandbox(scope, workspace)
@@ -107,9 +113,17 @@ class Confinements:
 
         ``files`` are what it needs of the home of Hermes, its script for example; None runs it without a sandbox.
         """
+        self._hide_memory()
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough)
         sandbox = None if files is None else self._sandbox(scope, workspace, tuple(files))
         return Confinement(built.variables, built.withheld, sandbox)
+
+    def _hide_memory(self) -> None:
+        if self._hides_memory:
+            from hermes.tools.sandbox.process_memory import hide_process_memory
+
+            self._hides_memory = False
+            hide_process_memory()
 
     def mode(self, scope: Scope) -> SandboxMode | None:
         """The sandbox that the settings want for work in that scope."""
