@@ -46,7 +46,7 @@ from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
 from hermes.sanitize import Redactor
-from hermes.scope import new_session_id
+from hermes.scope import Scope, new_session_id
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
@@ -173,7 +173,6 @@ class Host:
 
     def _build_runtime(self) -> Runtime:
         config, limits, sessions = self.config, ToolLimits.of(self.config), self.open_sessions
-        self.tools = ToolRegistry(builtin_tools(limits))
         self.confinements = Confinements(
             config.terminal,
             self.redactor,
@@ -181,6 +180,8 @@ class Host:
             is_attended=not self.options.unattended,
             hides_memory=self.options.hide_memory,
         )
+        can_leave = self.confinements.can_leave(Scope(platform=self.options.platform))
+        self.tools = ToolRegistry(builtin_tools(limits, can_leave_sandbox=can_leave))
         self.approvals = Approvals(
             ApprovalRules(config),
             home=self.home,
@@ -192,6 +193,7 @@ class Host:
             permission_mode="yolo" if self.options.allow_everything else self.options.permission_mode,
             started_at=self._session_began,
             always_asks=sessions.uses_embedded_model,
+            is_sandboxed=self.confinements.is_sandboxed,
         )
         runtime = Runtime(
             home=self.home,

@@ -10,10 +10,11 @@ from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits
 from hermes.tools.schema import fields, flag, number, text
 
 
-def builtin_tools(limits: ToolLimits | None = None) -> list[Tool]:
+def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool = False) -> list[Tool]:
     """The tools every host has. ``limits`` appear in the descriptions for the model."""
+    arguments = _terminal_args(limits or ToolLimits(), can_leave_sandbox)
     return [
-        Tool("terminal", "terminal", _TERMINAL, _terminal_args(limits or ToolLimits()), _terminal, emoji="💻"),
+        Tool("terminal", "terminal", _TERMINAL, arguments, _terminal, emoji="💻"),
         Tool("process", "terminal", _PROCESS, _PROCESS_ARGS, _process, emoji="⚙️"),
         Tool("read_file", "file", _READ, _READ_ARGS, _read_file, "pure", parallel=True, quick=True, emoji="📖"),
         Tool(
@@ -54,7 +55,8 @@ _TERMINAL = (
 )
 
 
-def _terminal_args(limits: ToolLimits) -> dict[str, Any]:
+def _terminal_args(limits: ToolLimits, can_leave_sandbox: bool) -> dict[str, Any]:
+    outside = flag("Run without the sandbox, which refused it; the user is asked")
     return fields(
         ["command"],
         command=text(),
@@ -62,6 +64,7 @@ def _terminal_args(limits: ToolLimits) -> dict[str, Any]:
         timeout=number(f"Seconds, default {limits.terminal_timeout}, at most {limits.max_foreground_timeout}"),
         workdir=text("Directory to run in"),
         pty=flag("Use a pseudo-terminal, for programs that insist on one"),
+        **({"outside_sandbox": outside} if can_leave_sandbox else {}),
     )
 
 

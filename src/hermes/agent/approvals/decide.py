@@ -12,7 +12,7 @@ from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import ALLOWED, EMBEDDED_MODEL, Decision, assess_call
 from hermes.agent.approvals.examination import examine_call
 from hermes.agent.approvals.loop_guard import LoopGuard
-from hermes.agent.approvals.modes import SessionModes
+from hermes.agent.approvals.modes import OUTSIDE_SANDBOX, SessionModes
 from hermes.agent.approvals.question import UNSURE, ApprovalQuestion
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
@@ -33,9 +33,19 @@ log = logging.getLogger("hermes.approvals")
 
 #: An approval of these is for the one call only: what they find is different every time, or is this very gate.
 _NEVER_KEPT = frozenset(
-    {"unreadable", "hidden-text", "partial-input", "own-runtime", "write-hermes-config", EMBEDDED_MODEL}
+    {
+        "unreadable",
+        "hidden-text",
+        "partial-input",
+        "own-runtime",
+        "write-hermes-config",
+        EMBEDDED_MODEL,
+        OUTSIDE_SANDBOX,
+    }
 )
 
+#: No second model answers these.
+_FOR_PERSONS = frozenset({EMBEDDED_MODEL, OUTSIDE_SANDBOX})
 
 #: An approval of these holds for the session: a project's own file is asked about once.
 _ONCE_PER_SESSION = frozenset({"read-env-file"})
@@ -171,7 +181,7 @@ class Approvals:
         return self._apply(question, *answer, question.approval_id)
 
     def _asks_model(self, question: ApprovalQuestion) -> bool:
-        return self.rules.mode == "smart" and self._opinion is not None and EMBEDDED_MODEL not in question.rules
+        return self.rules.mode == "smart" and self._opinion is not None and _FOR_PERSONS.isdisjoint(question.rules)
 
     def _ask_model(self, question: ApprovalQuestion) -> tuple[str, str] | None:
         opinion = self._opinion

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hermes.agent.approvals.modes import WRITE_OUTSIDE, CallEffect
+from hermes.agent.approvals.modes import OUTSIDE_SANDBOX, WRITE_OUTSIDE, CallEffect
 from hermes.agent.approvals.scripts import SessionScripts
 from hermes.tools.files.guard import suspect_path
 from hermes.tools.files.paths import resolve_path
@@ -73,6 +73,11 @@ def _terminal(args: Args, context: ToolContext, hermes_home: Path, since: float,
     except ValueError:
         cwd = str(context.cwd)  # the tool refuses such a directory by itself
     examined = examine_command(command, cwd, hermes_home, since)
+    if args.get("outside_sandbox") and context.confinements.can_leave(context.scope):
+        from hermes.policy import Finding
+
+        leaves = Finding(OUTSIDE_SANDBOX, "runs outside of the sandbox", command)
+        return replace(examined, found=(*examined.found, leaves))
     if not telling_apart or examined.found:
         return examined
     from hermes.policy.judge import only_reads

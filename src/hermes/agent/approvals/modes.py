@@ -29,9 +29,13 @@ STEPPED: tuple[PermissionMode, ...] = ("ask", "accept-edits", "auto", "plan")
 #: The rule for edits outside of the working folder.
 WRITE_OUTSIDE = "write-outside"
 
+#: The rule by which a user is asked about a command that is to run without its sandbox.
+OUTSIDE_SANDBOX = "outside-sandbox"
+
 #: What these find happens outside of a sandbox, or is about the agent itself.
 _LEAVES_SANDBOX = frozenset(
     {
+        OUTSIDE_SANDBOX,
         *(
             "git-force-push",
             "git-delete-repository",

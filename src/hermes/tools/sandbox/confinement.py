@@ -134,6 +134,14 @@ class Confinements:
             return wanted
         return None if self._is_attended and not scope.principal else "workspace"
 
+    def is_sandboxed(self, scope: Scope) -> bool:
+        """Whether commands of work in that scope run in a sandbox."""
+        return self.mode(scope) is not None and self.probe().backend is not None
+
+    def can_leave(self, scope: Scope) -> bool:
+        """Whether a person may be asked to let a command run outside: the owner, about the owner's own work."""
+        return self._is_attended and not scope.principal and self.mode(scope) is not None
+
     def _sandbox(self, scope: Scope, workspace: Path, shown: tuple[str, ...] = ()) -> Sandbox | None:
         mode = self.mode(scope)
         if mode is None:

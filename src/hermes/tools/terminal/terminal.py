@@ -53,7 +53,9 @@ def run_terminal(args: Args, context: ToolContext) -> str:
             raise ValueError("command is empty; send the shell command to run")
         if "\0" in command:
             raise ValueError("command contains a NUL byte, which no shell can take")
-        confinement = context.confinements.of_command(context.scope, context.cwd)
+        # It is a finding of its own, so the call was approved with it.
+        outside = bool(args.get("outside_sandbox")) and context.confinements.can_leave(context.scope)
+        confinement = context.confinements.of_command(context.scope, context.cwd, outside=outside)
         cwd = _working_directory(args.get("workdir"), context, confinement)
         if args.get("background"):
             return _start_in_background(command, cwd, bool(args.get("pty")), context, confinement)
@@ -109,10 +111,17 @@ def _run_in_foreground(
     explanations = {
         "exit_code_meaning": _meaning(command, code),
         "hint": withheld_hint(confinement.withheld, command, text, code),
-        "sandbox": confinement.note(text) if code != 0 else "",
+        "sandbox": _sandbox_note(confinement, text, code, context),
     }
     extra |= {name: explanation for name, explanation in explanations.items() if explanation}
     return tool_result(output=text, exit_code=code, error=None, **extra)
+
+
+def _sandbox_note(confinement: Confinement, output: str, code: int, context: ToolContext) -> str:
+    note = confinement.note(output) if code != 0 else ""
+    if note and context.confinements.can_leave(context.scope):
+        note += ". If it has to run outside, repeat it with outside_sandbox=true: the user is asked"
+    return note
 
 
 def _collect(child: ChildProcess, output: BoundedOutput, deadline: float, interrupt: Interrupt) -> bool:
