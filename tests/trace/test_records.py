@@ -71,7 +71,7 @@ def test_a_turn_that_was_killed_and_finished_by_another_process(home: Path, work
     with ScriptedProvider(by_step(tool_call("terminal", {"command": "true"}), text("done"))) as provider:
         write_config(home, provider.base_url)
         # While the tool runs, then while the model is asked about its result.
-        for point, words in (("12", ("-q", "go")), ("7", ("--continue",))):
+        for point, words in (("10", ("-q", "go")), ("5", ("--continue",))):
             run = run_hermes("chat", "-Q", *words, home=home, cwd=workdir, env={"HERMES_CRASH_AT": point})
             assert run.returncode == -signal.SIGKILL, run.stderr
         killed = _last(home)
