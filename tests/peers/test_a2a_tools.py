@@ -187,7 +187,7 @@ def test_a_token_is_sent_and_never_shown(
         Host(home, config(provider, remote), cwd=workdir, env={}) as host,
     ):
         answer = Desk(host).call("a2a_send", agent="echo", message="echo open-sesame-123 yes")
-        assert answer["text"] == "<redacted> yes "
+        assert answer["text"] == "<redacted:ECHO_TOKEN> yes "
         monkeypatch.setenv("ECHO_TOKEN", "wrong-token-123")
         assert "echo wants a token" in Desk(host).call("a2a_send", agent="echo", message="hi")["error"]
 
