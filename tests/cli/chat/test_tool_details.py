@@ -126,3 +126,12 @@ def test_results_are_in_the_json_styles_and_in_the_transcript(home: Path, workdi
     assert lines[-1]["tool_calls"][0]["result"] == finished[0]["result"]
     transcript = run_hermes("sessions", "show", lines[0]["session_id"], home=home, cwd=workdir).stdout
     assert "      +zwei\n" in transcript and "      ... 85 earlier lines\n      86\n" in transcript
+
+
+def test_an_answer_that_is_not_whole_is_reported_once(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([text("Half of it", finish_reason="content_filter")]) as provider:
+        write_config(home, provider.base_url)
+        with ReplTerminal(home, workdir, "-q", "go", ready="Incomplete:") as terminal:
+            assert terminal.end() == 4
+            shown = terminal.text
+    assert "Half of it" in shown and shown.count("content filter") == 1

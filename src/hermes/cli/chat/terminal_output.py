@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from dataclasses import replace
 from typing import TextIO
 
 from hermes.agent.events import TurnResult
@@ -43,9 +44,11 @@ class TerminalOutput(TextOutput):
         self._ended.set()
         with self._lock:
             self._erase()
-            # The command itself reports a failure, and how an interrupted turn is continued.
-            has_answer = result.status in ("completed", "incomplete")
-            self._print(self._view.end(result) if has_answer else self._view.break_off())
+            if result.status in ("completed", "incomplete"):
+                # The command itself reports what is missing, a failure, and how an interrupted turn is continued.
+                self._print(self._view.end(replace(result, status="completed")))
+            else:
+                self._print(self._view.break_off())
             self.stdout.flush()
             print(self._view.dim(usage_line(result)), file=sys.stderr, flush=True)
 
