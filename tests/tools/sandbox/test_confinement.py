@@ -411,3 +411,17 @@ def test_no_socket_of_a_service_is_reachable(make_rig: MakeRig, bubblewrap: Sand
         assert rig.run(connect)["exit_code"] != 0
         assert rig.run('test -n "$SSH_AUTH_SOCK"')["exit_code"] != 0
     assert folder.exists()
+
+
+def test_private_folders_do_not_outlive_a_host_that_was_not_closed(make_rig: MakeRig, backend: SandboxBackend) -> None:
+    import gc
+
+    rig = make_rig(backend)
+    rig.works("true")
+    confinements = rig.confinements
+    (folder,) = map(Path, confinements._folders.values())  # pyright: ignore[reportPrivateUsage]
+    assert folder.is_dir()
+    rig.context.confinements = rig.confinements = type(confinements)()
+    del confinements
+    gc.collect()
+    assert not folder.exists()

@@ -197,9 +197,14 @@ class Confinements:
 
     def _private_folder(self, principal: str) -> str:
         import tempfile
+        import weakref
+
+        from hermes.tools.sandbox.sandbox import remove_folder
 
         if principal not in self._folders:
-            self._folders[principal] = os.path.realpath(tempfile.mkdtemp(prefix="hermes-sandbox-"))
+            folder = os.path.realpath(tempfile.mkdtemp(prefix="hermes-sandbox-"))
+            self._folders[principal] = folder
+            weakref.finalize(self, remove_folder, folder)  # for a program that ends without closing its host
         return self._folders[principal]
 
     # -- the machine --------------------------------------------------------------------------------------------
