@@ -259,7 +259,9 @@ class TurnRunner:
                 self._contexts.store(task.context, session.id)
             stored.result()
             with hops_scope(hops):
-                return self._run_on_thread(task, session, partial(run, session, stream))
+                first = partial(run, session, stream)
+                again = partial(session.finish_open_turn, listener=stream.listen, interrupt=task.interrupt)
+                return self._run_on_thread(task, session, first, again)
 
         task.start_turn(self._host.workers, turn, stream.end)
         try:
@@ -272,18 +274,28 @@ class TurnRunner:
             self._contexts.keep(task.context, task.session)
         await self._conclude(task, stream)
 
-    def _run_on_thread(self, task: ActiveTask, session: Session, run: Callable[[], TurnResult | None]) -> TurnOutcome:
+    def _run_on_thread(
+        self,
+        task: ActiveTask,
+        session: Session,
+        run: Callable[[], TurnResult | None],
+        again: Callable[[], TurnResult | None],
+    ) -> TurnOutcome:
+        """Run the turn until it ends or waits; ``again`` continues one whose question was answered in the meantime."""
         host, settings = self._host, self._settings
         headers: dict[str, str] = task.call.state.get("headers", {})
         host.responders.attach(session.id, CallerResponder(task.principal, settings))
         try:
             with joined(headers.get("traceparent", ""), headers.get("tracestate", "")):
-                result = run()
-        except TurnSuspended:
-            return next(
-                iter(self._open_questions(session.id, SURFACE, OWNER)),
-                RuntimeError("the question is not in the journal"),
-            )
+                while True:
+                    try:
+                        result = run()
+                        break
+                    except TurnSuspended:
+                        asked = self._open_questions(session.id, SURFACE, OWNER)
+                        if asked:
+                            return asked[0]
+                        run = again  # the owner was faster than the turn
         finally:
             host.responders.detach(session.id)
         if result is None:
