@@ -196,7 +196,10 @@ def test_a_waiting_task_can_be_canceled(home: Path, workdir: Path) -> None:
 def make_older(home: Path, change_journal: str) -> None:
     """Make the files look as the version before wrote them, when questions were in ``a2a.db``."""
     with closing(sqlite3.connect(home / "a2a.db")) as connection, connection:
-        connection.executescript("CREATE TABLE questions (x); CREATE TABLE answers (x); PRAGMA user_version = 2;")
+        connection.executescript(
+            "CREATE TABLE questions (x); CREATE TABLE answers (x); DROP TABLE messages; "
+            "ALTER TABLE push_configs DROP COLUMN version; PRAGMA user_version = 2;"
+        )
     with closing(sqlite3.connect(home / "state.db")) as connection, connection:
         connection.execute(change_journal)
 
