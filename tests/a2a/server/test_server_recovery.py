@@ -47,8 +47,8 @@ class Server:
         return self._call("GET", f"/rest/tasks/{task_id}")
 
     def ended(self, task_id: str) -> dict[str, Any]:
-        """The task once it has ended or waits."""
-        wait_until(lambda: _state(self.task(task_id)) not in ("SUBMITTED", "WORKING"), "the end of the task")
+        """The task once it has ended."""
+        wait_until(lambda: _state(self.task(task_id)) in ("COMPLETED", "FAILED"), "the end of the task")
         return self.task(task_id)
 
     def kill(self) -> None:
