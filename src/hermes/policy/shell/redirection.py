@@ -56,6 +56,9 @@ def add_redirect(shell: Shell, node: Node, result: Redirects) -> None:
             result.stdin = text_flow(path[1:] + "\n")
         elif operator == "<":
             result.stdin = shell.content_of(path)
+            kind = shell.state.paths.secret_kind(path)
+            if kind is not None:  # whatever reads it: most programs print what they read
+                shell.report(kind, text_of(node))
         elif operator in (">&", "<&") and path.rstrip("-").isdecimal():
             result.silent = result.silent or (operator == ">&" and node.child_by_field_name("descriptor") is None)
         elif path and path != "-":
