@@ -16,7 +16,7 @@ from hermes.models.endpoint import Endpoint
 from hermes.models.retry import Failure, Send, Sleep, attempts, retry
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
-from hermes.testing import ScriptedProvider, text
+from hermes.testing import ScriptedProvider, failure, text
 from support import run_hermes, write_config
 
 BROKEN = text("Half of what I wanted to say", truncate_after=600)
@@ -96,3 +96,21 @@ def test_a_wait_is_reported_when_it_begins() -> None:
 
     assert retry(attempts([endpoint], 2), Interrupt(), attempt, on_wait) == "answer"
     assert list(dict.fromkeys(seen)) == [(1, 2), (2, 2)]
+
+
+def test_a_failure_is_shown_once_with_its_retry_and_not_again_for_each_attempt(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([failure(503, "busy"), failure(503, "busy"), text("Whole.")]) as provider:
+        write_config(home, provider.base_url)
+        config = (home / "config.yaml").read_text()
+        (home / "config.yaml").write_text(config.replace("api_max_retries: 0", "api_max_retries: 2"))
+        done = run_hermes("chat", "-q", "go", home=home, cwd=workdir)
+    first, second, _ = done.stderr.splitlines()
+    assert "busy" in first and first.startswith("! ") and first.endswith("(1 of 2)")
+    assert "busy" in second and second.endswith("(2 of 2)")
+
+
+def test_a_failure_that_lasts_is_one_error(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([failure(401, "wrong key")]) as provider:
+        write_config(home, provider.base_url)
+        done = run_hermes("chat", "-q", "go", home=home, cwd=workdir)
+    assert done.returncode == 1 and done.stderr.count("wrong key") == 1

@@ -22,6 +22,7 @@ from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
     ReasoningDelta,
+    RetryScheduled,
     TextDelta,
     TurnStarted,
 )
@@ -218,10 +219,9 @@ class TestTurnView:
     def test_failed_attempts_and_reasoning_have_lines_of_their_own(self) -> None:
         shown = view(colour=True)
         assert shown.take(ReasoningDelta("I think\nthat")) == "\x1b[2mI think\x1b[0m\n"
-        assert (
-            shown.take(some(AttemptFailed, error={"message": "too\nbusy"}))
-            == "\x1b[2mthat\x1b[0m\n\x1b[31m! too busy\x1b[0m\n"
-        )
+        assert shown.take(some(AttemptFailed, error={"message": "too\nbusy"})) == "\x1b[2mthat\x1b[0m\n"
+        shown.take(RetryScheduled("p", "m", 2.0, 1, 3))
+        assert "too busy; trying again in 2 s (1 of 3)" in shown.live(5)[-1]
         assert shown.take(TextDelta("x")) == ""
         assert shown.break_off() == "x\n"
 

@@ -11,7 +11,7 @@ from typing import Any, Protocol, TextIO
 import msgspec
 
 from hermes.agent.events import TurnResult
-from hermes.cli.terminal import one_line, plain, short_duration
+from hermes.cli.terminal import fitted, one_line, plain, short_duration, terminal_width
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -139,6 +139,8 @@ class TextOutput:
         self._redactor = redactor
         self._shown = ""
         self._at_line_start = True
+        #: Why the last attempt failed; shown once, with what follows.
+        self._failure = ""
         #: A line on stderr counts down and is to be wiped out.
         self._is_counting = False
         #: Whether a question has the terminal.
@@ -180,12 +182,17 @@ class TextOutput:
             self._shown = ""
         elif isinstance(event, BudgetReached):
             self._note(f"! {one_line(event.text)}")
-        elif isinstance(event, AttemptFailed | EndpointSkipped):
-            self._note(f"! {one_line(self._redactor.redact(failure_text(event)))}")
+        elif isinstance(event, EndpointSkipped):
+            self._note(f"! {self._reason(event)}")
+            self._shown = ""
+        elif isinstance(event, AttemptFailed):
+            self._failure = self._reason(event)  # shown with what follows: a retry, another model, or the turn's error
             self._shown = ""
         elif isinstance(event, ModelSwitched):
             from hermes.cli.terminal import switched_line
 
+            if self._failure:
+                self._note(f"! {self._failure}")
             self._note(switched_line(event))
         elif isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls":
             # Text before tool calls is not part of the answer.
@@ -193,14 +200,18 @@ class TextOutput:
 
     def _count_down(self, event: RetryScheduled) -> None:
         """One line, which counts down on a terminal."""
-        line = f"… trying again in {max(event.seconds, 0.1):.{0 if event.seconds >= 1 else 1}f} s"
+        line = f"! {self._failure}; " if self._failure else "… "
+        line += f"trying again in {max(event.seconds, 0.1):.{0 if event.seconds >= 1 else 1}f} s"
         line += f" ({event.retry} of {event.max_retries})"
         if sys.stderr.isatty():
             self._new_line()
             self._is_counting = True
-            print(f"\r{line}\x1b[K", end="", file=sys.stderr, flush=True)
-        elif event.is_first and event.seconds >= 1:
+            print(f"\r{fitted(line, terminal_width(80) - 1)}\x1b[K", end="", file=sys.stderr, flush=True)
+        elif event.is_first and (self._failure or event.seconds >= 1):
             self._note(line)
+
+    def _reason(self, event: AttemptFailed | EndpointSkipped) -> str:
+        return one_line(self._redactor.redact(failure_text(event)))
 
     def _end_countdown(self) -> None:
         if self._is_counting:

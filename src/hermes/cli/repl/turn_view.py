@@ -56,6 +56,8 @@ class TurnView:
         self._reasoning = ""
         #: The retry that is waited for.
         self._retry = ""
+        #: Why the last attempt failed.
+        self._failure = ""
         self._is_running = False
         #: What the spinner says while no tool runs.
         self.activity = "working"
@@ -83,7 +85,8 @@ class TurnView:
             return self._think(event.text)
         before = self._finish_reasoning() + self._text.finish()
         if isinstance(event, RetryScheduled):
-            self._retry = f"trying again in {event.seconds:.0f} s ({event.retry} of {event.max_retries})"
+            again = f"trying again in {event.seconds:.0f} s ({event.retry} of {event.max_retries})"
+            self._retry = f"{self._failure}; {again}" if self._failure else again
             return before
         self._retry = ""
         if isinstance(event, TurnStarted):
@@ -105,7 +108,10 @@ class TurnView:
         if isinstance(event, ChildEnded):
             line = self._tools.finished(event, width=self.width)
             return self.dim(line) if event.child_status == "completed" else self.red(line)
-        if isinstance(event, AttemptFailed | EndpointSkipped):
+        if isinstance(event, AttemptFailed):
+            # Shown while the retry is waited for; a failure that lasts is the error of the turn.
+            self._failure = one_line(self._redactor.redact(failure_text(event)))
+        if isinstance(event, EndpointSkipped):
             return self.red(f"! {one_line(self._redactor.redact(failure_text(event)))}")
         if isinstance(event, ModelSwitched):
             return self.dim(switched_line(event))
