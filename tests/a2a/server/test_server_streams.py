@@ -50,7 +50,9 @@ def open_stream(agent: Served) -> tuple[http.client.HTTPConnection, http.client.
     place = urlsplit(agent.url)
     connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=20)
     body = {"jsonrpc": "2.0", "id": 1, "method": "SendStreamingMessage", "params": wire_message()}
-    connection.request("POST", "/", msgspec.json.encode(body), {"A2A-Version": "1.0"})
+    connection.request(
+        "POST", "/", msgspec.json.encode(body), {"A2A-Version": "1.0", "Content-Type": "application/json"}
+    )
     return connection, connection.getresponse()
 
 
@@ -58,8 +60,8 @@ def test_a_silent_stream_has_keep_alive_comments(home: Path, workdir: Path, monk
     monkeypatch.setattr(EventSourceResponse, "DEFAULT_PING_INTERVAL", 0.02)
     with ScriptedProvider([hanging()]) as provider, served(home, workdir, provider) as agent:
         connection, response = open_stream(agent)
-        while not response.readline().startswith(b": ping"):
-            pass
+        while not (line := response.readline()).startswith(b": ping"):
+            assert line, "the stream ended without a comment"
         connection.close()
 
 
