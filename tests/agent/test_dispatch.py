@@ -67,7 +67,11 @@ def test_a_call_that_the_process_did_not_survive_is_not_forgotten(home: Path, wo
         "        lambda args, **_: ctx.dispatch_tool('terminal', {'command': 'touch begun; kill -9 $PPID'}))\n",
     )
     with ScriptedProvider([tool_call("end", {}), text("I look first.")]) as provider:
-        write_config(home, provider.base_url, "plugins:\n  enabled: [deadly]\ntoolsets: [ends, terminal]\n")
+        write_config(
+            home,
+            provider.base_url,
+            "plugins:\n  enabled: [deadly]\ntoolsets: [ends, terminal]\nterminal: {sandbox: 'off'}\n",
+        )
         run_hermes("chat", "--yolo", "-q", "go", home=home, cwd=workdir)
         assert (workdir / "begun").exists()
         store = Store(home / "state.db")

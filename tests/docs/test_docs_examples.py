@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.agent.setup import OUT_OF_TURNS
+from hermes.agent.setup import OUT_OF_BUDGET, OUT_OF_TURNS
 from hermes.testing import PluginHarness, ScriptedProvider, by_step, text, tool_call
 
 from .console import SCRIPT, alike, examples, run_page
@@ -59,7 +59,7 @@ def test_console_examples_print_what_the_page_shows(path: Path) -> None:
 def test_everything_the_scripted_model_can_say_is_shown_somewhere() -> None:
     asked = "\n".join(block.text for path in _WITH_CONSOLE for block in blocks(path.read_text()))
     keys: dict[str, Any] = msgspec.json.decode(SCRIPT.read_bytes())
-    assert [key for key in keys if key != OUT_OF_TURNS and key.strip() not in asked] == []
+    assert [key for key in keys if key not in (OUT_OF_TURNS, OUT_OF_BUDGET) and key.strip() not in asked] == []
 
 
 def test_examples_are_read_as_a_person_reads_them() -> None:

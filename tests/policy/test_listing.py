@@ -50,7 +50,8 @@ def test_any_text_can_be_listed(line: str) -> None:
         ("/home/me/.hermes/config.yaml", "write-hermes-config"),
         ("/home/me/.hermes/plugins/mine/__init__.py", "write-hermes-config"),
         ("/home/me/.hermes/desk/notes.txt", None),
-        ("/home/me/.hermes/principals/alice/notes.txt", None),
+        ("/home/me/.hermes/principals/alice/notes.txt", "write-hermes-config"),
+        ("/home/me/.hermes/principals/alice/workspace/notes.txt", None),
     ],
 )
 def test_a_file_that_is_written_falls_under_a_rule(path: str, rule: str | None) -> None:

@@ -209,7 +209,7 @@ def test_an_answer_that_comes_later(home: Path, workdir: Path, choice: str, ran:
             [row] = Questions(host.store).pending()
             assert len(recorder.of("pre_approval_request")) == 1 and recorder.of("post_approval_response") == []
             assert len(recorder.of("pre_tool_call")) == len(recorder.of("post_tool_call")) == 1
-            assert [end["reason"] for end in recorder.of("on_session_end")] == ["waiting for an approval"]
+            assert [end["reason"] for end in recorder.of("on_session_end")] == ["waiting for an answer"]
         with approving_host(home, workdir, provider) as host:
             Questions(host.store).answer(row.id, choice)
             result = host.resume_session(session.id).finish_open_turn()
