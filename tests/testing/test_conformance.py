@@ -656,6 +656,7 @@ def test_wild_schemas_never_break_the_kit(schema: dict[str, Any]) -> None:
     assert isinstance(sample_arguments(schema), dict)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(
     st.sampled_from([*HOOKS, *MIDDLEWARE]),

@@ -87,6 +87,7 @@ def test_the_kernels_count_of_this_process() -> None:
     assert cpu_waits(2**30) == {}
 
 
+@pytest.mark.slow
 def test_a_plugin_is_not_slow_because_the_machine_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same callback, on a machine where all of its time was spent on waiting for a CPU."""
     limits = ConformanceLimits(deadline=60, slow=0.05, budget=120)

@@ -174,6 +174,7 @@ def python() -> str:
     return os.path.realpath(sys.executable)
 
 
+@pytest.mark.slow
 def test_pip_installs_into_a_virtual_environment_of_the_workspace(rig: SandboxRig, folder: Path) -> None:
     index = folder / "index"
     (index / "kiwi-fruit").mkdir(parents=True)

@@ -141,6 +141,7 @@ class TextOutput:
         self._at_line_start = True
         #: Why the last attempt failed; shown once, with what follows.
         self._failure = ""
+        self._is_failure_shown = False
         #: A line on stderr counts down and is to be wiped out.
         self._is_counting = False
         #: Whether a question has the terminal.
@@ -161,6 +162,8 @@ class TextOutput:
             self._count_down(event)
             return
         self._end_countdown()
+        if isinstance(event, TextDelta | AttemptAnswered | AttemptFailed):
+            self._show_failure()
         if isinstance(event, TextDelta):
             self._write(event.text)
         elif isinstance(event, TurnStarted):
@@ -186,13 +189,13 @@ class TextOutput:
             self._note(f"! {self._reason(event)}")
             self._shown = ""
         elif isinstance(event, AttemptFailed):
-            self._failure = self._reason(event)  # shown with what follows: a retry, another model, or the turn's error
+            # Shown with what follows: a retry, another model, or the error of the turn.
+            self._failure, self._is_failure_shown = self._reason(event), False
             self._shown = ""
         elif isinstance(event, ModelSwitched):
             from hermes.cli.terminal import switched_line
 
-            if self._failure:
-                self._note(f"! {self._failure}")
+            self._show_failure()
             self._note(switched_line(event))
         elif isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls":
             # Text before tool calls is not part of the answer.
@@ -201,6 +204,7 @@ class TextOutput:
     def _count_down(self, event: RetryScheduled) -> None:
         """One line, which counts down on a terminal."""
         line = f"! {self._failure}; " if self._failure else "… "
+        self._is_failure_shown = True
         line += f"trying again in {max(event.seconds, 0.1):.{0 if event.seconds >= 1 else 1}f} s"
         line += f" ({event.retry} of {event.max_retries})"
         if sys.stderr.isatty():
@@ -209,6 +213,12 @@ class TextOutput:
             print(f"\r{fitted(line, terminal_width(80) - 1)}\x1b[K", end="", file=sys.stderr, flush=True)
         elif event.is_first and (self._failure or event.seconds >= 1):
             self._note(line)
+
+    def _show_failure(self) -> None:
+        """Show why the last attempt failed, when nothing has shown it yet."""
+        if self._failure and not self._is_failure_shown:
+            self._note(f"! {self._failure}")
+        self._failure = ""
 
     def _reason(self, event: AttemptFailed | EndpointSkipped) -> str:
         return one_line(self._redactor.redact(failure_text(event)))
