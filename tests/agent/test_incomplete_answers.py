@@ -1,5 +1,7 @@
 """Answers that are not whole: continued where that is possible, reported as what they are everywhere else."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import json

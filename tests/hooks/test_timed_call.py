@@ -1,5 +1,7 @@
 """The clock of a plugin's call, and the threads such calls run on."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import threading
@@ -125,7 +127,8 @@ def test_calls_at_the_same_time_do_not_wait_for_each_other(hooks: Hooks) -> None
     hooks.add_middleware("tool_execution", "p", meet)
     chain = hooks.tool_execution
     assert chain is not None
-    workers = [threading.Thread(target=lambda: chain.run({}, lambda _args: "", {"session_id": "s"})) for _ in range(3)]
+    run = chain.run
+    workers = [threading.Thread(target=lambda: run({}, lambda _args: "", {"session_id": "s"})) for _ in range(3)]
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -53,7 +53,7 @@ def telling(entry: dict[str, Any], show: dict[str, Any] | None = None) -> Genera
             self.end_headers()
             self.wfile.write(body)
 
-        def log_message(self, *_: Any) -> None:
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  (the base class names it)
             pass
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -107,7 +107,7 @@ def test_a_server_is_asked_once_a_conversation_is_long(home: Path, workdir: Path
 
 
 def test_ollama_is_asked_for_the_description(home: Path, workdir: Path) -> None:
-    shown = {"parameters": 'stop "x"\nnum_ctx 8192', "model_info": {}}
+    shown: dict[str, Any] = {"parameters": 'stop "x"\nnum_ctx 8192', "model_info": {}}
     with telling({"id": "m"}, shown) as server, host_at(home, workdir, server, provider="ollama") as host:
         session = host.new_session()
         session.run(LONG)

@@ -11,6 +11,7 @@ from hermes.hooks.limits import PluginLimits
 from hermes.hooks.table import Hooks
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.registry import PluginSet
+from hermes.sanitize import Redactor
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.registry import ToolRegistry
 
@@ -35,6 +36,7 @@ class Rig:
         self.hooks = Hooks(PluginLimits(self.config))
         self.tools = ToolRegistry(builtin_tools())
         self.asked: list[Any] = []
+        self.redactor = Redactor()
 
     def write(
         self, path: str, source: str | None = "def register(ctx): pass", manifest: str | None = "", where: str = "user"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hermes.cli.terminal import plain, print_json
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
@@ -100,7 +100,8 @@ def _list(args: argparse.Namespace, home: Path) -> int:
     if not rows:
         print("No memory provider is installed; the built-in notes are used. A provider is a plugin or a package.")
     for row in rows:
-        missing = f"  not set: {', '.join(row['missing_env'])}" if row["missing_env"] else ""
+        names = cast("list[str]", row["missing_env"])
+        missing = f"  not set: {', '.join(names)}" if names else ""
         mark = "*" if row["in_use"] else " "
         print(plain(f"{mark} {row['name']}  {row['version'] or '-'}  {row['source']}{missing}"))
     return 0

@@ -130,9 +130,10 @@ def test_the_file_tools_of_a_caller_do_not_leave_its_workspace(callers: Callers,
 
 
 def test_background_processes_are_seen_by_those_who_started_them(callers: Callers) -> None:
+    sleep: dict[str, Any] = {"command": "sleep 300", "background": True}
     started = {
-        who: start("terminal", command="sleep 300", background=True)["session_id"]
-        for who, start in (("alice", lambda *a, **k: callers.call(ALICE, *a, **k)), ("owner", callers.own))
+        "alice": callers.call(ALICE, "terminal", **sleep)["session_id"],
+        "owner": callers.own("terminal", **sleep)["session_id"],
     }
     assert callers.call(BOB, "process", action="list")["processes"] == []
     for process in started.values():

@@ -1,5 +1,7 @@
 """How much a server takes on."""
 
+# pyright: reportUnknownLambdaType=false, reportUnknownArgumentType=false, reportUnknownMemberType=false
+
 from __future__ import annotations
 
 import asyncio

@@ -16,6 +16,7 @@ import pytest
 import support.approving_run
 from hermes.errors import TurnSuspended
 from hermes.host import Host
+from hermes.journal.connection import JournalConnection
 from hermes.journal.questions import Questions
 from hermes.testing import EventRecorder, ScriptedProvider, ScriptedResponder, by_step, text, tool_call
 from support import SOURCES, write_config
@@ -92,7 +93,7 @@ def _check(home: Path, point: int, before: list[Any], asked: Path, effects: Path
 def take_back(host: Host, state: str) -> None:
     """Bring the journal to where a process stood that died before its first tool call started."""
 
-    def write(connection: sqlite3.Connection) -> None:
+    def write(connection: JournalConnection) -> None:
         after = "SELECT seq FROM events WHERE kind = 'step_done' AND key = 'model:1'"
         connection.execute(f"DELETE FROM events WHERE seq > ({after})")
         connection.execute("DELETE FROM messages WHERE step > 1 OR (step = 1 AND position > 0)")

@@ -26,10 +26,14 @@ def shout(_args: Any, _context: Any) -> str:
 PLUGIN_TOOL = Tool("shout", "mine", "Shout.", {"type": "object", "properties": {}}, shout, "unsafe")
 
 
+def _always(_scope: object) -> bool:
+    return True
+
+
 def probe(column: str, workdir: Path) -> tuple[str, dict[str, Any]]:
     """A call of that kind. The dangerous ones are harmless when they run."""
     outside = workdir.parent / "elsewhere.txt"
-    return {
+    calls: dict[str, tuple[str, dict[str, Any]]] = {
         "read": ("read_file", {"path": "f.txt"}),
         "edit inside": ("write_file", {"path": "f.txt", "content": "new"}),
         "edit outside": ("write_file", {"path": str(outside), "content": "new"}),
@@ -38,7 +42,8 @@ def probe(column: str, workdir: Path) -> tuple[str, dict[str, Any]]:
         "dangerous command": ("terminal", {"command": RISKY}),
         "plugin or MCP tool of unsafe effect": ("shout", {}),
         "what asks, and no one is there": ("terminal", {"command": "git push --force nowhere"}),
-    }[column]
+    }
+    return calls[column]
 
 
 def outcome(
@@ -52,7 +57,7 @@ def outcome(
         options = HostOptions(tools=[PLUGIN_TOOL], permission_mode=mode.partition(" ")[0])  # type: ignore[arg-type]
         with Host(home, approval_config(provider, **settings), options, cwd=workdir, env={}) as host:
             if mode == "auto":
-                host.approvals.is_sandboxed = lambda _scope: True
+                host.approvals.is_sandboxed = _always
             host.hooks.subscribe("post_tool_call", "watch", note(seen, "status", "error_type"))
             session = host.new_session()
             if attended:

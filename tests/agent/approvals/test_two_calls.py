@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,8 @@ def test_a_script_of_the_project_runs_unless_it_is_hardline(home: Path, workdir:
         text("done"),
     ]
     with ScriptedProvider(script) as provider, approving_host(home, workdir, provider) as host:
-        host.approvals._started_at = lambda _session: 4_000_000_000.0  # later than any file
+        later_than_any_file: Callable[[str], float] = lambda _session: 4_000_000_000.0  # noqa: E731
+        host.approvals._started_at = later_than_any_file  # pyright: ignore[reportPrivateUsage]
         host.hooks.subscribe("post_tool_call", "watch", note(seen, "status", "error_type"))
         host.new_session().run("go")
     assert seen == [("ok", None), ("blocked", "hardline_block")]

@@ -19,6 +19,7 @@ from hermes.config.sections import ProviderConfig, ProviderQuirksConfig
 from hermes.errors import HermesError, Interrupted
 from hermes.host import Host
 from hermes.journal.bodies import to_json
+from hermes.journal.connection import JournalConnection
 from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
 from hermes.testing.scripted.replies import ScriptedReply
@@ -367,7 +368,7 @@ def test_a_turn_killed_around_its_compaction_goes_on(make_host: HostFactory, hom
 def lengthen(host: Host, session_id: str, turns: int) -> None:
     """Add finished turns to a session that has one."""
 
-    def write(connection: sqlite3.Connection) -> None:
+    def write(connection: JournalConnection) -> None:
         for number in range(1, turns + 1):
             connection.execute(
                 "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, state, loop_version, first_seq, "

@@ -23,9 +23,10 @@ from support.configured import configured_host
 STEP = {"prompt_tokens": 1_000, "completion_tokens": 100}
 
 
-def limits(**kinds: dict[str, Any]) -> BudgetsConfig:
+def limits(**kinds: Any) -> BudgetsConfig:
     on_limit: Any = kinds.pop("on_limit", "stop")
-    return BudgetsConfig(on_limit=on_limit, **{kind: BudgetLimitsConfig(**amounts) for kind, amounts in kinds.items()})
+    amounts: dict[str, Any] = {kind: BudgetLimitsConfig(**amounts) for kind, amounts in kinds.items()}
+    return BudgetsConfig(on_limit=on_limit, **amounts)
 
 
 def working(request: RecordedRequest) -> ScriptedReply:

@@ -107,7 +107,7 @@ def test_a_closed_schema_holds_the_answer_on_the_anthropic_wire(home: Path, work
     closed = {"type": "object", "properties": {"n": {"type": "integer"}}, "additionalProperties": False}
     model = {"api_mode": "anthropic_messages", "default": "claude-sonnet-5-5"}
     with ScriptedProvider('{"n": 7}') as provider, llm_host(home, workdir, provider, model=model) as (_, llm):
-        options = {"instructions": "Count.", "input": [{"type": "text", "text": "7"}]}
+        options: dict[str, Any] = {"instructions": "Count.", "input": [{"type": "text", "text": "7"}]}
         assert llm.complete_structured(**options, json_schema=closed).parsed == {"n": 7}
         is_open = {"type": "object", "properties": {"a": {"type": "object"}}, "additionalProperties": False}
         llm.complete_structured(**options, json_schema={"anyOf": [closed, is_open]})

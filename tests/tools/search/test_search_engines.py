@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -84,7 +85,7 @@ def _compare(root: Path, glob: str | None, pattern: str, context: int) -> None:
     wanted = path_filter(glob) if glob else None
     guard = FileGuard()
 
-    def query(**more: bool) -> Query:
+    def query(**more: Any) -> Query:
         return Query(pattern, str(root), Interrupt(), file_glob=glob, wanted=wanted, context=context, **more)
 
     assert list(rg_hits(RG, query(), guard)) == list(walk_hits(query(), guard))

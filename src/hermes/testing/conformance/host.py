@@ -52,12 +52,18 @@ class WatchedHooks(Hooks):
         *,
         timeout: float | None = None,
         background: bool = False,
-        on_error: OnError = "allow",
+        on_error: OnError | None = None,
         overflow: Overflow = "drop",
+        own_thread: bool = True,
     ) -> bool:
         self._note(hook, callback, hook in HOOKS)
         return super().subscribe(
-            hook, plugin, callback, timeout=timeout, background=background, on_error=on_error, overflow=overflow
+            *(hook, plugin, callback),
+            timeout=timeout,
+            background=background,
+            on_error=on_error,
+            overflow=overflow,
+            own_thread=own_thread,
         )
 
     def add_middleware(self, kind: str, plugin: str, callback: Callable[..., Any]) -> bool:
