@@ -186,7 +186,8 @@ async def bare_stream(agent: Served, words: str) -> list[dict[str, Any]]:
     reader, writer = await asyncio.open_connection(place.hostname, place.port)
     call = {"jsonrpc": "2.0", "id": words, "method": "SendStreamingMessage", "params": wire_message(words)}
     body = msgspec.json.encode(call)
-    head = f"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nA2A-Version: 1.0\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = "POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nA2A-Version: 1.0\r\nContent-Type: application/json\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
     writer.write(head.encode() + body)
     answered = await reader.readuntil(b"\r\n0\r\n\r\n")
     writer.close()
