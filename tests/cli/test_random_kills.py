@@ -36,6 +36,7 @@ SETTINGS = """\
 a2a:
   principals:
     local: {workspace: ".", scopes: [send, read, cancel, approve]}
+terminal: {sandbox: "off"}
 """
 
 
