@@ -156,7 +156,7 @@ class Session:
                 return _recorded_result(
                     self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason
                 )
-            return self._continue(journal, listener, interrupt, context, is_structured=is_structured)
+            return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
 
     # -- turns that an earlier run left -------------------------------------------------------------------------
     #
@@ -284,21 +284,7 @@ class Session:
         if journal is None:
             return None
         self._turns_known = None
-        return self._continue(journal, listener, interrupt)
-
-    def _continue(
-        self,
-        journal: TurnJournal,
-        listener: Listener,
-        interrupt: Interrupt,
-        context: str = "",
-        *,
-        is_structured: bool = False,
-    ) -> TurnResult:
-        journal.redactor = self.runtime.redactor
-        if journal.is_exhausted:
-            return self._give_up(journal)
-        return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
+        return self._run_turn(journal, listener, interrupt)
 
     def _give_up(self, journal: TurnJournal) -> TurnResult:
         """Dead letter: end a turn whose every run ended its process, without any code that could do so again."""
@@ -331,6 +317,9 @@ class Session:
         *,
         is_structured: bool = False,
     ) -> TurnResult:
+        journal.redactor = self.runtime.redactor
+        if journal.is_exhausted:
+            return self._give_up(journal)
         if self.when_accepted is not None:
             self.when_accepted()
         if listener is not ignore_events:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
-from hermes.tools.sandbox.bubblewrap import bubblewrap_arguments
-from hermes.tools.sandbox.profile import SandboxProfile
+if TYPE_CHECKING:
+    from hermes.tools.sandbox.profile import SandboxProfile
+
+# Profiles and backends are imported where a command is started: a run that starts none only reads the stored probe.
 
 T = TypeVar("T")
 
@@ -51,6 +52,8 @@ class SandboxBackend:
         directory that the command starts in, as it sees it; with Landlock ``start`` has to see to that.
         """
         if self.name == "bubblewrap":
+            from hermes.tools.sandbox.bubblewrap import bubblewrap_arguments
+
             return start(bubblewrap_arguments(self.program, profile, temporary, arguments, cwd))
         from hermes.tools.sandbox.landlock import start_restricted  # brings ctypes along
 
@@ -153,6 +156,9 @@ def _find_bwrap() -> str | None:
 def _problem_with(backend: SandboxBackend) -> str | None:
     """Run a command that writes inside and outside of its workspace; why the result is wrong, or None."""
     import subprocess
+    import tempfile
+
+    from hermes.tools.sandbox.profile import SandboxProfile
 
     with tempfile.TemporaryDirectory(prefix="hermes-probe-") as folder:
         inside, outside, temporary = (os.path.join(folder, name) for name in ("inside", "outside", "tmp"))
