@@ -34,6 +34,7 @@ pytestmark = pytest.mark.slow
 
 SETTINGS = """\
 a2a:
+  max_requests_per_minute: 0
   principals:
     local: {workspace: ".", scopes: [send, read, cancel, approve]}
 terminal: {sandbox: "off"}

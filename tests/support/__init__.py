@@ -129,5 +129,5 @@ def is_running(pid: int) -> bool:
     """Whether a process is there and not merely waiting for its parent to take note of its end."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False

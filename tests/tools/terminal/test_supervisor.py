@@ -6,11 +6,13 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from hermes.testing import ScriptedProvider, by_step, hanging, tool_call
+from hermes.tools.terminal.child_process import ChildProcess
 from hermes.tools.terminal.supervisor import ProcessSupervisor
 from support import SOURCES, is_running, start_hermes, write_config
 from support.waiting import HANG, read_pid, wait_until, wait_until_gone
@@ -106,3 +108,49 @@ def test_it_starts_with_the_first_command_and_ends_with_the_host() -> None:
     finally:
         sleeping.kill()
         sleeping.wait(HANG)
+
+
+@pytest.mark.parametrize("pty", [False, True], ids=["pipes", "terminal"])
+def test_a_hermes_killed_between_start_and_registration_leaves_no_process(tmp_path: Path, pty: bool) -> None:
+    program = (
+        "import os, signal\n"
+        "from hermes.tools.terminal.child_process import ChildProcess\n"
+        "from hermes.tools.terminal.supervisor import ProcessSupervisor\n"
+        "ProcessSupervisor.add = lambda self, group: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "command = ['sh', '-c', 'echo $$ > shell.pid; exec sleep 300']\n"
+        f"ChildProcess(command, cwd={str(tmp_path)!r}, pty={pty}, supervisor=ProcessSupervisor())\n"
+    )
+    killed = subprocess.run(
+        [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(SOURCES)}, check=False, timeout=HANG
+    )
+    assert killed.returncode == -signal.SIGKILL
+    # It may have been killed before its first line, which is fine, too.
+    found = tmp_path / "shell.pid"
+    wait_until(lambda: not _works_in(tmp_path), "the end of every process in the folder")
+    assert not found.exists() or not is_running(int(found.read_text() or 0))
+
+
+def _works_in(folder: Path) -> bool:
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if (process / "cwd").samefile(folder):
+                return True
+    return False
+
+
+@pytest.mark.parametrize("pty", [False, True], ids=["pipes", "terminal"])
+def test_a_command_runs_when_its_supervisor_was_killed(tmp_path: Path, pty: bool) -> None:
+    supervisor = ProcessSupervisor()
+    supervisor.start()
+    killed = supervising_process(supervisor)
+    os.kill(killed, signal.SIGKILL)
+    wait_until(lambda: not is_running(killed), "the end of the supervising process")
+    command = ["sh", "-c", "echo out; echo err >&2; yes | head -n 1"]
+    child = ChildProcess(command, cwd=str(tmp_path), pty=pty, supervisor=supervisor)
+    output = b""
+    while piece := child.read(HANG):
+        output += piece
+    assert child.wait(HANG) == 0
+    assert output.split() == [b"out", b"err", b"y"]
+    child.close()
+    supervisor.close()

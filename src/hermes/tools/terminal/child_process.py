@@ -6,8 +6,10 @@ import os
 import select
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import IO, TYPE_CHECKING, Literal
+
+from hermes.tools.terminal.supervisor import REGISTER
 
 if TYPE_CHECKING:
     import subprocess
@@ -19,6 +21,10 @@ _CHUNK = 65_536
 
 #: Polling interval where the kernel cannot announce an exit (no pidfd).
 _LOOK_EVERY = 0.025
+
+#: Register with the supervisor, then become the command.
+_REGISTERED = REGISTER + 'exec "$@" 2>&1'
+_REGISTERED_SILENT = REGISTER + 'exec "$@" 2>/dev/null'
 
 #: Makes the pseudo-terminal the controlling one: a session leader without one gets the first it opens.
 _ON_TERMINAL = 'terminal=$1; shift; exec "$@" <"$terminal" >"$terminal" 2>&1'
@@ -46,15 +52,17 @@ class ChildProcess:
         from subprocess import DEVNULL, PIPE, STDOUT
 
         self._supervisor = supervisor
-        if supervisor is not None:
-            supervisor.start()  # before the process: it must not wait for its supervisor
-        if pty:
-            self._process, self._output, self._input = _on_terminal(arguments, cwd, env, pass_fds)
-        else:
-            source = PIPE if stdin == "pipe" else DEVNULL
-            errors = STDOUT if keep_stderr else DEVNULL
-            self._process = _start(arguments, cwd, env, pass_fds, (source, PIPE, errors))
-            self._output, self._input = self._process.stdout, self._process.stdin
+        with nullcontext(None) if supervisor is None else supervisor.registration() as registration:
+            if pty:
+                self._process, self._output, self._input = _on_terminal(arguments, cwd, env, pass_fds, registration)
+            else:
+                source = PIPE if stdin == "pipe" else DEVNULL
+                errors = STDOUT if keep_stderr else DEVNULL
+                if registration is not None:
+                    errors = registration
+                    arguments = ["/bin/sh", "-c", _REGISTERED if keep_stderr else _REGISTERED_SILENT, "sh", *arguments]
+                self._process = _start(arguments, cwd, env, pass_fds, (source, PIPE, errors))
+                self._output, self._input = self._process.stdout, self._process.stdin
         self.pid = self._process.pid
         if supervisor is not None:
             supervisor.add(self.pid)
@@ -208,7 +216,11 @@ def _start(
 
 
 def _on_terminal(
-    arguments: Sequence[str], cwd: str, env: Mapping[str, str] | None, pass_fds: Sequence[int]
+    arguments: Sequence[str],
+    cwd: str,
+    env: Mapping[str, str] | None,
+    pass_fds: Sequence[int],
+    registration: int | None,
 ) -> tuple[subprocess.Popen[bytes], IO[bytes], IO[bytes]]:
     """Start a process on a new pseudo-terminal: the process, its output and its input."""
     import termios
@@ -217,8 +229,10 @@ def _on_terminal(
     output = open(master, "rb", buffering=0)  # noqa: SIM115  (closed with the child)
     try:
         termios.tcsetwinsize(slave, (40, 120))
-        wrapped = ["/bin/sh", "-c", _ON_TERMINAL, "sh", os.ttyname(slave), *arguments]
-        process = _start(wrapped, cwd, env, pass_fds, (slave, slave, slave))
+        script = _ON_TERMINAL if registration is None else REGISTER + _ON_TERMINAL
+        wrapped = ["/bin/sh", "-c", script, "sh", os.ttyname(slave), *arguments]
+        errors = slave if registration is None else registration
+        process = _start(wrapped, cwd, env, pass_fds, (slave, slave, errors))
     except BaseException:
         output.close()
         raise

@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 #: ``+ 123`` adds a group to its list, ``- 123`` removes it. At the end of its input it kills those that are left.
 _SCRIPT = """\
@@ -18,12 +19,17 @@ cd /
 groups=' '
 while read -r sign group; do
     case $sign$groups in
+        +*" $group "*) ;;
         +*) groups="$groups$group " ;;
         -*" $group "*) groups="${groups%% $group *} ${groups#* $group }" ;;
     esac
 done
 for group in $groups; do kill -s KILL -- "-$group"; done
 """
+
+#: For a shell whose standard error is the descriptor of ``registration``: registers its process group. A supervising
+#: process that was killed must not end the command with SIGPIPE; ``add`` starts another one.
+REGISTER = 'trap "" PIPE; echo "+ $$" >&2; trap - PIPE; '
 
 _REAP_SECONDS = 0.1
 
@@ -54,6 +60,22 @@ class ProcessSupervisor:
         with self._lock:
             if self._pipe < 0:
                 self._spawn()
+
+    @contextmanager
+    def registration(self) -> Iterator[int]:
+        """A descriptor with which a new process can register itself, see ``REGISTER``.
+
+        Hermes may be killed in the instant between the start of a process and its ``add``. While the process holds the
+        descriptor the pipe does not end, so the supervising process gets to know of it in any case.
+        """
+        with self._lock:
+            if self._pipe < 0:
+                self._spawn()
+            descriptor = os.dup(self._pipe)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
     def close(self) -> None:
         """End the supervising process. Groups that are still registered are killed."""
