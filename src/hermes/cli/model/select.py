@@ -239,7 +239,7 @@ def pick_model(setup: ModelSetup, provider: str, base_url: str = "") -> Selectio
 
 def _local_model(setup: ModelSetup) -> Selection:
     """The one model that runs on this machine; what it needs is got now if it is not here."""
-    from hermes.cli.local import get_model
+    from hermes.cli.commands.local import get_model
 
     try:
         endpoint = setup.endpoint(LOCAL, "")

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.logs import Follower
+from hermes.cli.commands.logs import Follower
 from hermes.cli.main import main
 from hermes.log import LogFile, log_path, rotated
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import hermes
-from hermes.cli import install
+from hermes.cli.commands import install
 from hermes.cli.main import main
 from hermes.version import __version__
 from support import run_hermes

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.cli.completion import command_tree
+from hermes.cli.commands.completion import command_tree
 from support import hermes_command
 from support.waiting import HANG
 

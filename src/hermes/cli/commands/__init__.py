@@ -1,0 +1,1 @@
+"""Subcommands that are one module each."""
