@@ -42,7 +42,7 @@ def test_an_unknown_extra_is_refused_with_a_suggestion(capsys: pytest.CaptureFix
 def test_an_installed_package_reads_the_metadata_that_belongs_to_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(install, "__file__", str(tmp_path / "a" / "b" / "c" / "install.py"))
+    monkeypatch.setattr(install, "__file__", str(tmp_path / "a" / "b" / "c" / "d" / "install.py"))
     site = tmp_path / "site"
     info = site / "hermes_agent-9.dist-info"
     info.mkdir(parents=True)

@@ -76,7 +76,7 @@ def extras() -> dict[str, list[str]]:
 
 
 def _requirements() -> list[str]:
-    sources = Path(__file__).parents[3] / "pyproject.toml"
+    sources = Path(__file__).parents[4] / "pyproject.toml"
     if sources.is_file():
         import tomllib
 
