@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from hermes.config.trust import repository_root
+
 #: The file of a folder is the first of these that exists.
 FILE_NAMES = ("AGENTS.md", "CLAUDE.md", ".hermes.md")
 MAX_FILE_BYTES = 32 * 1024
@@ -117,8 +119,3 @@ class ProjectInstructions:
             self.notices.append(f"{name} has {size:,} bytes; only the first {max(limit, 0):,} are given to the model")
         text = data[: max(limit, 0)].decode("utf-8", "replace").replace("\0", "")
         return InstructionFile(name, text, size) if text.strip() else None
-
-
-def repository_root(folder: Path) -> Path | None:
-    """The root of the git repository or worktree that the folder lies in."""
-    return next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
