@@ -14,7 +14,7 @@ from hermes.config import A2AAgentConfig, A2AConfig
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from support import run_hermes, start_hermes, write_config
 from support.approval_rig import RISKY
-from support.configured import configured_host
+from support.configured import configured_host, decode_result
 
 TOKEN = "a-token-that-is-long-enough"
 
@@ -80,4 +80,4 @@ def test_a_model_calls_another_agent(home: Path, workdir: Path, tmp_path: Path) 
     ):
         assert host.new_session().run("ask the other one").answer == "They say green."
         told = own.requests[1].body["messages"][-1]["content"]
-        assert msgspec.json.decode(told)["text"] == "green"
+        assert decode_result(told)["text"] == "green"

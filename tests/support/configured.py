@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,12 @@ def configured_host(home: Path, cwd: Path, provider: ScriptedProvider, **section
 def tool_answers(host: Host, session_id: str) -> list[dict[str, Any]]:
     """What the tools of a session answered, in order."""
     messages = Sessions(host.store).messages(session_id)
-    return [msgspec.json.decode(message["content"]) for message in messages if message["role"] == "tool"]
+    return [decode_result(message["content"]) for message in messages if message["role"] == "tool"]
+
+
+def decode_result(content: str) -> dict[str, Any]:
+    """The result that the content of a tool's message has, without the marks of text of strangers."""
+    return msgspec.json.decode(re.sub(r"\A<untrusted (\w+)>\n(.*)\n</untrusted \1>", r"\2", content, flags=re.DOTALL))
 
 
 def write_plugin(home: Path, name: str, source: str, manifest: str = "") -> None:

@@ -218,7 +218,7 @@ class ToolBatch:
 
     def _finish(self, slot: _Slot, outcome: ToolOutcome) -> None:
         ended = slot.call.ended(outcome)
-        content = slot.call.finish(ended)
+        content = slot.call.message(ended)
         warning = self._loop.note(slot.call.request.name, outcome.args, outcome.status, outcome.result)
         self._answer(slot, outcome, ended, f"{content}\n\n{warning}" if warning else content)
 
@@ -249,7 +249,7 @@ class ToolBatch:
             if slot.message is None:
                 outcome = slot.outcome or slot.call.failed(message, "turn_failed")
                 ended = slot.call.ended(outcome)
-                content = slot.call.finish(ended)
+                content = slot.call.message(ended)
                 # The listener may be the very thing that failed.
                 with contextlib.suppress(Exception):
                     self._answer(slot, outcome, ended, content, "" if slot.outcome else word)

@@ -31,7 +31,7 @@ from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope
 from hermes.tools.coerce import check_args, coerce_args, parse_arguments
 from hermes.tools.registry import Args, Tool, ToolContext
-from hermes.tools.results import tool_error, tool_result
+from hermes.tools.results import mark_untrusted, tool_error, tool_result
 
 if TYPE_CHECKING:
     from hermes.policy import Finding
@@ -315,8 +315,15 @@ class ToolCall:
 
     # -- finish -------------------------------------------------------------------------------------------------
 
+    def message(self, ended: ToolEnded) -> str:
+        """Finish the call, and return the content of its message. Text of strangers is marked here and only here."""
+        text = self.finish(ended)
+        # A refusal is Hermes' own text.
+        by_strangers = self.tool is not None and self.tool.untrusted and ended.status != "blocked"
+        return mark_untrusted(text) if by_strangers else text
+
     def finish(self, ended: ToolEnded) -> str:
-        """Emit how the call ended, once, and return what the model sees of it."""
+        """Emit how the call ended, once, and return the result as the model may see it, without a mark."""
         text = ended.result
         post, transform = self.runtime.hooks.post_tool_call, self.runtime.hooks.transform_tool_result
         owed, self.announced = self.announced, False

@@ -38,6 +38,7 @@ class ToolOptions:
     toolset: str = DEFAULT_TOOLSET
     effect: Effect = "unsafe"
     parallel: bool = False
+    untrusted: bool = False
 
 
 @overload
@@ -52,6 +53,7 @@ def tool(
     toolset: str = DEFAULT_TOOLSET,
     effect: Effect = "unsafe",
     parallel: bool = False,
+    untrusted: bool = False,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
 
 
@@ -64,14 +66,16 @@ def tool(
     toolset: str = DEFAULT_TOOLSET,
     effect: Effect = "unsafe",
     parallel: bool = False,
+    untrusted: bool = False,
 ) -> Any:
     """Set how a function is offered to the model. The function itself stays as it is.
 
     A plain function in ``Agent(tools=[...])`` works without the decorator. ``effect`` says what may happen when a call
     is cut off by a crash: ``pure`` and ``idempotent`` tools run again, ``unsafe`` ones (the default) never do, and the
     model is told that the outcome is unknown. ``parallel`` lets several calls of one reply run at the same time.
+    ``untrusted`` marks results as text of strangers, such as a web page, for the model.
     """
-    options = ToolOptions(name, description, toolset, effect, parallel)
+    options = ToolOptions(name, description, toolset, effect, parallel, untrusted)
 
     def mark(marked: Callable[..., Any]) -> Callable[..., Any]:
         setattr(marked, _OPTIONS, options)
@@ -98,6 +102,7 @@ def function_tool(function: Callable[..., Any]) -> Tool:
         run=_runner(function, name, arguments, interrupts),
         effect=options.effect,
         parallel=options.parallel,
+        untrusted=options.untrusted,
     )
 
 

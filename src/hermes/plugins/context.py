@@ -133,12 +133,14 @@ class PluginContext(ProviderRegistrations):
         *,
         effect: Effect = "unsafe",
         parallel: bool = False,
+        untrusted: bool = False,
     ) -> None:
         """Offer a tool: ``handler(args, **keywords)`` returns a JSON string, or a coroutine of one.
 
         A name that is taken is refused, unless ``override`` is set and the plugin's ``allow_tool_override`` is true.
         ``is_async`` is accepted and not needed. ``effect`` and ``parallel`` say when a call may run again after a
-        crash and next to others.
+        crash and next to others. ``untrusted`` marks every result as text of strangers, such as a web page: the model
+        sees it between ``<untrusted ID>`` and ``</untrusted ID>``.
         """
         self._check_open()
         key = self.manifest.key
@@ -158,6 +160,7 @@ class PluginContext(ProviderRegistrations):
             available=availability(name, key, check_fn, requires_env, self._host.hooks.runner),
             emoji=emoji,
             plugin=key,
+            untrusted=untrusted,
         )
         self._replaced.append((name, self._host.tools.get(name)))
         self._host.tools.add(tool, override=True)

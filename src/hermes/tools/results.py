@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from typing import Any, cast
 
@@ -24,6 +25,15 @@ def tool_result(**fields: Any) -> str:
 def tool_error(message: str, **extra: Any) -> str:
     """A failed call: ``{"error": message}`` and further fields for the model."""
     return tool_result(error=message, **extra)
+
+
+def mark_untrusted(text: str) -> str:
+    """The text between marks that say that strangers wrote it.
+
+    Its author cannot know the id of the marks, so a closing mark inside the text does not end it.
+    """
+    mark = f"untrusted {os.urandom(2).hex()}"
+    return f"<{mark}>\n{text}\n</{mark}>"
 
 
 def encodable(value: Any) -> Any:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-import msgspec
-
 from hermes.config import A2AAgentConfig, A2AConfig
 from hermes.peers.hops import HOPS
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from support.a2a_echo import serving_echo
 from support.a2a_rig import calling, said, send, served, state_name
 from support.approval_rig import RISKY
+from support.configured import decode_result
 
 
 def test_an_agent_that_calls_itself_ends(home: Path, workdir: Path) -> None:
@@ -30,7 +29,7 @@ def test_an_agent_that_calls_itself_ends(home: Path, workdir: Path) -> None:
         settings.agents["itself"] = A2AAgentConfig(url=agent.url)
         asyncio.run(call())
         told = [request.body["messages"][-1] for request in provider.requests]
-    results = [msgspec.json.decode(message["content"]) for message in told if message["role"] == "tool"]
+    results = [decode_result(message["content"]) for message in told if message["role"] == "tool"]
     # The person's message and three hops; the innermost is refused the fourth.
     assert len(results) == 4
     assert "a2a.max_hops allows 3" in results[0]["error"]

@@ -226,16 +226,30 @@ def _a2a_tools(runtime: Runtime) -> list[Tool]:
     message = {"message": text(), "context_id": text("Go on with that conversation; from an earlier answer")}
     return [
         Tool(
-            "a2a_discover", "a2a", _A2A_DISCOVER, fields([], agent=agent), call("discover"), parallel=True, emoji="📇"
+            "a2a_discover",
+            "a2a",
+            _A2A_DISCOVER,
+            fields([], agent=agent),
+            call("discover"),
+            parallel=True,
+            emoji="📇",
+            untrusted=True,
         ),
         Tool(
-            "a2a_send", "a2a", _A2A_SEND, fields(["agent", "message"], agent=agent, **message), call("send"), emoji="📨"
+            "a2a_send",
+            "a2a",
+            _A2A_SEND,
+            fields(["agent", "message"], agent=agent, **message),
+            call("send"),
+            emoji="📨",
+            untrusted=True,
         ),
         Tool(
             *("a2a_answer", "a2a", _A2A_ANSWER),
             fields(["agent", "task_id", "answer"], agent=agent, task_id=_A2A_TASK, answer=text()),
             call("answer"),
             emoji="💬",
+            untrusted=True,
         ),
         Tool(
             *(
@@ -246,5 +260,6 @@ def _a2a_tools(runtime: Runtime) -> list[Tool]:
                 call("cancel"),
             ),
             emoji="🛑",
+            untrusted=True,
         ),
     ]
