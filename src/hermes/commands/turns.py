@@ -13,6 +13,8 @@ from hermes.journal.bodies import message_text
 _SHOWN = 10
 _LONGEST_MESSAGE = 1_000
 _SPEAKERS = {"user": "You", "assistant": "Assistant"}
+#: The reason of a turn that ``/stop`` stopped.
+BY_COMMAND = "stopped by /stop"
 _GRANTS = ("once", "session", "always")
 
 
@@ -100,7 +102,7 @@ def stop(conversation: Conversation, arguments: str) -> str:
     """Stop the agent."""
     if not conversation.surface.is_working:
         return "The agent is not working."
-    conversation.surface.stop("stopped by /stop")
+    conversation.surface.stop(BY_COMMAND)
     return "Stopping."
 
 

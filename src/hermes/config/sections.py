@@ -194,7 +194,7 @@ class ApprovalsConfig(Struct, kw_only=True):
 
     mode: Literal["manual", "smart", "off"] = "manual"  #: Ask a person, ask a model first, or never ask.
     permission_mode: PermissionMode = "ask"  #: How much runs without asking: the mode that sessions start in.
-    timeout: Seconds = 60  #: Seconds to wait for an answer; then it is denied.
+    timeout: Seconds = 60  #: Seconds that a single run waits for an answer; then it is denied. The prompt has no limit.
     deny: list[str] = []  #: Command patterns (globs) that are always refused.
     tools: dict[str, ToolRule] = {}  #: A rule for each tool by name or pattern: allow, ask or deny.
     headless: Literal["deny", "allow"] = "deny"  #: What happens when no one can be asked.

@@ -23,7 +23,7 @@ def _tool_result(request: RecordedRequest) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("typed", "runs"), [("o", True), ("/approve", True), ("d not today", False), ("/deny not today", False)]
+    ("typed", "runs"), [("o", True), ("/approve", True), ("not today, please", False), ("/deny not today", False)]
 )
 def test_a_dangerous_command_waits_for_the_persons_word(home: Path, workdir: Path, typed: str, runs: bool) -> None:
     script = [tool_call("terminal", {"command": f"{DANGEROUS}; echo done"}), text("I see.")]
@@ -32,9 +32,11 @@ def test_a_dangerous_command_waits_for_the_persons_word(home: Path, workdir: Pat
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("tidy up")
             terminal.wait_for("allow?")
-            terminal.wait_for("s left)")
             assert f"The agent wants to run this command:\n    {DANGEROUS}; echo done\n" in terminal.text
-            terminal.send("maybe")
+            assert "s left)" not in terminal.text, "a person may take any time"
+            terminal.send("/status")
+            terminal.wait_for("Approvals  manual")
+            terminal.send("yes maybe")
             terminal.wait_for("answer o (once)")
             terminal.send(typed)
             terminal.wait_for("I see.")
@@ -69,23 +71,25 @@ def test_an_approval_for_the_session_is_not_asked_again_and_a_draft_waits_meanwh
     assert provider.requests[-1].last_user_text == "half a thought is whole now"
 
 
-def test_nobody_answering_is_a_timeout_and_ctrl_c_stops_the_turn(home: Path, workdir: Path) -> None:
+def test_ctrl_c_at_a_question_stops_the_turn_and_is_not_asked_about_later(home: Path, workdir: Path) -> None:
     call = tool_call("terminal", {"command": DANGEROUS})
-    with ScriptedProvider([call, text("You are away."), call]) as provider:
-        write_config(home, provider.base_url, "approvals:\n  timeout: 1\n")
+    with ScriptedProvider([call, text("Fresh.")]) as provider:
+        write_config(home, provider.base_url)
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("tidy up")
-            terminal.wait_for("allow?")
-            terminal.wait_for("You are away.")
-            terminal.wait_until_idle()
-            terminal.send("again")
             terminal.wait_for("allow?")
             terminal.type("o" + CTRL_C)
             terminal.wait_for("[interrupted]")
             terminal.send("/quit")
             assert terminal.end() == 0
-    assert "no answer within 1 s" in str(_tool_result(provider.requests[1]))
-    assert len(provider.requests) == 3
+        with ReplTerminal(home, workdir, "-c") as terminal:
+            terminal.wait_until_idle()
+            assert "Continue it?" not in terminal.text
+            terminal.send("something new")
+            terminal.wait_for("Fresh.")
+            terminal.send("/quit")
+            assert terminal.end() == 0
+    assert [request.last_user_text for request in provider.requests] == ["tidy up", "something new"]
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,7 @@ def test_one_message_on_a_terminal_may_ask_too(home: Path, workdir: Path) -> Non
     with ScriptedProvider(script) as provider:
         write_config(home, provider.base_url)
         with ReplTerminal(home, workdir, "chat", "-q", "tidy up", ready="allow?") as terminal:
-            terminal.type("what\n")
+            terminal.type("yes what\n")
             terminal.wait_for("answer o (once)")
             terminal.type("y\n")
             assert terminal.end() == 0

@@ -57,14 +57,19 @@ class TestQuestions:
             ("session", ApprovalAnswer("session")),
             ("a", ApprovalAnswer("always")),
             ("d", ApprovalAnswer("deny")),
-            ("no, too risky", None),
+            ("no, too risky", ApprovalAnswer("deny", "too risky")),
             ("no too risky", ApprovalAnswer("deny", "too risky")),
+            ("a better way is git rm", ApprovalAnswer("deny", "a better way is git rm")),
+            ("use git rm instead", ApprovalAnswer("deny", "use git rm instead")),
             ("o really", None),
+            ("yes, but not the last one", None),
             ("", None),
             ("ok", None),
         ],
     )
-    def test_only_a_clear_word_is_an_answer(self, typed: str, answer: ApprovalAnswer | None) -> None:
+    def test_only_a_clear_word_allows_a_call_and_other_words_are_the_reason_of_a_refusal(
+        self, typed: str, answer: ApprovalAnswer | None
+    ) -> None:
         question = approval_question(request())
         if answer is None:
             with pytest.raises(HermesError, match=r"answer o \(once\)"):
@@ -80,6 +85,12 @@ class TestQuestions:
             question.reply("s")
         question.reply("o")
         assert question.answer() == ApprovalAnswer("once")
+
+    def test_it_is_said_what_session_and_always_cover(self) -> None:
+        text = approval_question(request()).text
+        assert "[s] allows every call under the rule recursive-delete in this session" in text
+        assert "[a] in all sessions from now on ('hermes approvals revoke recursive-delete' takes it back)." in text
+        assert "[a]" not in approval_question(request(can_be_kept=False)).text
 
     def test_the_command_is_shown_whole_and_what_is_invisible_is_spelt_out(self) -> None:
         text = approval_question(request("password=x;rm -rf y\necho \x1b[2K\u202eevil\udc80")).text
@@ -111,8 +122,24 @@ class TestQuestions:
         assert answers == {"first": "no", "second": "my own words"}
         assert questions.current is None
 
-    def test_time_and_interrupts_end_a_question(self) -> None:
+    def test_a_person_at_the_prompt_has_no_time_limit(self) -> None:
         questions = PromptQuestions(lambda: None)
+        answers: list[ApprovalAnswer] = []
+        asking = threading.Thread(target=lambda: answers.append(questions.approve(request(timeout=0.01), Interrupt())))
+        asking.start()
+        _wait_until(lambda: questions.current is not None)
+        assert questions.current is not None and questions.current.seconds_left() is None
+        asking.join(0.2)  # longer than the limit
+        assert asking.is_alive()
+        questions.current.reply("o")
+        asking.join(60)
+        assert answers == [ApprovalAnswer("once")]
+
+    def test_time_and_interrupts_end_a_question(self) -> None:
+        class Limited(PromptQuestions):
+            _has_time_limit = True
+
+        questions = Limited(lambda: None)
         assert questions.approve(request(timeout=0.05), Interrupt()) == ApprovalAnswer("timeout")
         interrupt = Interrupt()
         interrupt.cancel()

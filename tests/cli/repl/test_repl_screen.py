@@ -186,7 +186,7 @@ def test_plugins_print_above_the_prompt_and_each_session_ends_once(home: Path, w
 
 
 def test_a_resumed_session_shows_where_it_stands_and_offers_its_open_turn(home: Path, workdir: Path) -> None:
-    with ScriptedProvider([text("Hello Ada."), failure(401, "no"), text("After all.")]) as provider:
+    with ScriptedProvider([text("Hello Ada."), failure(401, "no"), text("After all."), text("More.")]) as provider:
         write_config(home, provider.base_url)
         session_id = run_hermes("chat", "-q", "I am Ada", "-Q", home=home, cwd=workdir).stderr.split()[1]
         with ReplTerminal(home, workdir, "--resume", session_id) as terminal:
@@ -203,11 +203,22 @@ def test_a_resumed_session_shows_where_it_stands_and_offers_its_open_turn(home: 
             terminal.wait_for("New session")
             terminal.send(f"/resume {session_id}")
             terminal.wait_for("yes?\n")
+            terminal.send("/title Ada")  # a command is run at once, and is no answer
+            terminal.wait_for("Title: Ada")
+            terminal.send("/branch")
+            terminal.wait_for("yes?\n")
             terminal.send("y")
             terminal.wait_for("After all.")
+            terminal.wait_until_idle()
+            terminal.send("/undo")
+            terminal.wait_for("Take back the last turn?")
+            terminal.send("tell me more")  # a message is a no
+            terminal.wait_for("Nothing was taken back.")
+            terminal.wait_for("More.")
             terminal.send("/quit")
             assert terminal.end() == 0
     assert provider.requests[2].last_user_text == "fails"
+    assert provider.requests[3].last_user_text == "tell me more"
 
 
 def test_no_means_that_nothing_of_the_old_turn_runs(home: Path, workdir: Path) -> None:
@@ -224,6 +235,8 @@ def test_no_means_that_nothing_of_the_old_turn_runs(home: Path, workdir: Path) -
             terminal.wait_for("yes?")
             terminal.type(CTRL_C)  # not an answer: it is asked again before anything else happens
             terminal.wait_until_idle()
+            terminal.send("/title Old")  # neither is a command
+            terminal.wait_for("Title: Old")
             terminal.send("new")
             terminal.wait_for("yes?")
             terminal.send("n")

@@ -24,6 +24,7 @@ from hermes.commands.dispatch import is_command, run_command
 from hermes.commands.settings import mode_notice
 from hermes.commands.surface import UserMessage
 from hermes.commands.text import plural
+from hermes.commands.turns import BY_COMMAND
 from hermes.contract.events import ReasoningDelta, ToolEnded, TurnEvent, TurnStarted
 from hermes.errors import HermesError
 from hermes.host import Host
@@ -73,6 +74,9 @@ class Display(Protocol):
 
 
 log = logging.getLogger("hermes.cli.repl")
+
+#: The reason of a turn that Ctrl-C stopped.
+BY_KEY = "keyboard interrupt"
 
 #: A second Ctrl-C within this time leaves.
 _AGAIN_SECONDS = 2.0
@@ -128,9 +132,15 @@ class Dialogue:
     def enter(self, text: str) -> None:
         """Handle a typed line."""
         question = self.questions.current
-        if question is not None and not is_command(self.host, text):
-            self._reply(question, text)
-        elif text.strip():
+        if question is None:
+            is_answer = False
+        elif question.takes_messages:
+            is_answer = self._replies(question, text)
+        else:  # commands work beside it
+            is_answer = not is_command(self.host, text)
+            if is_answer:
+                self._reply(question, text)
+        if text.strip() and not is_answer:
             self._put(lambda: self._handle(text))
 
     def ctrl_c(self) -> None:
@@ -145,10 +155,10 @@ class Dialogue:
         elif self.is_idle:
             self._display.note("Press Ctrl-C again to quit, or use /quit or Ctrl-D.")
         else:
-            self._turns.stop("keyboard interrupt")
+            self._turns.stop(BY_KEY)
             self._stop_command()
 
-    def leave(self, code: int, reason: str = "keyboard interrupt", *, insist: bool = False) -> None:
+    def leave(self, code: int, reason: str = BY_KEY, *, insist: bool = False) -> None:
         """Stop everything, then end the display."""
         with self._state:
             is_first = self.exit_code is None
@@ -301,12 +311,25 @@ class Dialogue:
         except HermesError as error:
             self._display.error(str(error))
 
+    def _replies(self, question: PromptQuestion[object], text: str) -> bool:
+        """Whether the text answers a yes-or-no question. A message is a no; a command puts the question off."""
+        if is_command(self.host, text):
+            self._stop_command()
+            question.refuse()
+            return False
+        try:
+            question.reply(text)
+        except HermesError:
+            question.refuse()
+            return False
+        return True
+
     def _offer_to_finish(self) -> None:
         """Ask about a turn without an answer. Without a clear answer it is asked again before the next message."""
         session = self.conversation.session
         state = session.unfinished_turn() if self._attended else None
         self._is_undecided = False
-        if state is None:
+        if state is None or (state == "interrupted" and self._was_stopped_by_user()):
             return
         how = {"interrupted": "was interrupted", "failed": "failed"}.get(state, "has no answer yet")
         self._command = interrupt = Interrupt()
@@ -320,6 +343,10 @@ class Dialogue:
             self._is_undecided = True
         elif state == "running":
             session.abandon_open_turn("the user did not continue it")
+
+    def _was_stopped_by_user(self) -> bool:
+        turn = self.host.sessions.last_turn(self.conversation.session.id)
+        return turn is not None and turn["error"] in (BY_KEY, BY_COMMAND)
 
     def _with_attachments(self, text: str) -> UserMessage:
         """The message with the images and the text of the files that it names."""
@@ -396,11 +423,11 @@ class Dialogue:
     def _stop_command(self) -> None:
         command = self._command
         if command is not None:
-            command.cancel("keyboard interrupt")
+            command.cancel(BY_KEY)
 
     def _finish_leaving(self) -> None:
         if not self._turns.wait_until_idle(_LEAVE_SECONDS):
-            self._turns.close("keyboard interrupt", insist=True)
+            self._turns.close(BY_KEY, insist=True)
             self._turns.wait_until_idle(_HURRY_SECONDS)
         with self._state:
             self._state.wait_for(lambda: not self._unhandled, _HURRY_SECONDS)

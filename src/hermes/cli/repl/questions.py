@@ -26,6 +26,8 @@ _WORDS: dict[Choice, tuple[str, ...]] = {
     "deny": ("d", "deny", "n", "no"),
 }
 _CHOICES: dict[str, Choice] = {word: choice for choice, words in _WORDS.items() for word in words}
+#: Beginnings of a longer answer that may be meant as a yes: such an answer is asked for again.
+_UNCLEAR = frozenset({"ok", "okay", "sure", "y", "yes", "o", "once", "session", "always"})
 
 
 class PromptQuestion(Generic[T]):
@@ -41,6 +43,7 @@ class PromptQuestion(Generic[T]):
         refusal: T,
         timeout: float | None = None,
         request: ApprovalRequest | None = None,
+        takes_messages: bool = False,
     ) -> None:
         #: The full text, shown once.
         self.text = text
@@ -50,6 +53,8 @@ class PromptQuestion(Generic[T]):
         self.label = label
         #: The approval it is about, if it is about one.
         self.request = request
+        #: Whether other text than an answer is a message, and the answer is no.
+        self.takes_messages = takes_messages
         self.deadline: float | None = None
         self._timeout = timeout
         self._read = read
@@ -90,9 +95,13 @@ class PromptQuestion(Generic[T]):
 
 
 class PromptQuestions:
-    """The open questions of all turns, the oldest first. A ``Responder``."""
+    """The open questions of all turns, the oldest first. A ``Responder``.
+
+    A person at a prompt may take any time to answer.
+    """
 
     surface = "cli"
+    _has_time_limit = False
 
     def __init__(self, changed: Callable[[], None]) -> None:
         """``changed`` is called, by any thread, when the first question changes."""
@@ -105,7 +114,8 @@ class PromptQuestions:
         return next(iter(self._open[:1]), None)
 
     def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
-        return self._ask(approval_question(request), interrupt) or ApprovalAnswer("timeout")
+        timeout = request.timeout if self._has_time_limit else None
+        return self._ask(approval_question(request, timeout), interrupt) or ApprovalAnswer("timeout")
 
     def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
         return self._ask(clarifying_question(question, choices), interrupt) or None
@@ -138,38 +148,50 @@ class PromptQuestions:
             self._changed()
 
 
-def approval_question(request: ApprovalRequest) -> PromptQuestion[ApprovalAnswer]:
-    """The question whether a tool call may run."""
+def approval_question(request: ApprovalRequest, timeout: float | None = None) -> PromptQuestion[ApprovalAnswer]:
+    """The question whether a tool call may run. An answer in other words refuses the call, and is the reason."""
     # The command is shown unredacted: redaction could hide a part of what the user decides about.
     subject = "\n".join(f"    {line}" for line in escape_hidden(request.subject).split("\n"))
     why = f"  {escape_hidden(request.description)} ({', '.join(request.rules)})" if request.rules else ""
     action = "run this command" if request.tool == "terminal" else f"call {request.tool}"
     kept = "this [s]ession, [a]lways, " if request.can_be_kept else ""
-    covers = f"  [s] and [a] allow every call under {_listed(request.rules)}, not just this one." if kept else ""
 
     def read(line: str) -> ApprovalAnswer:
         word, _, reason = line.partition(" ")
-        choice = _CHOICES.get(word.lower())
-        if choice is None or (reason.strip() and choice != "deny"):
+        word, reason = word.lower().rstrip(",.;:!"), reason.strip()
+        choice = _CHOICES.get(word)
+        if choice == "deny":
+            return ApprovalAnswer(choice, reason)
+        if not line or (word in _UNCLEAR and (reason or choice is None)):
             allowed = "o (once), s (session), a (always)" if request.can_be_kept else "o (once)"
-            raise HermesError(f"answer {allowed} or d (deny), optionally with a reason")
+            raise HermesError(f"answer {allowed} or d (deny) alone; anything else denies it, with your words as reason")
+        if choice is None or reason:
+            return ApprovalAnswer("deny", line)
         if choice in ("session", "always") and not request.can_be_kept:
             raise HermesError("this call can only be allowed once: answer o or d")
-        return ApprovalAnswer(choice, reason.strip())
+        return ApprovalAnswer(choice)
 
     return PromptQuestion(
-        "\n".join(filter(None, [f"The agent wants to {action}:", subject, why, covers])),
+        "\n".join(filter(None, [f"The agent wants to {action}:", subject, why, _coverage(request)])),
         hint=f"[o]nce, {kept}or [d]eny (with a reason)?",
         label="allow? ",
         read=read,
         refusal=ApprovalAnswer("deny"),
-        timeout=request.timeout,
+        timeout=timeout,
         request=request,
     )
 
 
-def _listed(rules: Sequence[str]) -> str:
-    return ("the rule " if len(rules) == 1 else "the rules ") + ", ".join(rules)
+def _coverage(request: ApprovalRequest) -> str:
+    """The calls that an answer for longer than once would allow."""
+    if not request.can_be_kept:
+        return ""
+    rules = ("the rule " if len(request.rules) == 1 else "the rules ") + ", ".join(request.rules)
+    revoke = "hermes approvals revoke " + " ".join(request.rules)
+    return (
+        f"  [s] allows every call under {rules} in this session, not just this one;\n"
+        f"  [a] in all sessions from now on ('{revoke}' takes it back)."
+    )
 
 
 def clarifying_question(text: str, choices: Sequence[str]) -> PromptQuestion[str]:
@@ -198,11 +220,17 @@ def yes_or_no(text: str) -> PromptQuestion[bool]:
             raise HermesError("answer y or n")
         return line.lower() in ("y", "yes")
 
-    return PromptQuestion(text, hint="[y]es or [N]o?", label="yes? ", read=read, refusal=False)
+    hint = "[y]es or [N]o? Anything else is a no, and your next message."
+    return PromptQuestion(text, hint=hint, label="yes? ", read=read, refusal=False, takes_messages=True)
 
 
 class OneShotQuestions(PromptQuestions):
-    """Questions of a single run: asked on stderr, answered on stdin."""
+    """Questions of a single run: asked on stderr, answered on stdin.
+
+    They have a time limit: a script may have started the run, with no one at its terminal.
+    """
+
+    _has_time_limit = True
 
     def __init__(self, before_showing: Callable[[], None] = lambda: None) -> None:
         super().__init__(self._start_or_wake)
