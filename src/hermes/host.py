@@ -51,6 +51,8 @@ from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
 from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
 from hermes.tools.sandbox.confinement import Confinements
+from hermes.tools.skills.skills import TOOL_NAMES as SKILL_TOOLS
+from hermes.tools.skills.skills import Skills
 from hermes.tools.terminal.background import ProcessTable
 from hermes.tools.toolsets import only_allowed, select_tools
 from hermes.version import __version__
@@ -220,6 +222,7 @@ class Host:
                 allow_private=config.security.allow_private_urls,
             ),
             vision=Vision(self.models, self.side, self.store),
+            skills=Skills(self.home, config.skills, lambda: self.plugins.skills),
             environment=self._describe_environment,
         )
         for tool in (*agent_tools(runtime), *self.options.tools):
@@ -266,7 +269,7 @@ class Host:
             self.runtime,
             session_id,
             models=self._models(),
-            offered=[tool for tool in self.offered_tools() if not self.runtime.memory.is_closed_to(principal, tool)],
+            offered=self._tools_for(cwd, principal),
             max_steps=self.options.max_turns or self.config.agent.max_turns,
             cwd=cwd,
             platform=self.options.platform,
@@ -275,6 +278,13 @@ class Host:
             is_new=history is None,
         )
         return self.open_sessions.add(session)
+
+    def _tools_for(self, cwd: Path, principal: str) -> list[Tool]:
+        """The tools that a session in ``cwd`` offers. Those for skills are left out where there is no skill."""
+        tools = [tool for tool in self.offered_tools() if not self.runtime.memory.is_closed_to(principal, tool)]
+        if any(tool.name in SKILL_TOOLS for tool in tools) and not self.runtime.skills.usable(cwd, principal):
+            tools = [tool for tool in tools if tool.name not in SKILL_TOOLS]
+        return tools
 
     def branch_session(self, session: Session, title: str = "") -> Session:
         """A new conversation that begins as a copy of ``session``, with the same models and tools."""

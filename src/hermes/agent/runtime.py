@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hermes.tools.files.guard import FileGuard
     from hermes.tools.registry import ToolLimits, ToolRegistry
     from hermes.tools.sandbox.confinement import Confinements
+    from hermes.tools.skills.skills import Skills
     from hermes.tools.terminal.background import ProcessTable
 
 
@@ -58,6 +59,7 @@ class Runtime:
     memory: Memory
     images: ImageMaker
     vision: Vision
+    skills: Skills
     #: What turns run with, as the journal records it: versions, plugins, the digest of the configuration.
     environment: Callable[[], dict[str, Any]]
     #: The task lists in use, by session; the journal has them all.

@@ -7,7 +7,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Collection, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -80,6 +80,8 @@ class Session:
         #: The models that answer, and the tools that are offered; both may change between turns.
         self.models = models
         self.offered = offered
+        #: The only tools of the next turn; None for all that are offered.
+        self._narrowed: frozenset[str] | None = None
         self.max_steps = max_steps
         self.runtime = runtime
         self.parent = parent
@@ -190,6 +192,16 @@ class Session:
             return False
         self._steering.append(text)
         return True
+
+    def narrow_next_turn(self, names: Collection[str]) -> None:
+        """Offer the next turn no tools but these, of those that are offered. Without any of them nothing changes."""
+        kept = frozenset(names).intersection(tool.name for tool in self.offered)
+        self._narrowed = kept or None
+
+    def take_offered(self) -> list[Tool]:
+        """The tools of the turn that begins."""
+        narrowed, self._narrowed = self._narrowed, None
+        return self.offered if narrowed is None else [tool for tool in self.offered if tool.name in narrowed]
 
     def take_steering(self) -> list[str]:
         """What was said to the agent since this was last called."""

@@ -92,8 +92,10 @@ def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: st
         block, recalled = session.memory.recall(scope, journal.ordinal + 1, message_text(message))
         extra += session.memory.prompt_block(), block
         context = "\n\n".join(filter(None, (recalled and spill(session, recalled), context)))
+    if any(tool.name == "skill_view" for tool in session.offered):
+        extra.append(runtime.skills.prompt_block(session.cwd, session.principal))
     stand_ins = runtime.vision.stand_ins(session.models.endpoints, session.transcript.earlier, message, scope)
-    tools = [tool.definition() for tool in session.offered]
+    tools = [tool.definition() for tool in session.take_offered()]
     prompt = system_prompt(session.cwd, extra="\n\n".join(filter(None, extra)))
     return Setup(
         prompt, tools, session.max_steps, context, stand_ins, continues and not session.models.has_output_limit

@@ -15,6 +15,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sessions": ("hermes.cli.sessions.command", "List, show, search, export, rename and delete sessions."),
     "trace": ("hermes.cli.trace.command", "List, draw, export, follow and verify past runs."),
     "plugins": ("hermes.cli.plugins.command", "List, enable, install, check and create plugins."),
+    "skills": ("hermes.cli.skills.command", "List, add, check and remove skills."),
     "hooks": ("hermes.cli.hooks.command", "List, test, accept and revoke hook commands; print the hook contract."),
     "approvals": ("hermes.cli.commands.approvals", "Show, explain and revoke allowed commands."),
     "usage": ("hermes.cli.commands.usage", "Show token use and cost."),

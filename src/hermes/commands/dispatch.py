@@ -17,7 +17,7 @@ from hermes.scope import Scope, current_scope
 
 log = logging.getLogger("hermes.commands")
 
-_COMMAND = re.compile(r"/([a-zA-Z][\w-]*)(?:\s+(.*))?\s*", re.DOTALL)
+_COMMAND = re.compile(r"/([a-zA-Z][\w-]*(?::[\w-]+)?)(?:\s+(.*))?\s*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,8 @@ def run_command(conversation: Conversation, line: str) -> CommandAnswer:
     command = find_command(name)
     if command is None:
         raw = line.strip()[len(name) + 2 :]  # all that follows the name and the blank after it
-        return _run_plugin_command(conversation, name, raw) or _unknown(conversation.host, name)
+        answer = _run_plugin_command(conversation, name, raw) or _run_skill(conversation, name, raw)
+        return answer or _unknown(conversation.host, name)
     if command.at_prompt and not conversation.surface.is_live:
         return CommandAnswer(error=f"/{command.name} needs an interactive prompt: start one with 'hermes chat'")
     if conversation.surface.is_working and not command.while_working:
@@ -77,6 +78,18 @@ def _unknown(host: Host, name: str) -> CommandAnswer:
     known = [one for command in all_commands(host) for one in (command.name, *command.aliases)]
     hint = did_you_mean(name, known) or "; /help lists those there are"
     return CommandAnswer(error=f"there is no command /{name}{hint}")
+
+
+def _run_skill(conversation: Conversation, name: str, arguments: str) -> CommandAnswer | None:
+    """Have the agent use the skill of that name; None when there is none."""
+    from hermes.commands.skills import run_skill
+
+    redact = conversation.host.redactor.redact
+    try:
+        text = run_skill(conversation, name, arguments)
+    except HermesError as error:
+        return CommandAnswer(error=redact(str(error)))
+    return None if text is None else CommandAnswer(text=redact(text))
 
 
 def _run_plugin_command(conversation: Conversation, name: str, arguments: str) -> CommandAnswer | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.commands import budget, models, sessions, settings, status, tools, turns
+from hermes.commands import budget, models, sessions, settings, skills, status, tools, turns
 from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns
 from hermes.contract.commands import SLASH_COMMANDS, SlashCommand
@@ -54,6 +54,7 @@ HANDLERS: dict[str, Handler] = {
     "reasoning": models.reasoning,
     "tools": tools.tools,
     "toolsets": tools.toolsets,
+    "skills": skills.skills,
     "config": settings.config,
     "mode": settings.mode,
     "yolo": settings.yolo,
@@ -61,7 +62,7 @@ HANDLERS: dict[str, Handler] = {
 
 
 def all_commands(host: Host) -> list[SlashCommand]:
-    """Every command as data, for help and completion: the runtime's, then the plugins' by name."""
+    """Every command as data, for help and completion: the runtime's, then the plugins' and the skills by name."""
     plugins = sorted(host.plugins.commands.items())
     return [
         *SLASH_COMMANDS,
@@ -69,6 +70,7 @@ def all_commands(host: Host) -> list[SlashCommand]:
             SlashCommand(name, command.description or f"from plugin {command.plugin}", command.args_hint)
             for name, command in plugins
         ),
+        *skills.skill_commands(host),
     ]
 
 

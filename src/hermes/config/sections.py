@@ -342,6 +342,16 @@ class ImageGenConfig(Struct, kw_only=True):
     model: str = ""  #: Model it should use; empty is its own choice.
 
 
+class SkillsConfig(Struct, kw_only=True):
+    """Skills: folders with instructions for particular tasks."""
+
+    enabled: bool = True  #: Look for skills at all.
+    project: bool = True  #: Use the skills of the project that a session works in.
+    folders: list[str] = []  #: More folders of skills, after skills/ in the home.
+    disabled: list[str] = []  #: Names of skills that are not used.
+    for_callers: bool = False  #: Let callers of the A2A server use the skills of the home.
+
+
 class SecurityConfig(Struct, kw_only=True):
     """What is kept from leaving."""
 
@@ -425,6 +435,7 @@ class Config(Struct, kw_only=True):
     context: ContextConfig = field(default_factory=ContextConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     image_gen: ImageGenConfig = field(default_factory=ImageGenConfig)
+    skills: SkillsConfig = field(default_factory=SkillsConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
     a2a: A2AConfig = field(default_factory=A2AConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

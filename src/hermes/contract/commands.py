@@ -88,6 +88,7 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     ),
     SlashCommand("yolo", "run everything without asking", "[on | off]", _SETTINGS, words=("on", "off"), at_prompt=True),
     SlashCommand("config", "show the settings that are not the default, or some of them", "[KEY]", _SETTINGS),
+    SlashCommand("skills", "list the skills that the agent can use", "", _OTHER),
     SlashCommand("plugins", "list the plugins and their commands", "", _OTHER),
     SlashCommand("quit", "leave", "", _OTHER, ("exit",), at_prompt=True),
 )

@@ -182,7 +182,7 @@ def test_links_out_of_the_plugin_are_refused(link: str, home: Path, tmp_path: Pa
     folder = write_plugin(tmp_path / "repos" / "mine")
     (folder / "sub").mkdir()
     (folder / "data").symlink_to(link)
-    with pytest.raises(PluginError, match="data is a link that leads out of the plugin"):
+    with pytest.raises(PluginError, match="data is a link that leads out of its folder"):
         install(home, str(folder))
     repository = Repository(tmp_path / "repo")
     (repository.folder / "inner").symlink_to(tmp_path)

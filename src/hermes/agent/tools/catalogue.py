@@ -31,6 +31,8 @@ def agent_tools(runtime: Runtime) -> list[Tool]:
             emoji="🎨",
         ),
     ]
+    if runtime.config.skills.enabled:
+        tools += _skill_tools(runtime)
     if runtime.memory.targets:
         arguments = _memory_args(runtime.memory.targets)
         tools.append(Tool("memory", "memory", _MEMORY, arguments, _memory(runtime), quick=True, emoji="🧠"))
@@ -149,6 +151,31 @@ def _image_generate(runtime: Runtime) -> Run:
         return run_image_generate(args, context, runtime.images)
 
     return run
+
+
+# -- skills ---------------------------------------------------------------------------------------------------------
+
+_SKILLS_LIST = "List the skills: instructions for particular tasks."
+_SKILL_VIEW = "Load a skill's instructions, or with file_path one of its files."
+
+
+def _skill_tools(runtime: Runtime) -> list[Tool]:
+    def run_list(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.skills import run_skills_list
+
+        return run_skills_list(args, context, runtime.skills)
+
+    def run_view(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.skills import run_skill_view
+
+        return run_skill_view(args, context, runtime.skills)
+
+    listed = fields([], category=text())
+    viewed = fields(["name"], name=text(), file_path=text("From linked_files"))
+    return [
+        Tool("skills_list", "skills", _SKILLS_LIST, listed, run_list, "pure", parallel=True, emoji="🎓"),
+        Tool("skill_view", "skills", _SKILL_VIEW, viewed, run_view, "pure", parallel=True, emoji="🎓"),
+    ]
 
 
 # -- delegate_task --------------------------------------------------------------------------------------------------

@@ -68,6 +68,7 @@ GROUPS: dict[str, CheckGroup] = {
             Check("sandbox", tools.check_sandbox, 30.0),
             Check("toolsets", tools.check_toolsets),
             Check("instructions", tools.check_instructions),
+            Check("skills", tools.check_skills),
         ),
     ),
     "journal": CheckGroup(

@@ -92,6 +92,22 @@ def check_instructions(installation: Installation) -> Iterator[CheckResult]:
         yield warning("instructions", notice, "make the file shorter, or put a copy into the project")
 
 
+def check_skills(installation: Installation) -> Iterator[CheckResult]:
+    """The skills that a session in this folder has; broken ones are named."""
+    settings = installation.settings().skills
+    if not settings.enabled:
+        yield ok("skills", "off (skills.enabled)")
+        return
+    from hermes.tools.skills.skills import Skills
+
+    skills = Skills(installation.home, settings)
+    names = [skill.name for skill in skills.usable(installation.cwd)]
+    yield ok("skills", ", ".join(names) or "none; 'hermes skills add' installs one")
+    for skill in skills.all(installation.cwd):
+        if skill.problem:
+            yield warning("skills", f"{skill.folder}: {skill.problem}", command="hermes skills check")
+
+
 def check_toolsets(installation: Installation) -> Iterator[CheckResult]:
     """Every toolset named in the configuration exists."""
     config = installation.settings()

@@ -21,6 +21,16 @@ _REPOSITORY = frozenset({"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJE
 
 def fetch_files(source: InstallSource, work: Path, env: Mapping[str, str]) -> tuple[Path, str]:
     """The plugin's folder below ``work``, and the commit that is in it (empty for a folder that was copied)."""
+    origin, revision = fetch_origin(source, work, env)
+    _refuse_without_manifest(origin, source)
+    # The folder's name is the plugin's when the manifest gives none.
+    target = work / "files" / (source.fallback_name or "plugin")
+    copy_tree(origin, target)
+    return target, revision
+
+
+def fetch_origin(source: InstallSource, work: Path, env: Mapping[str, str]) -> tuple[Path, str]:
+    """The folder that a source names, of a repository a copy below ``work``; and its commit, empty for a folder."""
     if source.kind == "path":
         origin, revision = Path(source.location), ""
     else:
@@ -30,15 +40,14 @@ def fetch_files(source: InstallSource, work: Path, env: Mapping[str, str]) -> tu
         origin = clone / source.subfolder
         if not origin.resolve().is_relative_to(clone.resolve()):
             raise PluginError(f"{source.shown}: the folder is a link out of the repository")
-    _refuse_without_manifest(origin, source)
-    # The folder's name is the plugin's when the manifest gives none.
-    target = work / "files" / (source.fallback_name or "plugin")
-    copy_tree(origin, target)
-    return target, revision
+    if not origin.is_dir():
+        what = f"folder {source.subfolder!r}" if source.subfolder else "such folder"
+        raise PluginError(f"{source.shown}: there is no {what}")
+    return origin, revision
 
 
 def copy_tree(origin: Path, target: Path) -> None:
-    """Copy a plugin's files. What leads out of the folder, or is no plain file, is refused."""
+    """Copy the files of a plugin or a skill. What leads out of the folder, or is no plain file, is refused."""
     import shutil
 
     root = origin.resolve()
@@ -58,15 +67,12 @@ def _refuse_escape(path: Path, root: Path) -> None:
     if stat.S_ISLNK(mode):
         link = path.readlink()
         if link.is_absolute() or not (path.parent.resolve() / link).resolve().is_relative_to(root):
-            raise PluginError(f"{path.name} is a link that leads out of the plugin (to {link}); it is not installed")
+            raise PluginError(f"{path.name} is a link that leads out of its folder (to {link}); it is not installed")
     elif not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
-        raise PluginError(f"{path.name} is no plain file; a plugin is made of files and folders")
+        raise PluginError(f"{path.name} is no plain file; only files and folders are installed")
 
 
 def _refuse_without_manifest(folder: Path, source: InstallSource) -> None:
-    if not folder.is_dir():
-        what = f"folder {source.subfolder!r}" if source.subfolder else "such folder"
-        raise PluginError(f"{source.shown}: there is no {what}")
     if manifest_in(folder) is not None:
         return
     inside = [file.path.parent.relative_to(folder).as_posix() for file in manifest_files(folder)]

@@ -1,0 +1,41 @@
+"""The ``skills_list`` and ``skill_view`` tools: what skills there are, and the instructions of one."""
+
+from __future__ import annotations
+
+from hermes.errors import HermesError, did_you_mean
+from hermes.tools.registry import Args, ToolContext
+from hermes.tools.results import tool_result
+from hermes.tools.skills.content import skill_file, skill_view
+from hermes.tools.skills.skills import Skills
+
+#: Descriptions in the list are cut here, so that one skill costs less than a hundred tokens.
+_MAX_DESCRIPTION_CHARS = 280
+
+
+def run_skills_list(args: Args, context: ToolContext, skills: Skills) -> str:
+    """Every skill with its description, or those of one category."""
+    category = str(args.get("category") or "").strip()
+    found = skills.usable(context.cwd, context.scope.principal)
+    categories = sorted({skill.category for skill in found if skill.category})
+    shown = [skill for skill in found if not category or skill.category == category]
+    return tool_result(
+        success=True,
+        skills=[{"name": skill.name, "description": skill.description[:_MAX_DESCRIPTION_CHARS]} for skill in shown],
+        count=len(shown),
+        **({"categories": categories} if categories else {}),
+    )
+
+
+def run_skill_view(args: Args, context: ToolContext, skills: Skills) -> str:
+    """The instructions of a skill, or one of its files."""
+    name, file_path = str(args["name"]).strip().lstrip("/"), str(args.get("file_path") or "").strip()
+    cwd, principal = context.cwd, context.scope.principal
+    skill = skills.find(name, cwd, principal)
+    try:
+        if skill is None:
+            names = [one.name for one in skills.usable(cwd, principal)]
+            hint = did_you_mean(name, names) or f"; there are: {', '.join(names[:50]) or 'none'}"
+            raise HermesError(f"there is no skill {name!r}{hint}")
+        return tool_result(success=True, **(skill_file(skill, file_path) if file_path else skill_view(skill)))
+    except HermesError as error:
+        return tool_result(success=False, error=str(error))

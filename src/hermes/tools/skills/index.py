@@ -1,0 +1,122 @@
+"""Skill index: finds the skills in folders, and reads only those that are new or changed since the last time."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from hermes.tools.skills.manifest import FILE_NAME, SkillManifest, SkillSource, read_manifest
+
+#: More folders than these in one place are not looked at.
+MAX_SKILLS = 2_000
+
+
+class SkillFolder(NamedTuple):
+    """A place that holds skills."""
+
+    path: Path
+    source: SkillSource
+    #: The folder that links in it must not leave; None lets them lead anywhere.
+    inside: Path | None = None
+
+
+class _Entry(msgspec.Struct, array_like=True):
+    """A manifest, and the state of the file that it was read from."""
+
+    mtime_ns: int
+    size: int
+    inode: int
+    path: str
+    manifest: SkillManifest
+
+
+class SkillIndex:
+    """The manifests that were read before, kept in a file of the home."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._known: dict[str, _Entry] | None = None
+
+    def find(self, folders: Sequence[SkillFolder]) -> list[SkillManifest]:
+        """The skills in these folders, in their order, those of a folder by name. Broken ones are among them."""
+        present = [folder for folder in folders if folder.path.is_dir()]
+        if not present:
+            return []
+        known, seen, is_changed = self._load(), dict[str, _Entry](), False
+        for folder in present:
+            for path, category, status in _skill_files(folder.path):
+                key = f"{folder.source}:{folder.inside or ''}:{path}"
+                entry = known.get(key)
+                state = (status.st_mtime_ns, status.st_size, status.st_ino)
+                if entry is None or (entry.mtime_ns, entry.size, entry.inode) != state:
+                    entry, is_changed = _Entry(*state, path, _read(folder, path, category)), True
+                seen[key] = entry
+        if is_changed:
+            self._store({**known, **seen})
+        return [entry.manifest for entry in seen.values()]
+
+    def _load(self) -> dict[str, _Entry]:
+        if self._known is None:
+            self._known = {}
+            # A file that is missing, or was written by another version, is made again.
+            with contextlib.suppress(OSError, msgspec.DecodeError):
+                self._known = msgspec.json.decode(self._file.read_bytes(), type=dict[str, _Entry])
+        return self._known
+
+    def _store(self, entries: dict[str, _Entry]) -> None:
+        kept = {key: entry for key, entry in entries.items() if os.path.exists(entry.path)}
+        self._known = kept
+        # A home that cannot be written only costs the time to read the skills again.
+        with contextlib.suppress(OSError):
+            self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            draft = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+            draft.write_bytes(msgspec.json.encode(kept))
+            draft.replace(self._file)
+
+
+def _skill_files(folder: Path) -> Iterator[tuple[str, str, os.stat_result]]:
+    """Each ``SKILL.md``: in the folders of ``folder``, and one level deeper in folders that sort them by category."""
+    left = MAX_SKILLS
+    for name, path in _subfolders(os.fspath(folder)):
+        status = _status(f"{path}/{FILE_NAME}")
+        if status is not None:
+            yield f"{path}/{FILE_NAME}", "", status
+            left -= 1
+        else:
+            for _, inner in _subfolders(path):
+                status = _status(f"{inner}/{FILE_NAME}")
+                if status is not None:
+                    yield f"{inner}/{FILE_NAME}", name, status
+                    left -= 1
+        if left <= 0:
+            return
+
+
+def _subfolders(path: str) -> list[tuple[str, str]]:
+    try:
+        with os.scandir(path) as entries:
+            return sorted((entry.name, entry.path) for entry in entries if entry.name[0] != "." and entry.is_dir())
+    except OSError:
+        return []
+
+
+def _status(path: str) -> os.stat_result | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status if stat.S_ISREG(status.st_mode) else None
+
+
+def _read(folder: SkillFolder, path: str, category: str) -> SkillManifest:
+    place = Path(path).parent
+    if folder.inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder.inside)):
+        problem = "is a link that leaves the project; it is not read"
+        return SkillManifest(place.name, "", str(place), folder.source, category, problem=problem)
+    return read_manifest(place, folder.source, category)
