@@ -39,7 +39,8 @@ def test_every_command_has_its_handler_and_a_name_of_its_own() -> None:
     assert {command.name for command in SLASH_COMMANDS} == HANDLERS.keys()
     issue = (
         "help new clear history retry undo title status usage budget model tools toolsets skills plugins compress "
-        "resume sessions init branch stop queue steer approve deny reasoning mode yolo config quit reset compact fork exit"
+        "resume sessions init branch stop queue steer approve deny reasoning mode yolo config quit reset compact fork "
+        "exit"
     )
     assert frozenset(issue.split()) == RESERVED_COMMANDS
 

@@ -86,11 +86,11 @@ def test_check_names_what_is_broken_odd_and_shadowed(
     write_skill(home / "skills", "sheep")
     assert main(["skills", "check"]) == 0
     assert "has the same name and comes first" in capsys.readouterr().out
-    write_skill(home / "skills", "broken", "Use: this")
+    write_skill(home / "skills", "broken", "")
     write_skill(home / "skills", "Odd")
     assert main(["skills", "check"]) == 1
     shown = capsys.readouterr().out
-    assert "broken" in shown and "not valid YAML" in shown
+    assert "broken" in shown and "description is missing" in shown
     assert "should be of small letters" in shown
     assert "4 skills, 1 cannot be used" in shown
     assert main(["skills"]) == 0

@@ -66,13 +66,6 @@ def test_settings_switch_skills_off_one_by_one_by_place_and_all(home: Path, work
     assert skills_of(home, enabled=False).usable(workdir) == []
 
 
-def test_an_untrusted_project_gives_no_skill_and_is_named(home: Path, workdir: Path) -> None:
-    write_skill(workdir / ".hermes/skills", "here")
-    skills = Skills(home, SkillsConfig(), is_trusted=lambda _folder: False)
-    assert skills.usable(workdir) == []
-    assert skills.untrusted_folders(workdir) == [workdir / ".hermes/skills"]
-
-
 def test_a_caller_has_the_skills_of_its_own_folder_alone(home: Path, workdir: Path) -> None:
     (workdir / ".git").mkdir()
     own = workdir / "caller"
@@ -94,9 +87,9 @@ def test_a_skill_is_read_once_and_again_when_it_changed(
         write_skill(home / "skills", f"skill-{number:02}")
     read: list[str] = []
 
-    def counted(folder: Path, *arguments: Any) -> SkillManifest:
+    def counted(folder: Path, *arguments: Any, **more: Any) -> SkillManifest:
         read.append(folder.name)
-        return read_manifest(folder, *arguments)
+        return read_manifest(folder, *arguments, **more)
 
     monkeypatch.setattr(index, "read_manifest", counted)
     assert len(skills_of(home).usable(workdir)) == 20
@@ -129,13 +122,13 @@ def test_the_home_without_skills_gets_no_index(home: Path, workdir: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("just text", "has no frontmatter"),
+        ("just text", "description is missing"),
         ("---\nname: x\ndescription: y\n", "has no end"),
-        ("---\nname: x\ndescription: Use: this\n---\n", "not valid YAML in line 3"),
-        ("---\n- a\n- b\n---\n", "not a list of 'key: value'"),
+        ("---\nname: x\n  description: [y\n---\n", "front matter"),
+        ("---\n- a\n- b\n---\n", "front matter"),
         ("---\nname: x\n---\nbody", "description is missing"),
-        ("---\nname: x\ndescription: !!python/object/apply:os.system ['true']\n---\n", "not valid YAML"),
-        ("---\nname: x\ndescription: y\n---\n" + "z" * MAX_FILE_BYTES, "at most 262,144 are loaded"),
+        ("---\nname: x\ndescription: !!python/object/apply:os.system ['true']\n  x: y\n---\n", "front matter"),
+        ("---\nname: x\ndescription: y\n---\n" + "z" * MAX_FILE_BYTES, "more than 262,144 bytes"),
     ],
 )
 def test_a_broken_skill_says_what_is_wrong_and_is_not_used(home: Path, workdir: Path, text: str, problem: str) -> None:
@@ -155,8 +148,8 @@ def test_bytes_that_are_no_text_and_links_out_of_the_project_are_broken(home: Pa
     (workdir / ".hermes/skills/file/SKILL.md").symlink_to(outside / "SKILL.md")
     problems = {skill.name: skill.problem for skill in skills_of(home).all(workdir)}
     assert "not UTF-8" in problems["latin"]
-    assert "leaves the project" in problems["linked"]
-    assert "leaves the project" in problems["file"]
+    assert "is a link that leaves" in problems["linked"]
+    assert "is a link that leaves" in problems["file"]
 
 
 def test_unknown_fields_odd_names_and_windows_lines_are_taken(home: Path, workdir: Path) -> None:

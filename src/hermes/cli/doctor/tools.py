@@ -105,7 +105,7 @@ def check_skills(installation: Installation) -> Iterator[CheckResult]:
     yield ok("skills", ", ".join(names) or "none; 'hermes skills add' installs one")
     for skill in skills.all(installation.cwd):
         if skill.problem:
-            yield warning("skills", f"{skill.folder}: {skill.problem}", command="hermes skills check")
+            yield warning("skills", skill.problem, command="hermes skills check")
 
 
 def check_toolsets(installation: Installation) -> Iterator[CheckResult]:

@@ -74,8 +74,6 @@ def _list(args: argparse.Namespace, home: Path) -> int:
     broken = [skill for skill in skills.all(cwd) if skill.problem]
     if broken:
         print(f"{len(broken)} cannot be used: 'hermes skills check' says why")
-    for folder in skills.untrusted_folders(cwd):
-        print(f"{plain(str(folder))} is not used: this folder is not trusted")
     return 0
 
 
@@ -127,7 +125,7 @@ def shadowed(found: list[SkillManifest]) -> Iterator[tuple[str, str]]:
 
 def _problem_lines(skill: SkillManifest, taken_by: str) -> Iterator[str]:
     if skill.problem:
-        yield f"broken   {plain(skill.folder)}: {plain(skill.problem)}"
+        yield f"broken   {plain(skill.problem)}"
     for remark in skill.remarks:
         yield f"remark   {plain(skill.folder)}: {plain(remark)}"
     if taken_by:

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
-from hermes.errors import HermesError
-from hermes.tools.skills.manifest import SkillManifest, read_text, split_frontmatter
+from hermes.errors import ConfigError, HermesError
+from hermes.tools.skills.manifest import SkillManifest, read_skill
 
 #: How many files of a skill are named.
 MAX_FILES = 100
@@ -19,14 +19,9 @@ _SKIPPED = frozenset({"__pycache__", "node_modules"})
 def skill_text(skill: SkillManifest) -> str:
     """The instructions of a skill. Raises ``HermesError`` when they cannot be read any more."""
     try:
-        text = read_text(Path(skill.folder, skill.file))
-        # The file of a plugin may do without frontmatter: the plugin describes the skill when it registers it.
-        has_fields = skill.source != "plugin" or text.startswith("---\n")
-        return (split_frontmatter(text)[1] if has_fields else text).strip()
-    except OSError as error:
-        raise HermesError(f"skill {skill.name}: {skill.file} cannot be read: {error.strerror or error}") from None
-    except ValueError as error:
-        raise HermesError(f"skill {skill.name}: {skill.file} {error}") from None
+        return read_skill(Path(skill.folder, skill.file)).body.strip()
+    except ConfigError as error:
+        raise HermesError(f"skill {skill.name}: {error}") from None
 
 
 def skill_view(skill: SkillManifest) -> dict[str, Any]:

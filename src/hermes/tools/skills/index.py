@@ -55,7 +55,14 @@ class SkillIndex:
                 entry = known.get(key)
                 state = (status.st_mtime_ns, status.st_size, status.st_ino)
                 if entry is None or (entry.mtime_ns, entry.size, entry.inode) != state:
-                    entry, is_changed = _Entry(*state, path, _read(folder, path, category)), True
+                    entry, is_changed = (
+                        _Entry(
+                            *state,
+                            path,
+                            read_manifest(Path(path).parent, folder.source, category, inside=folder.inside),
+                        ),
+                        True,
+                    )
                 seen[key] = entry
         if is_changed:
             self._store({**known, **seen})
@@ -112,11 +119,3 @@ def _status(path: str) -> os.stat_result | None:
     except OSError:
         return None
     return status if stat.S_ISREG(status.st_mode) else None
-
-
-def _read(folder: SkillFolder, path: str, category: str) -> SkillManifest:
-    place = Path(path).parent
-    if folder.inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder.inside)):
-        problem = "is a link that leaves the project; it is not read"
-        return SkillManifest(place.name, "", str(place), folder.source, category, problem=problem)
-    return read_manifest(place, folder.source, category)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal
 
 from msgspec import Struct
+
+from hermes.config.front_matter import MarkdownFile, read_markdown
+from hermes.errors import ConfigError
 
 FILE_NAME = "SKILL.md"
 #: A longer file is no skill: all of it would go into the conversation.
@@ -57,62 +59,27 @@ class SkillManifest(Struct, frozen=True):
     file: str = FILE_NAME
 
 
-def read_manifest(folder: Path, source: SkillSource, category: str = "") -> SkillManifest:
-    """The manifest of the skill in ``folder``. One that cannot be used comes back with its ``problem``."""
+def read_manifest(
+    folder: Path, source: SkillSource, category: str = "", *, inside: Path | None = None
+) -> SkillManifest:
+    """The manifest of the skill in ``folder``. One that cannot be used comes back with its ``problem``.
+
+    With ``inside``, a link that leaves that folder is refused.
+    """
     try:
-        fields, _ = split_frontmatter(read_text(folder / FILE_NAME))
-        return _manifest(folder, source, category, fields)
-    except OSError as error:
-        problem = f"{FILE_NAME} cannot be read: {error.strerror or error}"
-    except ValueError as error:
-        problem = f"{FILE_NAME} {error}"
-    return SkillManifest(folder.name, "", str(folder), source, category, problem=problem)
+        return _manifest(folder, source, category, read_skill(folder / FILE_NAME, inside=inside))
+    except ConfigError as error:
+        return SkillManifest(folder.name, "", str(folder), source, category, problem=str(error))
 
 
-def read_text(path: Path) -> str:
-    """The text of a skill's main file. Raises ``ValueError`` for one that is too long or no text."""
-    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
-        data = file.read(MAX_FILE_BYTES + 1)
-        size = os.fstat(file.fileno()).st_size
-    if len(data) > MAX_FILE_BYTES:
-        raise ValueError(f"has {size:,} bytes; at most {MAX_FILE_BYTES:,} are loaded. Move details into other files")
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError:
-        raise ValueError("is not UTF-8 text; save it as UTF-8") from None
+def read_skill(path: Path, *, inside: Path | None = None) -> MarkdownFile:
+    """The main file of a skill."""
+    return read_markdown(path, inside=inside, limit=MAX_FILE_BYTES)
 
 
-def split_frontmatter(text: str) -> tuple[dict[str, Any], str]:
-    """The fields between the two ``---`` lines, and the text after them."""
-    if not text.startswith("---\n"):
-        raise ValueError("has no frontmatter; begin with a line '---', name, description, and another '---'")
-    head, mark, body = text[4:].partition("\n---\n")
-    if not mark:
-        head, mark, rest = text[4:].partition("\n---")
-        if not mark or rest.strip():
-            raise ValueError("the frontmatter has no end; close it with a line '---'")
-        body = ""
-    return _fields(head), body
-
-
-def _fields(head: str) -> dict[str, Any]:
-    import yaml  # only a skill that is new or changed is parsed
-
-    try:
-        found: object = yaml.load(head, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f" in line {mark.line + 2}" if mark is not None else ""
-        problem = getattr(error, "problem", None) or error
-        raise ValueError(f"the frontmatter is not valid YAML{where}: {problem}; quote texts with ': '") from None
-    if not isinstance(found, dict):
-        raise ValueError("the frontmatter is not a list of 'key: value' lines")
-    return {str(key): value for key, value in cast("dict[Any, Any]", found).items()}
-
-
-def _manifest(folder: Path, source: SkillSource, category: str, fields: dict[str, Any]) -> SkillManifest:
+def _manifest(folder: Path, source: SkillSource, category: str, file: MarkdownFile) -> SkillManifest:
     remarks: list[str] = []
-    name = str(fields.get("name") or "").strip()
+    name = file.text("name")
     if not _USABLE_NAME.fullmatch(name) or len(name) > MAX_NAME_CHARS:
         found = f"name {name[:MAX_NAME_CHARS]!r} cannot be used" if name else "name is missing"
         remarks.append(f"{found}; the folder's name is used")
@@ -121,20 +88,17 @@ def _manifest(folder: Path, source: SkillSource, category: str, fields: dict[str
         remarks.append(f"name is {name!r} and the folder is called {folder.name!r}; they should be the same")
     if not _NAME.fullmatch(name):
         remarks.append(f"{name!r} should be of small letters, digits and single hyphens")
-    description = " ".join(str(fields.get("description") or "").split())
+    description = file.text("description")
     if not description:
-        raise ValueError("description is missing; say what the skill does and when to use it")
+        raise ConfigError(f"{file.path}: description is missing; say what the skill does and when to use it")
     if len(description) > MAX_DESCRIPTION_CHARS:
         remarks.append(f"description has {len(description):,} characters; at most {MAX_DESCRIPTION_CHARS:,} are used")
         description = description[:MAX_DESCRIPTION_CHARS]
-    tools = _tool_names(fields.get("allowed-tools"))
+    tools = _tool_names(file.names("allowed-tools"))
     return SkillManifest(name, description, str(folder), source, category, tools, remarks=tuple(remarks))
 
 
-def _tool_names(value: object) -> tuple[str, ...] | None:
-    """The tools of ``allowed-tools``: a list, or a text with blanks or commas; ``Bash(git:*)`` names ``terminal``."""
-    if not value:
-        return None
-    text = " ".join(map(str, cast("list[Any]", value))) if isinstance(value, list) else str(value)
-    words = re.sub(r"\([^)]*\)", "", text).replace(",", " ").split()
-    return tuple(dict.fromkeys(_OTHER_NAMES.get(word.lower(), word) for word in words))
+def _tool_names(names: list[str] | None) -> tuple[str, ...] | None:
+    """The tools of ``allowed-tools`` as they are called here; ``Bash(git:*)`` is ``terminal``."""
+    plain = [name.partition("(")[0] for name in names or ()]
+    return tuple(dict.fromkeys(_OTHER_NAMES.get(name.lower(), name) for name in plain)) or None

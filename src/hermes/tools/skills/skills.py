@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from hermes.config.sections import SkillsConfig
+from hermes.config.trust import project_root
 
 if TYPE_CHECKING:
     from hermes.tools.skills.index import SkillIndex
@@ -49,13 +50,10 @@ class Skills:
         home: Path,
         settings: SkillsConfig,
         plugin_skills: Callable[[], Mapping[str, PluginSkill]] = dict,
-        *,
-        is_trusted: Callable[[Path], bool] = lambda _folder: True,
     ) -> None:
         self._home = home
         self._settings = settings
         self._plugin_skills = plugin_skills
-        self._is_trusted = is_trusted
         self._index: SkillIndex | None = None
 
     def usable(self, cwd: Path, principal: str = "") -> list[SkillManifest]:
@@ -71,7 +69,7 @@ class Skills:
         """Every skill that is there, broken, disabled and shadowed ones too: project, user, plugins."""
         if not self._settings.enabled:
             return []
-        folders = [(path, "project") for path in self._project_folders(cwd, principal)]
+        folders = [(path, "project") for path in (_in_project(cwd, principal) if self._settings.project else ())]
         if not principal or self._settings.for_callers:
             folders += [(path, "user") for path in self.user_folders()]
         folders = [(path, source) for path, source in folders if os.path.isdir(path)]
@@ -96,12 +94,6 @@ class Skills:
         """The home's own folder, and those of the configuration."""
         return [self._home / "skills", *(Path(folder).expanduser() for folder in self._settings.folders)]
 
-    def untrusted_folders(self, cwd: Path) -> list[Path]:
-        """The project's folders that hold skills and are not used, because the project is not trusted."""
-        if self._is_trusted(_root(cwd)):
-            return []
-        return [path for path in _in_project(cwd, "") if path.is_dir()]
-
     def prompt_block(self, cwd: Path, principal: str = "") -> str:
         """The part of the system prompt that lists them; empty when there is none."""
         skills = self.usable(cwd, principal)
@@ -118,11 +110,6 @@ class Skills:
             lines.append(line)
         return "\n".join(lines)
 
-    def _project_folders(self, cwd: Path, principal: str) -> Iterable[Path]:
-        if not self._settings.project or not self._is_trusted(_root(cwd, principal)):
-            return ()
-        return _in_project(cwd, principal)
-
 
 def _in_project(cwd: Path, principal: str) -> Sequence[Path]:
     """The folders of skills of the working folder, then of the root of its repository."""
@@ -133,9 +120,7 @@ def _in_project(cwd: Path, principal: str) -> Sequence[Path]:
 
 def _root(cwd: Path, principal: str = "") -> Path:
     """The root of the project. A caller sees nothing above its own folder."""
-    if principal:
-        return cwd
-    return next((place for place in (cwd, *cwd.parents) if os.path.lexists(place / ".git")), cwd)
+    return cwd if principal else project_root(cwd)
 
 
 def _of_plugin(skill: PluginSkill) -> SkillManifest:
