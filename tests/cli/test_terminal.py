@@ -54,12 +54,14 @@ def test_one_line_is_one_line_and_plain(text: str) -> None:
 
 
 def test_durations() -> None:
-    assert [short_duration(seconds) for seconds in (0, 0.0125, 0.999, 1, 75.04)] == [
+    assert [short_duration(seconds) for seconds in (0, 0.0125, 0.999, 1, 59.94, 75.04, 4_199.6)] == [
         "0 ms",
         "12 ms",
         "999 ms",
         "1.0 s",
-        "75.0 s",
+        "59.9 s",
+        "1 min 15 s",
+        "1 h 10 min",
     ]
 
 

@@ -40,7 +40,7 @@ def test_every_command_has_its_handler_and_a_name_of_its_own() -> None:
     issue = (
         "help new clear history retry undo title status usage budget model tools toolsets skills plugins compress "
         "resume sessions init branch stop queue steer approve deny reasoning mode yolo config quit reset compact fork "
-        "exit"
+        "exit children ps todo"
     )
     assert frozenset(issue.split()) == RESERVED_COMMANDS
 

@@ -6,7 +6,7 @@ from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import run_command
-from hermes.commands.surface import UserMessage
+from hermes.commands.surface import TerminalScreen, UserMessage
 from hermes.host import Host
 from hermes.scope import Interrupt
 
@@ -17,6 +17,7 @@ class RecordingSurface:
     def __init__(self) -> None:
         self.is_live = True
         self.is_working = False
+        self.screen: TerminalScreen | None = None
         self.show_reasoning = False
         #: What the person says when asked for a yes.
         self.says_yes = True

@@ -217,6 +217,11 @@ class Session:
     def _was_said(self, text: str) -> bool:
         return any(text in message_text(message) for message in self.messages())
 
+    @property
+    def is_watched(self) -> bool:
+        """Whether the running turn has a listener."""
+        return self._listener is not ignore_events
+
     def notify(self, event: TurnEvent) -> None:
         """Send an event to the listener of the running turn. To be called in the turn's own thread."""
         self._listener(event)

@@ -65,8 +65,18 @@ def fitted(line: str, room: int, ellipsis: str = "…") -> str:
 
 
 def short_duration(seconds: float) -> str:
-    """A duration in few characters."""
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
+    """A duration in few characters: ``25 ms``, ``3.2 s``, ``2 min 5 s``, ``1 h 10 min``."""
+    return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else running_time(seconds)
+
+
+def running_time(seconds: float) -> str:
+    """The time that something has run so far, in tenths of a second at first."""
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def shows_unicode(encoding: str | None, term: str | None) -> bool:

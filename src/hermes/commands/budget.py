@@ -36,7 +36,13 @@ def budget(conversation: Conversation, arguments: str) -> str:
             rows.append((f"each {kind}", ", ".join(told), "", ""))
     if len(rows) == 1:
         return NONE_SET
-    return "\n".join([*columns(rows, indent=""), "", f"At a limit: {settings.on_limit} (budgets.on_limit)."])
+    return "\n".join(
+        [
+            *columns(rows, indent="", width=conversation.width),
+            "",
+            f"At a limit: {settings.on_limit} (budgets.on_limit).",
+        ]
+    )
 
 
 def _amounts(account: Account, used: Spent) -> list[tuple[str, str, str]]:

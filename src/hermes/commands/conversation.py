@@ -67,6 +67,12 @@ class Conversation:
         if host.sessions.turn_count(old.id):
             release_lease(host.store, host.runner, old.id)  # another process may continue it now
 
+    @property
+    def width(self) -> int | None:
+        """Columns that there are for an answer; None where lines may have any length."""
+        screen = self.surface.screen
+        return None if screen is None else screen.width
+
     def confirmed(self, question: str) -> bool:
         """Whether something that discards work may be done: asked where the configuration says so."""
         return not self.host.config.approvals.destructive_slash_confirm or self.surface.confirm(question)

@@ -45,7 +45,8 @@ def sessions(conversation: Conversation, arguments: str) -> str:
                 shortened(row.title, 30) or "(no title)",
             )
             for number, row in enumerate(rows, 1)
-        ]
+        ],
+        width=conversation.width,
     )
     return "\n".join([*lines, "", "Continue one of them: /resume NUMBER"])
 

@@ -33,7 +33,7 @@ def status(conversation: Conversation, arguments: str) -> str:
         "Approvals": _approvals(host, session),
         "State": work,
     }
-    return "\n".join(columns(list(facts.items()), indent=""))
+    return "\n".join(columns(list(facts.items()), indent="", width=conversation.width))
 
 
 def _approvals(host: Host, session: Session) -> str:
@@ -67,7 +67,7 @@ def usage(conversation: Conversation, arguments: str) -> str:
         )
         for one in spent
     ]
-    return "\n".join([*columns(rows, indent=""), "", f"Together: {_sum_line(spent)}"])
+    return "\n".join([*columns(rows, indent="", width=conversation.width), "", f"Together: {_sum_line(spent)}"])
 
 
 def _purpose(one: Spending) -> str:
@@ -100,4 +100,4 @@ def plugins(conversation: Conversation, arguments: str) -> str:
         )
         for plugin in found
     ]
-    return "\n".join(columns(rows, indent=""))
+    return "\n".join(columns(rows, indent="", width=conversation.width))

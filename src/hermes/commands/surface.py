@@ -10,6 +10,15 @@ from hermes.scope import Interrupt
 UserMessage = str | list[dict[str, Any]]
 
 
+class TerminalScreen(Protocol):
+    """A prompt on a terminal that can be drawn on. All methods may be called by any thread."""
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal."""
+        ...
+
+
 class Surface(Protocol):
     """A prompt, a chat or a single run."""
 
@@ -17,6 +26,11 @@ class Surface(Protocol):
     is_live: bool
     #: Whether the model's reasoning is shown.
     show_reasoning: bool
+
+    @property
+    def screen(self) -> TerminalScreen | None:
+        """The screen, where there is one."""
+        ...
 
     @property
     def is_working(self) -> bool:
@@ -73,6 +87,7 @@ class OneShotSurface:
     """The surface of a single run: no turn is running, and no one answers questions."""
 
     is_live = False
+    screen = None
     is_working = False
     queued = 0
     show_reasoning = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.commands import budget, models, sessions, settings, skills, status, tools, turns
+from hermes.commands import budget, models, sessions, settings, skills, status, tools, turns, work
 from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns
 from hermes.contract.commands import SLASH_COMMANDS, SlashCommand
@@ -23,7 +23,7 @@ def show_help(conversation: Conversation, arguments: str) -> str:
     lines: list[str] = []
     for category in dict.fromkeys(command.category for command in (*known[1:], known[0])):
         rows = [(usage(command, 28), command.summary) for command in known if command.category == category]
-        lines += [category, *columns(rows), ""]
+        lines += [category, *columns(rows, width=conversation.width), ""]
     return "\n".join([*lines, "Anything else that you type is for the model. /help COMMAND explains one."])
 
 
@@ -50,6 +50,9 @@ HANDLERS: dict[str, Handler] = {
     "steer": turns.steer,
     "approve": turns.approve,
     "deny": turns.deny,
+    "children": work.children,
+    "ps": work.ps,
+    "todo": work.todo,
     "model": models.model,
     "reasoning": models.reasoning,
     "tools": tools.tools,

@@ -10,13 +10,42 @@ from hermes.errors import HermesError
 _TITLE_LENGTH = 48
 
 
-def columns(rows: Sequence[Sequence[str]], indent: str = "  ") -> list[str]:
-    """Rows as lines with their cells in columns; the last cell takes the room that is left."""
+#: The least room in which the last cell of a row is wrapped beside the others.
+_NARROWEST = 16
+
+
+def columns(rows: Sequence[Sequence[str]], indent: str = "  ", *, width: int | None = None) -> list[str]:
+    """Rows as lines with their cells in columns; the last cell takes the room that is left.
+
+    With a width, the last cell is wrapped in its column; a table that is still too wide is shown as records.
+    """
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
-    return [
-        (indent + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))).rstrip()
-        for row in rows
-    ]
+    start = len(indent) + sum(size + 2 for size in widths[:-1])
+    if width is not None and start + min(widths[-1], _NARROWEST) > width:
+        return [line for row in rows for line in _record(row, indent, width)]
+    lines: list[str] = []
+    for row in rows:
+        cells = [cell.ljust(size) for cell, size in zip(row[:-1], widths[:-1], strict=True)]
+        last = [row[-1]] if width is None else wrapped(row[-1], width - start) or [""]
+        lines.append((indent + "  ".join([*cells, last[0]])).rstrip())
+        lines += [" " * start + line for line in last[1:]]
+    return lines
+
+
+def _record(row: Sequence[str], indent: str, width: int) -> list[str]:
+    """A row as a paragraph: its first line sticks out."""
+    words = "  ".join(filter(None, (cell.strip() for cell in row)))
+    first, *rest = wrapped(words, max(width - len(indent) - 2, 10)) or [""]
+    return [indent + first, *(f"{indent}  {line}" for line in rest)]
+
+
+def wrapped(text: str, width: int) -> list[str]:
+    """The text in lines of at most ``width`` characters, broken at blanks where there are some."""
+    if len(text) <= width:
+        return [text] if text else []
+    import textwrap
+
+    return textwrap.wrap(text, max(width, 1), break_on_hyphens=False)
 
 
 def shortened(text: str, limit: int = _TITLE_LENGTH) -> str:
@@ -32,6 +61,14 @@ def ago(then: float) -> str:
         if seconds >= size:
             return f"{seconds // size:.0f} {unit} ago"
     return "just now"
+
+
+def duration(seconds: float) -> str:
+    """A duration in whole units: ``12 s``, ``3 min``, ``2 h``."""
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds // size:.0f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def dollars(cost: float | None) -> str:

@@ -20,7 +20,8 @@ def tools(conversation: Conversation, arguments: str) -> str:
         ("+" if tool.name in offered else "-", tool.name, tool.toolset, _note(conversation, tool.name))
         for tool in sorted(host.tools.all().values(), key=lambda tool: (tool.toolset, tool.name))
     ]
-    return "\n".join([*columns(rows), "", "+ the model has it. /tools disable NAME, /tools enable NAME"])
+    signs = "+ the model has it. /tools disable NAME, /tools enable NAME"
+    return "\n".join([*columns(rows, width=conversation.width), "", signs])
 
 
 def _note(conversation: Conversation, name: str) -> str:
@@ -42,7 +43,7 @@ def toolsets(conversation: Conversation, arguments: str) -> str:
         for name, members in sorted(known.items(), key=lambda item: (len(item[1]), item[0]))
     ]
     signs = "+ the model has all of it, ~ some. /toolsets disable NAME, /toolsets enable NAME"
-    return "\n".join([*columns(rows), "", signs])
+    return "\n".join([*columns(rows, width=conversation.width), "", signs])
 
 
 def _change(conversation: Conversation, arguments: str, noun: str, known: Mapping[str, Set[str]]) -> str:

@@ -320,6 +320,15 @@ class ContextCompacted(Struct, frozen=True):
     tokens_after: int
 
 
+class ChildActivity(Struct, frozen=True):
+    """A child agent starts a tool call of its own. For the display of a running turn; hooks have the call itself."""
+
+    child_session_id: str
+    task_index: int
+    tool_name: str
+    args: dict[str, Any]
+
+
 class RetryScheduled(Struct, frozen=True):
     """The same model is asked again in ``seconds``. It comes once when the wait begins, and every second after that."""
 
@@ -355,6 +364,7 @@ TurnEvent = (
     | ModelSwitched
     | ChildStarted
     | ChildEnded
+    | ChildActivity
     | ContextCompacted
     | BudgetReached
     | RetryScheduled

@@ -76,6 +76,13 @@ class Sessions:
         values = {"principal": principal, "limit": limit}
         return self._store.read(lambda connection: [SessionRow(*row) for row in connection.execute(query, values)])
 
+    def children(self, session_id: str) -> list[SessionRow]:
+        """The sessions that this one delegated to, in the order of their start."""
+        query = f"{_SESSION_QUERY} WHERE s.parent_id = ? ORDER BY s.created_at, s.rowid"
+        return self._store.read(
+            lambda connection: [SessionRow(*row) for row in connection.execute(query, (session_id,))]
+        )
+
     def get(self, session_id: str) -> SessionRow:
         """The session with that id, or with an id that starts so when only one does."""
         return self._store.read(lambda connection: _find(connection, clean_text(session_id)))

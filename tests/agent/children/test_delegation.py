@@ -11,7 +11,7 @@ import pytest
 
 from hermes.agent.children.assignments import MAX_CHILDREN
 from hermes.cli.chat.output import event_document
-from hermes.contract.events import ChildEnded, ChildStarted, ReasoningDelta, TextDelta, TurnEvent
+from hermes.contract.events import ChildActivity, ChildEnded, ChildStarted, ReasoningDelta, TextDelta, TurnEvent
 from hermes.host import Host
 from hermes.sanitize import Redactor
 from hermes.scope import current_scope
@@ -147,6 +147,18 @@ def test_a_surface_hears_of_children_and_not_what_they_say(make_host: HostFactor
     documents = [event_document(event, Redactor()) for event in seen]
     # The result of the delegation has the child's answer, as the parent's model gets it; nothing else does.
     assert [document["type"] for document in documents if "secret words" in str(document)] == ["tool_finished"]
+
+
+def test_a_surface_hears_which_calls_a_child_makes(make_host: HostFactory) -> None:
+    seen: list[TurnEvent] = []
+    script = {"go": delegating(goal="work"), "work": [tool_call("terminal", {"command": "echo hi"}), text("done")]}
+    with ScriptedProvider(script) as provider:
+        make_host(provider).new_session().run("go", listener=seen.append)
+    kinds = [type(event) for event in seen if isinstance(event, ChildStarted | ChildActivity | ChildEnded)]
+    assert kinds == [ChildStarted, ChildActivity, ChildEnded]
+    [activity] = [event for event in seen if isinstance(event, ChildActivity)]
+    assert (activity.task_index, activity.tool_name, activity.args) == (0, "terminal", {"command": "echo hi"})
+    assert event_document(activity, Redactor())["type"] == "child_activity"
 
 
 def test_plugins_see_the_childs_scope_inside_the_child(make_host: HostFactory) -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hermes.cli.chat.tool_lines import ASCII, UNICODE, RunningTools, finished_line, subject_of, symbols_for
 from hermes.cli.terminal import cells
-from hermes.contract.events import ToolEnded, ToolStatus
+from hermes.contract.events import ChildActivity, ToolEnded, ToolStatus
 from hermes.sanitize import Redactor
 from support.events import child_ended, child_started, tool_ended, tool_started
 from support.screen import Screen
@@ -176,3 +176,15 @@ def test_a_plain_chat_imports_no_terminal_library() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
+
+
+def test_a_child_shows_what_it_does_now() -> None:
+    tools = RunningTools(Redactor(), lambda: 0.0)
+    tools.started(child_started("c", "child_1", 0, "look at the tests and fix what is broken", "leaf"))
+    tools.child_does(ChildActivity("child_1", 0, "terminal", {"command": "pytest -q"}))
+    tools.child_does(ChildActivity("child_of_another_turn", 0, "terminal", {"command": "ls"}))
+    for width in (40, 80, 200):
+        [line] = tools.lines(width)
+        assert cells(line) <= width
+        assert "child 1: " in line and "terminal pytest -q" in line
+        assert ("look at the tests" in line) == (width > 40)

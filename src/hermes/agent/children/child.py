@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from hermes.agent.children.assignments import Assignment
+from hermes.agent.events import Listener, ignore_events
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.session import ParentCall, Session
 from hermes.errors import Interrupted
@@ -72,12 +73,12 @@ class Child:
         )
         return self._session
 
-    def start(self, seconds: float, when_ended: Callable[[Child], None]) -> None:
-        """Start it. From now on, what stops the parent stops the child."""
+    def start(self, seconds: float, when_ended: Callable[[Child], None], listener: Listener = ignore_events) -> None:
+        """Start it. From now on, what stops the parent stops the child. The listener runs on the child's thread."""
         if seconds:
             self.deadline = time.monotonic() + seconds
         self._unfollow_parent = self._scope.interrupt.add_callback(self._follow)
-        self._parent.runtime.workers.submit(lambda: self._work(when_ended))
+        self._parent.runtime.workers.submit(lambda: self._work(when_ended, listener))
 
     def stop(self, reason: str, grace: float) -> None:
         """Tell it to stop within ``grace`` seconds."""
@@ -98,13 +99,15 @@ class Child:
         if asked.insisted:
             self.interrupt.insist()
 
-    def _work(self, when_ended: Callable[[Child], None]) -> None:
-        assert self._session is not None
+    def _work(self, when_ended: Callable[[Child], None], listener: Listener) -> None:
+        session, interrupt = self._session, self.interrupt
+        assert session is not None
         try:
             if self.state() is None:
-                self._session.run(self.assignment.message, interrupt=self.interrupt, request_key=_REQUEST_KEY)
+                message = self.assignment.message
+                session.run(message, listener=listener, interrupt=interrupt, request_key=_REQUEST_KEY)
             else:  # a process that died left it running
-                self._session.finish_open_turn(interrupt=self.interrupt)
+                session.finish_open_turn(listener=listener, interrupt=interrupt)
         except (Exception, Interrupted, SystemExit) as error:
             self.failure = error
         finally:

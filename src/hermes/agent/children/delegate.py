@@ -14,9 +14,10 @@ from msgspec.structs import asdict
 from hermes.agent.children.assignments import AssignmentReader
 from hermes.agent.children.child import TIMED_OUT, Child
 from hermes.agent.children.report import ChildReport, report_on
+from hermes.agent.events import Listener, ignore_events
 from hermes.agent.tool_call import MAX_RESULT_CHARS
 from hermes.agent.workers import GRACE_SECONDS, POLL_SECONDS
-from hermes.contract.events import ChildEnded, ChildStarted
+from hermes.contract.events import ChildActivity, ChildEnded, ChildStarted, ToolStarted, TurnEvent
 from hermes.errors import HermesError, Interrupted
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
@@ -77,8 +78,8 @@ class Delegation:
         self._waiting = deque(children)
         self._running: dict[str, Child] = {}
         self._reports: dict[int, ChildReport] = {}
-        #: Children that have ended, in that order.
-        self._ended: queue.SimpleQueue[Child] = queue.SimpleQueue()
+        #: Children that have ended, and what the others do, in that order.
+        self._news: queue.SimpleQueue[Child | ChildActivity] = queue.SimpleQueue()
         levels_below = max(settings.max_spawn_depth - parent.level, 1)
         self._grace = GRACE_SECONDS + _MARGIN_SECONDS * levels_below
 
@@ -121,7 +122,17 @@ class Delegation:
             with contextlib.suppress(Interrupted):
                 emit(started)
         self._parent.notify(started)
-        child.start(self._settings.child_timeout_seconds, self._ended.put)
+        listener = self._watch(child) if self._parent.is_watched else ignore_events
+        child.start(self._settings.child_timeout_seconds, self._news.put, listener)
+
+    def _watch(self, child: Child) -> Listener:
+        """Reports the calls of a child to the thread of the parent's turn."""
+
+        def listen(event: TurnEvent) -> None:
+            if isinstance(event, ToolStarted):
+                self._news.put(ChildActivity(child.session_id, child.assignment.index, event.tool_name, event.args))
+
+        return listen
 
     # -- waiting ------------------------------------------------------------------------------------------------
 
@@ -132,9 +143,11 @@ class Delegation:
         # Short waits: a signal that arrives right before a wait is handled after it.
         seconds = max(min(deadline - time.monotonic(), POLL_SECONDS), 0)
         with contextlib.suppress(queue.Empty):
-            child = self._ended.get(timeout=seconds)
-            if child.session_id in self._running:
-                self._close(child)
+            news = self._news.get(timeout=seconds)
+            if isinstance(news, ChildActivity):
+                self._parent.notify(news)
+            elif news.session_id in self._running:
+                self._close(news)
 
     def _enforce_deadlines(self) -> None:
         """Stop the children that are past their deadline, and abandon those that did not stop in time."""

@@ -16,6 +16,7 @@ from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
     BudgetReached,
+    ChildActivity,
     ChildEnded,
     ChildStarted,
     ContextCompacted,
@@ -328,7 +329,7 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
                 "from_model": event.from_model,
                 "reason": event.reason,
             }
-        case ChildStarted() | ChildEnded():
+        case ChildStarted() | ChildEnded() | ChildActivity():
             return _child_document(event, redactor)
         case BudgetReached():
             return {"type": "budget_reached", "text": event.text}
@@ -353,7 +354,15 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
             }
 
 
-def _child_document(event: ChildStarted | ChildEnded, redactor: Redactor) -> dict[str, Any]:
+def _child_document(event: ChildStarted | ChildEnded | ChildActivity, redactor: Redactor) -> dict[str, Any]:
+    if isinstance(event, ChildActivity):
+        return {
+            "type": "child_activity",
+            "session_id": event.child_session_id,
+            "task_index": event.task_index,
+            "name": event.tool_name,
+            "args": sanitise(event.args, redactor=redactor),
+        }
     child: dict[str, Any] = {
         "tool_call_id": event.tool_call_id,
         "session_id": event.child_session_id,

@@ -122,6 +122,16 @@ def _tasks(event: FinishedCall) -> list[DetailLine]:
     return lines
 
 
+def current_task(event: FinishedCall) -> str:
+    """The task that the agent is at, with its number, after a call of ``todo``; empty when there is none."""
+    todos = _document(event).get("todos") if event.status == "ok" else None
+    tasks = [cast("dict[str, Any]", todo) for todo in cast("list[Any]", todos)] if isinstance(todos, list) else []
+    for number, task in enumerate(tasks, 1):
+        if task.get("status") == "in_progress":
+            return f"{number}/{len(tasks)} {plain(str(task.get('content', '')))}"
+    return ""
+
+
 _DETAILS = {"terminal": _output, "patch": _diff, "write_file": _written, "todo": _tasks}
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from hermes.cli.chat.tool_details import exit_code
-from hermes.cli.terminal import cells, fitted, one_line, short_duration, shows_unicode
-from hermes.contract.events import ChildEnded, ChildStarted, ToolEnded, ToolStarted
+from hermes.cli.terminal import cells, fitted, one_line, running_time, short_duration, shows_unicode
+from hermes.contract.events import ChildActivity, ChildEnded, ChildStarted, ToolEnded, ToolStarted
 from hermes.sanitize import Redactor, is_secret_key
 
 #: Longest subject that is processed.
@@ -43,10 +43,11 @@ class Symbols:
     failed: str
     spinner: str
     ellipsis: str
+    arrow: str
 
 
-UNICODE = Symbols("✓", "✗", "⠋⠙⠹⠸⠼⠴⠦⠧", "…")
-ASCII = Symbols("+", "x", "|/-\\", "...")
+UNICODE = Symbols("✓", "✗", "⠋⠙⠹⠸⠼⠴⠦⠧", "…", "→")
+ASCII = Symbols("+", "x", "|/-\\", "...", "->")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,8 @@ class Running:
     subject: str
     since: float
     indent: str = ""
+    #: The tool call that a child is at.
+    activity: str = ""
 
 
 def symbols_for(encoding: str | None, term: str | None) -> Symbols:
@@ -95,9 +98,13 @@ def running_line(what: Running, now: float, *, width: int, symbols: Symbols = UN
     """The line of a running call, with the current frame of the spinner."""
     elapsed = max(now - what.since, 0)
     frame = symbols.spinner[int(elapsed * _FRAMES) % len(symbols.spinner)]
-    return _line(
-        f"{what.indent}{frame} {what.name}", what.subject, f"{elapsed:.1f} s", "", width=width, symbols=symbols
-    )
+    head, subject = f"{what.indent}{frame} {what.name}", what.subject
+    if what.activity:
+        # What happens now matters more than the goal.
+        room = max(width // 3, width - cells(head) - cells(what.activity) - 15)
+        goal = fitted(subject, room, symbols.ellipsis) if width - cells(head) - room > 20 else ""
+        subject = f"{goal} {symbols.arrow} {what.activity}" if goal else what.activity
+    return _line(head, subject, running_time(elapsed), "", width=width, symbols=symbols)
 
 
 class RunningTools:
@@ -125,6 +132,13 @@ class RunningTools:
         else:
             subject = subject_of(event.tool_name, event.args, self._redactor)
             self._running[event.tool_call_id] = Running(_name(event.tool_name), subject, now)
+
+    def child_does(self, event: ChildActivity) -> None:
+        """Show what a running child does now, after its goal."""
+        running = self._running.get(event.child_session_id)
+        if running is not None:
+            now = f"{_name(event.tool_name)} {subject_of(event.tool_name, event.args, self._redactor)}".rstrip()
+            self._running[event.child_session_id] = replace(running, activity=now)
 
     def finished(self, event: ToolEnded | ChildEnded, *, width: int | None = None) -> str:
         """Remove a call or a child; returns its final line."""

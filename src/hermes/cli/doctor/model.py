@@ -15,6 +15,7 @@ from hermes.cli.doctor.plugins import plugins_may_bring
 from hermes.cli.model.problems import address_of, explain, is_among, not_listed, split_advice
 from hermes.cli.model.server_models import list_models
 from hermes.cli.model.setup import ModelSetup, Origins
+from hermes.cli.terminal import short_duration
 from hermes.commands.text import plural
 from hermes.config import env_path
 from hermes.config.sections import FallbackConfig, ModelConfig
@@ -238,4 +239,4 @@ def _ask(driver: Driver, endpoint: Endpoint) -> None:
 
 
 def _ms(started: float) -> str:
-    return f"{(time.monotonic() - started) * 1000:.0f} ms"
+    return short_duration(time.monotonic() - started)

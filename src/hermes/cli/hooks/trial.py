@@ -9,7 +9,7 @@ from typing import Any, cast
 import msgspec
 
 from hermes.cli.hooks.consent import ask_at_terminal
-from hermes.cli.terminal import one_line
+from hermes.cli.terminal import one_line, short_duration
 from hermes.contract.fields import Field
 from hermes.contract.hooks import HOOKS, OBSERVER_SCHEMA
 from hermes.errors import HermesError
@@ -118,7 +118,7 @@ def _try_one(
     try:
         finished = hook.run(payload)
         code = "none (timeout)" if finished.exit_code is None else str(finished.exit_code)
-        print(f"  exit code: {code}\n  time: {finished.seconds * 1000:.0f} ms")
+        print(f"  exit code: {code}\n  time: {short_duration(finished.seconds)}")
         for name, output in (("stdout", finished.stdout), ("stderr", finished.stderr)):
             if output.strip():
                 print(f"  {name}: {_shown(output)}")

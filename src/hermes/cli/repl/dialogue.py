@@ -22,7 +22,7 @@ from hermes.cli.repl.turn_queue import QueuedTurn, TurnQueue
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import is_command, run_command
 from hermes.commands.settings import mode_notice
-from hermes.commands.surface import UserMessage
+from hermes.commands.surface import TerminalScreen, UserMessage
 from hermes.commands.text import plural
 from hermes.commands.turns import BY_COMMAND
 from hermes.contract.events import ReasoningDelta, ToolEnded, TurnEvent, TurnStarted
@@ -35,6 +35,11 @@ from hermes.scope import Interrupt
 
 class Display(Protocol):
     """Output of the prompt: a screen, or plain lines. All methods may be called by any thread."""
+
+    @property
+    def screen(self) -> TerminalScreen | None:
+        """Itself, when it can place text anywhere."""
+        ...
 
     def event(self, event: TurnEvent) -> None:
         """Show an event of the running turn."""
@@ -199,6 +204,10 @@ class Dialogue:
         return True
 
     # -- surface of the commands --------------------------------------------------------------------------------
+
+    @property
+    def screen(self) -> TerminalScreen | None:
+        return self._display.screen
 
     @property
     def is_working(self) -> bool:

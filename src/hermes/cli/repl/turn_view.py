@@ -8,7 +8,7 @@ from functools import cached_property
 
 from hermes.agent.events import TurnResult
 from hermes.cli.chat.output import WITHDRAWN, failure_text
-from hermes.cli.chat.tool_details import DetailLine, LineKind, folded_details
+from hermes.cli.chat.tool_details import DetailLine, LineKind, current_task, folded_details
 from hermes.cli.chat.tool_lines import ASCII, UNICODE, Running, RunningTools, has_failed, running_line
 from hermes.cli.repl.markdown.stream import MarkdownStream
 from hermes.cli.terminal import cells, fitted, one_line, plain, switched_line
@@ -16,6 +16,7 @@ from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
     BudgetReached,
+    ChildActivity,
     ChildEnded,
     ChildStarted,
     ContextCompacted,
@@ -59,6 +60,8 @@ class TurnView:
         #: Why the last attempt failed.
         self._failure = ""
         self._is_running = False
+        #: The task of the agent's list that it is at.
+        self._task = ""
         #: What the spinner says while no tool runs.
         self.activity = "working"
         #: The call that ended last, for the key that shows all of its output.
@@ -71,7 +74,7 @@ class TurnView:
 
     def start(self) -> None:
         """Show that a turn is about to begin."""
-        self._shown, self._is_running, self._since = "", True, self._clock()
+        self._shown, self._is_running, self._since, self._task = "", True, self._clock(), ""
 
     def take(self, event: TurnEvent) -> str:
         """The finished text that an event adds."""
@@ -93,6 +96,8 @@ class TurnView:
             self.start()
         elif isinstance(event, ToolStarted | ChildStarted):
             self._tools.started(event)
+        elif isinstance(event, ChildActivity):
+            self._tools.child_does(event)
         elif isinstance(event, AttemptFailed | EndpointSkipped | TextWithdrawn) or (
             isinstance(event, AttemptAnswered) and event.finish_reason == "tool_calls"
         ):
@@ -125,6 +130,8 @@ class TurnView:
 
     def _finished_call(self, event: ToolEnded) -> str:
         self.last_call = event
+        if event.tool_name == "todo" and event.status == "ok":
+            self._task = one_line(self._redactor.redact(current_task(event)))
         line = self._tools.finished(event, width=self.width)
         line = self.red(line) if has_failed(event) else self.dim(line)
         return "\n".join([line, *self.painted(folded_details(event))])
@@ -169,7 +176,8 @@ class TurnView:
             return []
         running = self._tools.lines(self.width)
         if is_stopping or not (running or is_asking):
-            what = Running("stopping" if is_stopping else self._retry or self.activity, "", self._since)
+            doing = "stopping" if is_stopping else self._retry or self.activity
+            what = Running(doing, "" if self._retry else self._task, self._since)
             running = [*running, running_line(what, self._clock(), width=self.width, symbols=self._symbols)]
         running = running[-rows:]
         pending = folded(self._reasoning or self._text.pending, self.width)

@@ -41,6 +41,8 @@ class PlainPrompt:
         #: Whether the output ends with the prompt or a question.
         self._asked = False
         self._ended = False
+        #: Lines cannot be drawn again here.
+        self.screen = None
 
     def run(self, dialogue: Dialogue) -> None:
         """Read until the end of the input, or until ``end``."""

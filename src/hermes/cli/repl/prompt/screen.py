@@ -103,6 +103,14 @@ class Screen:
 
     # -- display; called by any thread --------------------------------------------------------------------------
 
+    @property
+    def screen(self) -> Screen:
+        return self
+
+    @property
+    def width(self) -> int:
+        return self._columns
+
     def event(self, event: TurnEvent) -> None:
         self._post(lambda: self._print(self._sized_view().take(event)))
 
