@@ -49,9 +49,8 @@ _search_files = _imported("search.search_files", "run_search_files")
 # Every request contains these texts, so they are short: a test counts their bytes.
 
 _TERMINAL = (
-    "Run a shell command; returns output (stdout and stderr) and exit_code. Each call starts in the working "
-    "directory. Commands get no input. Prefer read_file, search_files, patch and write_file for files. "
-    "Run servers and long jobs with background=true."
+    "Run a shell command in the working directory, without input. Prefer the file tools for files. Run servers and "
+    "long jobs with background=true."
 )
 
 
@@ -60,68 +59,68 @@ def _terminal_args(limits: ToolLimits, can_leave_sandbox: bool) -> dict[str, Any
     return fields(
         ["command"],
         command=text(),
-        background=flag("Return at once with a session_id for the process tool"),
+        background=flag(),
         timeout=number(f"Seconds, default {limits.terminal_timeout}, at most {limits.max_foreground_timeout}"),
-        workdir=text("Directory to run in"),
-        pty=flag("Use a pseudo-terminal, for programs that insist on one"),
+        workdir=text(),
+        pty=flag(),
         **({"outside_sandbox": outside} if can_leave_sandbox else {}),
     )
 
 
 _PROCESS = (
-    "Manage background processes: list them; poll status; log output by line offset and limit; wait for the end; "
-    "kill; write data to stdin; submit data plus newline; close stdin."
+    "Manage background processes. log: output from a line on, default the last. write, submit (adds a newline), close: "
+    "their stdin."
 )
 _PROCESS_ARGS = fields(
     ["action"],
     action=text(enum=["list", "poll", "log", "wait", "kill", "write", "submit", "close"]),
-    session_id=text("From terminal; for all but list"),
-    data=text("For write and submit"),
-    timeout=number("Seconds, for wait"),
-    offset=number("For log; default: the last lines"),
-    limit=number("For log, default 200"),
+    session_id=text(),
+    data=text(),
+    timeout=number(),
+    offset=number(),
+    limit=number(),
 )
 
-_READ = "Read a text file with line numbers ('     1|text'). Page through large files with offset and limit."
+_READ = "Read a text file, with line numbers."
 _READ_ARGS = fields(
     ["path"],
-    path=text("Absolute, relative to the working directory, or ~"),
-    offset=number("First line, from 1", default=1),
-    limit=number("Lines, at most 2000", default=500),
+    path=text(),
+    offset=number("First line, from 1"),
+    limit=number("Default 500, at most 2000"),
 )
 
-_WRITE = "Create a file or replace its whole content; makes missing directories. To change part of a file use patch."
+_WRITE = "Create a file or replace its whole content; makes directories."
 _WRITE_ARGS = fields(["path", "content"], path=text(), content=text())
 
 _PATCH = (
-    "Change files; returns a diff. mode=replace: replace old_string, which must be unique in the file, by new_string. "
-    "mode=patch: apply a V4A patch to one or more files, all or nothing."
+    "Change files. mode=replace: in path, old_string (exact and unique) by new_string. "
+    "mode=patch: several files, all or nothing."
 )
 _PATCH_ARGS = fields(
     ["mode"],
     mode=text(enum=["replace", "patch"]),
-    path=text("replace: the file"),
-    old_string=text("replace: exact text without line numbers, with enough lines around it to be unique"),
-    new_string=text("replace: the new text, may be empty"),
-    replace_all=flag("replace: change every occurrence"),
+    path=text(),
+    old_string=text(),
+    new_string=text(),
+    replace_all=flag(),
     patch=text(
-        "patch: '*** Begin Patch', then per file '*** Update File: p' (or Add, Delete; '*** Move to: q') with "
-        "'@@ anchor' and lines starting with ' ', '-' or '+', then '*** End Patch'"
+        "V4A: '*** Begin Patch', '*** Update File: p' (or Add, Delete), '@@ anchor', ' ', '-' and '+' lines, "
+        "'*** End Patch'"
     ),
 )
 
 _SEARCH = (
-    "Search file contents by regular expression, or find files by name (target=files, glob like '*.py'). "
-    "Skips hidden, git-ignored and binary files."
+    "Search file contents by regular expression, or names by glob (target=files). Skips hidden, git-ignored and binary "
+    "files."
 )
 _SEARCH_ARGS = fields(
     ["pattern"],
-    pattern=text("Regular expression; with target=files a glob or part of a name"),
-    target=text(enum=["content", "files"], default="content"),
-    path=text("Directory or file", default="."),
-    file_glob=text("Only files like '*.py'"),
-    limit=number(default=50),
-    offset=number("Results to skip", default=0),
-    output_mode=text(enum=["content", "files_only", "count"], default="content"),
-    context=number("Lines shown around each match", default=0),
+    pattern=text(),
+    target=text(enum=["content", "files"]),
+    path=text(),
+    file_glob=text(),
+    limit=number(),
+    offset=number(),
+    output_mode=text(enum=["content", "files_only", "count"]),
+    context=number(),
 )

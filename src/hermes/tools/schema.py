@@ -142,7 +142,7 @@ Schema = dict[str, Any]
 
 def fields(required: list[str], **properties: Schema) -> Schema:
     """An object with these fields, such as the arguments of a tool."""
-    return {"type": "object", "properties": properties, "required": required}
+    return {"type": "object", "properties": properties, **({"required": required} if required else {})}
 
 
 def text(description: str = "", **more: Any) -> Schema:
@@ -155,6 +155,6 @@ def number(description: str = "", **more: Any) -> Schema:
     return {"type": "integer", **({"description": description} if description else {}), **more}
 
 
-def flag(description: str) -> Schema:
+def flag(description: str = "") -> Schema:
     """A boolean."""
-    return {"type": "boolean", "description": description}
+    return {"type": "boolean", **({"description": description} if description else {})}

@@ -19,7 +19,7 @@ from hermes.tools.registry import ToolContext, ToolLimits
 from support.waiting import finish
 
 Call = Callable[..., dict[str, Any]]
-KEYS = {"content", "total_lines", "file_size", "truncated", "is_binary", "is_image"}
+KEYS = {"content", "total_lines", "file_size"}
 
 
 def test_lines_are_numbered(call: Call, workdir: Path) -> None:
@@ -28,9 +28,6 @@ def test_lines_are_numbered(call: Call, workdir: Path) -> None:
         "content": "     1|one\n     2|\n     3|three\n",
         "total_lines": 3,
         "file_size": 11,
-        "truncated": False,
-        "is_binary": False,
-        "is_image": False,
     }
 
 
@@ -51,7 +48,7 @@ def test_the_last_line_is_neither_lost_nor_invented(
 ) -> None:
     (workdir / "a.txt").write_text(text)
     answer = call("read_file", path="a.txt")
-    assert (answer["content"], answer["total_lines"], answer["truncated"]) == (content, total, False)
+    assert (answer["content"], answer["total_lines"], "truncated" in answer) == (content, total, False)
 
 
 def test_a_window_says_how_to_go_on(call: Call, workdir: Path) -> None:
@@ -62,7 +59,7 @@ def test_a_window_says_how_to_go_on(call: Call, workdir: Path) -> None:
     assert "offset=501" in answer["hint"]
     answer = call("read_file", path="a.txt", offset=1_199, limit=100)
     assert answer["content"] == "  1199|line 1199\n  1200|line 1200\n"
-    assert not answer["truncated"] and "next_offset" not in answer
+    assert "truncated" not in answer and "next_offset" not in answer
     answer = call("read_file", path="a.txt", offset=3, limit=2)
     assert answer["content"] == "     3|line 3\n     4|line 4\n"
 
@@ -95,7 +92,7 @@ def test_at_most_two_thousand_lines(call: Call, workdir: Path) -> None:
 def test_past_the_end_there_is_nothing(call: Call, workdir: Path, offset: int) -> None:
     (workdir / "a.txt").write_text("one\ntwo\n")
     answer = call("read_file", path="a.txt", offset=offset)
-    assert (answer["content"], answer["total_lines"], answer["truncated"]) == ("", 2, False)
+    assert (answer["content"], answer["total_lines"], "truncated" in answer) == ("", 2, False)
     assert "2 lines" in answer["hint"]
 
 
@@ -122,7 +119,7 @@ def test_a_character_cut_in_two_is_not_an_encoding_fault(call: Call, workdir: Pa
 def test_binary_files_are_not_shown(call: Call, workdir: Path) -> None:
     (workdir / "a.bin").write_bytes(b"\x7fELF\0\0\1")
     answer = call("read_file", path="a.bin")
-    assert (answer["content"], answer["is_binary"], answer["is_image"]) == ("", True, False)
+    assert (answer["content"], answer["is_binary"], "is_image" in answer) == ("", True, False)
     assert "binary" in answer["error"] and answer["file_size"] == 7
 
 
@@ -150,7 +147,7 @@ def test_images_are_recognised_by_content(call: Call, workdir: Path, start: byte
 def test_a_sound_file_is_no_image(call: Call, workdir: Path) -> None:
     (workdir / "sound").write_bytes(b"RIFF\0\0\0\0WAVE")
     answer = call("read_file", path="sound")
-    assert answer["is_binary"] and not answer["is_image"]
+    assert answer["is_binary"] and "is_image" not in answer
 
 
 def test_invalid_utf8_is_shown_as_far_as_possible(call: Call, workdir: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hermes.tools.registry import Args, Tool, ToolContext
-from hermes.tools.schema import fields, number, text
+from hermes.tools.schema import fields, flag, number, text
 
 if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime
@@ -41,10 +41,7 @@ def agent_tools(runtime: Runtime) -> list[Tool]:
 
 # Every request carries these texts, so they are kept short.
 
-_TODO = (
-    "Your task list for this conversation. Use it for work of three steps or more; keep one item in_progress and mark "
-    "items completed as soon as they are. Without arguments: read the list. Returns the whole list."
-)
+_TODO = "Your task list, for work of three steps or more. Without arguments: read it."
 _TODO_ITEM = fields(
     ["id"],
     id=text(),
@@ -53,50 +50,46 @@ _TODO_ITEM = fields(
 )
 _TODO_ARGS = fields(
     [],
-    todos={"type": "array", "items": _TODO_ITEM, "description": "The items, in order of priority"},
-    merge={"type": "boolean", "description": "Update by id and add, instead of replacing the list", "default": False},
+    todos={"type": "array", "items": _TODO_ITEM},
+    merge=flag("Update by id"),
 )
 
-_CLARIFY = (
-    "Ask the user a question when you cannot go on without the answer. Not for a yes to dangerous commands: those ask "
-    "by themselves."
-)
+_CLARIFY = "Ask the user a question; not for approval of commands."
 _CLARIFY_ARGS = fields(
     ["question"],
     question=text(),
-    choices={"type": "array", "items": text(), "maxItems": 4, "description": "Up to 4 answers to pick from"},
+    choices={"type": "array", "items": text(), "maxItems": 4},
 )
 
 _SEARCH = (
-    "Look into past conversations. query: find the best matches (all words; quote phrases). No arguments: the latest "
-    "conversations. session_id with around_message_id: read on around a message."
+    "Search past conversations; without arguments: the latest. session_id with around_message_id: read around a result."
 )
+#: ``role_filter`` and ``window`` are taken too. Rarely needed, they are not worth their bytes in every request.
 _SEARCH_ARGS = fields(
     [],
     query=text(),
-    limit=number("Conversations, at most 10", default=3),
-    sort=text(enum=["relevance", "newest", "oldest"], default="relevance"),
-    session_id=text("Only this conversation"),
-    around_message_id=number("From an earlier result"),
-    window=number("Messages on each side, at most 20", default=5),
-    role_filter=text(enum=["user", "assistant"]),
+    limit=number(),
+    sort=text(enum=["relevance", "newest", "oldest"]),
+    session_id=text(),
+    around_message_id=number(),
 )
 
 _MEMORY = (
-    "Keep short notes that later conversations start with. Save what will still matter: preferences and corrections of "
-    "the user (target user), facts about the environment and lessons (target memory). Not: progress of the task, "
-    "secrets, what is easily looked up. Change several at once with operations."
+    "Notes for later conversations: what the user prefers or corrected (user), facts and lessons (memory). Not: "
+    "progress, secrets, what is easily looked up. old_text: a unique part of an entry."
 )
 
 
 def _memory_args(targets: tuple[str, ...]) -> dict[str, Any]:
-    edit = {
-        "action": text(enum=["add", "replace", "remove"]),
-        "content": text("For add and replace: the entry"),
-        "old_text": text("For replace and remove: a unique part of the entry"),
-    }
-    operations = {"type": "array", "items": fields(["action"], **edit), "description": "All or none are done"}
-    return fields(["target"], target=text(enum=list(targets)), **edit, operations=operations)
+    operation = fields([], action=text(), content=text(), old_text=text())
+    return fields(
+        ["target"],
+        target=text(enum=list(targets)),
+        action=text(enum=["add", "replace", "remove"]),
+        content=text(),
+        old_text=text(),
+        operations={"type": "array", "items": operation},
+    )
 
 
 _IMAGE = "Make an image from a description; returns the path of the file."
@@ -181,28 +174,22 @@ def _skill_tools(runtime: Runtime) -> list[Tool]:
 # -- delegate_task --------------------------------------------------------------------------------------------------
 
 _DELEGATE = (
-    "Hand work to child agents and wait for their reports. A child starts with an empty conversation and knows only "
-    "its goal and context, so give it paths, facts and constraints. Several independent tasks run in parallel. "
-    "Check what a child reports before you rely on it."
+    "Give work to child agents and wait for their reports, which may be wrong. A child knows only its goal and context."
 )
+_DELEGATE_TASK = fields(["goal"], goal=text(), context=text())
+_ROLE = text("An orchestrator may delegate", enum=["leaf", "orchestrator"])
 
 
-def _without_description(schema: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in schema.items() if name != "description"}
-
-
-_DELEGATE_FIELDS = {
-    "goal": text("What the child is to achieve"),
-    "context": text("What it must know"),
-    "toolsets": {"type": "array", "items": text(), "description": "Of yours, those it may use; default all"},
-    "role": text("An orchestrator may delegate further", enum=["leaf", "orchestrator"], default="leaf"),
-}
-_DELEGATE_TASK = fields(["goal"], **{name: _without_description(schema) for name, schema in _DELEGATE_FIELDS.items()})
-_DELEGATE_ARGS = fields(
-    [],
-    **_DELEGATE_FIELDS,
-    tasks={"type": "array", "description": "Several tasks instead of one goal", "items": _DELEGATE_TASK},
-)
+def _delegate_args(deepest: int) -> dict[str, Any]:
+    """The arguments; a role is offered where a child could have children of its own."""
+    return fields(
+        [],
+        goal=text(),
+        context=text(),
+        toolsets={"type": "array", "items": text()},
+        **({"role": _ROLE} if deepest > 1 else {}),
+        tasks={"type": "array", "items": _DELEGATE_TASK, "description": "In parallel"},
+    )
 
 
 def _delegate_task(runtime: Runtime) -> Tool:
@@ -215,7 +202,7 @@ def _delegate_task(runtime: Runtime) -> Tool:
         "delegate_task",
         "delegation",
         _DELEGATE,
-        _DELEGATE_ARGS,
+        _delegate_args(runtime.config.delegation.max_spawn_depth),
         run,
         "resumable",
         available=lambda: runtime.config.delegation.max_spawn_depth > 0,
@@ -227,9 +214,7 @@ def _delegate_task(runtime: Runtime) -> Tool:
 
 _A2A_DISCOVER = "What another agent can do. Without agent: the agents that are known by name."
 _A2A_SEND = (
-    "Send a message to another agent and wait for its answer. It knows nothing of this conversation: tell it all it "
-    "needs. If state is input-required, it asks something: answer with a2a_answer. Check what it says before you "
-    "rely on it."
+    "Send a message to another agent, which knows only what you send. If the state is input-required, use a2a_answer."
 )
 _A2A_ANSWER = "Answer what a task of another agent waits for. To an approval the answer is approve or deny."
 _A2A_CANCEL = "Stop a task of another agent."
@@ -250,7 +235,7 @@ def _a2a_tools(runtime: Runtime) -> list[Tool]:
 
         return run
 
-    message = {"message": text(), "context_id": text("Go on with that conversation; from an earlier answer")}
+    message = {"message": text(), "context_id": text("To continue")}
     return [
         Tool(
             "a2a_discover",

@@ -127,6 +127,10 @@ def post(endpoint: Endpoint, url: str, kwargs: Mapping[str, Any], own_headers: M
     """The request for ``kwargs`` as an SDK sends it: the extras merged in, what steers the SDK left out."""
     body = {name: value for name, value in kwargs.items() if name not in _NOT_IN_BODY}
     body.update(kwargs.get("extra_body") or {})
+    for conversation in ("messages", "input"):
+        # At the end, so that each request of a conversation begins with the bytes of the one before.
+        if conversation in body:
+            body[conversation] = body.pop(conversation)
     query = kwargs.get("extra_query")
     if query:
         url += ("&" if "?" in url else "?") + urlencode(query, doseq=True)

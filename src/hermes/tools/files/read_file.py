@@ -133,15 +133,9 @@ def _present(window: TextWindow, text: str, encoding: str, size: int, context: T
     if encoding and (encoding != _NOT_UTF8 or "\ufffd" in content):
         notes["encoding"] = encoding
     _explain(notes, window, last, cut, len(lines) < len(window.lines), context)
-    return tool_result(
-        content=content,
-        total_lines=window.total_lines,
-        file_size=size or window.size,
-        truncated=cut or last < window.total_lines,
-        is_binary=False,
-        is_image=False,
-        **notes,
-    )
+    if cut or last < window.total_lines:
+        notes = {"truncated": True, **notes}
+    return tool_result(content=content, total_lines=window.total_lines, file_size=size or window.size, **notes)
 
 
 def _numbered(lines: list[str], first: int) -> list[str]:
@@ -218,28 +212,19 @@ def _fitting(lines: list[str], room: int) -> list[str]:
 
 
 def _failed(message: str, **extra: Any) -> str:
-    return tool_result(
-        content="",
-        total_lines=0,
-        file_size=0,
-        truncated=False,
-        is_binary=False,
-        is_image=False,
-        error=message,
-        **extra,
-    )
+    return tool_result(content="", total_lines=0, file_size=0, error=message, **extra)
 
 
 def _binary(path: str, start: bytes, size: int) -> str:
     image = next((kind for magic, kind in _IMAGES if start.startswith(magic)), None)
     if image == "image/webp" and start[8:12] != b"WEBP":
         image = None
-    common = {"content": "", "total_lines": 0, "file_size": size, "truncated": False, "is_binary": True}
+    common = {"content": "", "total_lines": 0, "file_size": size, "is_binary": True}
     if image:
         hint = "an image has no lines to show; use a tool that looks at images"
         return tool_result(**common, is_image=True, mime_type=image, hint=hint)
     error = f"{path} is a binary file and has no lines to show; use the terminal (file, xxd, strings) to inspect it"
-    return tool_result(**common, is_image=False, error=error)
+    return tool_result(**common, error=error)
 
 
 def _unreachable(path: str, error: OSError) -> str:
