@@ -97,6 +97,7 @@ class ToolBatch:
         if recorded is None:
             return False
         slot.call.announced = True
+        slot.call.recall(recorded.body)
         outcome = _outcome_from(recorded.body)
         slot.message = self._journal.messages.get((self._step, slot.index + 1))
         if slot.message is None:
@@ -217,6 +218,7 @@ class ToolBatch:
         self._finish(slot, outcome)
 
     def _finish(self, slot: _Slot, outcome: ToolOutcome) -> None:
+        outcome = slot.call.settle(outcome)
         ended = slot.call.ended(outcome)
         content = slot.call.message(ended)
         warning = self._loop.note(slot.call.request.name, outcome.args, outcome.status, outcome.result)
@@ -246,13 +248,14 @@ class ToolBatch:
         message = f"The turn failed before this call had a result ({type(error).__name__})"
         word = "waits for an answer" if isinstance(error, TurnSuspended) else ""
         for slot in self._slots:
-            if slot.message is None:
+            # A call that ran and waits for an answer ends when the turn continues.
+            if slot.message is None and not (word and slot.outcome):
                 outcome = slot.outcome or slot.call.failed(message, "turn_failed")
                 ended = slot.call.ended(outcome)
                 content = slot.call.message(ended)
                 # The listener may be the very thing that failed.
                 with contextlib.suppress(Exception):
-                    self._answer(slot, outcome, ended, content, "" if slot.outcome else word)
+                    self._answer(slot, outcome, ended, content, word)
 
     def _notify(self, event: ToolStarted | ToolEnded) -> None:
         """One at a time: listeners need not be thread-safe."""

@@ -36,6 +36,7 @@ from hermes.tools.results import mark_untrusted, tool_error, tool_result
 if TYPE_CHECKING:
     from hermes.policy import Finding
     from hermes.tools.files.guard import FileGuard
+    from hermes.tools.sandbox.undone import UndoneChange
 
 #: Longer results reach the model with their middle left out; the journal keeps them whole.
 MAX_RESULT_CHARS = 100_000
@@ -259,6 +260,7 @@ class ToolCall:
         if self._refused is not None:
             return self._refused.result
         self._ran_with = args
+        self.context.only_reads = self.runtime.approvals.mode_of(self.scope) == "plan"
         crash_point()
         result = self.tool.run(args, self.context)
         crash_point()
@@ -311,7 +313,46 @@ class ToolCall:
         }
         if self.decisions:
             record["decisions"] = self.decisions
+        if self.context.undone:
+            record["undone_changes"] = self._keepable()
         return record
+
+    # -- settle -------------------------------------------------------------------------------------------------
+
+    def settle(self, outcome: ToolOutcome) -> ToolOutcome:
+        """Ask about what was undone after the command of the call; what is approved is made after all.
+
+        The result is on record. A question that is answered later suspends the turn, whose replay settles again.
+        """
+        changes = self._keepable()
+        if not changes or self.tool is None or not self.context.key or self.scope.interrupt.cancelled:
+            return outcome
+        if not self.runtime.approvals.may_keep(self.tool, outcome.args, self.context, changes):
+            return outcome
+        kept = {change.report: self.context.confinements.keep(change) for change in changes}
+        try:
+            fields = msgspec.json.decode(outcome.result, type=dict[str, Any])
+        except msgspec.DecodeError:
+            return outcome  # middleware made another text of it
+        undone = [report for report in fields.pop("undone", ()) if report not in kept]
+        more = {"undone": undone} if undone else {}
+        return replace(outcome, result=tool_result(**fields, **more, kept=list(kept.values())))
+
+    def recall(self, record: dict[str, Any]) -> None:
+        """What an earlier run of the turn recorded of changes that were undone."""
+        if record.get("undone_changes"):
+            from hermes.tools.sandbox.undone import UndoneChange
+
+            self.context.undone = msgspec.convert(record["undone_changes"], list[UndoneChange])
+
+    def _keepable(self) -> list[UndoneChange]:
+        """The changes that a user can be asked about: none that holds a secret, which no record may have."""
+        redactor = self.runtime.redactor
+        return [
+            change
+            for change in self.context.undone
+            if change.can_be_kept and redactor.mask_known(text := change.text()) == text
+        ]
 
     # -- finish -------------------------------------------------------------------------------------------------
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,6 +15,7 @@ from hermes.tools.sandbox.confinement import Confinements
 
 if TYPE_CHECKING:
     from hermes.tools.files.guard import FileGuard
+    from hermes.tools.sandbox.undone import UndoneChange
     from hermes.tools.terminal.background import ProcessTable
 
 #: Whether an interrupted tool may run again. Undeclared means ``unsafe``.
@@ -68,6 +69,10 @@ class ToolContext:
     key: str = ""
     #: To be called before a wait of unknown length, such as a question: what led to the call is then on record.
     before_waiting: Callable[[], None] | None = None
+    #: The call was let through because it only reads: its command is held to that, where the machine can do it.
+    only_reads: bool = False
+    #: What the command of this call did that was undone; a user may be asked whether to keep it.
+    undone: Sequence[UndoneChange] = ()
 
 
 @dataclass(frozen=True, slots=True)

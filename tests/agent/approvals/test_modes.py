@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,14 @@ import pytest
 
 from hermes.agent.approvals.modes import MODES, STEPPED
 from hermes.config import load_config
+from hermes.config.sections import TerminalConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call
 from hermes.tools.registry import Tool
 from support.approval_rig import NEVER, RISKY, approval_config, says
 from support.hook_callbacks import note
 from support.permission_table import CELLS, COLUMNS
+from support.sandbox_rig import real_backend
 
 
 def shout(_args: Any, _context: Any) -> str:
@@ -177,3 +180,26 @@ def test_a_caller_never_gets_more_than_asking(home: Path, workdir: Path) -> None
         with Host(home, approval_config(provider), options, cwd=workdir, env={}) as host:
             assert host.approvals.mode_of(Scope(session_id="s", principal="bob")) == "ask"
             assert host.approvals.mode_of(Scope(session_id="s")) == "yolo"
+
+
+def test_plan_mode_holds_commands_to_reading_in_the_sandbox(home: Path, workdir: Path) -> None:
+    """The settings of a hostile repository make ``git status``, which only reads, run a program."""
+    real_backend("landlock")
+    evil = workdir / "evil.sh"
+    evil.write_text("#!/bin/sh\necho ran > written\n")
+    evil.chmod(0o755)
+    for arguments in (["init", "-q"], ["config", "core.fsmonitor", "./evil.sh"]):
+        subprocess.run(["git", *arguments], cwd=workdir, check=True)
+    call = tool_call("terminal", {"command": "git status --short"})
+    for mode, sandbox, wrote in (("plan", "auto", False), ("plan", "off", True), ("ask", "auto", True)):
+        with ScriptedProvider([call, text("done")]) as provider:
+            options = HostOptions(permission_mode=mode)  # type: ignore[arg-type]
+            config = approval_config(provider)
+            config.terminal = TerminalConfig(sandbox=sandbox)  # type: ignore[arg-type]
+            with Host(home, config, options, cwd=workdir, env={}) as host:
+                session = host.new_session()
+                session.run("go")
+                (found,) = (message for message in session.messages() if message["role"] == "tool")
+        assert json.loads(str(found["content"]))["exit_code"] == 0, found
+        assert (workdir / "written").exists() is wrote, (mode, sandbox)
+        (workdir / "written").unlink(missing_ok=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.server
 import os
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Generator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from hermes.tools.sandbox.backend import SandboxBackend, SandboxProbe, cached_probe, store_probe
 from hermes.tools.sandbox.git_config import runs_code
+from hermes.tools.sandbox.private_folder import PREFIX
 from hermes.tools.sandbox.proxy import AllowedHosts
 from support.sandbox_rig import SandboxRig
 
@@ -261,6 +263,21 @@ def test_a_named_pipe_where_git_keeps_its_pointer_holds_nothing_up(repository: S
     assert repository.works("echo still here") == "still here"
 
 
+def test_an_approved_change_outlives_a_command_that_still_runs(repository: SandboxRig) -> None:
+    """The end of another command must not undo what a person approved in the meantime, and nothing else."""
+    other = repository.confinements.of_command(repository.context.scope, repository.workspace)
+    assert other.sandbox is not None
+    other.sandbox.start(["true"], str(repository.workspace), {}, lambda line, folder, environment: None)
+    repository.run("git init -q new && mkdir -p new/.git/hooks && echo hi > new/.git/hooks/pre-commit")
+    repository.run("git config core.editor ./edit.sh; git config core.pager ./page.sh")
+    editor = repository.context.undone
+    for change in editor:
+        repository.confinements.keep(change)
+    (repository.workspace / ".envrc").write_text("echo more")
+    assert [change.path for change in other.ended()] == [str(repository.workspace / ".envrc")]
+    assert repository.git("config", "core.editor") == "./edit.sh"
+
+
 def test_a_background_process_is_watched_to_its_end(repository: SandboxRig) -> None:
     started = repository.run("git config core.fsmonitor ./x; echo set; read line", background=True)
     repository.call("process", action="close", session_id=started["session_id"])
@@ -419,9 +436,45 @@ def test_private_folders_do_not_outlive_a_host_that_was_not_closed(make_rig: Mak
     rig = make_rig(backend)
     rig.works("true")
     confinements = rig.confinements
-    (folder,) = map(Path, confinements._folders.values())  # pyright: ignore[reportPrivateUsage]
+    (folder,) = (Path(one.path) for one in confinements._folders.values())  # pyright: ignore[reportPrivateUsage]
     assert folder.is_dir()
     rig.context.confinements = rig.confinements = type(confinements)()
     del confinements
     gc.collect()
     assert not folder.exists()
+
+
+def test_private_folders_of_killed_processes_are_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_rig: MakeRig, backend: SandboxBackend
+) -> None:
+    import sys
+    import tempfile
+
+    make = (
+        "import sys; from hermes.tools.sandbox.private_folder import PrivateFolder; folder = PrivateFolder(); "
+        "open(folder.path + '/file', 'w').close(); print(folder.path, flush=True); sys.stdin.read()"
+    )
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    other = temporary / "hermes-sandbox-of-someone-else"
+    other.mkdir()
+    (temporary / f"{PREFIX}link").symlink_to(other)
+    started = [
+        subprocess.Popen([sys.executable, "-c", make], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    killed, alive = started
+    try:
+        paths = [Path(process.stdout.readline().strip()) for process in started if process.stdout is not None]
+        killed.kill()
+        killed.wait()
+        assert all((path / "file").exists() for path in paths)
+        make_rig(backend).works("true")
+        assert [path.exists() for path in paths] == [False, True]
+        assert other.is_dir() and (temporary / f"{PREFIX}link").is_symlink()
+    finally:
+        alive.kill()
+        for process in started:
+            process.communicate()

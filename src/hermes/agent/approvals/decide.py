@@ -12,7 +12,7 @@ from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import ALLOWED, EMBEDDED_MODEL, Decision, assess_call
 from hermes.agent.approvals.examination import examine_call
 from hermes.agent.approvals.loop_guard import LoopGuard
-from hermes.agent.approvals.modes import OUTSIDE_SANDBOX, SessionModes
+from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionModes
 from hermes.agent.approvals.question import UNSURE, ApprovalQuestion
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
@@ -28,6 +28,7 @@ from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
     from hermes.policy import Finding
+    from hermes.tools.sandbox.undone import UndoneChange
 
 log = logging.getLogger("hermes.approvals")
 
@@ -41,11 +42,12 @@ _NEVER_KEPT = frozenset(
         "write-hermes-config",
         EMBEDDED_MODEL,
         OUTSIDE_SANDBOX,
+        KEEP_CHANGE,
     }
 )
 
 #: No second model answers these.
-_FOR_PERSONS = frozenset({EMBEDDED_MODEL, OUTSIDE_SANDBOX})
+_FOR_PERSONS = frozenset({EMBEDDED_MODEL, OUTSIDE_SANDBOX, KEEP_CHANGE})
 
 #: An approval of these holds for the session: a project's own file is asked about once.
 _ONCE_PER_SESSION = frozenset({"read-env-file"})
@@ -144,6 +146,24 @@ class Approvals:
         with self._lock_for(scope.session_id):
             scope.interrupt.check()
             return self._resolve(question)
+
+    def may_keep(self, tool: Tool, args: Args, context: ToolContext, changes: Sequence[UndoneChange]) -> bool:
+        """Whether a user approves what a command did that was undone. Without a user it stays undone."""
+        from hermes.policy import Finding
+
+        scope = context.scope
+        if self.mode_of(scope) == "yolo":
+            return context.confinements.can_leave(scope)
+        if self._responders.get(scope.session_id) is None:
+            return False
+        findings = tuple(Finding(KEEP_CHANGE, f"{change.did} (undone until you approve)", "") for change in changes)
+        # Other arguments than those of the call itself: its approval is no answer to this question.
+        shown = [change.shown() for change in changes]
+        question = ApprovalQuestion(tool, {**args, "undone": shown}, context, "\n".join(shown), findings)
+        with self._lock_for(scope.session_id):
+            scope.interrupt.check()
+            decision = self._resolve(question)
+        return decision.allowed and self.consume(decision.approval_id).allowed
 
     def consume(self, approval_id: str) -> Decision:
         """Use up the approval that a call relies on, as the call starts."""

@@ -32,6 +32,9 @@ WRITE_OUTSIDE = "write-outside"
 #: The rule by which a user is asked about a command that is to run without its sandbox.
 OUTSIDE_SANDBOX = "outside-sandbox"
 
+#: The rule by which a user is asked to keep what a sandboxed command did to files that run code by themselves.
+KEEP_CHANGE = "keep-change"
+
 #: What these find happens outside of a sandbox, or is about the agent itself.
 _LEAVES_SANDBOX = frozenset(
     {

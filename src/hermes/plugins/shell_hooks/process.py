@@ -75,7 +75,7 @@ def run_command(
         return _converse(process, stdin, started, timeout, interrupt)
     finally:
         for change in confinement.ended():
-            log.warning("the hook command %s %s", argv[0], change)
+            log.warning("the hook command %s %s", argv[0], change.report)
 
 
 def _converse(

@@ -16,9 +16,11 @@ from hermes.tools.terminal.environment import child_environment
 
 if TYPE_CHECKING:
     from hermes.tools.sandbox.backend import SandboxBackend, SandboxProbe
+    from hermes.tools.sandbox.private_folder import PrivateFolder
     from hermes.tools.sandbox.profile import SandboxMode
     from hermes.tools.sandbox.proxy import ProxyNetwork
     from hermes.tools.sandbox.sandbox import Sandbox
+    from hermes.tools.sandbox.undone import UndoneChange
 
 # The parts of the sandbox are imported where they are used: most runs at a prompt need none of them.
 
@@ -54,9 +56,9 @@ class Confinement:
             return start(arguments, cwd, self.environment)
         return self.sandbox.start(arguments, cwd, self.environment, start)
 
-    def ended(self) -> list[str]:
-        """To be called when the process has ended: what it did that was undone, one sentence each."""
-        return [] if self.sandbox is None else self.sandbox.ended()
+    def ended(self) -> Sequence[UndoneChange]:
+        """To be called when the process has ended: what it did that was undone."""
+        return () if self.sandbox is None else self.sandbox.ended()
 
     def outer_path(self, path: str) -> str:
         """A path as the child process uses it, as it is called outside of its sandbox."""
@@ -90,21 +92,24 @@ class Confinements:
         self._hides_memory = hides_memory
         self._lock = threading.RLock()
         self._probed: SandboxProbe | None = None
-        self._sandboxes: dict[tuple[str, str, tuple[str, ...]], Sandbox] = {}
-        self._folders: dict[str, str] = {}
+        self._sandboxes: dict[tuple[str, str, str, tuple[str, ...]], Sandbox] = {}
+        self._folders: dict[str, PrivateFolder] = {}
         self._proxy: ProxyNetwork | None = None
 
     # -- confinements -------------------------------------------------------------------------------------------
 
-    def of_command(self, scope: Scope, workspace: Path, *, outside: bool = False) -> Confinement:
+    def of_command(
+        self, scope: Scope, workspace: Path, *, outside: bool = False, only_reads: bool = False
+    ) -> Confinement:
         """The confinement of a command that a tool runs. ``outside``: it was approved to run without a sandbox.
 
+        ``only_reads``: it was let through because it reads; a machine with a sandbox holds it to that.
         ``SandboxUnavailable`` when there has to be a sandbox and this machine has none.
         """
         self._hide_memory()
         is_caller = scope.principal != ""
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough, minimal=is_caller)
-        sandbox = None if outside else self._sandbox(scope, workspace)
+        sandbox = None if outside else self._sandbox(scope, workspace, only_reads=only_reads)
         # The names of the owner's variables are no business of a caller.
         return Confinement(built.variables, frozenset() if is_caller else built.withheld, sandbox)
 
@@ -117,6 +122,14 @@ class Confinements:
         built = child_environment(os.environ, self.redactor, self._settings.env_passthrough)
         sandbox = None if files is None else self._sandbox(scope, workspace, tuple(files))
         return Confinement(built.variables, built.withheld, sandbox)
+
+    def keep(self, change: UndoneChange) -> str:
+        """Make a change after all that was undone; one sentence about it."""
+        report = change.redo()
+        with self._lock:
+            for sandbox in self._sandboxes.values():
+                sandbox.accept(change)
+        return report
 
     def _hide_memory(self) -> None:
         if self._hides_memory:
@@ -142,8 +155,10 @@ class Confinements:
         """Whether a person may be asked to let a command run outside: the owner, about the owner's own work."""
         return self._is_attended and not scope.principal and self.mode(scope) is not None
 
-    def _sandbox(self, scope: Scope, workspace: Path, shown: tuple[str, ...] = ()) -> Sandbox | None:
-        mode = self.mode(scope)
+    def _sandbox(
+        self, scope: Scope, workspace: Path, shown: tuple[str, ...] = (), *, only_reads: bool = False
+    ) -> Sandbox | None:
+        mode = "read-only" if only_reads and self._settings.sandbox != "off" else self.mode(scope)
         if mode is None:
             return None
         backend = self.probe().backend
@@ -154,7 +169,7 @@ class Confinements:
                 f"terminal.sandbox is {mode}, and this machine has no sandbox: {self.probe().summary}. "
                 f"Without one: hermes config set terminal.sandbox off"
             )
-        key = (scope.principal, str(workspace), shown)
+        key = (mode, scope.principal, str(workspace), shown)
         with self._lock:
             if key not in self._sandboxes:
                 self._sandboxes[key] = self._make(backend, mode, scope, str(workspace), shown)
@@ -196,16 +211,16 @@ class Confinements:
         return self._proxy
 
     def _private_folder(self, principal: str) -> str:
-        import tempfile
         import weakref
 
-        from hermes.tools.sandbox.sandbox import remove_folder
+        from hermes.tools.sandbox.private_folder import PrivateFolder, remove_abandoned
 
+        if not self._folders:
+            remove_abandoned()
         if principal not in self._folders:
-            folder = os.path.realpath(tempfile.mkdtemp(prefix="hermes-sandbox-"))
-            self._folders[principal] = folder
-            weakref.finalize(self, remove_folder, folder)  # for a program that ends without closing its host
-        return self._folders[principal]
+            folder = self._folders[principal] = PrivateFolder()
+            weakref.finalize(self, folder.remove)  # for a program that ends without closing its host
+        return self._folders[principal].path
 
     # -- the machine --------------------------------------------------------------------------------------------
 
@@ -255,8 +270,5 @@ class Confinements:
             proxy, self._proxy = self._proxy, None
         if proxy is not None:
             proxy.close()
-        if folders:
-            from hermes.tools.sandbox.sandbox import remove_folder
-
-            for folder in folders:
-                remove_folder(folder)
+        for folder in folders:
+            folder.remove()

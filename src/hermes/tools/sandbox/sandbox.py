@@ -11,6 +11,7 @@ from hermes.tools.sandbox.backend import SandboxBackend
 from hermes.tools.sandbox.bubblewrap import TEMPORARY
 from hermes.tools.sandbox.profile import SandboxProfile, is_inside
 from hermes.tools.sandbox.proxy import ProxyNetwork
+from hermes.tools.sandbox.undone import UndoneChange
 from hermes.tools.sandbox.watch import AutoRunWatch
 
 T = TypeVar("T")
@@ -97,9 +98,14 @@ class Sandbox:
             self.ended()
             raise
 
-    def ended(self) -> list[str]:
-        """Undo what a command did to files that run code by themselves; one sentence for each change."""
-        return [] if self._watch is None else self._watch.command_ended()
+    def ended(self) -> Sequence[UndoneChange]:
+        """Undo what a command did to files that run code by themselves."""
+        return () if self._watch is None else self._watch.command_ended()
+
+    def accept(self, change: UndoneChange) -> None:
+        """A change that was undone was approved and made after all."""
+        if self._watch is not None:
+            self._watch.accept(change)
 
     def _environment(self, environment: Mapping[str, str]) -> dict[str, str]:
         temporary = self._inner_temporary
@@ -123,15 +129,3 @@ class Sandbox:
             return ""
         where = f"This ran in the sandbox (terminal.sandbox: {profile.mode}), which may be why it failed"
         return f"{where}: {'; '.join(limits)}"
-
-
-def remove_folder(folder: str) -> None:
-    """Remove a private folder. Some caches are read-only (Go's modules), so folders are made writable on the way."""
-    import shutil
-
-    for path, folders, _ in os.walk(folder):
-        for name in folders:
-            inner = os.path.join(path, name)
-            if not os.path.islink(inner) and not os.access(inner, os.W_OK | os.X_OK):
-                os.chmod(inner, 0o700)
-    shutil.rmtree(folder, ignore_errors=True)

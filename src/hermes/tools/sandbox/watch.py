@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from hermes.tools.sandbox.git_config import code_keys, restore_keys
 from hermes.tools.sandbox.profile import AUTO_RUN_FILES, SandboxProfile, is_inside
 from hermes.tools.sandbox.repositories import Repositories, git_folders, read_regular
+from hermes.tools.sandbox.undone import UndoneChange, write_state
 
 #: A larger file is reported when it changes, and cannot be put back.
 _MOST_BYTES = 262_144
@@ -60,8 +61,8 @@ class AutoRunWatch:
                 self._before = self._look()
             self._running += 1
 
-    def command_ended(self) -> list[str]:
-        """Undo what changed since the start. Returns one sentence for each change."""
+    def command_ended(self) -> list[UndoneChange]:
+        """Undo what changed since the start."""
         with self._lock:
             self._running -= 1
             after = self._look()
@@ -70,6 +71,22 @@ class AutoRunWatch:
                 after = self._look()
             self._before = after
             return reports
+
+    def accept(self, change: UndoneChange) -> None:
+        """A change was approved and made after all: a command that still runs is not the one that made it."""
+        with self._lock:
+            if not self._running:
+                return
+            if change.keys is not None:
+                content = read_regular(change.path, _MOST_BYTES)
+                expected = code_keys(self._before.configurations.get(change.path) or b"") or {}
+                expected = {key: values for key, values in expected.items() if key not in change.keys_before}
+                if content is not None and code_keys(content) == {**expected, **change.keys}:
+                    self._before.configurations[change.path] = content
+            elif change.is_deleted:
+                self._before.files.pop(change.path, None)
+            elif (state := self._state(change.path)) is not None and state.content == change.content:
+                self._before.files[change.path] = state
 
     # -- looking ------------------------------------------------------------------------------------------------
 
@@ -112,18 +129,20 @@ class AutoRunWatch:
 
     # -- undoing ------------------------------------------------------------------------------------------------
 
-    def _undo_files(self, after: _Snapshot) -> Iterator[str]:
+    def _undo_files(self, after: _Snapshot) -> Iterator[UndoneChange]:
         before = self._before.files
         for path, state in after.files.items():
             known = before.get(path)
             if known is None:
-                yield self._move_away(path)
+                did, outcome = f"made {path}, {_RUNS_CODE}", self._move_away(path)
+                yield UndoneChange(path, did, outcome, state.mode, state.content)
             elif (known.mode, known.content) != (state.mode, state.content):
-                yield _put_back(path, known, f"changed {path}, {_RUNS_CODE}")
+                did = f"changed {path}, {_RUNS_CODE}"
+                yield UndoneChange(path, did, _put_back(path, known), state.mode, state.content)
         for path, known in before.items():
             # A repository that was deleted takes its hooks along.
             if path not in after.files and os.path.isdir(os.path.dirname(path)):
-                yield _put_back(path, known, f"deleted {path}, {_RUNS_CODE}")
+                yield UndoneChange(path, f"deleted {path}, {_RUNS_CODE}", _put_back(path, known), is_deleted=True)
 
     def _move_away(self, path: str) -> str:
         number = 1
@@ -135,24 +154,25 @@ class AutoRunWatch:
         except OSError as error:
             with suppress(OSError):
                 os.unlink(path)
-            if os.path.lexists(path):
-                return f"made {path}, {_RUNS_CODE}; it could not be removed: {error.strerror}"
-            return f"made {path}, {_RUNS_CODE}; it was deleted"
-        return f"made {path}, {_RUNS_CODE}; it was moved to undone/{os.path.basename(target)} in TMPDIR"
+            return f"it could not be removed: {error.strerror}" if os.path.lexists(path) else "it was deleted"
+        return f"it was moved to undone/{os.path.basename(target)} in TMPDIR"
 
-    def _undo_configurations(self, after: _Snapshot) -> Iterator[str]:
+    def _undo_configurations(self, after: _Snapshot) -> Iterator[UndoneChange]:
         for file, content in after.configurations.items():
             known = self._before.configurations.get(file, b"")
             if content == known or known is None:  # what was odd before the command is the user's own affair
                 continue
-            keys_before = code_keys(known)
-            keys_after = None if content is None else code_keys(content)
-            if keys_before is None or keys_after is None:
-                yield _put_back(file, _FileState((0, 0, 0, 0), 0o644, known), f"made {file} unreadable for git")
+            before = code_keys(known)
+            keys = None if content is None else code_keys(content)
+            if before is None or keys is None:
+                outcome = _put_back(file, _FileState((0, 0, 0, 0), 0o644, known))
+                yield UndoneChange(file, f"made {file} unreadable for git", outcome)
                 continue
-            changed = restore_keys(file, keys_before, keys_after)
+            changed = restore_keys(file, before, keys)
             if changed:
-                yield f"set {', '.join(changed)} in {file}, which makes git run a program; it was undone"
+                did = f"set {', '.join(changed)} in {file}, which makes git run a program"
+                made, were = ({key: found[key] for key in changed if key in found} for found in (keys, before))
+                yield UndoneChange(file, did, "it was undone", keys=made, keys_before=were)
 
 
 def _files_of(place: str) -> Iterator[str]:
@@ -171,19 +191,11 @@ def _files_of(place: str) -> Iterator[str]:
                 yield os.path.join(folder, name)
 
 
-def _put_back(path: str, known: _FileState, report: str) -> str:
+def _put_back(path: str, known: _FileState) -> str:
     if known.content is None:
-        return f"{report}; it is too large to be put back"
+        return "it is too large to be put back"
     try:
-        with suppress(FileNotFoundError):
-            os.unlink(path)
-        if stat.S_ISLNK(known.mode):
-            os.symlink(os.fsdecode(known.content), path)
-        else:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-            with open(descriptor, "wb") as file:
-                file.write(known.content)
-                os.fchmod(descriptor, stat.S_IMODE(known.mode))
+        write_state(path, known.mode, known.content)
     except OSError as error:
-        return f"{report}; it could not be put back: {error.strerror}"
-    return f"{report}; it was put back"
+        return f"it could not be put back: {error.strerror}"
+    return "it was put back"

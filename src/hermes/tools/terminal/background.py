@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 if TYPE_CHECKING:
     from hermes.tools.sandbox.confinement import Confinement
+    from hermes.tools.sandbox.undone import UndoneChange
 
 #: Finished processes of a principal stay listed, up to this many.
 _KEPT_FINISHED = 64
@@ -49,8 +50,8 @@ class BackgroundProcess:
         self.killed = False
         self._output = BoundedOutput(max_output_chars)
         self._abandoned = False
-        #: What the command did that was undone, one sentence each.
-        self.undone: list[str] = []
+        #: What the command did that was undone.
+        self.undone: Sequence[UndoneChange] = ()
         self._confinement = confinement
         self._waiting: list[Callable[[], None]] = []
         self.child = start_command(command, cwd, confinement, stdin="pipe", pty=pty, supervisor=supervisor)

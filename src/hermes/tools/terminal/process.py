@@ -33,7 +33,10 @@ def run_process(args: Args, context: ToolContext) -> str:
     process = context.processes.get(process_id, principal) if isinstance(process_id, str) else None
     if process is None:
         return tool_result(status="not_found", error=f"no process {process_id!r}; action list shows those there are")
-    return act(process, args, context)
+    result = act(process, args, context)
+    if process.undone and '"undone":' in result:
+        context.undone, process.undone = process.undone, ()  # reported, and asked about, once
+    return result
 
 
 def _poll(process: BackgroundProcess, args: Args, context: ToolContext) -> str:
@@ -155,7 +158,7 @@ def _exit(process: BackgroundProcess) -> dict[str, Any]:
     if code is None:
         return {}
     ended: dict[str, Any] = {"exit_code": code, "completion_reason": "killed" if process.killed else "exited"}
-    return {**ended, "undone": process.undone} if process.undone else ended
+    return {**ended, "undone": [change.report for change in process.undone]} if process.undone else ended
 
 
 def _tail(process: BackgroundProcess, characters: int = _PREVIEW_CHARS) -> str:

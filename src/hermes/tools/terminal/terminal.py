@@ -55,7 +55,9 @@ def run_terminal(args: Args, context: ToolContext) -> str:
             raise ValueError("command contains a NUL byte, which no shell can take")
         # It is a finding of its own, so the call was approved with it.
         outside = bool(args.get("outside_sandbox")) and context.confinements.can_leave(context.scope)
-        confinement = context.confinements.of_command(context.scope, context.cwd, outside=outside)
+        confinement = context.confinements.of_command(
+            context.scope, context.cwd, outside=outside, only_reads=context.only_reads
+        )
         cwd = _working_directory(args.get("workdir"), context, confinement)
         if args.get("background"):
             return _start_in_background(command, cwd, bool(args.get("pty")), context, confinement)
@@ -99,12 +101,12 @@ def _run_in_foreground(
             child.stop(grace=0)
         forget()  # only at the end: a second Ctrl-C may come while it is being stopped
         child.close()
-        undone = confinement.ended()
+        context.undone = confinement.ended()
     interrupt.check()
     output.end()
     code = (child.exit_code() or 0) if finished else _TIMED_OUT
     text = _presentable(output.text(), command, code, context)
-    extra: dict[str, Any] = {"undone": undone} if undone else {}
+    extra: dict[str, Any] = {"undone": [change.report for change in context.undone]} if context.undone else {}
     if not finished:
         text = f"{text}\n[Command timed out after {timeout:g} s and was stopped]".lstrip()
         return tool_result(output=text, exit_code=code, error=None, **extra)
