@@ -28,6 +28,7 @@ from hermes.agent.runtime import OpenSessions, Runtime
 from hermes.agent.services import Services
 from hermes.agent.session import Session
 from hermes.agent.tools.catalogue import agent_tools
+from hermes.agent.tools.web import WebProviders
 from hermes.agent.workers import Workers
 from hermes.config.load import FreshConfig
 from hermes.config.secrets import home_secrets
@@ -222,6 +223,10 @@ class Host:
                 allow_private=config.security.allow_private_urls,
             ),
             vision=Vision(self.models, self.side, self.store),
+            web=WebProviders(
+                *(config.web, lambda: self.plugins, self.workers, self.hooks.loop, lambda: self.models.driver.http),
+                allow_private=config.security.allow_private_urls,
+            ),
             skills=Skills(self.home, config.skills, lambda: self.plugins.skills),
             environment=self._describe_environment,
         )
@@ -308,7 +313,10 @@ class Host:
         config, options = self.config, self.options
         toolsets = options.toolsets
         if toolsets is None:
-            toolsets = config.platform_toolsets.get(options.platform) or config.toolsets
+            toolsets = [
+                *(config.platform_toolsets.get(options.platform) or config.toolsets),
+                *self.runtime.web.toolsets,
+            ]
         names = [*toolsets, *self.runtime.contexts.toolsets, *(tool.toolset for tool in options.tools)]
         tools = select_tools(self.tools, names, disabled=config.agent.disabled_toolsets)
         return tools if options.allowed_tools is None else only_allowed(tools, options.allowed_tools)

@@ -10,6 +10,7 @@ Everywhere
 
 Models and HTTP
     model_server          a server with a list of models
+    web_server            a web server that answers as a test says
     image_server          a server that makes images
     authorization_server  OAuth: code flow with PKCE, device flow, refresh tokens
     drivers               the HTTP driver, direct and from an event loop

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from hermes.agent.llm.models import Models
     from hermes.agent.memory.memory import Memory
     from hermes.agent.session import Session
+    from hermes.agent.tools.web import WebProviders
     from hermes.agent.workers import Workers
     from hermes.config.sections import Config
     from hermes.hooks.table import Hooks
@@ -60,6 +61,7 @@ class Runtime:
     images: ImageMaker
     vision: Vision
     skills: Skills
+    web: WebProviders
     #: What turns run with, as the journal records it: versions, plugins, the digest of the configuration.
     environment: Callable[[], dict[str, Any]]
     #: The task lists in use, by session; the journal has them all.

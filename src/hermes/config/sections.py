@@ -342,6 +342,18 @@ class ImageGenConfig(Struct, kw_only=True):
     model: str = ""  #: Model it should use; empty is its own choice.
 
 
+class WebConfig(Struct, kw_only=True):
+    """Web search and pages."""
+
+    backend: str = ""  #: Name of the search provider; empty is the only one that can work.
+    search_backend: str = ""  #: The same, and wins.
+    extract_backend: str = ""  #: Provider that reads pages; empty reads them here.
+    timeout: Seconds = 20  #: Seconds a page may take.
+    max_bytes: Positive = 10_000_000  #: Largest document.
+    max_chars: Chars = 20_000  #: Characters of a page that one call returns.
+    user_agent: Name = "Mozilla/5.0 (compatible; hermes)"  #: Name by which servers know the request.
+
+
 class SkillsConfig(Struct, kw_only=True):
     """Skills: folders with instructions for particular tasks."""
 
@@ -435,6 +447,7 @@ class Config(Struct, kw_only=True):
     context: ContextConfig = field(default_factory=ContextConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     image_gen: ImageGenConfig = field(default_factory=ImageGenConfig)
+    web: WebConfig = field(default_factory=WebConfig)
     skills: SkillsConfig = field(default_factory=SkillsConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
     a2a: A2AConfig = field(default_factory=A2AConfig)

@@ -12,6 +12,8 @@ _EVERYTHING = ("all", "*", "hermes-cli")
 
 #: Opt-in toolsets, only enabled by name: they contact others on the user's behalf.
 _ON_REQUEST = ("a2a",)
+#: Toolsets whose built-in tools are opt-in. What a plugin adds to them was enabled with the plugin.
+_BUILT_IN_ON_REQUEST = ("web", "code_execution")
 
 #: Toolsets made of other toolsets. Members without tools are omitted; an empty group does not exist.
 _GROUPS = {
@@ -62,8 +64,12 @@ def toolsets(registry: ToolRegistry) -> dict[str, frozenset[str]]:
         tools = frozenset[str]().union(*(members.get(part, ()) for part in (*parts, group)))
         if tools:
             found[group] = tools
-    everything = frozenset(registry.all()).difference(*(members.get(name, ()) for name in _ON_REQUEST))
+    everything = frozenset(name for name, tool in registry.all().items() if not _is_on_request(tool))
     return found | dict.fromkeys(_EVERYTHING, everything)
+
+
+def _is_on_request(tool: Tool) -> bool:
+    return tool.toolset in _ON_REQUEST or (tool.toolset in _BUILT_IN_ON_REQUEST and not tool.plugin)
 
 
 def _unknown(name: str, known: dict[str, frozenset[str]], registry: ToolRegistry) -> str:

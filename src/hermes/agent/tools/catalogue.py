@@ -33,6 +33,7 @@ def agent_tools(runtime: Runtime) -> list[Tool]:
     ]
     if runtime.config.skills.enabled:
         tools += _skill_tools(runtime)
+    tools += _web_tools(runtime)
     if runtime.memory.targets:
         arguments = _memory_args(runtime.memory.targets)
         tools.append(Tool("memory", "memory", _MEMORY, arguments, _memory(runtime), quick=True, emoji="🧠"))
@@ -168,6 +169,36 @@ def _skill_tools(runtime: Runtime) -> list[Tool]:
     return [
         Tool("skills_list", "skills", _SKILLS_LIST, listed, run_list, "pure", parallel=True, emoji="🎓"),
         Tool("skill_view", "skills", _SKILL_VIEW, viewed, run_view, "pure", parallel=True, emoji="🎓"),
+    ]
+
+
+# -- web ------------------------------------------------------------------------------------------------------------
+
+_WEB_SEARCH = "Search the web; returns titles, URLs and descriptions."
+_WEB_FETCH = "Read a URL: text, JSON, PDF, or HTML as Markdown. Page through long ones with offset."
+
+
+def _web_tools(runtime: Runtime) -> list[Tool]:
+    searched = fields(["query"], query=text(), limit=number("At most 20", default=5))
+    fetched = fields(["url"], url=text(), offset=number("Characters to skip", default=0))
+    return [
+        Tool(
+            *("web_search", "web", _WEB_SEARCH, searched),
+            lambda args, context: runtime.web.search(args, context),
+            "pure",
+            parallel=True,
+            available=lambda: runtime.web.can_search(),
+            emoji="🌐",
+            untrusted=True,
+        ),
+        Tool(
+            *("web_fetch", "web", _WEB_FETCH, fetched),
+            lambda args, context: runtime.web.fetch(args, context),
+            "pure",
+            parallel=True,
+            emoji="🌐",
+            untrusted=True,
+        ),
     ]
 
 
