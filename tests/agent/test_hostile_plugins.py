@@ -500,3 +500,31 @@ def test_a_callback_that_keeps_failing_is_switched_off_and_that_is_said(
     assert (
         "plugin 'culprit': its post_tool_call callback is switched off for 60 s after 10 failures in a row" in warnings
     )
+
+
+NONSENSE: list[Any] = [
+    {"model": "m"},
+    {"model": "m", "messages": None},
+    {"model": "m", "messages": []},
+    {"model": "m", "messages": "hello"},
+    {"model": "m", "messages": ["hello"]},
+    {"model": None, "messages": [{"role": "user", "content": "hello"}]},
+    {"model": "m", "messages": [{"role": "user", "content": object()}]},
+    {"model": "m", "messages": [{"role": "user", "content": "x"}], "extra_headers": ["nonsense"]},
+    {"model": "m", "messages": [{"role": "user", "content": "x"}], "extra_body": 5},
+]
+
+
+@pytest.mark.parametrize("request_made", NONSENSE)
+def test_a_request_that_cannot_be_sent_is_the_failure_of_its_middleware(
+    make_host: HostFactory, caplog: pytest.LogCaptureFixture, request_made: Any
+) -> None:
+    with ScriptedProvider([text("Hello.")]) as provider:
+        host = make_host(provider)
+        host.hooks.add_middleware("llm_request", "muddler", lambda **_: {"request": request_made})
+        host.hooks.add_middleware("llm_request", "namer", lambda request, **_: {"request": {**request, "user": "me"}})
+        result = host.new_session().run("hi")
+    assert (result.status, result.answer) == ("completed", "Hello.")
+    [sent] = provider.requests
+    assert (sent.last_user_text, sent.body["user"]) == ("hi", "me")
+    assert [record.getMessage() for record in caplog.records if "muddler" in record.getMessage()]

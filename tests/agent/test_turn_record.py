@@ -171,6 +171,37 @@ def test_execution_middleware_that_answers_or_changes_is_on_record(make_host: Ho
     assert found["tool:2.0"]["decisions"] == [{"plugin": "cache", "site": "tool_execution", "did": "answered"}]
 
 
+def test_changed_results_and_verification_are_on_record(make_host: HostFactory, workdir: Path) -> None:
+    write = tool_call("write_file", {"path": "a.py", "content": "x = 1\n"})
+    calls = [write, tool_call("terminal", {"command": "echo secret plan"}), text("Done."), text("Tested.")]
+
+    def shorten(tool_name: str, **_: Any) -> str | None:
+        return '{"output":"short"}' if tool_name == "terminal" else None
+
+    def hide(output: str, **_: Any) -> str:
+        return output.replace("secret", "public")
+
+    def insist(attempt: int, **_: Any) -> dict[str, Any] | None:
+        return {"action": "continue", "message": "Run the tests."} if attempt == 0 else None
+
+    with ScriptedProvider(calls) as provider:
+        host = make_host(provider)
+        host.hooks.subscribe("transform_tool_result", "shortener", shorten)
+        host.hooks.subscribe("transform_terminal_output", "hider", hide)
+        host.hooks.subscribe("pre_verify", "tester", insist)
+        session = host.new_session()
+        assert session.run("Go").answer == "Tested."
+    events = host.sessions.events(session.id)
+    done = {event["key"]: event["body"] for event in events if event["kind"] == "step_done"}
+    assert "decisions" not in done["tool:1.0"]
+    assert done["tool:2.0"]["decisions"] == [{"plugin": "hider", "site": "transform_terminal_output", "did": "changed"}]
+    assert [(event["key"], event["body"]) for event in events if event["kind"] == "result_changed"] == [
+        ("tool:2.0", {"decisions": [{"plugin": "shortener", "site": "transform_tool_result", "did": "changed"}]})
+    ]
+    assert done["verify:3"]["decisions"] == [{"plugin": "tester", "site": "pre_verify", "did": "added"}]
+    assert "decisions" not in done["verify:4"]
+
+
 def test_the_surface_of_a_message_and_the_principal_of_a_question_are_stored(make_host: HostFactory) -> None:
     from hermes.journal.questions import QuestionRow, Questions
 

@@ -226,9 +226,27 @@ class ConversationAttempt(Attempt):
         """Run the request middleware."""
         chain = self.hooks.llm_request
         if chain is not None:
-            outcome = chain.run(self.request, dict[str, Any](self._fields()))
+            outcome = chain.run(self.request, dict[str, Any](self._fields()), self._problem)
             self.request, self.original, self.trace = outcome.payload, outcome.original, outcome.trace
             self.decisions += (PluginDecision(name, "llm_request", "changed") for name in outcome.changed_by)
+
+    def _problem(self, request: dict[str, Any]) -> str | None:
+        """Why a request that middleware made cannot be sent, or None; a server may still refuse it."""
+        name = "input" if "input" in self.request else "messages"
+        conversation: object = request.get(name)
+        if not conversation or not isinstance(conversation, list | str if name == "input" else list):
+            return f"{name} is no list of messages"
+        if isinstance(conversation, list) and not all(
+            isinstance(one, dict) for one in cast("list[object]", conversation)
+        ):
+            return f"one of the {name} is no dict"
+        if not isinstance(request.get("model"), str) or not request["model"]:
+            return "model is no text"
+        try:
+            self.wire.http_request(self.endpoint, request)
+        except Exception as error:
+            return str(error) or type(error).__name__
+        return None
 
     def reserve(self, budget: CallBudget) -> Reservation:
         """Hold the room, and show a limit that only warns."""

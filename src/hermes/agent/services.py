@@ -192,7 +192,10 @@ def _dispatch_tool(
         call.finish(call.ended(outcome))
         raise
     _record(call, outcome, journal)
-    return call.finish(call.ended(outcome))
+    text = call.finish(call.ended(outcome))
+    if journal is not None:
+        call.record_change(journal, f"dispatch:{call.request.id}")
+    return text
 
 
 def _execute(call: ToolCall, journal: TurnJournal | None) -> ToolOutcome:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
@@ -24,7 +23,7 @@ from hermes.config.principals import principal_home
 from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.execution_chain import culprit_of
-from hermes.hooks.table import Hooks
+from hermes.hooks.observers import Emitter, first_text
 from hermes.journal.crash import crash_point
 from hermes.journal.decisions import PluginDecision, decisions_of
 from hermes.models.reply import ToolRequest
@@ -34,6 +33,7 @@ from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.results import mark_untrusted, tool_error, tool_result
 
 if TYPE_CHECKING:
+    from hermes.journal.steps import TurnJournal
     from hermes.policy import Finding
     from hermes.tools.files.guard import FileGuard
     from hermes.tools.sandbox.undone import UndoneChange
@@ -62,7 +62,8 @@ class ToolOutcome:
 
 def tool_context(runtime: Runtime, scope: Scope, cwd: Path, user_task: str = "") -> ToolContext:
     """What a tool is given beside its arguments, for a call in that scope."""
-    transform = _output_transformer(runtime.hooks, scope)
+    emit = runtime.hooks.transform_terminal_output
+    transform = None if emit is None else _OutputTransform(emit, scope)
     guard = _workspace_guard(runtime, scope, cwd) if scope.principal else runtime.guard
     return ToolContext(scope, cwd, runtime.processes, guard, runtime.limits, transform, user_task, runtime.confinements)
 
@@ -100,6 +101,8 @@ class ToolCall:
     trace: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     #: What plugins did to the call.
     decisions: list[PluginDecision] = field(default_factory=list[PluginDecision])
+    #: The plugin that changed the result for the model, in ``transform_tool_result``.
+    result_changed_by: str = ""
     #: True from ``pre_tool_call`` to ``post_tool_call``, which is owed in between.
     announced: bool = False
     #: Counts the calls of the turn; a call outside a turn has none.
@@ -264,6 +267,9 @@ class ToolCall:
         crash_point()
         result = self.tool.run(args, self.context)
         crash_point()
+        transform = self.context.transform_output
+        if isinstance(transform, _OutputTransform) and transform.changed_by:
+            self.decisions.append(PluginDecision(transform.changed_by, "transform_terminal_output", "changed"))
         return result
 
     def _pass_gate_late(self, args: Args) -> ToolOutcome | None:
@@ -316,6 +322,12 @@ class ToolCall:
         if self.context.undone:
             record["undone_changes"] = self._keepable()
         return record
+
+    def record_change(self, journal: TurnJournal, key: str) -> None:
+        """Record who changed the result for the model. Its own event, because the result was on record before."""
+        if self.result_changed_by:
+            decision = PluginDecision(self.result_changed_by, "transform_tool_result", "changed")
+            journal.event("result_changed", key, {"decisions": [decision]})
 
     # -- settle -------------------------------------------------------------------------------------------------
 
@@ -374,8 +386,9 @@ class ToolCall:
                 if post is not None:
                     post(ended)
                 if transform is not None:
-                    texts = [answer.value for answer in transform(ended) if isinstance(answer.value, str)]
-                    text = texts[0] if texts else text
+                    changed = first_text(transform(ended))
+                    if changed is not None and changed.value != text:
+                        text, self.result_changed_by = changed.value, changed.plugin
         return _bounded(self._masked(text))
 
     def _masked(self, text: str) -> str:
@@ -415,13 +428,18 @@ class ToolCall:
         }
 
 
-def _output_transformer(hooks: Hooks, scope: Scope) -> Callable[[str, str, int], str] | None:
-    emit = hooks.transform_terminal_output
-    if emit is None:
-        return None
+class _OutputTransform:
+    """``transform_terminal_output`` for the output of one call."""
 
-    def transform(command: str, output: str, returncode: int) -> str:
-        answers = emit(
+    def __init__(self, emit: Emitter[TerminalOutputTransform], scope: Scope) -> None:
+        self._emit = emit
+        self._scope = scope
+        #: The plugin that changed the output; empty when none did.
+        self.changed_by = ""
+
+    def __call__(self, command: str, output: str, returncode: int) -> str:
+        scope = self._scope
+        answers = self._emit(
             TerminalOutputTransform(
                 command=command,
                 output=output,
@@ -433,10 +451,11 @@ def _output_transformer(hooks: Hooks, scope: Scope) -> Callable[[str, str, int],
                 tool_call_id=scope.tool_call_id,
             )
         )
-        texts = [answer.value for answer in answers if isinstance(answer.value, str)]
-        return texts[0] if texts else output
-
-    return transform
+        changed = first_text(answers)
+        if changed is None or changed.value == output:
+            return output
+        self.changed_by = changed.plugin
+        return changed.value
 
 
 def _as_text(raw: object) -> str:

@@ -317,8 +317,11 @@ class Turn:
                     changed_paths=changed,
                 )
             )
-            nudge = _nudge_from(answers)
-            self._journal.step(key, "done", "pure", {"message": nudge})
+            nudge, plugin = _nudge_from(answers)
+            body: dict[str, Any] = {"message": nudge}
+            if nudge is not None:
+                body["decisions"] = [PluginDecision(plugin, "pre_verify", "added")]
+            self._journal.step(key, "done", "pure", body)
         else:
             nudge = recorded.body["message"]
         if nudge is None:
@@ -571,8 +574,8 @@ def _error_text(failure: BaseException) -> str:
     return str(failure) if isinstance(failure, HermesError) else culprit_of(failure) or describe(failure)
 
 
-def _nudge_from(answers: Sequence[Answer]) -> str | None:
-    """The first answer that keeps the turn going, as the message for the model."""
+def _nudge_from(answers: Sequence[Answer]) -> tuple[str | None, str]:
+    """The first answer that keeps the turn going, as the message for the model, and its plugin."""
     for answer in answers:
         if not isinstance(answer.value, dict):
             continue
@@ -581,5 +584,5 @@ def _nudge_from(answers: Sequence[Answer]) -> str | None:
         if value.get("decision") == "block":
             nudge = value.get("reason")
         if isinstance(nudge, str) and nudge.strip():
-            return nudge
-    return None
+            return nudge, answer.plugin
+    return None, ""

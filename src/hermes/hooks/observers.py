@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from msgspec import UNSET
@@ -21,6 +22,11 @@ class Answer(NamedTuple):
 
     plugin: str
     value: Any
+
+
+def first_text(answers: Sequence[Answer]) -> Answer | None:
+    """The first answer that is a text: what counts of a hook that may replace one."""
+    return next((answer for answer in answers if isinstance(answer.value, str)), None)
 
 
 class Emitter(Generic[E]):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from hermes.contract.hooks import OBSERVER_SCHEMA
@@ -22,6 +22,10 @@ _EMPTY = frozenset({dict, list, str, bool})
 
 class _Malformed(TypeError):
     """An answer that is no replacement of the payload."""
+
+
+def _no_problem(_payload: Payload) -> None:
+    """Any payload will do."""
 
 
 class RequestOutcome(NamedTuple):
@@ -49,12 +53,14 @@ class RequestChain:
         self._key = spec.payload
         self._original_key = spec.original
 
-    def run(self, payload: Payload, context: Mapping[str, Any]) -> RequestOutcome:
+    def run(
+        self, payload: Payload, context: Mapping[str, Any], problem: Callable[[Payload], str | None] = _no_problem
+    ) -> RequestOutcome:
         """Offer the payload to every callback in registration order.
 
         Callbacks receive copies of the payload, of the original and of ``context``'s containers; only what
         they return under the payload's key counts, as a complete replacement. One that raises or returns
-        anything else is skipped.
+        anything else is skipped, and so is one whose replacement has a ``problem``.
         """
         fields: dict[str, Any] = {
             "telemetry_schema_version": OBSERVER_SCHEMA,
@@ -72,7 +78,7 @@ class RequestChain:
             if answer is None or answer is FAILED or answer is LATE or (type(answer) in _EMPTY and not answer):
                 continue
             try:
-                entry = self._take_over(answer, fields, callback)
+                entry = self._take_over(answer, fields, callback, problem)
             except _Malformed as error:
                 callback.failed(error, _CONSEQUENCE)
             except BaseException as error:
@@ -82,7 +88,9 @@ class RequestChain:
                 changed_by.append(callback.plugin)
         return RequestOutcome(fields[self._key], payload, bool(trace), trace, changed_by)
 
-    def _take_over(self, answer: Any, fields: dict[str, Any], callback: Callback) -> TraceEntry:
+    def _take_over(
+        self, answer: Any, fields: dict[str, Any], callback: Callback, problem: Callable[[Payload], str | None]
+    ) -> TraceEntry:
         """Replace the payload by what the callback answered; the entry for the trace."""
         if not issubclass(type(answer), dict):
             raise _Malformed(f"it returned {type(answer).__name__}; {{{self._key!r}: {{...}}}} or None is expected")
@@ -93,7 +101,11 @@ class RequestChain:
             raise _Malformed(f"{self._key!r} in its answer is {type(value).__name__}; a dict is expected")
         # Its own copy, so that what the plugin does to its objects later stays out of the request.
         is_plain = type(value) is dict
-        fields[self._key] = renew(value if is_plain else plain(value, keep_objects=True), fields[self._key])
+        replacement = renew(value if is_plain else plain(value, keep_objects=True), fields[self._key])
+        wrong = problem(replacement)
+        if wrong:
+            raise _Malformed(f"{self._key!r} in its answer cannot be used: {wrong}")
+        fields[self._key] = replacement
         return _trace_entry(found, callback.plugin)
 
 
