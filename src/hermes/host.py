@@ -30,6 +30,7 @@ from hermes.agent.session import Session
 from hermes.agent.tools.catalogue import agent_tools
 from hermes.agent.tools.web import WebProviders
 from hermes.agent.workers import Workers
+from hermes.config.changes import changed_settings
 from hermes.config.load import FreshConfig
 from hermes.config.secrets import home_secrets
 from hermes.config.sections import BudgetsConfig, Config, PermissionMode
@@ -59,7 +60,9 @@ from hermes.tools.toolsets import only_allowed, select_tools
 from hermes.version import __version__
 
 if TYPE_CHECKING:
+    from hermes.agent.context.inputs import TurnInputs
     from hermes.journal.steps import Message
+    from hermes.models.wires.wire import Transport
     from hermes.plugins.shell_hooks.consent import AskConsent
 
 
@@ -98,6 +101,23 @@ class HostOptions:
     unattended: bool = False
     #: The programs that this process starts cannot read its memory. Debuggers cannot either.
     hide_memory: bool = False
+    #: The folder of the journal; None is the home.
+    journal: Path | None = None
+    #: Where a run that is run again gets what came from outside, and what answers instead of its models.
+    inputs: TurnInputs | None = None
+    transport: Transport | None = None
+
+    def recorded(self) -> dict[str, Any]:
+        """The options that shape a run, as far as they are set, for the record of its environment."""
+        usual = HostOptions()
+        return {name: value for name in RECORDED_OPTIONS if (value := getattr(self, name)) != getattr(usual, name)}
+
+
+#: Options that change what a model is asked and what it may do.
+RECORDED_OPTIONS = (
+    *("toolsets", "allowed_tools", "max_turns", "plugins", "use_enabled_plugins", "allow_everything"),
+    *("permission_mode", "platform", "unattended"),
+)
 
 
 class Host:
@@ -130,6 +150,7 @@ class Host:
         self.open_sessions = OpenSessions(lambda: self._conversation_models().endpoints)
         self._open_journal()
         self.models = Models(home, config, self._env, self.redactor, self.hooks)
+        self.models.stand_in = self.options.transport
         self.side = SideModel(self.models, self.store)
         self.runtime = self._build_runtime()
         if config.budgets != BudgetsConfig():
@@ -160,11 +181,12 @@ class Host:
         self.notices += self.confinements.start_lines(has_callers=self.options.platform == "a2a")
 
     def _open_journal(self) -> None:
-        self.store = Store(self.home / "state.db")
+        folder = self.options.journal or self.home
+        self.store = Store(folder / "state.db")
         self._journal_notice = lost_history(self.store.path)
-        self.runner = Runner(self.home / "runners")
+        self.runner = Runner(folder / "runners")
         self.sessions = Sessions(self.store)
-        self.search = SearchIndex(self.store, self.home / "search.db")
+        self.search = SearchIndex(self.store, folder / "search.db")
         self.guard = FileGuard(self.home)
         self.guard.protect(*self.store.files(), *self.search.files())
 
@@ -229,6 +251,7 @@ class Host:
             ),
             skills=Skills(self.home, config.skills, lambda: self.plugins.skills),
             environment=self._describe_environment,
+            inputs=self.options.inputs,
         )
         for tool in (*agent_tools(runtime), *self.options.tools):
             self.tools.add(tool)
@@ -242,6 +265,8 @@ class Host:
                 "hermes": __version__,
                 "plugins": {plugin.manifest.key: plugin.manifest.version for plugin in self.plugins.loaded},
                 "config_sha256": hashlib.sha256(settings).hexdigest(),
+                "settings": self.redactor.mask_data(changed_settings(self.config)),
+                "options": self.options.recorded(),
             }
         return self._environment
 

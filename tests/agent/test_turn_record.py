@@ -121,7 +121,7 @@ def test_the_record_of_a_turn_says_what_it_ran_with(make_host: HostFactory, work
     assert setup["decisions"][0]["plugin"] in environment["plugins"]
     with closing(sqlite3.connect(host.store.path)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM blobs").fetchone()
-    assert count == 6, "system prompt, tools, parameters and environment, each of them once, and two lists of these"
+    assert count == 7, "prompt, tools, facts, parameters and environment, each of them once, and two lists of these"
 
 
 def test_what_plugins_do_to_a_tool_call_is_on_record(make_host: HostFactory, workdir: Path) -> None:

@@ -7,6 +7,9 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
+from msgspec import to_builtins
+
+from hermes.journal.bodies import to_json
 from hermes.journal.steps import ModelCallRow
 from hermes.models.billing import priced
 from hermes.models.reply import Reply, normalise
@@ -46,6 +49,19 @@ class DigestingWire:
         request = self._wire.http_request(endpoint, kwargs)
         self.sha256 = hashlib.sha256(request.body).hexdigest()
         return request
+
+
+def call_content(attempt: Attempt, redactor: Redactor) -> str:
+    """What was asked and answered beside a conversation, as JSON, without secrets and without the bytes of images."""
+    from hermes.trace.clean import Cleaner  # few runs have such calls
+
+    reply = None if attempt.reply is None else to_builtins(attempt.reply)
+    return to_json(Cleaner(redactor).value({"request": request_content(attempt.request), "reply": reply}))
+
+
+def request_content(request: Mapping[str, Any]) -> dict[str, Any]:
+    """A request without what steers only the client."""
+    return {name: value for name, value in request.items() if name not in ("timeout", "http_client")}
 
 
 class Attempt:

@@ -12,6 +12,7 @@ from hermes.local.endpoint import is_embedded
 if TYPE_CHECKING:
     from hermes.agent.approvals.decide import Approvals
     from hermes.agent.approvals.responder import Responders
+    from hermes.agent.context.inputs import TurnInputs
     from hermes.agent.context.window import Contexts
     from hermes.agent.images.describe import Vision
     from hermes.agent.images.generate import ImageMaker
@@ -64,6 +65,8 @@ class Runtime:
     web: WebProviders
     #: What turns run with, as the journal records it: versions, plugins, the digest of the configuration.
     environment: Callable[[], dict[str, Any]]
+    #: Where a run that is run again gets the inputs of its turns; None takes them as they are now.
+    inputs: TurnInputs | None = None
     #: The task lists in use, by session; the journal has them all.
     todo_lists: dict[str, Any] = field(default_factory=dict[str, Any])
 

@@ -148,7 +148,7 @@ class Session:
                 self.runtime.store,
                 self.runtime.runner,
                 self._info(),
-                turn_id=f"{self.id}:{task_id}:{new_id()[:8]}",
+                turn_id=self._new_turn_id(task_id),
                 task_id=task_id,
                 request_key=request_key or task_id,
                 message=user_message,
@@ -213,6 +213,13 @@ class Session:
             return []
         paths = [path for call in calls if (path := _file_of_call(call, self.cwd)) is not None]
         return self.instructions.below(paths, self._was_said)
+
+    def added_texts(self, turn_id: str, step: int, calls: Sequence[ToolEnded]) -> list[str]:
+        """What joins a turn after a step: the instructions of folders that its calls entered, and what was said."""
+        inputs = self.runtime.inputs
+        if inputs is not None:
+            return inputs.texts(self.id, turn_id, step)
+        return [*self.instructions_for(calls), *self.take_steering()]
 
     def _was_said(self, text: str) -> bool:
         return any(text in message_text(message) for message in self.messages())
@@ -369,6 +376,14 @@ class Session:
             self._listener, self.journal = ignore_events, None
             if budgets is not None:
                 budgets.leave(self.id, journal.id)
+
+    def _new_turn_id(self, task_id: str) -> str:
+        inputs = self.runtime.inputs
+        if inputs is not None:
+            recorded = inputs.turn_id(self.id, Sessions(self.runtime.store).turn_count(self.id))
+            if recorded is not None:
+                return recorded
+        return f"{self.id}:{task_id}:{new_id()[:8]}"
 
     def _info(self) -> SessionInfo:
         endpoint = self.models.endpoints[0]

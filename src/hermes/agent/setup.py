@@ -5,12 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import time
-from pathlib import Path
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from hermes.agent.context.inputs import PromptFacts, place_facts
 from hermes.agent.model_call import ToolDefinition
 from hermes.config.principals import principal_home
 from hermes.journal.bodies import message_text
@@ -69,6 +69,8 @@ class Setup(msgspec.Struct):
     continues: bool = True
     #: The plugins that added to the context.
     decisions: list[PluginDecision] = []
+    #: What the prompt was made from, beside the settings.
+    facts: dict[str, Any] = {}
 
     def parts(self, environment: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The fields of this turn alone, as far as they say something, and those that many turns have in common.
@@ -79,41 +81,50 @@ class Setup(msgspec.Struct):
         own = {"max_steps": self.max_steps, **{name: value for name, value in rest.items() if value}}
         if not self.continues:
             own["continues"] = False
-        return own, {"system": self.system, "tools": self.tools, "environment": environment}
+        shared = {"system": self.system, "tools": self.tools, "facts": self.facts, "environment": environment}
+        return own, shared
 
 
 def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: str, *, continues: bool) -> Setup:
     """The setup of a new turn, without what ``pre_llm_call`` adds."""
     runtime, message = session.runtime, journal.messages[0, 0]
-    extra = [runtime.config.agent.system_prompt.strip(), session.parent.rules if session.parent else ""]
-    if session.instructions is not None:
-        extra.append(session.instructions.prompt_block())
-    if session.memory is not None:
-        block, recalled = session.memory.recall(scope, journal.ordinal + 1, message_text(message))
-        extra += session.memory.prompt_block(), block
-        context = "\n\n".join(filter(None, (recalled and spill(session, recalled), context)))
-    if any(tool.name == "skill_view" for tool in session.offered):
-        extra.append(runtime.skills.prompt_block(session.cwd, session.principal))
+    facts = (
+        _gather_facts(session, journal, scope, context)
+        if runtime.inputs is None
+        else runtime.inputs.facts(session.id, journal.id)
+    )
+    rules = session.parent.rules if session.parent else ""
+    extra = [runtime.config.agent.system_prompt.strip(), rules, facts.instructions, facts.notes, facts.memory]
+    extra.append(facts.skills)
+    context = "\n\n".join(filter(None, (facts.recalled, facts.context)))
     stand_ins = runtime.vision.stand_ins(session.models.endpoints, session.transcript.earlier, message, scope)
     tools = [tool.definition() for tool in session.take_offered()]
-    prompt = system_prompt(session.cwd, extra="\n\n".join(filter(None, extra)))
-    return Setup(
-        prompt, tools, session.max_steps, context, stand_ins, continues and not session.models.has_output_limit
-    )
+    prompt = system_prompt(facts, extra="\n\n".join(filter(None, extra)))
+    continues = continues and not session.models.has_output_limit
+    return Setup(prompt, tools, session.max_steps, context, stand_ins, continues, facts=facts.recorded())
 
 
-def system_prompt(cwd: Path, *, extra: str = "") -> str:
-    """The prompt for work in ``cwd``: short, because every request has it.
+def _gather_facts(session: Session, journal: TurnJournal, scope: Scope, context: str) -> PromptFacts:
+    facts = replace(place_facts(session.cwd), context=context)
+    if session.instructions is not None:
+        facts = replace(facts, instructions=session.instructions.prompt_block())
+    if session.memory is not None:
+        said = message_text(journal.messages[0, 0])
+        block, recalled = session.memory.recall(scope, journal.ordinal + 1, said)
+        recalled = recalled and spill(session, recalled)
+        facts = replace(facts, notes=session.memory.prompt_block(), memory=block, recalled=recalled)
+    if any(tool.name == "skill_view" for tool in session.offered):
+        facts = replace(facts, skills=session.runtime.skills.prompt_block(session.cwd, session.principal))
+    return facts
+
+
+def system_prompt(facts: PromptFacts, *, extra: str = "") -> str:
+    """The prompt for work at that place: short, because every request has it.
 
     The same day and directory give the same text, so that providers can cache it.
     """
-    place = f"Working directory: {cwd}\nSystem: {os.uname().sysname} {os.uname().machine}, shell {_shell()}\n"
-    date = f"Date: {time.strftime('%Y-%m-%d')}"
-    return "\n\n".join(part for part in (_CORE, place + date, extra.strip()) if part)
-
-
-def _shell() -> str:
-    return Path(os.environ.get("SHELL") or "/bin/sh").name
+    place = f"Working directory: {facts.cwd}\nSystem: {facts.system}, shell {facts.shell}\nDate: {facts.date}"
+    return "\n\n".join(part for part in (_CORE, place, extra.strip()) if part)
 
 
 def spill(session: Session, text: str) -> str:

@@ -290,7 +290,7 @@ class Turn:
         recorded = self._journal.steps.get(key)
         texts: list[str] = [] if recorded is None else recorded.body["texts"]
         if recorded is None and not self._scope.interrupt.cancelled:
-            texts = [*self._session.instructions_for(calls), *self._session.take_steering()]
+            texts = self._session.added_texts(self._journal.id, step, calls)
         if texts and recorded is None:
             self._journal.step(key, "done", "pure", {"texts": texts})
         for number, text in enumerate(texts):

@@ -14,6 +14,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("hermes.cli.chat.command", "Chat with the model (the default command)."),
     "sessions": ("hermes.cli.sessions.command", "List, show, search, export, rename and delete sessions."),
     "trace": ("hermes.cli.trace.command", "List, draw, export, follow and verify past runs."),
+    "replay": ("hermes.cli.record.replay", "Run a recorded session again, without network, and show what differs."),
     "plugins": ("hermes.cli.plugins.command", "List, enable, install, check and create plugins."),
     "skills": ("hermes.cli.skills.command", "List, add, check and remove skills."),
     "hooks": ("hermes.cli.hooks.command", "List, test, accept and revoke hook commands; print the hook contract."),

@@ -53,6 +53,8 @@ class Models:
         self.health = Health()
         #: What may be spent; ``None`` when nothing is limited.
         self.budgets: Budgets | None = None
+        #: Answers instead of every provider, without keys.
+        self.stand_in: Transport | None = None
         #: The providers that are known by name; plugins may add some.
         self.profiles: dict[str, Profile] = dict(PROFILES)
         #: Settings that plugins suggest for their own side jobs.
@@ -140,7 +142,7 @@ class Models:
             access=self,
             endpoints=self._guarded(self._chain(provider, model)),
             redactor=self.redactor,
-            keys=self.keys,
+            keys=self.keys if self.stand_in is None else None,
             health=self.health,
             budgets=self.budgets,
             max_retries=config.agent.api_max_retries,
@@ -220,7 +222,8 @@ class Models:
 
     def attempts(self, endpoints: Sequence[Endpoint], max_retries: int) -> Attempts:
         """The attempts of one model call beside the conversation."""
-        return attempts(endpoints, max_retries, keys=self.keys, health=self.health)
+        keys = self.keys if self.stand_in is None else None
+        return attempts(endpoints, max_retries, keys=keys, health=self.health)
 
     def wire_for(self, endpoint: Endpoint) -> Wire:
         """The request format of an endpoint."""
@@ -228,7 +231,7 @@ class Models:
 
     def transport_for(self, endpoint: Endpoint) -> Transport:
         """What sends requests to an endpoint."""
-        return self.local if is_local(endpoint) else self.driver
+        return self.stand_in or (self.local if is_local(endpoint) else self.driver)
 
     def _with_credential(self, endpoint: Endpoint, name: str) -> Endpoint:
         try:

@@ -8,9 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
-
-from hermes.agent.attempt import Attempt
+from hermes.agent.attempt import Attempt, call_content
 from hermes.agent.llm.models import Models
 from hermes.agent.llm.plugin_ledger import PluginCharge, PluginLedger
 from hermes.agent.llm.plugin_options import (
@@ -25,7 +23,6 @@ from hermes.agent.workers import Workers
 from hermes.config.load import FreshConfig
 from hermes.contract.llm import PluginLlmCompleteResult, PluginLlmStructuredResult, PluginLlmTrustError, PluginLlmUsage
 from hermes.errors import HermesError, ProviderError, did_you_mean
-from hermes.journal.bodies import to_json
 from hermes.journal.steps import PLUGIN_KEY
 from hermes.journal.store import Store
 from hermes.models.endpoint import Endpoint
@@ -34,7 +31,7 @@ from hermes.models.retry import Attempts, Failure, Send, before_deadline, retry
 from hermes.models.wires.wire import ModelRequest
 from hermes.plugins.llm.structured import StructuredQuestion
 from hermes.plugins.llm.trust import SETTINGS, budget_of, key_of, refusal, unknown_settings
-from hermes.sanitize import REDACTED, Redactor
+from hermes.sanitize import REDACTED
 from hermes.scope import Interrupt, Scope, current_scope, new_id
 
 if TYPE_CHECKING:
@@ -187,7 +184,7 @@ class PluginCall:
         scope = self._scope or Scope()
         request_id = f"{scope.turn_id or self._session_id}:plugin:{self._id}:{attempt.number}"
         key, redactor = PLUGIN_KEY + self._plugin, self.models.redactor
-        content = _content(attempt, redactor)
+        content = call_content(attempt, redactor)
         row = attempt.row(request_id, key, redactor, error, purpose=self._options.purpose, content=content)
         self._parts.ledger.record(self._session_id, scope.turn_id, row)
         if self._held is not None:
@@ -266,15 +263,6 @@ class PluginAttempt(Attempt):
             reply.content = reply.content.replace(key, REDACTED)
             reply.model = reply.model.replace(key, REDACTED)
         self._call.record(self, error)
-
-
-def _content(attempt: PluginAttempt, redactor: Redactor) -> str:
-    """What was asked and answered, as JSON, without secrets and without the bytes of images."""
-    from hermes.trace.clean import Cleaner  # few runs have plugins that ask models
-
-    request = {name: value for name, value in attempt.request.items() if name not in ("timeout", "http_client")}
-    reply = None if attempt.reply is None else to_builtins(attempt.reply)
-    return to_json(Cleaner(redactor).value({"request": request, "reply": reply}))
 
 
 def _usage(reply: Reply) -> PluginLlmUsage:

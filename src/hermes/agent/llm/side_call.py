@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from hermes.agent.attempt import Attempt
+from hermes.agent.attempt import Attempt, call_content
 from hermes.agent.llm.models import Models
 from hermes.errors import ProviderError
 from hermes.journal.steps import SIDE_KEY, record_model_call
@@ -85,7 +85,8 @@ class _SideAttempt(Attempt):
         """Record the attempt."""
         scope = self._scope
         request_id = f"{scope.turn_id or scope.session_id}:side:{new_id()[:12]}"
-        row = self.row(request_id, SIDE_KEY + self._task, self._redactor, error)
+        content = call_content(self, self._redactor)
+        row = self.row(request_id, SIDE_KEY + self._task, self._redactor, error, content=content)
         log.info("%s by %s: %s, %.3f s", row.key, row.model, row.error or row.status, row.duration)
         if scope.session_id:
             record_model_call(self._store, scope.session_id, scope.turn_id, row)

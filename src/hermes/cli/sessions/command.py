@@ -38,6 +38,7 @@ examples:
   hermes sessions search capital france            messages with both words
   hermes sessions search "segmentation fault"      messages with the phrase
   hermes sessions export 20250301_1412 --format markdown -o talk.md
+  hermes sessions export 20250301_1412 --bundle run.bundle
   hermes sessions delete 20250301_1412 20250228
   hermes sessions prune --older-than 90d --dry-run  what such a cleaning would delete
 """
@@ -107,6 +108,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "markdown: the conversation",
     )
     exporting.add_argument("-o", "--output", metavar="FILE", default="-", help="write to FILE, readable only by you")
+    exporting.add_argument(
+        "--bundle", metavar="FILE", help="write everything that 'hermes replay FILE' needs on another machine"
+    )
     deleting = add("delete", _delete, "delete sessions, including those of their sub-agents")
     deleting.add_argument("ids", metavar="ID", nargs="+")
     deleting.add_argument("--yes", "-y", action="store_true", help="do not ask")
@@ -172,6 +176,11 @@ def _search(journal: Journal, args: argparse.Namespace) -> int:
 
 
 def _export(journal: Journal, args: argparse.Namespace) -> int:
+    if args.bundle:
+        from hermes.record.bundle import write_bundle
+
+        write_private_file(Path(args.bundle), write_bundle(journal.store, args.id))
+        return 0
     records = journal.records(args.id)
     if args.format == "markdown":
         text = markdown(records)

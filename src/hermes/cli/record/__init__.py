@@ -1,0 +1,1 @@
+"""Commands that work on recorded runs: replay, fork, test, eval, audit, policy."""

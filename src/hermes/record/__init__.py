@@ -1,0 +1,1 @@
+"""Recorded runs: replayed, forked, compared, kept as tests and sealed as evidence."""

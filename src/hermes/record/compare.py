@@ -1,0 +1,177 @@
+"""Comparison of recorded runs: aligned by turn and step, then by content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, cast
+
+from hermes.record.recording import Recording, TurnRecording
+
+#: Fields of a step that are compared; other steps are compared as a whole.
+_FIELDS = {
+    "setup": ("system", "tools", "max_steps", "context", "stand_ins", "continues"),
+    "model": ("parameters", "reply"),
+    "tool": ("name", "args", "result", "status"),
+}
+_REPLY = ("content", "reasoning", "tool_calls", "finish_reason")
+_LAST = 1_000_000_000
+_KINDS = {"compact": 0, "budget": 1, "model": 3, "tool": 4, "steer": 5, "continue": 6, "verify": 7}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not the same in two runs. ``None`` is what one of them does not have."""
+
+    session_id: str
+    #: Counted from 1.
+    turn: int
+    step: str
+    #: The part of the step, such as ``system`` or ``args``; empty is the step itself.
+    field: str
+    before: Any
+    after: Any
+
+    @property
+    def place(self) -> str:
+        """Where it is, for people."""
+        return f"turn {self.turn}, {self.step}" + (f", {self.field}" if self.field else "")
+
+
+def compare_recordings(before: Recording, after: Recording, *, strict: bool = False) -> list[Difference]:
+    """Every difference between two sessions and their children, in the order of the run."""
+    found: list[Difference] = []
+    left, right = ([turn for turn in one.turns if not turn.undone] for one in (before, after))
+    for index in range(max(len(left), len(right))):
+        first = left[index] if index < len(left) else None
+        second = right[index] if index < len(right) else None
+        if first is not None and second is not None:
+            found += compare_turns(after.id, first, second, strict=strict)
+        else:
+            one = first or second
+            assert one is not None
+            said = (first.message if first else None, second.message if second else None)
+            found.append(Difference(after.id, index + 1, "turn", "", *said))
+    children, others = list(before.children), list(after.children)
+    if {child.id for child in children} == {child.id for child in others}:
+        children.sort(key=lambda child: child.id)
+        others.sort(key=lambda child: child.id)
+    for first, second in zip(children, others, strict=False):
+        found += compare_recordings(first, second, strict=strict)
+    for extra in children[len(others) :]:
+        found.append(Difference(extra.id, 1, "child session", "", extra.title, None))
+    for extra in others[len(children) :]:
+        found.append(Difference(extra.id, 1, "child session", "", None, extra.title))
+    return found
+
+
+def compare_turns(
+    session_id: str, before: TurnRecording, after: TurnRecording, *, strict: bool = False
+) -> list[Difference]:
+    """Every difference between two turns."""
+    found: list[Difference] = []
+
+    def add(step: str, field: str, first: Any, second: Any) -> None:
+        found.append(Difference(session_id, before.number, step, field, first, second))
+
+    if before.message != after.message:
+        add("message", "", before.message, after.message)
+    attempts = _failures(before), _failures(after)
+    for key in sorted({*before.steps, *after.steps}, key=_order):
+        if key.startswith("model:") and attempts[0].get(key, []) != attempts[1].get(key, []):
+            add(key, "failed attempts", attempts[0].get(key, []), attempts[1].get(key, []))
+        first, second = before.steps.get(key), after.steps.get(key)
+        if first is None or second is None:
+            add(key, "", first and _shown(key, first), second and _shown(key, second))
+            continue
+        for field, one, other in _changes(key, first, second, strict):
+            add(key, field, one, other)
+        # Where something differed before, the requests that follow are bound to.
+        if not found and key.startswith("model:"):
+            for field, one, other in _request_changes(key, before, after):
+                add(key, field, one, other)
+    if before.state != after.state:
+        add("end", "state", before.state, after.state)
+    elif not found and (before.error or "") != (after.error or ""):
+        add("end", "error", before.error, after.error)
+    return found
+
+
+def _order(key: str) -> tuple[int, int, int]:
+    """The place of a step in its turn."""
+    kind, _, place = key.partition(":")
+    if kind == "setup":
+        return (0, 0, 0)
+    if kind == "final":
+        return (_LAST, 0, 0)
+    number, _, index = place.partition(".")
+    return (int(number or 0), _KINDS.get(kind, 8), int(index or 0))
+
+
+def _failures(turn: TurnRecording) -> dict[str, list[str]]:
+    """Why attempts failed, by step. One that was interrupted is seen in the end of the turn."""
+    found: dict[str, list[str]] = {}
+    for attempt in turn.attempts:
+        if attempt.failed and attempt.body["reason"] not in ("interrupted", "error"):
+            found.setdefault(attempt.key, []).append(attempt.body["reason"])
+    return found
+
+
+def _changes(key: str, first: dict[str, Any], second: dict[str, Any], strict: bool) -> Iterator[tuple[str, Any, Any]]:
+    kind = key.partition(":")[0]
+    one, other = _shown(key, first), _shown(key, second)
+    if kind in _FIELDS:
+        for name in one:
+            if one[name] != other[name]:
+                yield name, one[name], other[name]
+    elif one != other:
+        yield "", one, other
+    if strict:
+        yield from _strict_changes(first, second)
+
+
+def _strict_changes(first: dict[str, Any], second: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    one: dict[str, Any] = first.get("environment") or {}
+    other: dict[str, Any] = second.get("environment") or {}
+    for name in ("hermes", "plugins"):
+        if _visible(one.get(name)) != _visible(other.get(name)):
+            yield f"environment.{name}", one.get(name), other.get(name)
+    if (first.get("decisions") or []) != (second.get("decisions") or []):
+        yield "decisions", first.get("decisions") or [], second.get("decisions") or []
+
+
+def _visible(value: Any) -> Any:
+    """A version, or plugins without exporters, which take no part in a run."""
+    if not isinstance(value, dict):
+        return value
+    plugins = cast("dict[str, str]", value)
+    return {name: version for name, version in plugins.items() if not name.startswith("observability/")}
+
+
+def _shown(key: str, body: dict[str, Any]) -> dict[str, Any]:
+    """The part of a step that is compared and shown."""
+    fields = _FIELDS.get(key.partition(":")[0])
+    if fields is None:
+        return {name: value for name, value in body.items() if name != "decisions"}
+    shown = {name: body.get(name) or None for name in fields}
+    if "reply" in shown:
+        reply: dict[str, Any] = body["reply"]
+        shown["reply"] = {name: reply.get(name) or None for name in _REPLY}
+        shown["reply"]["finish_reason"] = reply.get("finish_reason", "stop")
+    if "continues" in shown:
+        shown["continues"] = body.get("continues", True)
+    return shown
+
+
+def _request_changes(key: str, before: TurnRecording, after: TurnRecording) -> Iterator[tuple[str, Any, Any]]:
+    """Why a request is not the one that was sent: the first message that differs, or the bytes alone."""
+    digests = [turn.steps[key].get("request_sha256", "") for turn in (before, after)]
+    if digests[0] == digests[1] or not all(digests):
+        return
+    place = (int(key.partition(":")[2]), 0)
+    for at in sorted({*before.messages, *after.messages}):
+        one, other = before.messages.get(at), after.messages.get(at)
+        if at < place and one != other:
+            yield f"message {at[0]}.{at[1]}", one, other
+            return
+    yield "request_sha256", *digests

@@ -1,0 +1,258 @@
+"""A recorded run as data: a session with its turns, steps, side calls, questions and child sessions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any, cast
+
+import msgspec
+
+from hermes.agent.context.inputs import PromptFacts
+from hermes.errors import HermesError
+from hermes.journal.bodies import MissingBlob, unpack
+from hermes.journal.connection import JournalConnection
+from hermes.journal.sessions import Sessions
+from hermes.journal.steps import is_aside
+from hermes.journal.store import Store
+
+_EVENTS = (
+    "SELECT seq, turn_id, kind, key, effect, body, at FROM events WHERE session_id = ? AND turn_id <> '' ORDER BY seq"
+)
+_TURNS = (
+    "SELECT id, ordinal, task_id, request_key, source, state, undone, first_seq, started_at, ended_at, answer, error "
+    "FROM turns WHERE session_id = ? ORDER BY ordinal"
+)
+_CALLS = (
+    "SELECT turn_id, key, provider, model, status, duration, input_tokens, output_tokens, cost_usd, error, content "
+    "FROM model_calls WHERE session_id = ? ORDER BY started_at, api_request_id"
+)
+_MESSAGES = "SELECT turn, step, position, body FROM messages WHERE session_id = ? ORDER BY turn, step, position"
+_QUESTIONS = (
+    "SELECT turn_id, key, digest, surface, kind, answer, reason FROM questions WHERE session_id = ? ORDER BY rowid"
+)
+#: The facts in a prompt that was recorded without them.
+_PLACE = re.compile(r"^Working directory: (.*)\nSystem: (.*), shell (.*)\nDate: (\S+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedAttempt:
+    """One request to a model, as it ended: with a reply, or with a failure."""
+
+    key: str
+    body: dict[str, Any]
+    failed: bool = False
+    #: Its place among the attempts of the turn.
+    number: int = 0
+    #: Where it was sent; empty when that is not known.
+    provider: str = ""
+
+    def is_like(self, other: RecordedAttempt) -> bool:
+        """Whether both were requests of one step to one model."""
+        models = [one.body.get("parameters", {}).get("model") for one in (self, other)]
+        return (self.key, self.provider, models[0]) == (other.key, other.provider, models[1])
+
+
+@dataclass(frozen=True, slots=True)
+class CallRow:
+    """Usage and time of one request to a model. ``content`` is what was asked and answered beside the conversation."""
+
+    key: str
+    provider: str
+    model: str
+    status: str
+    duration: float
+    input_tokens: int
+    output_tokens: int
+    cost_usd: float | None
+    error: str | None = None
+    content: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedQuestion:
+    """An approval or a question of the model, with its answer."""
+
+    turn_id: str
+    key: str
+    digest: str
+    surface: str
+    kind: str
+    answer: str | None
+    reason: str
+
+
+@dataclass(slots=True)
+class TurnRecording:
+    """One turn: its message, the result of every step, and the attempts in their order."""
+
+    id: str
+    #: Counted from 0.
+    ordinal: int
+    task_id: str
+    request_key: str
+    source: str
+    state: str
+    undone: bool
+    started_at: float
+    ended_at: float | None
+    answer: str | None
+    error: str | None
+    message: Any = ""
+    steps: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
+    #: What may happen when a tool call runs again, by step.
+    effects: dict[str, str] = field(default_factory=dict[str, str])
+    #: Those that have a part in the result.
+    attempts: list[RecordedAttempt] = field(default_factory=list[RecordedAttempt])
+    attempts_made: int = 0
+    #: Steps of tools that were recorded before the turn was taken up again.
+    earlier: set[str] = field(default_factory=set[str])
+    calls: list[CallRow] = field(default_factory=list[CallRow])
+    #: Its messages by (step, position).
+    messages: dict[tuple[int, int], dict[str, Any]] = field(default_factory=dict[tuple[int, int], dict[str, Any]])
+
+    @property
+    def number(self) -> int:
+        """Counted from 1, as people do."""
+        return self.ordinal + 1
+
+    @property
+    def setup(self) -> dict[str, Any]:
+        """The set-up; empty when the turn did not get that far."""
+        return self.steps.get("setup", {})
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """Version, plugins and settings it ran with."""
+        return self.setup.get("environment") or {}
+
+    def facts(self) -> PromptFacts:
+        """The facts that its prompt was made from."""
+        recorded = self.setup.get("facts")
+        if recorded is not None:
+            known = {name: value for name, value in recorded.items() if name in PromptFacts.__slots__}
+            return PromptFacts(**known)
+        place = _PLACE.search(self.setup.get("system", ""))
+        return PromptFacts(*place.groups()) if place else PromptFacts()
+
+
+@dataclass(slots=True)
+class Recording:
+    """One recorded session, with the sessions that it delegated to."""
+
+    id: str
+    title: str
+    cwd: str
+    platform: str
+    provider: str
+    model: str
+    principal: str
+    parent_id: str | None
+    parent_call: str | None
+    turns: list[TurnRecording]
+    questions: list[RecordedQuestion]
+    children: list[Recording] = field(default_factory=list["Recording"])
+
+    def family(self) -> Iterator[Recording]:
+        """This session, then those it delegated to, at any depth."""
+        yield self
+        for child in self.children:
+            yield from child.family()
+
+    def turn(self, number: int) -> TurnRecording:
+        """The turn with that number, counted from 1. Raises ``HermesError`` when there is none."""
+        found = next((turn for turn in self.turns if turn.number == number), None)
+        if found is None:
+            raise HermesError(f"session {self.id} has no turn {number}; it has turns 1 to {len(self.turns)}")
+        return found
+
+
+def load_recording(store: Store, session_id: str, *, with_children: bool = True) -> Recording:
+    """Read a session, by its id or a unique beginning. Raises ``HermesError`` when part of the record is missing."""
+    row = Sessions(store).get(session_id)
+    return store.read(lambda connection: _load(connection, row.id, with_children))
+
+
+def _load(connection: JournalConnection, session_id: str, with_children: bool) -> Recording:
+    query = "SELECT id, title, cwd, platform, provider, model, principal, parent_id, parent_call FROM sessions "
+    row = connection.execute(f"{query} WHERE id = ?", (session_id,)).fetchone()
+    turns = {one[0]: _turn(one) for one in connection.execute(_TURNS, (session_id,)).fetchall()}
+    for seq, turn_id, kind, key, effect, body, _at in connection.execute(_EVENTS, (session_id,)).fetchall():
+        turn = turns.get(turn_id)
+        if turn is not None:
+            _add_event(turn, kind, key, effect, _unpacked(connection, session_id, seq, turn, kind, key, body))
+    by_ordinal = {turn.ordinal: turn for turn in turns.values()}
+    for ordinal, step, position, body in connection.execute(_MESSAGES, (session_id,)).fetchall():
+        turn = by_ordinal[ordinal]
+        where = f"message {step}.{position}"
+        turn.messages[step, position] = _unpacked(connection, session_id, 0, turn, where, "", body)
+    for turn_id, *call, content in connection.execute(_CALLS, (session_id,)).fetchall():
+        turn = turns.get(turn_id)
+        if turn is not None:
+            turn.calls.append(_call(connection, call, content))
+    for turn in turns.values():
+        _add_providers(turn)
+    questions = [RecordedQuestion(*one) for one in connection.execute(_QUESTIONS, (session_id,)).fetchall()]
+    known: tuple[Any, ...] = (*row, list(turns.values()), questions)
+    recording = Recording(*known)
+    if with_children:
+        found = connection.execute("SELECT id FROM sessions WHERE parent_id = ? ORDER BY rowid", (session_id,))
+        recording.children = [_load(connection, child, True) for (child,) in found.fetchall()]
+    return recording
+
+
+def _turn(row: tuple[Any, ...]) -> TurnRecording:
+    identity, ordinal, task_id, request_key, source, state, undone, _first, started_at, ended_at, answer, error = row
+    ids = (identity, ordinal, task_id, request_key, source)
+    return TurnRecording(*ids, state, bool(undone), started_at, ended_at, answer, error)
+
+
+def _unpacked(
+    connection: JournalConnection, session_id: str, seq: int, turn: TurnRecording, kind: str, key: str, body: str
+) -> dict[str, Any]:
+    name = f"event {seq} ({f'{kind} {key}'.strip()})" if seq else kind
+    where = f"{name} in turn {turn.number} of session {session_id}"
+    try:
+        value: Any = unpack(connection, body)
+    except MissingBlob as error:
+        raise HermesError(f"{where} cannot be read: {error}; 'hermes trace verify {session_id}' lists all") from None
+    except (ValueError, msgspec.MsgspecError):
+        raise HermesError(f"{where} cannot be read: it is no JSON; the journal was changed by hand") from None
+    if isinstance(value, dict) and "$redacted" in value:
+        raise HermesError(f"{where} was redacted, so that this run can be verified but not run again")
+    return cast("dict[str, Any]", value)
+
+
+def _add_event(turn: TurnRecording, kind: str, key: str, effect: str | None, body: dict[str, Any]) -> None:
+    if kind == "turn_started":
+        turn.message = body["message"]["content"]
+    elif kind == "turn_resumed":
+        while turn.attempts and turn.attempts[-1].failed:
+            turn.attempts.pop()  # the failure ended the turn then, and has no part in how it continued
+        turn.earlier = {step for step in turn.steps if step.startswith("tool:")}
+    elif kind == "attempt_failed":
+        turn.attempts.append(RecordedAttempt(key, body, True, turn.attempts_made))
+        turn.attempts_made += 1
+    elif kind == "step_done":
+        turn.steps[key] = body
+        turn.effects[key] = effect or ""
+        if key.startswith("model:"):
+            turn.attempts.append(RecordedAttempt(key, body, False, turn.attempts_made))
+            turn.attempts_made += 1
+
+
+def _add_providers(turn: TurnRecording) -> None:
+    """Attempts are recorded twice: as events, and as rows that name the provider."""
+    asked = [call.provider for call in turn.calls if call.status != "crashed" and not is_aside(call.key)]
+    if len(asked) == turn.attempts_made:
+        turn.attempts = [replace(one, provider=asked[one.number]) for one in turn.attempts]
+
+
+def _call(connection: JournalConnection, row: list[Any], content: str | None) -> CallRow:
+    key, provider, model, status, duration, read, written, cost, error = row
+    asked: dict[str, Any] | None = None
+    if content and is_aside(key):
+        found = connection.execute("SELECT data FROM blobs WHERE sha256 = ?", (content,)).fetchone()
+        asked = msgspec.json.decode(found[0]) if found else None
+    return CallRow(key, provider, model, status, duration, read or 0, written or 0, cost, error, asked)

@@ -1,0 +1,140 @@
+"""Rows of recorded sessions: read from one journal, written to another one as they are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from hermes.errors import HermesError
+from hermes.journal.bodies import MissingBlob, blobs_of
+from hermes.journal.connection import JournalConnection
+
+Row = dict[str, Any]
+_TURN_IDS = "turn_id IN (SELECT id FROM turns WHERE session_id = :id AND ordinal >= :first AND ordinal < :last)"
+#: The rows of a session by table, in the order in which they may be written; then those of some turns only.
+_ALL = {
+    "sessions": "id = :id",
+    "turns": "session_id = :id ORDER BY ordinal",
+    "events": "session_id = :id ORDER BY seq",
+    "messages": "session_id = :id ORDER BY turn, step, position",
+    "model_calls": "session_id = :id ORDER BY started_at",
+    "questions": "session_id = :id ORDER BY rowid",
+}
+_OF_TURNS = {
+    "turns": "session_id = :id AND ordinal >= :first AND ordinal < :last ORDER BY ordinal",
+    "events": "session_id = :id AND seq >= :first_seq AND seq < :last_seq ORDER BY seq",
+    "messages": "session_id = :id AND turn >= :first AND turn < :last ORDER BY turn, step, position",
+    "model_calls": f"session_id = :id AND {_TURN_IDS}",
+    "questions": f"session_id = :id AND {_TURN_IDS} ORDER BY rowid",
+}
+TABLES = tuple(_ALL)
+_FAMILY = (
+    "WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id) "
+    "SELECT id FROM family"
+)
+
+
+@dataclass(slots=True)
+class SessionRows:
+    """The rows of sessions by table, and the blobs that they refer to by digest."""
+
+    tables: dict[str, list[Row]] = field(default_factory=lambda: {name: list[Row]() for name in TABLES})
+    blobs: dict[str, str] = field(default_factory=dict[str, str])
+    #: Session and digest of each blob that is used.
+    uses: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+
+
+def family_of(connection: JournalConnection, session_id: str) -> list[str]:
+    """A session and those that it delegated to."""
+    return [found for (found,) in connection.execute(_FAMILY, (session_id,)).fetchall()]
+
+
+def read_sessions(connection: JournalConnection, session_ids: Iterable[str]) -> SessionRows:
+    """Everything of some sessions."""
+    rows = SessionRows()
+    for session_id in session_ids:
+        for table, condition in _ALL.items():
+            _read(connection, rows, session_id, table, condition, {"id": session_id})
+    return rows
+
+
+def read_turns(connection: JournalConnection, session_id: str, first: int, last: int) -> SessionRows:
+    """The rows of the turns from ``first`` to before ``last``, with the events between them."""
+    rows = SessionRows()
+    query = "SELECT first_seq FROM turns WHERE session_id = ? AND ordinal = ?"
+    edges = [connection.execute(query, (session_id, ordinal)).fetchone() for ordinal in (first, last)]
+    begin, end = (edge[0] if edge else 2**62 for edge in edges)
+    values = {"id": session_id, "first": first, "last": last, "first_seq": 0 if first == 0 else begin, "last_seq": end}
+    for table, condition in _OF_TURNS.items():
+        _read(connection, rows, session_id, table, condition, values)
+    return rows
+
+
+def _read(
+    connection: JournalConnection, rows: SessionRows, session_id: str, table: str, condition: str, values: Row
+) -> None:
+    cursor = connection.execute(f"SELECT * FROM {table} WHERE {condition}", values)
+    names = [column[0] for column in cursor.description]
+    found = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    rows.tables[table] += found
+    for row in found:
+        for digest in _blobs(connection, row):
+            rows.uses.add((session_id, digest))
+            if digest not in rows.blobs:
+                data = connection.execute("SELECT data FROM blobs WHERE sha256 = ?", (digest,)).fetchone()
+                if data is None:
+                    raise HermesError(f"session {session_id}: the stored text {digest} is missing from the journal")
+                rows.blobs[digest] = data[0]
+
+
+def _blobs(connection: JournalConnection, row: Row) -> list[str]:
+    try:
+        found = blobs_of(connection, row["body"]) if "body" in row else []
+    except MissingBlob as error:
+        raise HermesError(f"session {row['session_id']}: {error} from the journal") from None
+    return [*found, *([row["content"]] if row.get("content") else [])]
+
+
+def write_rows(connection: JournalConnection, rows: SessionRows) -> None:
+    """Write rows into another journal. Columns that it does not have are left out."""
+    for table in TABLES:
+        known = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall()}
+        for row in rows.tables[table]:
+            fields = {name: value for name, value in row.items() if name in known}
+            if table == "sessions":
+                fields["runner"] = None
+            elif table == "messages":
+                fields.pop("id", None)  # it belongs to the other journal
+            names = ", ".join(fields)
+            marks = ", ".join("?" * len(fields))
+            connection.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", tuple(fields.values()))
+    texts = list(rows.blobs.items())
+    connection.executemany("INSERT INTO blobs (sha256, data) VALUES (?, ?) ON CONFLICT DO NOTHING", texts)
+    connection.executemany(
+        "INSERT INTO blob_uses (session_id, sha256) VALUES (?, ?) ON CONFLICT DO NOTHING", sorted(rows.uses)
+    )
+
+
+def remove_turns(connection: JournalConnection, session_id: str, first: int) -> None:
+    """Remove the turns from ``first`` on, with everything that belongs to them and the sessions of their children."""
+    values = {"id": session_id, "first": first, "last": 2**62}
+    row = connection.execute(
+        "SELECT first_seq FROM turns WHERE session_id = ? AND ordinal = ?", (session_id, first)
+    ).fetchone()
+    connection.execute("DELETE FROM sessions WHERE parent_id = ?", (session_id,))
+    for table in ("model_calls", "questions"):
+        connection.execute(f"DELETE FROM {table} WHERE session_id = :id AND {_TURN_IDS}", values)
+    connection.execute("DELETE FROM messages WHERE session_id = :id AND turn >= :first", values)
+    connection.execute("DELETE FROM turns WHERE session_id = :id AND ordinal >= :first", values)
+    if row is not None:
+        connection.execute("DELETE FROM events WHERE session_id = ? AND seq >= ?", (session_id, row[0]))
+
+
+def set_head(connection: JournalConnection, session_id: str) -> None:
+    """Let the session continue behind its last event."""
+    connection.execute(
+        "UPDATE sessions SET head_seq = coalesce((SELECT max(seq) FROM events WHERE session_id = :id), 0), "
+        "runner = NULL WHERE id = :id",
+        {"id": session_id},
+    )

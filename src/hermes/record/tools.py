@@ -1,0 +1,111 @@
+"""Tools of a replay: they return what they returned when the run was recorded, and run nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from typing import Any
+
+from hermes.agent.children.assignments import DELEGATE
+from hermes.errors import HermesError, Interrupted
+from hermes.record.recording import Recording, TurnRecording
+from hermes.tools.registry import Args, Effect, Tool, ToolContext, ToolRegistry
+from hermes.tools.results import tool_error
+from hermes.tools.skills.skills import TOOL_NAMES as SKILL_TOOLS
+
+_FAILED = "Tool execution failed: "
+_CANCELLED = re.compile(r"The call was cancelled \((.*)\)", re.DOTALL)
+
+
+class RecordedTools:
+    """Stands in for the tools of a host."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._turns = {turn.id: turn for session in recording.family() for turn in session.turns}
+        #: Recorded tools that this host does not have.
+        self.missing: list[str] = []
+
+    def install(self, registry: ToolRegistry) -> None:
+        """Replace every tool, and add those that only the record knows."""
+        offered = self._offered()
+        for tool in list(registry.all().values()):
+            recorded = replace(tool, run=self._run_of(tool), preview=None)
+            if tool.available is not None:
+                recorded = replace(recorded, available=_always(tool.name in offered))
+            registry.add(recorded, override=True)
+        effects = self._effects()
+        for name, definition in offered.items():
+            if registry.get(name) is None:
+                self.missing.append(name)
+                effect: Effect = effects.get(name, "unsafe")
+                parameters: dict[str, Any] = definition.get("parameters") or {}
+                about: str = definition.get("description", "")
+                registry.add(Tool(name, "recorded", about, parameters, self._answer, effect))
+
+    def order(self, tools: Iterable[Tool], registry: ToolRegistry, turn: TurnRecording) -> list[Tool]:
+        """The tools that a turn offers, with those that only the record knows at their recorded place."""
+        names: list[str] = [definition["function"]["name"] for definition in turn.setup.get("tools", ())]
+        # Tools for skills come with their files, and a skill may narrow the tools of one turn.
+        left_out = ({*self._offered(), *SKILL_TOOLS}) - set(names)
+        offered = {tool.name: tool for tool in tools if tool.name not in left_out}
+        for name in self.missing:
+            found = registry.get(name)
+            if found is not None:
+                offered[name] = found
+        if not self.missing:
+            return list(offered.values())
+        known = [offered.pop(name) for name in names if name in offered]
+        return [*known, *(tool for name, tool in offered.items() if name not in self.missing)]
+
+    # -- answers ------------------------------------------------------------------------------------------------
+
+    def _run_of(self, tool: Tool) -> Callable[[Args, ToolContext], str]:
+        if tool.name != DELEGATE:
+            return self._answer
+
+        def delegate(args: Args, context: ToolContext) -> str:
+            tool.run(args, context)  # the children are run again; how long they took is as it was
+            return self._answer(args, context)
+
+        return delegate
+
+    def _answer(self, args: Args, context: ToolContext) -> str:
+        turn = self._turns.get(context.scope.turn_id)
+        body = turn.steps.get(context.key) if turn is not None else None
+        if turn is None or body is None:
+            return tool_error("the record has no such call", error_type="not_recorded")
+        if body["args"] != args:
+            return tool_error("the record has this call with other arguments", error_type="not_recorded")
+        message: str = body.get("error_message") or ""
+        if body["status"] == "cancelled":
+            found = _CANCELLED.fullmatch(message)
+            reason = found.group(1) if found else message
+            if context.key not in turn.earlier:
+                context.scope.interrupt.cancel(reason)
+            raise Interrupted(reason)
+        start = f"{_FAILED}{body.get('error_type')}: "
+        if message.startswith(start):
+            raise type(body["error_type"], (HermesError,), {})(message.removeprefix(start))
+        return body["result"]
+
+    # -- the record ---------------------------------------------------------------------------------------------
+
+    def _offered(self) -> dict[str, dict[str, Any]]:
+        tools: dict[str, dict[str, Any]] = {}
+        for turn in self._turns.values():
+            for definition in turn.setup.get("tools", ()):
+                tools.setdefault(definition["function"]["name"], definition["function"])
+        return tools
+
+    def _effects(self) -> dict[str, Any]:
+        effects: dict[str, Any] = {}
+        for turn in self._turns.values():
+            for key, effect in turn.effects.items():
+                if key.startswith("tool:"):
+                    effects[turn.steps[key]["name"]] = effect
+        return effects
+
+
+def _always(answer: bool) -> Callable[[], bool]:
+    return lambda: answer

@@ -1,0 +1,194 @@
+"""The transport of a replay: it answers every request to a model from the record, and opens no connection."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import defaultdict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+import msgspec
+
+from hermes.agent.attempt import DigestingWire, request_content
+from hermes.contract.events import TextDelta
+from hermes.contract.response import Record
+from hermes.errors import BudgetExceeded, Interrupted, ProviderError
+from hermes.http.client import HttpClient
+from hermes.http.errors import AddressRefused
+from hermes.models.endpoint import Endpoint
+from hermes.models.reply import IncompleteReply, InterruptedReply, Reply, to_response
+from hermes.models.usage import Usage
+from hermes.models.wires.wire import Delta, Wire
+from hermes.record.recording import CallRow, RecordedAttempt, Recording, TurnRecording
+from hermes.scope import Interrupt, current_scope
+from hermes.trace.clean import Cleaner
+
+_encode = msgspec.json.Encoder(order="deterministic").encode
+#: The names of fences around what others wrote have a random end, so that no text can close one.
+_FENCE = re.compile(rb"(</?[a-z]+-)[0-9a-f]{8}(?=>)")
+
+
+@dataclass(frozen=True, slots=True)
+class Miss:
+    """A request beside the conversation that the record has no answer to, and the nearest one that it has."""
+
+    request: dict[str, Any]
+    nearest: dict[str, Any] | None
+
+
+class NoNetwork(HttpClient):
+    """An HTTP client that refuses every connection."""
+
+    def open(self, method: str, url: str, *_arguments: Any, **_options: Any) -> NoReturn:
+        """Refuse."""
+        raise AddressRefused(f"a replay opens no connection; {method} {url.partition('?')[0]} was not sent")
+
+    def request(self, method: str, url: str, *_arguments: Any, **_options: Any) -> NoReturn:
+        """Refuse."""
+        self.open(method, url)
+
+
+class RecordedTransport:
+    """Answers from a recording. Thread-safe: the sessions of children share it.
+
+    A conversation is answered in the order of its record. Requests beside it (summaries, ``ctx.llm``) come in any
+    order and are found by their content.
+    """
+
+    def __init__(self, recording: Recording) -> None:
+        self._turns = {turn.id: turn for session in recording.family() for turn in session.turns}
+        self._lock = threading.Lock()
+        self._clean = Cleaner()
+        self.misses: list[Miss] = []
+        self._left: dict[str, deque[RecordedAttempt]] = {}
+        self._aside: dict[bytes, deque[CallRow]] = {}
+        #: The turns whose budget has ended.
+        self._stopped: set[str] = set()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin again with the first answer."""
+        with self._lock:
+            self.misses.clear()
+            self._stopped.clear()
+            self._left = {turn_id: deque(turn.attempts) for turn_id, turn in self._turns.items()}
+            self._aside = defaultdict(deque)
+            for turn in self._turns.values():
+                for call in turn.calls:
+                    if call.content is not None:
+                        self._aside[self._key(call.content["request"])].append(call)
+
+    def send(
+        self,
+        endpoint: Endpoint,
+        wire: Wire,
+        kwargs: Mapping[str, Any],
+        *,
+        interrupt: Interrupt,
+        on_delta: Callable[[Delta], None] | None = None,
+    ) -> Record:
+        """The recorded answer; a recorded failure is raised again."""
+        interrupt.check()
+        scope = current_scope.get()
+        turn = self._turns.get(scope.turn_id) if scope else None
+        if isinstance(wire, DigestingWire) and turn is not None:
+            wire.http_request(endpoint, kwargs)  # its digest is what the record is compared by
+            return self._answer(turn, on_delta)
+        return self._answer_aside(endpoint, kwargs)
+
+    # -- the conversation ---------------------------------------------------------------------------------------
+
+    def _answer(self, turn: TurnRecording, on_delta: Callable[[Delta], None] | None) -> Record:
+        left = self._left[turn.id]
+        if not left:
+            raise _end_of(turn)
+        attempt = left.popleft()
+        number = attempt.key.partition(":")[2]
+        budget = turn.steps.get(f"budget:{number}")
+        if budget is not None and turn.id not in self._stopped:
+            # The budget ended before this call; the answer that concludes the turn is asked for next.
+            self._stopped.add(turn.id)
+            left.appendleft(attempt)
+            raise BudgetExceeded(budget["why"])
+        if attempt.failed:
+            raise self._failure(attempt, left[0] if left else None, on_delta)
+        reply = _reply(attempt.body["reply"])
+        if on_delta is not None and reply.content:
+            on_delta(TextDelta(reply.content))
+        response = to_response(reply)
+        response.choices[0].message.carry = reply.provider_state
+        return response
+
+    def _failure(
+        self,
+        attempt: RecordedAttempt,
+        following: RecordedAttempt | None,
+        on_delta: Callable[[Delta], None] | None,
+    ) -> BaseException:
+        body = attempt.body
+        partial = _reply(body["partial"]) if body.get("partial") else None
+        text = str(body.get("error") or "").partition(": ")[2]
+        if body["reason"] == "interrupted":
+            return InterruptedReply(text, partial or Reply())
+        follows = following is not None and following.key == attempt.key
+        if partial is not None and not follows and on_delta is not None and partial.content:
+            on_delta(TextDelta(partial.content))  # text that was shown is not asked for again
+        error = ProviderError(text, reason=body["reason"], retry_after=0.0)
+        if partial is not None:
+            error = IncompleteReply(text, partial=partial, reason=body["reason"], retry_after=0.0)
+        error.retryable = error.retryable and following is not None and following.is_like(attempt)
+        return error
+
+    # -- beside it ----------------------------------------------------------------------------------------------
+
+    def _answer_aside(self, endpoint: Endpoint, kwargs: Mapping[str, Any]) -> Record:
+        request = self._clean.value(request_content(kwargs))
+        with self._lock:
+            found = self._aside.get(self._key(request))
+            call = found.popleft() if found else None
+            if call is None or call.content is None:
+                self.misses.append(Miss(request, self._nearest(request)))
+                raise ProviderError(
+                    f"{endpoint.provider}: the record has no answer to this request", reason="bad_request"
+                )
+        if call.content["reply"] is None:
+            error = ProviderError((call.error or "").partition(": ")[2], reason="server_error", retry_after=0.0)
+            error.retryable = bool(found)
+            raise error
+        reply = _reply(call.content["reply"])
+        response = to_response(reply)
+        response.choices[0].message.carry = reply.provider_state
+        return response
+
+    def _key(self, request: dict[str, Any]) -> bytes:
+        return _FENCE.sub(rb"\1", _encode(request))
+
+    def _nearest(self, request: dict[str, Any]) -> dict[str, Any] | None:
+        """The recorded request that begins most like this one."""
+        asked = _encode(request)
+        recorded = list(self._aside)
+        if not recorded:
+            return None
+        best = max(recorded, key=lambda one: _common(one, asked))
+        return cast("dict[str, Any]", msgspec.json.decode(best))
+
+
+def _common(first: bytes, second: bytes) -> int:
+    length = min(len(first), len(second))
+    return next((at for at in range(length) if first[at] != second[at]), length)
+
+
+def _reply(body: dict[str, Any]) -> Reply:
+    usage: dict[str, Any] = body.get("usage") or {}
+    reply = msgspec.convert({**body, "usage": None}, Reply)
+    reply.usage = msgspec.convert(usage, Usage) if usage else None
+    return reply
+
+
+def _end_of(turn: TurnRecording) -> BaseException:
+    """The record has no further request: the turn was interrupted here, or it asks more than it did."""
+    if turn.state == "interrupted":
+        return Interrupted(turn.error or "interrupted")
+    return ProviderError("the record has no further request in this turn", reason="bad_request")

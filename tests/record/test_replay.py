@@ -1,0 +1,283 @@
+"""Runs of every kind, replayed byte for byte in another home."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from hermes.cli.main import main
+from hermes.config import Config
+from hermes.errors import HermesError, SessionNotFound
+from hermes.journal.store import Store
+from hermes.models.endpoint import ApiMode
+from hermes.plugins.context import PluginContext
+from hermes.record.bundle import open_bundle, read_bundle, write_bundle
+from hermes.record.recording import load_recording
+from hermes.record.replay import ReplayResult, ReplaySettings, recorded_config, replay
+from hermes.record.show import difference_lines
+from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
+from hermes.testing.scripted.replies import ScriptedCall
+from support import HostFactory, trace_runs
+from support.configured import configured_host
+from support.trace_runs import Rig, Run
+
+ANY = Config()
+
+
+@pytest.fixture
+def rig(home: Path, workdir: Path) -> Generator[Rig]:
+    with ExitStack() as stack:
+        yield Rig(home, workdir, stack)
+
+
+def again(home: Path, session_id: str, other: Path, config: Config | None = None, **options: Any) -> ReplayResult:
+    """The run of a home once more, in a home that has nothing."""
+    objects = options.pop("plugin_objects", ())
+    with closing(Store(home / "state.db")) as store:
+        settings = config or recorded_config(load_recording(store, session_id))
+        assert settings is not None
+        return replay(store, session_id, other, settings, ReplaySettings(**options), plugin_objects=objects)
+
+
+def shown(result: ReplayResult) -> str:
+    return "\n".join(line for one in result.differences for line in difference_lines(one))
+
+
+KINDS: list[Callable[[Rig], Run]] = [
+    trace_runs.one_tool,
+    trace_runs.thinking,
+    trace_runs.parallel_tools_reversed,
+    trace_runs.delegated_children,
+    trace_runs.approval,
+    trace_runs.denied,
+    trace_runs.error_and_retry,
+    trace_runs.fallback,
+    trace_runs.final_error,
+    trace_runs.interrupted_turn,
+    trace_runs.compaction,
+    trace_runs.steered_and_out_of_steps,
+    trace_runs.plugin_makes_a_call,
+]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+def test_replays_identically_in_another_home(kind: Callable[[Rig], Run], rig: Rig, tmp_path: Path) -> None:
+    run = kind(rig)
+    rig.stack.close()
+    result = again(rig.home, run.stored.id, tmp_path / "elsewhere", strict=True)
+    # Tools that a test added by hand are not there, and a strict replay says so.
+    by_hand = {trace_runs.parallel_tools_reversed, trace_runs.steered_and_out_of_steps}
+    assert [one.field for one in result.differences] == (["tools"] if kind in by_hand else []), shown(result)
+    assert result.turns >= len(run.stored.turns)
+
+
+@pytest.mark.parametrize("mode", get_args(ApiMode))
+def test_every_wire(mode: ApiMode, home: Path, workdir: Path, tmp_path: Path) -> None:
+    (workdir / "a.txt").write_text("forty-two\n")
+    look = ScriptedReply(thoughts="I had better look", calls=(ScriptedCall("read_file", {"path": "a.txt"}),))
+    with (
+        ScriptedProvider([look, text("It is 42."), text("Yes.")]) as provider,
+        configured_host(home, workdir, provider, model={"api_mode": mode}) as host,
+    ):
+        session = host.new_session()
+        session.run("What is in a.txt?")
+        session.run("Sure?")
+    (workdir / "a.txt").unlink()
+    result = again(home, session.id, tmp_path / "elsewhere")
+    assert result.identical, shown(result)
+    assert (result.turns, result.steps) == (2, 3)
+
+
+def test_an_unknown_outcome_is_replayed_as_unknown(make_host: HostFactory, tmp_path: Path, home: Path) -> None:
+    from agent.test_recovery import left_at
+
+    with left_at(make_host, "key = 'tool:2.0' AND kind = 'step_claimed'") as (host, session, _provider):
+        outcome = session.finish_open_turn()
+        assert outcome is not None and outcome.status == "completed"
+        host.close()
+        effects = (session.cwd / "effects.log").read_text()
+        result = again(home, session.id, tmp_path / "elsewhere")
+        assert result.identical, shown(result)
+        assert (session.cwd / "effects.log").read_text() == effects, "a replayed tool ran"
+
+
+class Asker:
+    """A plugin that asks a model of its own before every turn."""
+
+    name = "asker"
+
+    @staticmethod
+    def register(ctx: PluginContext) -> None:
+        def ask(**_: Any) -> dict[str, str]:
+            answer = ctx.llm.complete([{"role": "user", "content": "Say something."}], purpose="greeting")
+            return {"context": answer.text}
+
+        ctx.register_hook("pre_llm_call", ask)
+
+
+class OtherAsker(Asker):
+    """The same plugin with another question."""
+
+    @staticmethod
+    def register(ctx: PluginContext) -> None:
+        def ask(**_: Any) -> dict[str, str]:
+            answer = ctx.llm.complete([{"role": "user", "content": "Say something else."}], purpose="greeting")
+            return {"context": answer.text}
+
+        ctx.register_hook("pre_llm_call", ask)
+
+
+def test_side_calls_of_plugins_are_answered_from_the_record(make_host: HostFactory, home: Path, tmp_path: Path) -> None:
+    with ScriptedProvider(["Good morning.", "Hello."]) as provider:
+        host = make_host(provider, plugin_objects=[Asker])
+        session = host.new_session()
+        session.run("Hi.")
+        host.close()
+    result = again(home, session.id, tmp_path / "elsewhere", plugin_objects=[Asker])
+    assert result.identical, shown(result)
+    # A changed question misses, and the nearest recorded one is shown beside it.
+    result = again(home, session.id, tmp_path / "elsewhere", plugin_objects=[OtherAsker])
+    assert not result.identical
+
+
+@pytest.fixture
+def recorded(make_host: HostFactory, workdir: Path, home: Path) -> str:
+    """A session with three turns, of which the second was undone, and a command that leaves a trace."""
+    script = [tool_call("terminal", {"command": "echo x >> ran"}), text("One."), text("Two."), text("Three.")]
+    with ScriptedProvider(script) as provider:
+        host = make_host(provider)
+        session = host.new_session()
+        session.run("first")
+        session.run("second")
+        session.undo()
+        session.run("third")
+        host.close()
+    return session.id
+
+
+def test_recorded_tools_run_nothing(recorded: str, home: Path, workdir: Path, tmp_path: Path) -> None:
+    assert (workdir / "ran").read_text() == "x\n"
+    result = again(home, recorded, tmp_path / "elsewhere")
+    assert result.identical, shown(result)
+    assert result.notes == ["turn 2 was left out: it was undone, and is no part of the conversation"]
+    assert (workdir / "ran").read_text() == "x\n"
+
+
+def test_live_tools_run_again(recorded: str, home: Path, workdir: Path, tmp_path: Path) -> None:
+    result = again(home, recorded, tmp_path / "elsewhere", tools="live", turn=1)
+    assert result.identical, shown(result)
+    assert (workdir / "ran").read_text() == "x\nx\n"
+
+
+def test_one_turn_alone(recorded: str, home: Path, tmp_path: Path) -> None:
+    result = again(home, recorded, tmp_path / "elsewhere", turn=3)
+    assert result.identical and result.turns == 1, shown(result)
+    with pytest.raises(HermesError, match=r"turn 2 of session .* was undone"):
+        again(home, recorded, tmp_path / "elsewhere", turn=2)
+    with pytest.raises(HermesError, match="has no turn 9; it has turns 1 to 3"):
+        again(home, recorded, tmp_path / "elsewhere", turn=9)
+
+
+def test_a_changed_prompt_is_the_first_difference(recorded: str, home: Path, tmp_path: Path) -> None:
+    with closing(Store(home / "state.db")) as store:
+        config = recorded_config(load_recording(store, recorded))
+    assert config is not None
+    config.agent.system_prompt = "Answer in rhymes."
+    result = again(home, recorded, tmp_path / "elsewhere", config)
+    assert [one.place for one in result.differences] == ["turn 1, setup, system"]
+    assert "+Answer in rhymes." in shown(result)
+
+
+class Shouter:
+    """Middleware that changes every request."""
+
+    name = "shouter"
+
+    @staticmethod
+    def register(ctx: PluginContext) -> None:
+        def shout(request: dict[str, Any], **_: Any) -> dict[str, Any]:
+            return {"request": {**request, "temperature": 1.5}}
+
+        ctx.register_middleware("llm_request", shout)
+
+
+def test_middleware_that_changes_the_request_is_seen(recorded: str, home: Path, tmp_path: Path) -> None:
+    result = again(home, recorded, tmp_path / "elsewhere", plugin_objects=[Shouter])
+    assert result.differences[0].place == "turn 1, model:1, parameters"
+    assert '"temperature": 1.5' in shown(result)
+
+
+def test_nothing_is_written_to_the_home(recorded: str, home: Path, tmp_path: Path) -> None:
+    def files() -> dict[Path, int]:
+        # Reading a journal makes the two companions of a log.
+        return {
+            path: path.stat().st_size for path in home.rglob("*") if path.is_file() and "state.db-" not in path.name
+        }
+
+    before = files()
+    again(home, recorded, home)
+    assert files() == before
+
+
+# -- bundles and the command ----------------------------------------------------------------------------------------
+
+
+def test_a_bundle_is_replayed_elsewhere_by_the_command(
+    recorded: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "run.bundle"
+    assert main(["sessions", "export", recorded, "--bundle", str(bundle)]) == 0
+    assert main(["replay", recorded]) == 0 or "custom" in capsys.readouterr().err
+    monkeypatch.setenv("HERMES_HOME", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("TZ", "Pacific/Kiritimati")
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert main(["replay", str(bundle)]) == 0
+    assert capsys.readouterr().out.endswith("identical (2 turns, 3 model steps)\n")
+    assert main(["replay", str(bundle), "--turn", "3", "--json"]) == 0
+    assert '"differences": []' in capsys.readouterr().out
+
+
+def test_a_bundle_that_was_changed_or_is_newer_is_refused(recorded: str, home: Path, tmp_path: Path) -> None:
+    with closing(Store(home / "state.db")) as store:
+        whole = write_bundle(store, recorded)
+    bundle = tmp_path / "run.bundle"
+    bundle.write_text(whole)
+    with open_bundle(bundle) as (copy, session_id):
+        assert load_recording(copy, session_id).turns[0].message == "first"
+    bundle.write_text(whole.replace("\n", "\r\n"))
+    assert read_bundle(bundle)[0] == recorded
+    for text_, problem in (
+        (whole.replace("first", "worst"), "cut off or was changed"),
+        (whole[: len(whole) // 2], "no part of a bundle|cut off"),
+        (whole.replace('"schema":5', '"schema":99', 1), "newer than this one .schema 99, this one knows 5"),
+        ("{}\n", "is no bundle; 'hermes sessions export"),
+        ("", "is no bundle"),
+    ):
+        bundle.write_text(text_)
+        with pytest.raises(HermesError, match=problem):
+            read_bundle(bundle)
+
+
+def test_missing_parts_are_named(recorded: str, home: Path, tmp_path: Path) -> None:
+    with closing(Store(home / "state.db")) as store:
+        with pytest.raises(SessionNotFound):
+            replay(store, "nosuch", tmp_path / "elsewhere", ANY)
+        store.write(lambda connection: connection.execute("DELETE FROM blobs"))
+        with pytest.raises(HermesError, match=r"event \d+ \(step_done setup\) in turn 1 .* is missing"):
+            replay(store, recorded, tmp_path / "elsewhere", ANY)
+        with pytest.raises(HermesError, match="the stored text"):
+            write_bundle(store, recorded)
+
+
+def test_a_child_is_replayed_with_its_parent(rig: Rig, tmp_path: Path) -> None:
+    run = trace_runs.delegated_children(rig)
+    rig.stack.close()
+    with closing(Store(rig.home / "state.db")) as store:
+        child = load_recording(store, run.stored.id).children[0]
+        with pytest.raises(HermesError, match=f"hermes replay {run.stored.id}"):
+            replay(store, child.id, tmp_path / "elsewhere", ANY)
