@@ -68,7 +68,7 @@ class Services:
         if session is None and scope.principal:
             cwd = default_workspace(self.home, scope.principal)  # never the owner's folder
         with host_work():
-            return _dispatch_tool(self._runtime, scope, cwd, name, args, journal)
+            return dispatch_call(self._runtime, scope, cwd, name, args, journal)
 
     def inject_message(self, content: str, role: str) -> bool:
         """Add a message to the running turn of the caller's session, or start one at an idle prompt.
@@ -168,7 +168,7 @@ class Services:
             self._models.close()
 
 
-def _dispatch_tool(
+def dispatch_call(
     runtime: Runtime, outer: Scope, cwd: Path, name: str, args: dict[str, Any], journal: TurnJournal | None = None
 ) -> str:
     """Run a tool with the ids of the caller's scope, and return what the model would see.

@@ -342,6 +342,13 @@ class ImageGenConfig(Struct, kw_only=True):
     model: str = ""  #: Model it should use; empty is its own choice.
 
 
+class CodeExecutionConfig(Struct, kw_only=True):
+    """Scripts of the execute_code tool."""
+
+    timeout: Seconds = 300  #: Seconds a script may take, without its tool calls.
+    max_tool_calls: Natural = 50  #: Tools that one script may call.
+
+
 class WebConfig(Struct, kw_only=True):
     """Web search and pages."""
 
@@ -447,6 +454,7 @@ class Config(Struct, kw_only=True):
     context: ContextConfig = field(default_factory=ContextConfig)
     memory: MemoryConfig = field(default_factory=MemoryConfig)
     image_gen: ImageGenConfig = field(default_factory=ImageGenConfig)
+    code_execution: CodeExecutionConfig = field(default_factory=CodeExecutionConfig)
     web: WebConfig = field(default_factory=WebConfig)
     skills: SkillsConfig = field(default_factory=SkillsConfig)
     local: LocalConfig = field(default_factory=LocalConfig)

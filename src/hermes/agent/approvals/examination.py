@@ -17,6 +17,9 @@ from hermes.tools.registry import Args, Tool, ToolContext
 if TYPE_CHECKING:
     from hermes.policy import Finding
 
+#: The rule by which a user is asked about a script that runs without a sandbox.
+RUN_SCRIPT = "run-script"
+
 # The policy is imported where it is used: it brings a parser and many rules along, which only runs with commands need.
 
 
@@ -39,6 +42,8 @@ def examine_call(
         return _terminal(args, context, hermes_home, since, telling_apart=telling_apart)
     if tool.name == "process" and not tool.plugin:
         return _input(args, context, hermes_home)
+    if tool.name == "execute_code" and not tool.plugin:
+        return _script(args, context)
     if tool.writes is not None:
         return _edit(tool.writes(args, context), context, hermes_home)
     if tool.name in ("read_file", "search_files") and not tool.plugin:
@@ -84,6 +89,16 @@ def _terminal(args: Args, context: ToolContext, hermes_home: Path, since: float,
 
     effect: CallEffect = "read-only-command" if only_reads(command, cwd=cwd, hermes_home=hermes_home) else "command"
     return Examination(effect, (), command, cwd)
+
+
+def _script(args: Args, context: ToolContext) -> Examination:
+    """A script only reads in its sandbox, and each of its tool calls is examined. Without one it can do anything."""
+    if context.confinements.confines_scripts():
+        return Examination("own-tool")
+    from hermes.policy import Finding
+
+    code = str(args.get("code") or "")
+    return Examination("command", (Finding(RUN_SCRIPT, "runs a Python script without a sandbox", code),))
 
 
 def _input(args: Args, context: ToolContext, hermes_home: Path) -> Examination:

@@ -33,7 +33,7 @@ def agent_tools(runtime: Runtime) -> list[Tool]:
     ]
     if runtime.config.skills.enabled:
         tools += _skill_tools(runtime)
-    tools += _web_tools(runtime)
+    tools += [*_web_tools(runtime), _execute_code(runtime)]
     if runtime.memory.targets:
         arguments = _memory_args(runtime.memory.targets)
         tools.append(Tool("memory", "memory", _MEMORY, arguments, _memory(runtime), quick=True, emoji="🧠"))
@@ -200,6 +200,24 @@ def _web_tools(runtime: Runtime) -> list[Tool]:
             untrusted=True,
         ),
     ]
+
+
+# -- execute_code ---------------------------------------------------------------------------------------------------
+
+_CODE = (
+    "Run a Python script that calls your tools: from hermes_tools import read_file, search_files, terminal (any of "
+    "them but this one); each returns a dict. For many calls, or data to filter: only what it prints comes back. It "
+    "reads files here; it writes and reaches the network by tools only."
+)
+
+
+def _execute_code(runtime: Runtime) -> Tool:
+    def run(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.execute_code import run_execute_code
+
+        return run_execute_code(args, context, runtime)
+
+    return Tool("execute_code", "code_execution", _CODE, fields(["code"], code=text()), run, emoji="🐍")
 
 
 # -- delegate_task --------------------------------------------------------------------------------------------------

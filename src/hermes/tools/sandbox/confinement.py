@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Stands for the files that are shown, in the key of the sandbox of scripts.
+_SCRIPTS = ("execute_code",)
+
 
 class SandboxUnavailable(ValueError):
     """The settings ask for a sandbox that this machine does not have: the command must not run."""
@@ -131,6 +134,27 @@ class Confinements:
                 sandbox.accept(change)
         return report
 
+    def of_script(self, scope: Scope, workspace: Path) -> Confinement:
+        """The confinement of a script of the model: it reads, and changes files and reaches the network only by tools.
+
+        It has a sandbox whenever the machine has one, unless ``terminal.sandbox`` is off.
+        """
+        self._hide_memory()
+        built = child_environment(os.environ, self.redactor, minimal=True)
+        if not self.confines_scripts():
+            return Confinement(built.variables)
+        backend = self.probe().backend
+        assert backend is not None
+        key = ("read-only", scope.principal, str(workspace), _SCRIPTS)
+        with self._lock:
+            if key not in self._sandboxes:
+                self._sandboxes[key] = self._make(backend, "read-only", scope, str(workspace), (), is_script=True)
+            return Confinement(built.variables, sandbox=self._sandboxes[key])
+
+    def confines_scripts(self) -> bool:
+        """Whether scripts of the model run in a sandbox."""
+        return self._settings.sandbox != "off" and self.probe().backend is not None
+
     def _hide_memory(self) -> None:
         if self._hides_memory:
             from hermes.tools.sandbox.process_memory import hide_process_memory
@@ -176,14 +200,22 @@ class Confinements:
             return self._sandboxes[key]
 
     def _make(
-        self, backend: SandboxBackend, mode: SandboxMode, scope: Scope, workspace: str, shown: tuple[str, ...]
+        self,
+        backend: SandboxBackend,
+        mode: SandboxMode,
+        scope: Scope,
+        workspace: str,
+        shown: tuple[str, ...],
+        *,
+        is_script: bool = False,
     ) -> Sandbox:
         from hermes.tools.sandbox.profile import make_profile
         from hermes.tools.sandbox.sandbox import Sandbox
 
         settings = self._settings
         agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in settings.env_passthrough else ""
-        proxy = self._proxy_for(backend)
+        proxy = None if is_script else self._proxy_for(backend)
+        has_network = settings.network == "on" or (settings.network == "auto" and not scope.principal)
         profile = make_profile(
             mode,
             workspace,
@@ -191,7 +223,7 @@ class Confinements:
             secrets=[str(self._hermes_home)] if self._hermes_home else [],
             writable=[os.path.expanduser(path) for path in settings.sandbox_write],
             shown=[*shown, *([agent] if agent and not scope.principal else [])],
-            network=settings.network == "on" or (settings.network == "auto" and not scope.principal),
+            network=has_network and not is_script,
         )
         folder = self._private_folder(scope.principal)
         return Sandbox(backend, profile, folder, passed=settings.env_passthrough, proxy=proxy)

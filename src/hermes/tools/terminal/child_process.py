@@ -91,6 +91,12 @@ class ChildProcess:
         self.output_ended = not data
         return data
 
+    @property
+    def output_descriptor(self) -> int:
+        """The descriptor that ``read`` reads, for one who waits for several things."""
+        assert self._output is not None
+        return self._output.fileno()
+
     def write(self, data: bytes, timeout: float) -> int:
         """Send ``data`` to the process; how many bytes it took within ``timeout`` seconds."""
         if not self.input_open or self._input is None:

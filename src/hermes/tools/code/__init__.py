@@ -1,0 +1,1 @@
+"""Python scripts of the model that call tools."""
