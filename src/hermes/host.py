@@ -7,7 +7,6 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,8 +68,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("hermes.host")
 
 
-@dataclass(frozen=True, slots=True)
-class HostOptions:
+class HostOptions(msgspec.Struct, frozen=True):
     """The options of one run beyond the configuration."""
 
     provider: str = ""

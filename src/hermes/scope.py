@@ -9,7 +9,9 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from hermes.errors import Interrupted
 
@@ -99,8 +101,7 @@ def _call_quietly(callback: Callable[[], None]) -> None:
         callback()
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """The correlation ids of every hook, log line and journal row."""
 
     session_id: str = ""
@@ -113,7 +114,7 @@ class Scope:
     principal: str = ""
     #: How many tool calls this work is nested in.
     depth: int = 0
-    interrupt: Interrupt = field(default_factory=Interrupt)
+    interrupt: Interrupt = msgspec.field(default_factory=Interrupt)
 
     def child(self, **ids: str) -> Scope:
         """The same scope with some ids filled in."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.agent import workers as workers_module
 from hermes.agent.setup import OUT_OF_TURNS

@@ -32,6 +32,8 @@ model:
 toolsets: [terminal, file]
 agent:
   max_turns: 250
+terminal:
+  sandbox: "off"
 approvals:
   mode: manual
 """

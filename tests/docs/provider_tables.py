@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import get_args
 
 import msgspec
@@ -76,7 +75,7 @@ def failures() -> str:
 
 def timeouts() -> str:
     """How long each phase of a request may take."""
-    defaults = dataclasses.asdict(Timeouts())
+    defaults = msgspec.structs.asdict(Timeouts())
     return table(("phase", "seconds", "meaning"), [(code(n), f"{defaults[n]:g}", _TIMEOUTS[n]) for n in defaults])
 
 

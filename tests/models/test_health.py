@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hermes.models.endpoint import Endpoint
 from hermes.models.health import FIRST_COOLDOWN, LONGEST_COOLDOWN, Health

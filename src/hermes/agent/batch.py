@@ -7,9 +7,10 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.events import Listener
@@ -31,8 +32,7 @@ log = logging.getLogger("hermes.tool")
 MAX_PARALLEL = 8
 
 
-@dataclass(slots=True)
-class _Slot:
+class _Slot(msgspec.Struct):
     """One call of the batch, with its journal key and, in the end, its message."""
 
     index: int
@@ -274,16 +274,15 @@ class ToolBatch:
         return _Slot(index, context.key, ToolCall(self._runtime, request, scope, tool, context, loop=self._loop))
 
 
-@dataclass(slots=True)
-class _ParallelGroup:
+class _ParallelGroup(msgspec.Struct):
     """Calls that may run together: those that only read, or writers of separate files. All else runs alone."""
 
     all_read: bool = True
     all_separate: bool = True
     _size: int = 0
-    _files: set[Path] = field(default_factory=set[Path])
+    _files: set[Path] = msgspec.field(default_factory=set[Path])
     #: The parents of the files, so that one look-up finds whether a folder contains one of them.
-    _folders: set[Path] = field(default_factory=set[Path])
+    _folders: set[Path] = msgspec.field(default_factory=set[Path])
 
     def add(self, slot: _Slot) -> bool:
         """Add the call, unless it conflicts with those that are in. The first one always fits."""

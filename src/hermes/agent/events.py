@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Literal
 
@@ -25,8 +24,7 @@ def ignore_events(_event: TurnEvent) -> None:
     """The listener of a surface that shows only the result."""
 
 
-@dataclass(frozen=True, slots=True)
-class TurnResult:
+class TurnResult(msgspec.Struct, frozen=True):
     """The result of a turn. ``answer`` is on disk before it is returned."""
 
     session_id: str

@@ -6,7 +6,6 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
@@ -55,8 +54,7 @@ _MOST_CAUSES = 5
 _LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
-@dataclass(frozen=True, slots=True)
-class ModelRuntime:
+class ModelRuntime(msgspec.Struct, frozen=True):
     """What the model calls of a conversation need: endpoints, access to them, and the settings of requests."""
 
     hooks: Hooks
@@ -106,8 +104,7 @@ class Answered(msgspec.Struct):
     decisions: list[PluginDecision] = []
 
 
-@dataclass(slots=True)
-class ModelCall:
+class ModelCall(msgspec.Struct):
     """One step: attempts with retries and fallbacks until a reply, journaled as step ``model:n``."""
 
     runtime: ModelRuntime

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from hermes.local.endpoint import is_embedded
 
@@ -36,8 +37,7 @@ if TYPE_CHECKING:
     from hermes.tools.terminal.background import ProcessTable
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Runtime:
+class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     """The parts of a host that sessions, turns and calls use. Made once; what differs by session is in ``Session``."""
 
     home: Path
@@ -68,7 +68,7 @@ class Runtime:
     #: Where a run that is run again gets the inputs of its turns; None takes them as they are now.
     inputs: TurnInputs | None = None
     #: The task lists in use, by session; the journal has them all.
-    todo_lists: dict[str, Any] = field(default_factory=dict[str, Any])
+    todo_lists: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
 
 class OpenSessions:

@@ -8,10 +8,12 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.context.project import ProjectInstructions
 from hermes.agent.context.requests import CompressionReport, compress_now
@@ -38,8 +40,7 @@ from hermes.tools.registry import Tool
 log = logging.getLogger("hermes.turn")
 
 
-@dataclass(frozen=True, slots=True)
-class ParentCall:
+class ParentCall(msgspec.Struct, frozen=True):
     """The ``delegate_task`` call that a child session works for."""
 
     session_id: str

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import time
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.approvals.assessment import Decision
 from hermes.agent.approvals.decide import plugin_decision
@@ -48,8 +48,7 @@ _CUT_OFF = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ToolOutcome:
+class ToolOutcome(msgspec.Struct, frozen=True):
     """The outcome of a call. ``result`` is the raw JSON text, before any transformation."""
 
     result: str
@@ -87,8 +86,7 @@ class _ToolFields(TypedDict):
     tool_call_id: str
 
 
-@dataclass(slots=True)
-class ToolCall:
+class ToolCall(msgspec.Struct):
     """One call on its way through the stages."""
 
     runtime: Runtime
@@ -96,11 +94,11 @@ class ToolCall:
     scope: Scope
     tool: Tool | None
     context: ToolContext
-    args: Args = field(default_factory=dict[str, Any])
-    original_args: Args = field(default_factory=dict[str, Any])
-    trace: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
+    args: Args = msgspec.field(default_factory=dict[str, Any])
+    original_args: Args = msgspec.field(default_factory=dict[str, Any])
+    trace: list[dict[str, str]] = msgspec.field(default_factory=list[dict[str, str]])
     #: What plugins did to the call.
-    decisions: list[PluginDecision] = field(default_factory=list[PluginDecision])
+    decisions: list[PluginDecision] = msgspec.field(default_factory=list[PluginDecision])
     #: The plugin that changed the result for the model, in ``transform_tool_result``.
     result_changed_by: str = ""
     #: True from ``pre_tool_call`` to ``post_tool_call``, which is owed in between.

@@ -10,10 +10,10 @@ import contextlib
 import logging
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypedDict, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.batch import ToolBatch

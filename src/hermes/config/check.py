@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 from functools import lru_cache
 from types import GenericAlias
 from typing import Any, cast, get_args
@@ -21,8 +20,7 @@ _SWITCHES = {"yes": True, "on": True, "no": False, "off": False}
 _ABSENT: Any = object()
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """A value that cannot be used: its key, what was found and what is allowed."""
 
     path: KeyPath
@@ -33,13 +31,12 @@ class Problem:
         return f"{dotted(self.path)}: found {self.found}; allowed: {self.allowed}"
 
 
-@dataclass(slots=True)
-class ConfigFindings:
+class ConfigFindings(msgspec.Struct):
     """What the check of one document brought to light."""
 
-    problems: list[Problem] = field(default_factory=list[Problem])
+    problems: list[Problem] = msgspec.field(default_factory=list[Problem])
     #: Keys that nothing reads, each with a hint.
-    unknown: dict[KeyPath, str] = field(default_factory=dict[KeyPath, str])
+    unknown: dict[KeyPath, str] = msgspec.field(default_factory=dict[KeyPath, str])
 
 
 def check(document: dict[str, Any]) -> tuple[AliasedConfig, ConfigFindings]:

@@ -13,8 +13,9 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Literal
+
+from msgspec.structs import replace
 
 from hermes.hooks.callback import FailureCauses, describe
 from hermes.scope import Interrupt, current_scope

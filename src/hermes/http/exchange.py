@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import time
-from dataclasses import dataclass
+
+import msgspec
 
 from hermes.http.errors import Phase, TimedOut
 from hermes.scope import Interrupt
 
 
-@dataclass(frozen=True, slots=True)
-class Timeouts:
+class Timeouts(msgspec.Struct, frozen=True):
     """How long each phase of a request may take, in seconds. ``None`` means no limit."""
 
     connect: float | None = 15.0

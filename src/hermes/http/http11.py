@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
 from typing import Literal
 
 import h11
+import msgspec
 
 from hermes.http.errors import BadBody, BodyTooLarge, ConnectionLost, NotHttp, UnsendableHeader
 
@@ -18,8 +18,7 @@ _INFLATED_PIECE = _MEGABYTE
 _END = (h11.EndOfMessage, h11.ConnectionClosed)
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(msgspec.Struct, frozen=True):
     """Status and headers of a response. Header names are lower case."""
 
     status: int

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator
-from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
+
+import msgspec
 
 from hermes.errors import ConfigError
 from hermes.http.address import Address, is_loopback
@@ -26,15 +27,17 @@ _SOCKS_REFUSALS = {
 _SOCKS_ADDRESS_LENGTHS = {1: 4, 4: 16}
 
 
-@dataclass(frozen=True, slots=True)
-class Proxy:
+class Proxy(msgspec.Struct, frozen=True):
     """A proxy and its login."""
 
     scheme: str
     host: str
     port: int
-    username: str = field(default="", repr=False)
-    password: str = field(default="", repr=False)
+    username: str = ""
+    password: str = ""
+
+    def __repr__(self) -> str:  # without the login
+        return f"Proxy({self.scheme!r}, {self.host!r}, {self.port!r})"
 
     @property
     def is_socks(self) -> bool:
@@ -108,8 +111,7 @@ def _in_excluded_network(host: str, excluded: str) -> bool:
     return False
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(msgspec.Struct, frozen=True):
     """How to open a connection to ``server``."""
 
     server: Address

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+
+import msgspec
 
 from hermes.errors import LeaseLost, SessionBusy, SessionNotFound
 from hermes.journal.bodies import clean_text
@@ -17,8 +18,7 @@ _ADVANCE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class SessionInfo:
+class SessionInfo(msgspec.Struct, frozen=True):
     """The facts about a session that are stored with its first turn."""
 
     id: str
@@ -34,8 +34,7 @@ class SessionInfo:
     principal: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True):
     """The right to write to a session. ``epoch`` is the fencing token: a higher one ends the lease."""
 
     session_id: str

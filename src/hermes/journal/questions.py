@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 import msgspec
@@ -50,8 +49,7 @@ GRANTS = ("once", "session", "always", "smart_approve")
 _MAX_SUBJECT_CHARS = 4_000
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionRow:
+class QuestionRow(msgspec.Struct, frozen=True):
     """One question and its answer."""
 
     id: str
@@ -85,7 +83,7 @@ class QuestionRow:
     principal: str = ""
 
 
-_NAMES = tuple(field.name for field in fields(QuestionRow))
+_NAMES = QuestionRow.__struct_fields__
 _COLUMNS = ", ".join(_NAMES)
 _INSERT = f"INSERT INTO questions ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAMES))})"
 _SESSION_GRANT = "kind = 'approval' AND state = 'granted' AND answer = 'session'"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from typing import Any
+
+import msgspec
+from msgspec.structs import asdict
 
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import body_digest, clean_text, drop_unused_blobs, to_json, unpack
@@ -17,8 +19,7 @@ from hermes.journal.steps import Message
 from hermes.journal.store import Store
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionRow(msgspec.Struct, frozen=True):
     """One session with what a list shows of it."""
 
     id: str

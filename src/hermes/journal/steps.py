@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar, cast
+
+import msgspec
 
 from hermes.journal.bodies import clean_text, pack, put_blob, to_json
 from hermes.journal.connection import JournalConnection
@@ -32,16 +33,14 @@ _REMOVE_MESSAGE = "DELETE FROM messages WHERE session_id = ? AND turn = ? AND st
 _PUT_MESSAGE = "INSERT INTO messages (session_id, turn, step, position, role, body) VALUES (?, ?, ?, ?, ?, ?)"
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """A step as recorded: ``claimed`` before an unsafe effect (write-ahead claim), ``done`` with its result."""
 
     state: StepState
     body: Any
 
 
-@dataclass(frozen=True, slots=True)
-class ModelCallRow:
+class ModelCallRow(msgspec.Struct, frozen=True):
     """Timing, usage and outcome of one attempt at a provider, named as the columns of the table."""
 
     api_request_id: str
@@ -71,7 +70,7 @@ SIDE_KEY, PLUGIN_KEY = "side:", "plugin:"
 #: Leaves those out of a query.
 NOT_ASIDE = f"key NOT LIKE '{SIDE_KEY}%' AND key NOT LIKE '{PLUGIN_KEY}%'"
 
-_MODEL_CALL_FIELDS = tuple(field.name for field in fields(ModelCallRow) if field.name != "content")
+_MODEL_CALL_FIELDS = tuple(name for name in ModelCallRow.__struct_fields__ if name != "content")
 _INSERT = (
     f"INSERT INTO {{table}} (session_id, turn_id, content, {', '.join(_MODEL_CALL_FIELDS)}) "
     f"VALUES (?, ?, ?{', ?' * len(_MODEL_CALL_FIELDS)})"

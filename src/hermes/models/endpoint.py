@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any, Literal
 from urllib.parse import SplitResult, urlsplit, urlunsplit
 
+import msgspec
 from msgspec import Struct
 
 from hermes.errors import ConfigError
@@ -50,21 +50,20 @@ class Quirks(Struct, frozen=True):
 ApiMode = Literal["chat_completions", "anthropic_messages", "codex_responses"]
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """One model at one address. The key and the headers, which may carry one, stay out of the ``repr``."""
 
     base_url: str
     model: str
     provider: str = "custom"
-    api_key: str = field(default="", repr=False)
+    api_key: str = ""
     api_mode: ApiMode = "chat_completions"
-    extra_headers: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
-    timeouts: Timeouts = field(default_factory=Timeouts)
+    extra_headers: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    extra_body: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    timeouts: Timeouts = msgspec.field(default_factory=Timeouts)
     #: A file of certificate authorities to trust for this endpoint; empty leaves it to the environment and the system.
     ca_bundle: str = ""
-    quirks: Quirks = field(default_factory=Quirks)
+    quirks: Quirks = msgspec.field(default_factory=Quirks)
     #: Whether the model takes images; ``None`` when unknown.
     sees_images: bool | None = None
     #: The context window in tokens; ``None`` when unknown.
@@ -75,6 +74,9 @@ class Endpoint:
     key_variables: tuple[str, ...] = ()
     #: The most bytes that one response may have.
     max_response_bytes: int = 64 * 1024 * 1024
+
+    def __repr__(self) -> str:
+        return f"Endpoint({self.provider!r}, {self.model!r}, {self.base_url!r})"
 
     def __post_init__(self) -> None:
         _check_url(self.base_url)

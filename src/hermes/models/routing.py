@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.config.sections import Config, FallbackConfig, ModelConfig, PhaseTimeoutsConfig, ProviderConfig
 from hermes.errors import ConfigError, NotConfigured, did_you_mean

@@ -7,11 +7,12 @@ import os
 import tempfile
 import time
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.children.assignments import DELEGATE
 from hermes.agent.session import Session

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
+
+import msgspec
 
 from hermes.config.sections import Config
 from hermes.errors import PluginError
@@ -27,8 +28,7 @@ Args = dict[str, Any]
 _AVAILABILITY_HOLDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class ToolLimits:
+class ToolLimits(msgspec.Struct, frozen=True):
     """Limits on the duration of a command and the size of a result."""
 
     terminal_timeout: int = 180
@@ -51,20 +51,19 @@ class ToolLimits:
         )
 
 
-@dataclass(slots=True)
-class ToolContext:
+class ToolContext(msgspec.Struct):
     """The context of a tool call."""
 
     scope: Scope
     cwd: Path
     processes: ProcessTable
     guard: FileGuard
-    limits: ToolLimits = field(default_factory=ToolLimits)
+    limits: ToolLimits = msgspec.field(default_factory=ToolLimits)
     #: The ``transform_terminal_output`` hook, if it has subscribers: (command, output, returncode) -> output.
     transform_output: Callable[[str, str, int], str] | None = None
     user_task: str = ""
     #: How the child processes of a tool are started.
-    confinements: Confinements = field(default_factory=Confinements)
+    confinements: Confinements = msgspec.field(default_factory=Confinements)
     #: The call's key in the journal (``tool:n.i``); empty outside a turn.
     key: str = ""
     #: To be called before a wait of unknown length, such as a question: what led to the call is then on record.
@@ -75,8 +74,7 @@ class ToolContext:
     undone: Sequence[UndoneChange] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Tool:
+class Tool(msgspec.Struct, frozen=True):
     """A tool. ``run`` returns the result as a JSON string."""
 
     name: str

@@ -4,11 +4,11 @@ import os
 import resource
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hermes.errors import Interrupted
 from hermes.tools.registry import ToolContext, ToolLimits

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from hermes.contract.response import Record
 from hermes.errors import FailureReason, ProviderError

@@ -8,11 +8,11 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
 from a2a.types import Message, Part, Role, Task, TaskState
+from msgspec.structs import replace
 
 from hermes.a2a.server.access.rate_limits import TaskSlots
 from hermes.a2a.server.artifacts import ArtifactStream

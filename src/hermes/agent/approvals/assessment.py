@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
+
+import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.examination import Examination
@@ -30,8 +32,7 @@ BlockReason = Literal[
 EMBEDDED_MODEL = "embedded-model"
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True):
     """Whether a call may run, and the text for the model when not."""
 
     allowed: bool
@@ -44,8 +45,7 @@ class Decision:
 ALLOWED = Decision(True)
 
 
-@dataclass(frozen=True, slots=True)
-class Assessment:
+class Assessment(msgspec.Struct, frozen=True):
     """What the built-in rules found in a call, and what the settings make of it."""
 
     #: Everything that the built-in rules found.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.approvals.modes import OUTSIDE_SANDBOX, WRITE_OUTSIDE, CallEffect
 from hermes.agent.approvals.scripts import SessionScripts
@@ -23,8 +25,7 @@ RUN_SCRIPT = "run-script"
 # The policy is imported where it is used: it brings a parser and many rules along, which only runs with commands need.
 
 
-@dataclass(frozen=True, slots=True)
-class Examination:
+class Examination(msgspec.Struct, frozen=True):
     """What a call does, and what the built-in rules found in it."""
 
     effect: CallEffect = "own-tool"

@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from collections.abc import Callable, Set
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET, UnsetType
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from hermes.agent.approvals.messages import why
 from hermes.contract.events import ApprovalAnswered, ApprovalRequested

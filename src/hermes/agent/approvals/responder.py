@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+import msgspec
 
 from hermes.scope import Interrupt
 
 Choice = Literal["once", "session", "always", "deny", "timeout"]
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalRequest:
+class ApprovalRequest(msgspec.Struct, frozen=True):
     """A call that waits for approval."""
 
     id: str
@@ -32,8 +32,7 @@ class ApprovalRequest:
     can_be_kept: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class ApprovalAnswer:
+class ApprovalAnswer(msgspec.Struct, frozen=True):
     """The answer to a request, with a reason if one was given."""
 
     choice: Choice

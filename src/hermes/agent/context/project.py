@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+
+import msgspec
 
 from hermes.config.trust import repository_root
 
@@ -23,8 +24,7 @@ _PREFACE = (
 _TAG = "project_instructions"
 
 
-@dataclass(frozen=True, slots=True)
-class InstructionFile:
+class InstructionFile(msgspec.Struct, frozen=True):
     """One file as it is given to the model."""
 
     #: As the model and the user see it: relative to the root of the project, or ``~/.hermes/AGENTS.md``.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -32,8 +31,7 @@ log = logging.getLogger("hermes.context")
 MAX_RETRIES = 3
 
 
-@dataclass(frozen=True, slots=True)
-class CompressionReport:
+class CompressionReport(msgspec.Struct, frozen=True):
     """The effect of compressing a conversation on request."""
 
     before_tokens: int

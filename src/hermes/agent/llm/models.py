@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.model_call import ModelRuntime
 from hermes.config.sections import AuxiliaryTaskConfig, Config, ModelConfig

@@ -8,12 +8,12 @@ import os
 import signal
 import sys
 from collections.abc import Generator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.cli.arguments import positive_number

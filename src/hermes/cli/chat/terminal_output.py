@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from dataclasses import replace
 from typing import TextIO
+
+from msgspec.structs import replace
 
 from hermes.agent.events import TurnResult
 from hermes.cli.chat.output import TextOutput, usage_line

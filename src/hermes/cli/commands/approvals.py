@@ -6,9 +6,11 @@ import argparse
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from hermes.agent.approvals.assessment import Assessment, assess_call
 from hermes.agent.approvals.examination import examine_command
@@ -176,7 +178,9 @@ def _list(args: argparse.Namespace, home: Path, store: Store) -> int:
 def _record(row: QuestionRow) -> dict[str, Any]:
     """The fields of an approval, without those of other kinds of questions."""
     named = {
-        name: value for name, value in asdict(row).items() if name not in ("kind", "choices", "answer", "deadline")
+        name: value
+        for name, value in structs.asdict(row).items()
+        if name not in ("kind", "choices", "answer", "deadline")
     }
     return {**named, "choice": row.answer}
 
@@ -185,7 +189,9 @@ def _redacted(rows: Iterable[QuestionRow], home: Path) -> list[QuestionRow]:
     """The rows without secrets: a command may contain one."""
     redact = home_redactor(home).redact
     return [
-        replace(row, subject=redact(row.subject), description=redact(row.description), reason=redact(row.reason))
+        structs.replace(
+            row, subject=redact(row.subject), description=redact(row.description), reason=redact(row.reason)
+        )
         for row in rows
     ]
 

@@ -6,8 +6,9 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from hermes.cli.doctor.check import CheckResult, broken, ok, skipped, warning
 from hermes.cli.doctor.installation import Installation

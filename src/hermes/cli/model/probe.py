@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from dataclasses import replace
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.attempt import Attempt
 from hermes.cli.model.problems import ModelProblem, address_of, explain, split_advice
@@ -114,7 +114,7 @@ def _duration(milliseconds: int) -> str:
 
 def _within(own: Timeouts) -> Timeouts:
     """The endpoint's limits where they are shorter than those of a test."""
-    pairs = ((getattr(own, name), getattr(_FIRST_ANSWER, name)) for name in Timeouts.__slots__)
+    pairs = ((getattr(own, name), getattr(_FIRST_ANSWER, name)) for name in Timeouts.__struct_fields__)
     return Timeouts(*(min(mine or usual, usual) for mine, usual in pairs))
 
 

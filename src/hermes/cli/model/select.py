@@ -11,8 +11,10 @@ import os
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, cast
+
+from msgspec.structs import replace
 
 from hermes.cli.auth.command import key_from_stdin, key_from_terminal
 from hermes.cli.model.problems import address_of, explain, is_among, nearest_model, not_listed

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.llm.models import Models
 from hermes.cli.model.server_models import ModelListCache, list_models

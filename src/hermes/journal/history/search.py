@@ -7,9 +7,10 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable, Generator, Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
+
+import msgspec
 
 from hermes.errors import JournalError
 from hermes.journal.bodies import clean_text, message_text, to_json, unpack
@@ -54,8 +55,7 @@ _MATCHES = """
 _ORDERS = {"relevance": "rank", "newest": "d.message_id DESC", "oldest": "d.message_id"}
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True):
     """A message that matched."""
 
     session_id: str

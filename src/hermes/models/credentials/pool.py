@@ -8,7 +8,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from hermes.config.sections import PoolStrategy
 from hermes.errors import ConfigError, CredentialError, HermesError, ProviderError

@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
 
 from hermes.config.sections import TerminalConfig
 from hermes.sanitize import Redactor
@@ -39,8 +40,7 @@ def probe_file(hermes_home: Path) -> Path:
     return hermes_home / "cache" / "sandbox.json"
 
 
-@dataclass(frozen=True, slots=True)
-class Confinement:
+class Confinement(msgspec.Struct, frozen=True):
     """How one child process is started."""
 
     environment: Mapping[str, str]

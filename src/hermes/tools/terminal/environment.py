@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from hermes.sanitize import Redactor, is_secret_key
 
@@ -16,8 +17,7 @@ _PROXIES = frozenset({"http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no
 _SHORTEST_PART = 12
 
 
-@dataclass(frozen=True, slots=True)
-class ChildEnvironment:
+class ChildEnvironment(msgspec.Struct, frozen=True):
     """The variables of a child process, and the names of those that hold a secret and were left out."""
 
     variables: dict[str, str]

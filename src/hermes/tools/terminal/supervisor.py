@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
 #: ``+ 123`` adds a group to its list, ``- 123`` removes it. At the end of its input it kills those that are left.
@@ -62,7 +62,7 @@ class ProcessSupervisor:
                 self._spawn()
 
     @contextmanager
-    def registration(self) -> Iterator[int]:
+    def registration(self) -> Generator[int]:
         """A descriptor with which a new process can register itself, see ``REGISTER``.
 
         Hermes may be killed in the instant between the start of a process and its ``add``. While the process holds the
