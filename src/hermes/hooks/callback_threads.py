@@ -8,6 +8,7 @@ import threading
 import weakref
 from _thread import allocate_lock
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context
 from sys import getrecursionlimit
 from threading import TIMEOUT_MAX, get_ident
@@ -120,7 +121,9 @@ class CallbackThread:
     def end(self) -> None:
         """Let the thread end, as soon as it is idle."""
         self._over = True
-        self._go.release()
+        # On a busy machine a call may be late before the thread has taken it: it then finds the end instead.
+        with suppress(RuntimeError):
+            self._go.release()
 
     def join(self, seconds: float) -> None:
         """Wait until the thread has ended."""
@@ -147,7 +150,8 @@ class CallbackThread:
 
     def _wake(self) -> None:
         """The turn is cancelled: let the waiting thread look."""
-        self._done.release()
+        with suppress(RuntimeError):  # it is being woken already
+            self._done.release()
 
     def _serve(self) -> None:
         rest, wake = self._go.acquire, self._done.release
