@@ -5,10 +5,10 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.context.inputs import PromptFacts, place_facts
 from hermes.agent.model_call import ToolDefinition

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import os
 import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class PromptFacts:
+
+class PromptFacts(msgspec.Struct, frozen=True):
     """The facts that the prompt of a turn is made from, beside the settings. The journal keeps them with the turn."""
 
     cwd: str = ""
@@ -35,7 +35,7 @@ class PromptFacts:
 
     def recorded(self) -> dict[str, Any]:
         """The facts that say something."""
-        return {name: value for name in self.__slots__ if (value := getattr(self, name))}
+        return {name: value for name in self.__struct_fields__ if (value := getattr(self, name))}
 
 
 class TurnInputs(Protocol):
