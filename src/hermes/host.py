@@ -29,6 +29,7 @@ from hermes.agent.session import Session
 from hermes.agent.tools.catalogue import agent_tools
 from hermes.agent.tools.web import WebProviders
 from hermes.agent.workers import Workers
+from hermes.checkpoints.port import CheckpointPort
 from hermes.config.changes import changed_settings
 from hermes.config.load import FreshConfig
 from hermes.config.secrets import home_secrets
@@ -248,6 +249,9 @@ class Host:
                 allow_private=config.security.allow_private_urls,
             ),
             skills=Skills(self.home, config.skills, lambda: self.plugins.skills),
+            checkpoints=CheckpointPort(self.home, config.checkpoints, self.guard.protect)
+            if config.checkpoints.enabled
+            else None,
             environment=self._describe_environment,
             inputs=self.options.inputs,
         )
@@ -416,6 +420,8 @@ class Host:
         self.runtime.processes.close()
         self.confinements.close()
         self.models.close()
+        if self.runtime.checkpoints is not None:
+            self.runtime.checkpoints.close()
         self.store.close()
         self.runner.close()
 

@@ -26,12 +26,7 @@ def test_what_was_undone_is_never_told_to_the_model_again(make_host: HostFactory
         for message in ("first", "second", "third"):
             prompt.session.run(message)
         answer = prompt.type("/undo 2")
-        assert answer.splitlines() == [
-            "Took back 2 turns:",
-            "  second",
-            "  third",
-            "Files that changed meanwhile stay changed.",
-        ]
+        assert answer.splitlines() == ["Took back 2 turns:", "  second", "  third"]
         assert [message["content"] for message in prompt.session.messages()] == ["first", "one"]
         prompt.session.run("instead")
     assert heard(provider, 3) == ["first", "one", "instead"]
@@ -61,7 +56,7 @@ def test_undo_asks_first_and_needs_something_to_take_back(make_host: HostFactory
         prompt.session.run("hello")
         prompt.surface.says_yes = False
         assert prompt.type("/undo 9") == "Nothing was taken back."
-        assert prompt.surface.questions == ["Take back the last turn? Files that changed meanwhile stay changed."]
+        assert prompt.surface.questions == ["Take back the last turn?"]
         assert len(prompt.session.messages()) == 2
         for wrong in ("0", "-1", "two", "1.5", "99999999999"):
             assert "whole number from 1 on" in prompt.refused(f"/undo {wrong}")

@@ -16,7 +16,7 @@ from hermes.agent.approvals.loop_guard import LoopGuard
 from hermes.agent.events import Listener
 from hermes.agent.tool_call import ToolCall, ToolOutcome, tool_context
 from hermes.agent.workers import wait_for
-from hermes.contract.events import ToolEnded, ToolStarted
+from hermes.contract.events import CheckpointMissing, ToolEnded, ToolStarted
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.execution_chain import culprit_of
 from hermes.journal.steps import Message, TurnJournal
@@ -77,6 +77,7 @@ class ToolBatch:
             waiting = [slot for slot in self._slots if not self._replay(slot)]
             for segment in self._segments(waiting):
                 self._run_segment(segment)
+            self._mention_missing_checkpoints()
             if self._scope.interrupt.cancelled:
                 self._journal.commit()
         except BaseException as error:
@@ -262,6 +263,11 @@ class ToolBatch:
         """One at a time: listeners need not be thread-safe."""
         with self._notifying:
             self._listener(event)
+
+    def _mention_missing_checkpoints(self) -> None:
+        checkpoints = self._runtime.checkpoints
+        for text in () if checkpoints is None else checkpoints.take_notices():
+            self._listener(CheckpointMissing(text))
 
     def _make_slot(self, index: int, request: ToolRequest, offered: frozenset[str]) -> _Slot:
         scope = self._scope.child(tool_call_id=request.id)

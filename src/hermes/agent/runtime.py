@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hermes.agent.session import Session
     from hermes.agent.tools.web import WebProviders
     from hermes.agent.workers import Workers
+    from hermes.checkpoints.port import CheckpointPort
     from hermes.config.sections import Config
     from hermes.hooks.table import Hooks
     from hermes.journal.history.search import SearchIndex
@@ -63,6 +64,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     vision: Vision
     skills: Skills
     web: WebProviders
+    #: Saves files before a turn changes them; None when that is switched off.
+    checkpoints: CheckpointPort | None
     #: What turns run with, as the journal records it: versions, plugins, the digest of the configuration.
     environment: Callable[[], dict[str, Any]]
     #: Where a run that is run again gets the inputs of its turns; None takes them as they are now.

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Generator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from msgspec.structs import replace
@@ -36,6 +36,9 @@ from hermes.models.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
 from hermes.tools.registry import Tool
+
+if TYPE_CHECKING:
+    from hermes.journal.history.undoing import UndoneTurn
 
 log = logging.getLogger("hermes.turn")
 
@@ -270,15 +273,15 @@ class Session:
         finish_reason = finish_reason_of(self.runtime.store, self.id, turn["id"])
         return _recorded_result(self.id, turn["id"], turn["state"], turn["answer"], turn["error"], finish_reason)
 
-    def undo(self, count: int = 1) -> list[Message]:
-        """Undo the last turns, as many as there are; returns their user messages, oldest first."""
+    def undo(self, count: int = 1) -> list[UndoneTurn]:
+        """Undo the last turns, as many as there are; returns them, oldest first. Files stay as they are."""
         from hermes.journal.history.undoing import undo_turns  # few conversations need it
 
         with self._exclusive():
             undone = undo_turns(self.runtime.store, self.runtime.runner, self.id, count)
             self._turns_known = None
             self.transcript.earlier = Sessions(self.runtime.store).context(self.id)
-            return [turn.message for turn in undone]
+            return undone
 
     def close(self, reason: str = "shutdown", *, new_session_id: str = "") -> None:
         """End the session on this host, once; ``new_session_id`` is the session that replaces it, if any."""
@@ -372,6 +375,8 @@ class Session:
                 self.memory.keep(scope, said, result.answer, self.transcript.messages())
             return result
         finally:
+            if self.runtime.checkpoints is not None:
+                self.runtime.checkpoints.turn_ended(journal.id)
             self._is_new = False
             self.transcript.end()
             self._listener, self.journal = ignore_events, None

@@ -24,6 +24,7 @@ from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStart
 from hermes.errors import Interrupted, TurnSuspended
 from hermes.hooks.execution_chain import culprit_of
 from hermes.hooks.observers import Emitter, first_text
+from hermes.journal.bodies import message_text
 from hermes.journal.crash import crash_point
 from hermes.journal.decisions import PluginDecision, decisions_of
 from hermes.models.reply import ToolRequest
@@ -33,6 +34,7 @@ from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.results import mark_untrusted, tool_error, tool_result
 
 if TYPE_CHECKING:
+    from hermes.checkpoints.recorder import TurnInProgress
     from hermes.journal.steps import TurnJournal
     from hermes.policy import Finding
     from hermes.tools.files.guard import FileGuard
@@ -263,12 +265,54 @@ class ToolCall(msgspec.Struct):
         self._ran_with = args
         self.context.only_reads = self.runtime.approvals.mode_of(self.scope) == "plan"
         crash_point()
-        result = self.tool.run(args, self.context)
+        result = self._run_after_checkpoint(self.tool, args)
         crash_point()
         transform = self.context.transform_output
         if isinstance(transform, _OutputTransform) and transform.changed_by:
             self.decisions.append(PluginDecision(transform.changed_by, "transform_terminal_output", "changed"))
         return result
+
+    def _run_after_checkpoint(self, tool: Tool, args: Args) -> str:
+        """Run the tool; what it changes in files is saved before, once in a turn."""
+        checkpoints = self.runtime.checkpoints
+        if checkpoints is None or (tool.writes is None and not self._may_change_tree(tool, args)):
+            return tool.run(args, self.context)
+        from hermes.checkpoints.store import CheckpointError
+
+        paths = None if tool.writes is None else list(tool.writes(args, self.context))
+        try:
+            return checkpoints.run(self._turn_in_progress(), paths, lambda: tool.run(args, self.context))
+        except CheckpointError as error:
+            return tool_error(str(error), error_type="no_checkpoint")
+
+    def _may_change_tree(self, tool: Tool, args: Args) -> bool:
+        if not tool.changes_tree:
+            return False
+        command = args.get("command")
+        if not isinstance(command, str):
+            return True
+        from hermes.policy.judge import only_reads
+
+        return not only_reads(command, cwd=self.context.cwd, hermes_home=self.runtime.home)
+
+    def _turn_in_progress(self) -> TurnInProgress:
+        """The turn of the user that the call belongs to, also when a child agent makes the call."""
+        from hermes.checkpoints.recorder import TurnInProgress
+
+        session = self.runtime.open_sessions.get(self.scope.session_id)
+        while session is not None and session.parent is not None:
+            above = self.runtime.open_sessions.get(session.parent.session_id)
+            if above is None or above.journal is None:
+                break
+            session = above
+        journal = None if session is None else session.journal
+        if session is None or journal is None:  # a plugin's call outside of a turn
+            scope = self.scope
+            return TurnInProgress(
+                scope.session_id, scope.turn_id or scope.tool_call_id, 0, self.context.cwd, scope.principal
+            )
+        summary = message_text(journal.messages[0, 0])
+        return TurnInProgress(session.id, journal.id, journal.ordinal, session.cwd, session.principal, summary)
 
     def _pass_gate_late(self, args: Args) -> ToolOutcome | None:
         """Gate for arguments that middleware changed. The call is running, so the answer cannot come later."""

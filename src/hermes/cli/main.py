@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 COMMANDS: dict[str, tuple[str, str]] = {
     "chat": ("hermes.cli.chat.command", "Chat with the model (the default command)."),
     "sessions": ("hermes.cli.sessions.command", "List, show, search, export, rename and delete sessions."),
+    "checkpoints": ("hermes.cli.commands.checkpoints", "List, show and restore files as they were before a turn."),
     "trace": ("hermes.cli.trace.command", "List, draw, export, follow and verify past runs."),
     "replay": ("hermes.cli.record.replay", "Run a recorded session again, without network, and show what differs."),
     "plugins": ("hermes.cli.plugins.command", "List, enable, install, check and create plugins."),

@@ -43,17 +43,28 @@ def _message_lines(message: dict[str, Any]) -> str:
 
 def undo(conversation: Conversation, arguments: str) -> str:
     """Take the last turns back."""
-    count = positive(arguments, "/undo", 1)
+    number, files = _undo_arguments(arguments)
+    count = positive(number, "/undo", 1)
     turns = _turn_count(conversation)
     if not turns:
         raise HermesError("there is nothing to take back: this session has no turns")
     count = min(count, turns)
     what = "the last turn" if count == 1 else f"the last {count} turns"
-    if not conversation.confirmed(f"Take back {what}? Files that changed meanwhile stay changed."):
+    if not conversation.confirmed(f"Take back {what}?"):
         return "Nothing was taken back."
     undone = conversation.session.undo(count)
-    said = "\n".join(f"  {shortened(message_text(message), 70)}" for message in undone)
-    return f"Took back {plural(len(undone), 'turn')}:\n{said}\nFiles that changed meanwhile stay changed."
+    said = "\n".join(f"  {shortened(message_text(turn.message), 70)}" for turn in undone)
+    from hermes.commands.checkpoints import undo_files
+
+    restored = undo_files(conversation, undone[0].ordinal, files) if undone else ""
+    return f"Took back {plural(len(undone), 'turn')}:\n{said}\n{restored}".rstrip()
+
+
+def _undo_arguments(arguments: str) -> tuple[str, str]:
+    """The number of turns, and what to do with files: ``files``, ``keep``, or empty to ask."""
+    words = arguments.lower().split()
+    files = next((word for word in words if word in ("files", "keep")), "")
+    return " ".join(word for word in words if word != files), files
 
 
 def _turn_count(conversation: Conversation) -> int:
@@ -67,9 +78,9 @@ def retry(conversation: Conversation, arguments: str) -> str:
     undone = conversation.session.undo()
     if not undone:
         raise HermesError("there is nothing to ask again: this session has no turns")
-    [message] = undone
-    conversation.surface.run(message["content"])
-    return f"Asking again: {shortened(message_text(message), 60)}"
+    [turn] = undone
+    conversation.surface.run(turn.message["content"])
+    return f"Asking again: {shortened(message_text(turn.message), 60)}"
 
 
 _INIT = (

@@ -216,6 +216,17 @@ class TerminalConfig(Struct, kw_only=True):
     env_passthrough: list[str] = []  #: Variables that commands get although they hold a secret or are not on the list.
 
 
+class CheckpointsConfig(Struct, kw_only=True):
+    """Checkpoints of files, made before the first change of a turn."""
+
+    enabled: bool = True  #: Keep the state of files before a turn changes them.
+    on_error: Literal["warn", "refuse"] = "warn"  #: Without a checkpoint (a full disk), change files or refuse to.
+    max_size_mb: Positive = 500  #: Size of the store, compressed; the oldest checkpoints are deleted.
+    keep_days: Positive = 30  #: Days a checkpoint is kept.
+    max_files: Positive = 20_000  #: A folder with more files is not saved before commands.
+    max_file_mb: Positive = 10  #: A longer file is not saved before commands; one that a file tool changes is.
+
+
 class ToolOutputConfig(Struct, kw_only=True):
     """Limits for tool results, as the model gets them."""
 
@@ -447,6 +458,7 @@ class Config(Struct, kw_only=True):
     approvals: ApprovalsConfig = field(default_factory=ApprovalsConfig)
     command_allowlist: list[str] = []  #: Commands approved for good.
     terminal: TerminalConfig = field(default_factory=TerminalConfig)
+    checkpoints: CheckpointsConfig = field(default_factory=CheckpointsConfig)
     tool_output: ToolOutputConfig = field(default_factory=ToolOutputConfig)
     file_read_max_chars: Chars = 100_000  #: Most characters of a file read at once.
     tool_loop_guardrails: ToolLoopGuardrailsConfig = field(default_factory=ToolLoopGuardrailsConfig)

@@ -351,6 +351,12 @@ class BudgetReached(Struct, frozen=True):
     text: str
 
 
+class CheckpointMissing(Struct, frozen=True):
+    """Changes to files are made without a checkpoint; ``text`` says why."""
+
+    text: str
+
+
 #: Everything the listener of a turn may receive.
 TurnEvent = (
     TurnStarted
@@ -367,6 +373,7 @@ TurnEvent = (
     | ChildActivity
     | ContextCompacted
     | BudgetReached
+    | CheckpointMissing
     | RetryScheduled
     | TextWithdrawn
 )

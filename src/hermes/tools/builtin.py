@@ -14,7 +14,7 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
     """The tools every host has. ``limits`` appear in the descriptions for the model."""
     arguments = _terminal_args(limits or ToolLimits(), can_leave_sandbox)
     return [
-        Tool("terminal", "terminal", _TERMINAL, arguments, _terminal, emoji="💻"),
+        Tool("terminal", "terminal", _TERMINAL, arguments, _terminal, changes_tree=True, emoji="💻"),
         Tool("process", "terminal", _PROCESS, _PROCESS_ARGS, _process, emoji="⚙️"),
         Tool("read_file", "file", _READ, _READ_ARGS, _read_file, "pure", parallel=True, quick=True, emoji="📖"),
         Tool(

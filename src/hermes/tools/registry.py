@@ -87,6 +87,8 @@ class Tool(msgspec.Struct, frozen=True):
     parallel: bool = False
     #: Files a call writes; calls with disjoint paths may run at the same time even when ``parallel`` is false.
     writes: Callable[[Args, ToolContext], Iterable[Path]] | None = None
+    #: A call may change any file of the project: it is saved before.
+    changes_tree: bool = False
     #: The change that a call would make, as a diff; a question about the call shows it.
     preview: Callable[[Args, ToolContext], str] | None = None
     #: Takes less than a millisecond, so a thread would cost more than it saves.

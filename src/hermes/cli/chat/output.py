@@ -16,6 +16,7 @@ from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
     BudgetReached,
+    CheckpointMissing,
     ChildActivity,
     ChildEnded,
     ChildStarted,
@@ -184,7 +185,7 @@ class TextOutput:
         elif isinstance(event, TextWithdrawn):
             self._note(WITHDRAWN)
             self._shown = ""
-        elif isinstance(event, BudgetReached):
+        elif isinstance(event, BudgetReached | CheckpointMissing):
             self._note(f"! {one_line(event.text)}")
         elif isinstance(event, EndpointSkipped):
             self._note(f"! {self._reason(event)}")
@@ -333,6 +334,8 @@ def event_document(event: TurnEvent, redactor: Redactor) -> dict[str, Any]:
             return _child_document(event, redactor)
         case BudgetReached():
             return {"type": "budget_reached", "text": event.text}
+        case CheckpointMissing():
+            return {"type": "checkpoint_missing", "text": event.text}
         case TextWithdrawn():
             return {"type": "text_withdrawn"}
         case RetryScheduled():

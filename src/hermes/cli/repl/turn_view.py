@@ -16,6 +16,7 @@ from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
     BudgetReached,
+    CheckpointMissing,
     ChildActivity,
     ChildEnded,
     ChildStarted,
@@ -122,7 +123,7 @@ class TurnView:
             return self.dim(switched_line(event))
         if isinstance(event, TextWithdrawn):
             return self.dim(WITHDRAWN)
-        if isinstance(event, BudgetReached):
+        if isinstance(event, BudgetReached | CheckpointMissing):
             return self.red(f"! {one_line(event.text)}")
         if isinstance(event, ContextCompacted):
             return self.dim(f"… compacted {event.messages_before} messages into {event.messages_after} to free context")

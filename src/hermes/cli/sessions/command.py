@@ -216,22 +216,29 @@ def _delete(journal: Journal, args: argparse.Namespace) -> int:
     finally:
         if deleted:
             print(f"Deleted {plural(len(deleted), 'session')}.")
-            _remove_from_index(journal, deleted)
+            _forget_elsewhere(journal, deleted)
     return 0
 
 
 def _prune(journal: Journal, args: argparse.Namespace) -> int:
     code, deleted = prune.prune(journal, args)
     if deleted:
-        _remove_from_index(journal, deleted)
+        _forget_elsewhere(journal, deleted)
     return code
 
 
-def _remove_from_index(journal: Journal, deleted: list[str]) -> None:
+def _forget_elsewhere(journal: Journal, deleted: list[str]) -> None:
+    """Remove deleted sessions from the search index, and their checkpoints."""
     try:
         journal.index.forget(deleted)
     except JournalError as error:
         print(f"Warning: the search index still contains them: {one_line(str(error))}", file=sys.stderr)
+    from hermes.checkpoints.store import CheckpointError, delete_checkpoints_of
+
+    try:
+        delete_checkpoints_of(journal.store.path.parent, deleted)
+    except CheckpointError as error:
+        print(f"Warning: their checkpoints are still there: {one_line(str(error))}", file=sys.stderr)
 
 
 def _rename(journal: Journal, args: argparse.Namespace) -> int:

@@ -14,7 +14,7 @@ from pathlib import Path
 from hermes.sanitize import has_mark
 
 _SETTINGS = ("config.yaml", ".env", "auth.json")
-_DATABASES = ("state.db", "search.db", "a2a.db")
+_DATABASES = ("state.db", "search.db", "a2a.db", "checkpoints.db")
 _COMPANIONS = ("", "-wal", "-shm", "-journal")
 
 #: Where keys of other programs lie. A cheap test: what it finds is judged by the policy.
