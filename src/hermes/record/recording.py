@@ -131,7 +131,7 @@ class TurnRecording:
         """The facts that its prompt was made from."""
         recorded = self.setup.get("facts")
         if recorded is not None:
-            known = {name: value for name, value in recorded.items() if name in PromptFacts.__slots__}
+            known = {name: value for name, value in recorded.items() if name in PromptFacts.__struct_fields__}
             return PromptFacts(**known)
         place = _PLACE.search(self.setup.get("system", ""))
         return PromptFacts(*place.groups()) if place else PromptFacts()
