@@ -62,6 +62,7 @@ from hermes.version import __version__
 if TYPE_CHECKING:
     from hermes.agent.context.inputs import TurnInputs
     from hermes.journal.steps import Message
+    from hermes.mcp.servers import McpServers
     from hermes.models.wires.wire import Transport
     from hermes.plugins.shell_hooks.consent import AskConsent
 
@@ -156,11 +157,14 @@ class Host:
             from hermes.agent.llm.budgets import Budgets  # most homes have none
 
             self.models.budgets = Budgets(self.store, config.budgets, self.runtime.responders)
+        #: The MCP servers; None while there are none.
+        self.mcp: McpServers | None = None
+        self._fresh_config = FreshConfig(home, config, self._env, follow=self.options.use_enabled_plugins)
         self.services = Services(
             self.runtime,
             cwd=self.cwd,
             platform=self.options.platform,
-            fresh_config=FreshConfig(home, config, self._env, follow=self.options.use_enabled_plugins),
+            fresh_config=self._fresh_config,
         )
         try:
             self.plugins = self._load_plugins()
@@ -168,11 +172,12 @@ class Host:
             memory_notices = self.runtime.memory.use_provider(self.plugins, self.tools, self.hooks.loop)
             engine_notices = self.runtime.contexts.choose(self.plugins, self.tools, self.hooks)
             shell_notices = self._load_shell_hooks()
+            mcp_notices = self.reload_mcp(config) if config.mcp_servers else []
         except BaseException:
             self.hooks.close()
             raise
         #: Notices for the user, one line each.
-        self.notices = [*self._missing_plugins(), *memory_notices, *engine_notices, *shell_notices]
+        self.notices = [*self._missing_plugins(), *memory_notices, *engine_notices, *shell_notices, *mcp_notices]
         self.notices += self.models.keys.notices
         if self._journal_notice:
             self.notices.insert(0, self._journal_notice)
@@ -344,6 +349,8 @@ class Host:
                 *(config.platform_toolsets.get(options.platform) or config.toolsets),
                 *self.runtime.web.toolsets,
             ]
+        if self.mcp is not None and (options.allowed_tools is not None or options.toolsets is not None):
+            self.mcp.settle()  # what is named has to be known
         names = [*toolsets, *self.runtime.contexts.toolsets, *(tool.toolset for tool in options.tools)]
         tools = select_tools(self.tools, names, disabled=config.agent.disabled_toolsets)
         return tools if options.allowed_tools is None else only_allowed(tools, options.allowed_tools)
@@ -405,6 +412,57 @@ class Host:
         session = self.open_sessions.get(session_id)
         return self.cwd if session is None else session.cwd
 
+    # -- MCP ----------------------------------------------------------------------------------------------------
+
+    def reload_mcp(self, config: Config | None = None) -> list[str]:
+        """Use the MCP servers of the configuration as it is now; what is wrong with entries, one line each."""
+        config = config or self._fresh_config.current()
+        if self.mcp is None:
+            from hermes.mcp.environment import ClientEnvironment
+            from hermes.mcp.servers import McpServers
+
+            environment = ClientEnvironment(
+                home=self.home,
+                cwd=self.cwd,
+                environ=self._env,
+                redactor=self.redactor,
+                confinements=self.confinements,
+                supervisor=self.runtime.processes.supervisor,
+            )
+            self.mcp = McpServers(
+                *(environment, self.tools),
+                discovery_timeout=config.mcp_discovery_timeout,
+                on_change=self._offer_changed_tools,
+            )
+            self.tools.settle = self._settle_mcp
+        self._mcp_entries = config.mcp_servers
+        return self.mcp.load(config.mcp_servers)
+
+    def _settle_mcp(self) -> None:
+        """Before a turn: follow the configuration, and wait a moment for servers that are not known yet."""
+        assert self.mcp is not None
+        if self.config.mcp.auto_reload_on_config_change:
+            try:
+                config = self._fresh_config.current()
+                if config.mcp_servers != self._mcp_entries:
+                    self.reload_mcp(config)
+            except HermesError as error:
+                log.warning("the MCP servers stay as they are: %s", error)
+        self.mcp.settle()
+
+    def _offer_changed_tools(self) -> None:
+        """Bring the tools of open sessions up to date after the registry has changed."""
+        sessions = [session for session in self.open_sessions if session.parent is None]
+        if not sessions:
+            return
+        try:
+            wanted = self.offered_tools()
+        except HermesError as error:
+            log.warning("tools that came late are not offered: %s", error)
+            wanted = []
+        for session in sessions:
+            session.renew_tools(wanted)
+
     # -- life ---------------------------------------------------------------------------------------------------
 
     def close(self, reason: str = "shutdown") -> None:
@@ -417,6 +475,8 @@ class Host:
         self.hooks.close()
         self.services.close()
         self.workers.close()
+        if self.mcp is not None:
+            self.mcp.close()
         self.runtime.processes.close()
         self.confinements.close()
         self.models.close()

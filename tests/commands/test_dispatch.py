@@ -40,7 +40,7 @@ def test_every_command_has_its_handler_and_a_name_of_its_own() -> None:
     issue = (
         "help new clear history retry undo title status usage budget model tools toolsets skills plugins compress "
         "resume sessions init branch stop queue steer approve deny reasoning mode yolo config quit reset compact fork "
-        "exit children ps todo"
+        "exit children ps todo mcp reload-mcp"
     )
     assert frozenset(issue.split()) == RESERVED_COMMANDS
 
@@ -98,7 +98,7 @@ def test_while_the_agent_works_only_what_is_safe_runs(host: Host) -> None:
     prompt = Prompt(host)
     prompt.surface.is_working = True
     refused = {command.name for command in SLASH_COMMANDS if not command.while_working}
-    assert refused == {"new", "clear", "resume", "branch", "retry", "init", "undo", "compress"}
+    assert refused == {"new", "clear", "resume", "branch", "retry", "init", "undo", "compress", "reload-mcp"}
     session = prompt.session
     for name in sorted(refused):
         assert prompt.refused(f"/{name}") == f"/{name} has to wait: the agent is working. /stop stops it"

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from hermes.config import sections
+from hermes.config import mcp_sections, sections
 from hermes.config.check import NAMED_ITEMS
 from hermes.config.messages import allowed_values
 from hermes.config.sections import Config
@@ -82,7 +82,8 @@ def _sections(section: Section) -> Iterator[Section]:
         if inner is None:
             continue
         if inner is hint:
-            yield from _sections(Section(_join(section.path, name), inner, getattr(section.defaults, name)))
+            defaults = inner() if section.defaults is None else getattr(section.defaults, name)
+            yield from _sections(Section(_join(section.path, name), inner, defaults))
             continue
         path = section.path if name == _collector(section) else _join(section.path, name)
         named = ".<name>" if hint.__origin__ is dict else ""
@@ -135,7 +136,7 @@ def _default(section: Section, name: str) -> str:
 @cache
 def _all_comments() -> Mapping[str, Mapping[str, str]]:
     """What ``#:`` says behind each field, by class."""
-    source = Path(sections.__file__).read_text()
+    source = "\n".join(Path(str(module.__file__)).read_text() for module in (sections, mcp_sections))
     lines = source.splitlines()
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(source).body:

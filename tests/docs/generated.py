@@ -29,6 +29,7 @@ from .pages import with_generated
 _SESSION_ACTIONS = ("list", "show", "search", "export", "rename", "delete")
 _CONFIG_ACTIONS = ("show", "get", "path", "set", "unset", "edit")
 _PLUGIN_ACTIONS = ("list", "info", "check", "test", "enable", "disable", "install", "update", "remove", "new")
+_MCP_ACTIONS = ("add", "remove", "list", "configure", "test")
 _HOOK_ACTIONS = ("list", "test", "accept", "revoke", "spec")
 
 MAKERS: dict[str, Callable[[], str]] = {
@@ -63,6 +64,7 @@ MAKERS: dict[str, Callable[[], str]] = {
     "usage plugins": partial(usage_lines, *(f"plugins {action}" for action in _PLUGIN_ACTIONS)),
     "usage hooks": partial(usage_lines, *(f"hooks {action}" for action in _HOOK_ACTIONS)),
     "usage config": partial(usage_lines, *(f"config {action}" for action in _CONFIG_ACTIONS)),
+    "usage mcp": partial(usage_lines, *(f"mcp {action}" for action in _MCP_ACTIONS)),
     "usage a2a": partial(usage_lines, "a2a serve", "a2a call"),
 }
 

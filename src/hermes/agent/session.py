@@ -86,6 +86,8 @@ class Session:
         self.offered = offered
         #: The only tools of the next turn; None for all that are offered.
         self._narrowed: frozenset[str] | None = None
+        #: The tools that the registry had when ``offered`` was chosen: others are new.
+        self._known_tools = frozenset(runtime.tools.all())
         self.max_steps = max_steps
         self.runtime = runtime
         self.parent = parent
@@ -118,6 +120,21 @@ class Session:
         return ProjectInstructions(
             self.cwd, user_folder=None if is_caller else self.runtime.home, is_confined=is_caller
         )
+
+    def renew_tools(self, wanted: Sequence[Tool]) -> None:
+        """Follow the registry from the next turn on: drop tools that are gone, add those of ``wanted`` that are new."""
+        registry = self.runtime.tools
+        known = self._known_tools
+        self._known_tools = frozenset(registry.all())
+        kept = [tool for held in self.offered if (tool := registry.get(held.name)) is not None]
+        names = {tool.name for tool in kept}
+        new = [
+            tool for tool in wanted if tool.name not in names and tool.name not in known and not self._is_closed(tool)
+        ]
+        self.offered = sorted([*kept, *new], key=lambda tool: tool.name)
+
+    def _is_closed(self, tool: Tool) -> bool:
+        return self.runtime.memory.is_closed_to(self.principal, tool)
 
     @property
     def level(self) -> int:

@@ -98,6 +98,8 @@ def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: st
     extra.append(facts.skills)
     context = "\n\n".join(filter(None, (facts.recalled, facts.context)))
     stand_ins = runtime.vision.stand_ins(session.models.endpoints, session.transcript.earlier, message, scope)
+    if runtime.tools.settle is not None:
+        runtime.tools.settle()
     tools = [tool.definition() for tool in session.take_offered()]
     prompt = system_prompt(facts, extra="\n\n".join(filter(None, extra)))
     continues = continues and not session.models.has_output_limit

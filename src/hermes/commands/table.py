@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.commands import budget, models, sessions, settings, skills, status, tools, turns, work
+from hermes.commands import budget, mcp, models, sessions, settings, skills, status, tools, turns, work
 from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns
 from hermes.contract.commands import SLASH_COMMANDS, SlashCommand
@@ -58,6 +58,8 @@ HANDLERS: dict[str, Handler] = {
     "tools": tools.tools,
     "toolsets": tools.toolsets,
     "skills": skills.skills,
+    "mcp": mcp.mcp,
+    "reload-mcp": mcp.reload_mcp,
     "config": settings.config,
     "mode": settings.mode,
     "yolo": settings.yolo,

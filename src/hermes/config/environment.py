@@ -18,6 +18,8 @@ _ESCAPES = {"n": "\n", "t": "\t", "r": "\r"}
 #: Names of settings that may refer to the environment: where a service is and what opens it.
 _REFERRING = ("url", "api_base", "key", "token", "secret", "password", "authorization")
 _HEADER_MAPS = ("extra_headers", "headers")
+#: The entries of these are expanded when they are used: one that is not used needs no variable.
+_EXPANDED_LATER = "mcp_servers"
 _DEEPEST = 200
 
 
@@ -110,6 +112,8 @@ def expand_references(
         return value
 
     def step(key: str, item: Any, path: str, expands: bool, depth: int) -> Any:
+        if key == _EXPANDED_LATER and not path:
+            return item
         inner = expands or key in _HEADER_MAPS or holds_secret_or_address(key)
         return walk(item, f"{path}.{key}" if path else key, inner, depth + 1)
 

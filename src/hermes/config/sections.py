@@ -1,8 +1,22 @@
 """Schema of ``config.yaml``: a struct per section; each field has its default, bounds and a description."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct, field
+
+from hermes.config.bounds import (
+    Chars,
+    FreeForm,
+    HookSeconds,
+    Name,
+    Natural,
+    NotNegative,
+    Part,
+    Positive,
+    Seconds,
+    SecondsOrNone,
+)
+from hermes.config.mcp_sections import McpServerConfig
 
 # No `from __future__ import annotations` here: evaluating the annotations once, at class creation, is
 # several times cheaper than letting msgspec evaluate each of them from its source text.
@@ -12,18 +26,6 @@ ApiMode = Literal["", "chat_completions", "anthropic_messages", "codex_responses
 ToolRule = Literal["allow", "ask", "deny"]
 A2AScope = Literal["send", "read", "cancel", "approve"]
 PoolStrategy = Literal["fill_first", "round_robin", "random", "least_used"]
-
-FreeForm = dict[str, Any]
-Name = Annotated[str, Meta(min_length=1)]
-Natural = Annotated[int, Meta(ge=0)]
-Positive = Annotated[int, Meta(ge=1)]
-Chars = Annotated[int, Meta(ge=100)]
-NotNegative = Annotated[float, Meta(ge=0)]
-Part = Annotated[float, Meta(gt=0, le=1)]
-Seconds = Annotated[float, Meta(gt=0)]
-#: 0 is no limit.
-SecondsOrNone = Annotated[float, Meta(ge=0)]
-HookSeconds = Annotated[float, Meta(gt=0, le=300)]
 
 
 class PhaseTimeoutsConfig(Struct, kw_only=True):
@@ -438,6 +440,27 @@ class A2AConfig(Struct, kw_only=True):
     call_timeout: Seconds = 300  #: Seconds another agent may be silent before a call to it fails.
 
 
+class McpConfig(Struct, kw_only=True):
+    """MCP servers in general."""
+
+    auto_reload_on_config_change: bool = True  #: Reload the servers when their settings change.
+
+
+class ToolSearchConfig(Struct, kw_only=True):
+    """Many tools of MCP servers and plugins behind one search, instead of in every request."""
+
+    enabled: Literal["auto", "on", "off"] = "auto"  #: Auto is on when their schemas take too much of the window.
+    threshold_pct: Annotated[float, Meta(ge=0, le=100)] = 10  #: Percent of the window that is too much.
+    search_default_limit: Positive = 5  #: Tools that a search finds, unless it asks for more.
+    max_search_limit: Positive = 20  #: Most tools that a search may ask for.
+
+
+class ToolsConfig(Struct, kw_only=True):
+    """Tools as they are offered to the model."""
+
+    tool_search: ToolSearchConfig = field(default_factory=ToolSearchConfig)
+
+
 class Config(Struct, kw_only=True):
     """All of ``config.yaml``."""
 
@@ -472,3 +495,7 @@ class Config(Struct, kw_only=True):
     local: LocalConfig = field(default_factory=LocalConfig)
     a2a: A2AConfig = field(default_factory=A2AConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    mcp_servers: dict[str, McpServerConfig] = {}  #: MCP servers, by name.
+    mcp_discovery_timeout: NotNegative = 1.5  #: Seconds that the first turn waits for servers it does not know yet.
+    mcp: McpConfig = field(default_factory=McpConfig)
+    tools: ToolsConfig = field(default_factory=ToolsConfig)

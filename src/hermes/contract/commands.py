@@ -97,6 +97,8 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
         at_prompt=True,
     ),
     SlashCommand("yolo", "run everything without asking", "[on | off]", _SETTINGS, words=("on", "off"), at_prompt=True),
+    SlashCommand("mcp", "show the MCP servers, or what one offers", "[NAME]", _SETTINGS),
+    SlashCommand("reload-mcp", "read the settings of the MCP servers again", "", _SETTINGS, while_working=False),
     SlashCommand("config", "show the settings that are not the default, or some of them", "[KEY]", _SETTINGS),
     SlashCommand("skills", "list the skills that the agent can use", "", _OTHER),
     SlashCommand("plugins", "list the plugins and their commands", "", _OTHER),

@@ -114,6 +114,10 @@ class ToolRegistry:
     def __init__(self, tools: Iterable[Tool] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self._checked: dict[str, tuple[Callable[[], bool], float, bool]] = {}
+        #: Toolsets that exist even while they have no tools, with another name for each.
+        self.declared: dict[str, str] = {}
+        #: Called before the tools of a turn are fixed: tools that are still being looked up may join it.
+        self.settle: Callable[[], None] | None = None
         for tool in tools:
             self.add(tool)
 
@@ -131,6 +135,21 @@ class ToolRegistry:
     def remove(self, name: str) -> None:
         """Remove a tool, if it exists."""
         self._tools.pop(name, None)
+
+    def declare_toolset(self, name: str, *, alias: str) -> None:
+        """Make a toolset known before its tools are."""
+        self.declared = {**self.declared, name: alias}
+
+    def forget_toolset(self, name: str) -> None:
+        """Undo ``declare_toolset``."""
+        self.declared = {known: alias for known, alias in self.declared.items() if known != name}
+
+    def replace_toolset(self, toolset: str, tools: Iterable[Tool]) -> list[str]:
+        """Replace the tools of a toolset in one step, while other threads read. Returns the names that were taken."""
+        kept = {name: tool for name, tool in self._tools.items() if tool.toolset != toolset}
+        added = {tool.name: tool for tool in tools}
+        self._tools = {**added, **kept}
+        return sorted(added.keys() & kept.keys())
 
     def get(self, name: str) -> Tool | None:
         """The tool with that name, if there is one."""

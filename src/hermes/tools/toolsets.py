@@ -64,6 +64,8 @@ def toolsets(registry: ToolRegistry) -> dict[str, frozenset[str]]:
         tools = frozenset[str]().union(*(members.get(part, ()) for part in (*parts, group)))
         if tools:
             found[group] = tools
+    for name, alias in registry.declared.items():
+        found.setdefault(alias, found.setdefault(name, frozenset()))
     everything = frozenset(name for name, tool in registry.all().items() if not _is_on_request(tool))
     return found | dict.fromkeys(_EVERYTHING, everything)
 

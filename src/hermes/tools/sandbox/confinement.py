@@ -155,6 +155,26 @@ class Confinements:
         """Whether scripts of the model run in a sandbox."""
         return self._settings.sandbox != "off" and self.probe().backend is not None
 
+    def of_mcp_server(
+        self, workspace: Path, added: Mapping[str, str], *, sandboxed: bool, environ: Mapping[str, str]
+    ) -> Confinement:
+        """The confinement of an MCP server: a minimal environment and what its entry adds to it.
+
+        ``SandboxUnavailable`` when it has to be ``sandboxed`` and this machine has no sandbox.
+        """
+        self._hide_memory()
+        built = child_environment(environ, self.redactor, minimal=True)
+        sandbox = None
+        if sandboxed:
+            backend = self.probe().backend
+            if backend is None:
+                raise SandboxUnavailable(
+                    f"its entry asks for a sandbox, and this machine has none: {self.probe().summary}"
+                )
+            with self._lock:
+                sandbox = self._make(backend, "workspace", Scope(), str(workspace), ())
+        return Confinement({**built.variables, **added}, built.withheld, sandbox)
+
     def _hide_memory(self) -> None:
         if self._hides_memory:
             from hermes.tools.sandbox.process_memory import hide_process_memory

@@ -1,0 +1,101 @@
+"""``hermes mcp test``: starts one server outside of any conversation, and shows what it offers."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+from hermes.cli.terminal import one_line, plain, short_duration
+from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.config.mcp_sections import McpServerConfig
+from hermes.config.sections import Config
+from hermes.mcp.environment import ClientEnvironment
+from hermes.mcp.errors import McpError
+from hermes.mcp.manifest import Manifest
+from hermes.mcp.servers import McpServers
+from hermes.mcp.settings import find_entry
+from hermes.mcp.tools import unavailable_tools
+from hermes.sanitize import Redactor
+from hermes.tools.registry import ToolRegistry
+from hermes.tools.sandbox.confinement import Confinements
+from hermes.tools.terminal.supervisor import ProcessSupervisor
+
+
+def run_test(args: argparse.Namespace) -> int:
+    """Start the server and show it."""
+    home, config = open_home()
+    entry = find_entry(config.mcp_servers, args.name)
+    began = time.monotonic()
+    manifest = try_server(home, config, args.name, entry)
+    show_manifest(args.name, manifest, entry)
+    print(f"It answered after {short_duration(time.monotonic() - began)}.")
+    return 0
+
+
+def open_home() -> tuple[Path, Config]:
+    """The home and its configuration, with the variables of ``.env`` in the environment."""
+    home = hermes_home()
+    apply_env(load_env_file(home))
+    return home, load_config(home).config
+
+
+def try_server(home: Path, config: Config, name: str, entry: McpServerConfig) -> Manifest:
+    """Start a server and return what it offers, which is stored as well. ``McpError`` says why it does not work."""
+    with _client(home, config) as servers:
+        problems = servers.load({name: entry_in_use(entry)})
+        server = servers.get(name)
+        if problems or server is None:
+            raise McpError(problems[0] if problems else f"{name} cannot be used")
+        server.start().result()
+        assert server.manifest is not None
+        return server.manifest
+
+
+def entry_in_use(entry: McpServerConfig) -> McpServerConfig:
+    """The entry as it is when it is enabled."""
+    import msgspec
+
+    return msgspec.structs.replace(entry, enabled=True)
+
+
+@contextlib.contextmanager
+def _client(home: Path, config: Config) -> Generator[McpServers]:
+    redactor, supervisor = Redactor(), ProcessSupervisor()
+    confinements = Confinements(config.terminal, redactor, hermes_home=home)
+    environment = ClientEnvironment(
+        home=home,
+        cwd=Path.cwd(),
+        environ=os.environ,
+        redactor=redactor,
+        confinements=confinements,
+        supervisor=supervisor,
+    )
+    servers = McpServers(environment, ToolRegistry(), discovery_timeout=config.mcp_discovery_timeout, fresh=True)
+    try:
+        yield servers
+    finally:
+        servers.close()
+        supervisor.close()
+        confinements.close()
+
+
+def show_manifest(name: str, manifest: Manifest, entry: McpServerConfig) -> None:
+    """Print what a server offers."""
+    from hermes.mcp.tools import offered_names
+
+    offered = offered_names(name, manifest, entry)
+    print(f"{plain(manifest.server)}, protocol {plain(manifest.protocol)}")
+    print(f"{len(offered)} of {len(manifest.tools)} tools are offered:")
+    for tool in manifest.tools:
+        mark = "+" if tool.name in offered else "-"
+        print(f"  {mark} {plain(tool.name)}  {one_line(tool.description, 80)}")
+    for tool in unavailable_tools(manifest):
+        print(f"  {plain(tool)} runs only as a task of the protocol, which is not supported.")
+    if manifest.prompts:
+        print(f"prompts: {one_line(', '.join(prompt.name for prompt in manifest.prompts))}")
+    if manifest.has_resources:
+        print("It has resources.")

@@ -1,0 +1,41 @@
+"""The environment of the MCP client: what its servers use of the host."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes.mcp.loop import McpLoop
+    from hermes.sanitize import Redactor
+    from hermes.tools.sandbox.confinement import Confinements
+    from hermes.tools.terminal.supervisor import ProcessSupervisor
+
+
+@dataclass(kw_only=True)
+class ClientEnvironment:
+    """The parts of a host that all servers share."""
+
+    home: Path
+    cwd: Path
+    environ: Mapping[str, str]
+    redactor: Redactor
+    confinements: Confinements
+    supervisor: ProcessSupervisor
+    #: When the SDK had been imported, by the monotonic clock; 0 before that.
+    sdk_loaded_at: float = 0.0
+
+    @cached_property
+    def loop(self) -> McpLoop:
+        """The loop of all connections. Made when the first server is started."""
+        from hermes.mcp.loop import McpLoop
+
+        return McpLoop()
+
+    @property
+    def has_loop(self) -> bool:
+        """Whether any server was started."""
+        return "loop" in self.__dict__

@@ -1,0 +1,96 @@
+"""Tools of the registry for what an MCP server offers: its tools, its resources and its prompts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+from hermes.mcp.manifest import Manifest, ManifestTool
+from hermes.mcp.names import registry_names, toolset_name
+from hermes.mcp.schemas import request_schema
+from hermes.tools.registry import Args, Effect, Tool, ToolContext
+from hermes.tools.schema import fields, text
+
+if TYPE_CHECKING:
+    from hermes.config.mcp_sections import McpServerConfig, McpToolFilterConfig
+    from hermes.mcp.server import McpServer
+
+_EMOJI = "🔌"
+
+
+def build_tools(server: McpServer, manifest: Manifest) -> list[Tool]:
+    """The tools of a server, as far as its settings offer them."""
+    chosen = [tool for tool in manifest.tools if _is_offered(tool.name, server.entry.tools) and not tool.needs_task]
+    extra = _extra_tools(server, manifest)
+    names = registry_names(server.name, [*(tool.name for tool in chosen), *extra])
+    tools = [_tool(server, tool, names[tool.name]) for tool in chosen]
+    taken = {tool.name for tool in chosen}
+    return [*tools, *(_named(tool, server, names[name]) for name, tool in extra.items() if name not in taken)]
+
+
+def offered_names(server: str, manifest: Manifest, entry: McpServerConfig) -> dict[str, str]:
+    """The tools of a manifest that are offered, with their names in the registry."""
+    chosen = [tool.name for tool in manifest.tools if _is_offered(tool.name, entry.tools) and not tool.needs_task]
+    return registry_names(server, chosen)
+
+
+def unavailable_tools(manifest: Manifest) -> list[str]:
+    """Tools that are not offered because they can only run as a task of the protocol."""
+    return [tool.name for tool in manifest.tools if tool.needs_task]
+
+
+def _is_offered(name: str, wanted: McpToolFilterConfig) -> bool:
+    if wanted.include:
+        return _fits(name, wanted.include)
+    return not _fits(name, wanted.exclude)
+
+
+def _fits(name: str, patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
+
+
+def _tool(server: McpServer, tool: ManifestTool, name: str) -> Tool:
+    entry = server.entry
+    effect: Effect = "unsafe"
+    if entry.trust and tool.idempotent:
+        effect = "pure" if tool.read_only else "idempotent"
+    original, repeatable = tool.name, effect != "unsafe"
+
+    def run(args: Args, context: ToolContext) -> str:
+        return server.call_tool(original, args, context, repeatable=repeatable)
+
+    return Tool(
+        name,
+        toolset_name(server.name),
+        tool.description or f"{tool.name} of the MCP server {server.name}",
+        request_schema(tool.parameters),
+        run,
+        effect,
+        parallel=entry.supports_parallel_tool_calls or effect == "pure",
+        emoji=_EMOJI,
+        untrusted=True,
+    )
+
+
+def _named(tool: Tool, server: McpServer, name: str) -> Tool:
+    from dataclasses import replace
+
+    return replace(tool, name=name, toolset=toolset_name(server.name), untrusted=True)
+
+
+def _extra_tools(server: McpServer, manifest: Manifest) -> dict[str, Tool]:
+    """Tools that read what is no tool, by the end of their names."""
+    wanted, label = server.entry.tools, f"the MCP server {server.name}"
+    extra: dict[str, Tool] = {}
+    if wanted.resources and manifest.has_resources:
+        listed = f"The resources of {label}."
+        extra["list_resources"] = Tool("", "", listed, fields([]), server.list_resources, "pure", emoji=_EMOJI)
+        read, uri = f"Read a resource of {label}.", fields(["uri"], uri=text())
+        extra["read_resource"] = Tool("", "", read, uri, server.read_resource, "pure", emoji=_EMOJI)
+    if wanted.prompts and manifest.has_prompts:
+        listed = f"The prompts of {label}, with their arguments."
+        extra["list_prompts"] = Tool("", "", listed, fields([]), server.list_prompts, "pure", emoji=_EMOJI)
+        schema = fields(["name"], name=text(), arguments={"type": "object", "description": "Texts by name"})
+        extra["get_prompt"] = Tool("", "", f"A prompt of {label}.", schema, server.get_prompt, "pure", emoji=_EMOJI)
+    return extra
