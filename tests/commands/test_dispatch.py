@@ -12,7 +12,7 @@ from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import is_command, run_command
 from hermes.commands.surface import OneShotSurface
 from hermes.commands.table import HANDLERS, all_commands, find_command
-from hermes.contract.commands import RESERVED_COMMANDS, SLASH_COMMANDS
+from hermes.contract.commands import COMMAND_NAMES, RESERVED_COMMANDS, SLASH_COMMANDS
 from hermes.host import Host
 from hermes.plugins.manifest import PluginManifest
 from hermes.plugins.registry import Command, LoadedPlugin
@@ -42,7 +42,8 @@ def test_every_command_has_its_handler_and_a_name_of_its_own() -> None:
         "resume sessions init branch stop queue steer approve deny reasoning mode yolo config quit reset compact fork "
         "exit children ps todo mcp reload-mcp"
     )
-    assert frozenset(issue.split()) == RESERVED_COMMANDS
+    assert frozenset(issue.split()) == COMMAND_NAMES
+    assert {"budget", "children", "init", "mode", "ps", "todo"} == COMMAND_NAMES - RESERVED_COMMANDS
 
 
 def test_commands_are_told_from_messages(host: Host) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from hermes.agent.llm.side_call import SideModel
 from hermes.commands.completion import argument_candidates
@@ -213,3 +216,24 @@ def test_plugins_are_listed_with_their_commands(make_host: HostFactory, home: An
         assert prompt.type("/greet you") == "hello you"
         [plugin] = prompt.host.plugins.loaded
     assert plugin.problems == ["command /new is the runtime's own; it was not replaced"]
+
+
+def test_a_plugin_may_take_the_name_of_a_command_that_upstream_lacks(
+    make_host: HostFactory, home: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = home / "plugins" / "money"
+    folder.mkdir(parents=True)
+    (folder / "plugin.yaml").write_text("name: money\n")
+    (folder / "__init__.py").write_text(
+        "def register(ctx):\n    ctx.register_command('budget', lambda raw: 'nothing left for ' + raw)\n"
+    )
+    with ScriptedProvider([]) as provider:
+        own = Prompt(make_host(provider)).type("/budget")
+        assert Prompt(make_host(provider)).type("/hermes:budget") == own
+        prompt = Prompt(make_host(provider, plugins=["money"]))
+        assert prompt.type("/budget you") == "nothing left for you"
+        assert prompt.type("/hermes:budget") == own
+        assert "/hermes:budget" in prompt.type("/help")
+        [plugin] = prompt.host.plugins.loaded
+    assert plugin.problems == []
+    assert "plugin 'money': its command /budget comes before the runtime's, which is /hermes:budget now" in caplog.text

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 from hermes.commands.conversation import Conversation
-from hermes.contract.commands import RESERVED_COMMANDS
+from hermes.contract.commands import COMMAND_NAMES, OWN_PREFIX
 from hermes.errors import HermesError, Interrupted, did_you_mean
 from hermes.hooks.callback import is_awaitable
 from hermes.hooks.timed_call import TimedCall
@@ -34,7 +34,11 @@ def is_command(host: Host, line: str) -> bool:
     if found is None:
         return False
     name = found[1].lower()
-    return name in RESERVED_COMMANDS or name in host.plugins.commands or not os.path.lexists(f"/{found[1]}")
+    return (
+        name.removeprefix(OWN_PREFIX) in COMMAND_NAMES
+        or name in host.plugins.commands
+        or not os.path.lexists(f"/{found[1]}")
+    )
 
 
 def run_command(conversation: Conversation, line: str) -> CommandAnswer:
@@ -45,8 +49,8 @@ def run_command(conversation: Conversation, line: str) -> CommandAnswer:
     if found is None:
         return CommandAnswer(error=f"{line.strip()[:40]!r} is not a command; /help lists them")
     name, arguments = found[1].lower(), (found[2] or "").strip()
-    command = find_command(name)
-    if command is None:
+    command = find_command(name.removeprefix(OWN_PREFIX))
+    if command is None or (command.yields and name in conversation.host.plugins.commands):
         raw = line.strip()[len(name) + 2 :]  # all that follows the name and the blank after it
         answer = _run_plugin_command(conversation, name, raw) or _run_skill(conversation, name, raw)
         return answer or _unknown(conversation.host, name)

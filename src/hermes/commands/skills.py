@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns, shortened
-from hermes.contract.commands import RESERVED_COMMANDS, SlashCommand
+from hermes.contract.commands import COMMAND_NAMES, SlashCommand
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.tools.skills.skills import TOOL_NAMES
@@ -25,7 +25,7 @@ def skills(conversation: Conversation, arguments: str) -> str:
 
 def skill_commands(host: Host) -> list[SlashCommand]:
     """The skills as commands, without those whose name is taken."""
-    taken = RESERVED_COMMANDS | host.plugins.commands.keys()
+    taken = COMMAND_NAMES | host.plugins.commands.keys()
     return [
         SlashCommand(skill.name, shortened(skill.description, 60), "[TEXT]", "Skills", while_working=False)
         for skill in host.runtime.skills.usable(host.cwd)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hermes.commands import budget, mcp, models, sessions, settings, skills, status, tools, turns, work
 from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns
-from hermes.contract.commands import SLASH_COMMANDS, SlashCommand
+from hermes.contract.commands import OWN_PREFIX, SLASH_COMMANDS, SlashCommand
 from hermes.errors import HermesError, did_you_mean
 from hermes.host import Host
 
@@ -70,7 +70,10 @@ def all_commands(host: Host) -> list[SlashCommand]:
     """Every command as data, for help and completion: the runtime's, then the plugins' and the skills by name."""
     plugins = sorted(host.plugins.commands.items())
     return [
-        *SLASH_COMMANDS,
+        *(
+            command._replace(name=OWN_PREFIX + command.name) if command.name in host.plugins.commands else command
+            for command in SLASH_COMMANDS
+        ),
         *(
             SlashCommand(name, command.description or f"from plugin {command.plugin}", command.args_hint)
             for name, command in plugins

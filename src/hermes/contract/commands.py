@@ -19,6 +19,8 @@ class SlashCommand(NamedTuple):
     while_working: bool = True
     #: Whether it means something only where the conversation continues after it.
     at_prompt: bool = False
+    #: Whether a plugin's command of the same name comes first. Upstream has none of that name, but its plugins may.
+    yields: bool = False
 
 
 _SESSIONS, _TURNS, _WORK, _SETTINGS, _OTHER = "Sessions", "Conversation", "While it works", "Settings", "Other"
@@ -37,10 +39,12 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("title", "show the title of the session, or change it", "[TEXT]", _SESSIONS),
     SlashCommand("status", "show the state of the session", "", _SESSIONS),
     SlashCommand("usage", "show the tokens and the cost of the session", "", _SESSIONS),
-    SlashCommand("budget", "show what may still be spent", "", _SESSIONS),
+    SlashCommand("budget", "show what may still be spent", "", _SESSIONS, yields=True),
     SlashCommand("history", "show the last messages", "[N]", _TURNS),
     SlashCommand("retry", "take the last turn back and ask the same again", "", _TURNS, while_working=False),
-    SlashCommand("init", "have the agent write an AGENTS.md for this project", "", _TURNS, while_working=False),
+    SlashCommand(
+        "init", "have the agent write an AGENTS.md for this project", "", _TURNS, while_working=False, yields=True
+    ),
     SlashCommand(
         "undo",
         "take the last turns back, and their changes to files",
@@ -50,9 +54,9 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
         while_working=False,
     ),
     SlashCommand("compress", "summarise old messages", "[WHAT MATTERS]", _TURNS, ("compact",), while_working=False),
-    SlashCommand("children", "list the child agents, or show what one did", "[NUMBER]", _WORK),
-    SlashCommand("ps", "list background processes, show or stop one", "[[stop] NUMBER]", _WORK),
-    SlashCommand("todo", "show the task list of the agent", "", _WORK),
+    SlashCommand("children", "list the child agents, or show what one did", "[NUMBER]", _WORK, yields=True),
+    SlashCommand("ps", "list background processes, show or stop one", "[[stop] NUMBER]", _WORK, yields=True),
+    SlashCommand("todo", "show the task list of the agent", "", _WORK, yields=True),
     SlashCommand("stop", "stop the agent", "", _WORK, at_prompt=True),
     SlashCommand("queue", "queue a message for when the agent is done", "TEXT", _WORK, at_prompt=True),
     SlashCommand("steer", "send a message to the agent while it works", "TEXT", _WORK, at_prompt=True),
@@ -95,6 +99,7 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
         _SETTINGS,
         words=("plan", "ask", "accept-edits", "auto", "yolo"),
         at_prompt=True,
+        yields=True,
     ),
     SlashCommand("yolo", "run everything without asking", "[on | off]", _SETTINGS, words=("on", "off"), at_prompt=True),
     SlashCommand("mcp", "show the MCP servers, or what one offers", "[NAME]", _SETTINGS),
@@ -105,7 +110,13 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("quit", "leave", "", _OTHER, ("exit",), at_prompt=True),
 )
 
-#: Every name and alias that is taken.
-RESERVED_COMMANDS: frozenset[str] = frozenset(
+#: Every name and alias of the runtime.
+COMMAND_NAMES: frozenset[str] = frozenset(
     name for command in SLASH_COMMANDS for name in (command.name, *command.aliases)
 )
+#: Those that a plugin may take. The runtime's command is then ``/hermes:NAME``.
+YIELDING_COMMANDS: frozenset[str] = frozenset(command.name for command in SLASH_COMMANDS if command.yields)
+#: Those that it may not.
+RESERVED_COMMANDS: frozenset[str] = COMMAND_NAMES - YIELDING_COMMANDS
+#: Before the name of a command of the runtime, whatever plugins have registered.
+OWN_PREFIX = "hermes:"

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from hermes.contract.commands import OWN_PREFIX, YIELDING_COMMANDS
 from hermes.contract.events import Event
 from hermes.errors import PluginError
 from hermes.hooks.callback import describe, is_awaitable
@@ -278,6 +279,11 @@ class PluginContext(ProviderRegistrations):
         elif (other := self._host.plugins.commands.get(plain)) and other.plugin != self.manifest.key:
             self._problem(f"command /{plain} is already registered by plugin {other.plugin!r}")
         else:
+            if plain in YIELDING_COMMANDS:
+                log.warning(
+                    "plugin %r: its command /%s comes before the runtime's, which is /%s%s now",
+                    *(self.manifest.key, plain, OWN_PREFIX, plain),
+                )
             self._record.commands[plain] = Command(plain, handler, description, args_hint, self.manifest.key)
 
     def register_cli_command(

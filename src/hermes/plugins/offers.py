@@ -11,6 +11,14 @@ from hermes.plugins.registry import LoadedPlugin, ProviderOffer
 
 log = logging.getLogger("hermes.plugins")
 
+#: The kinds that the runtime uses, and the setting that selects one.
+SELECTED_BY = {
+    "context_engine": "context.engine",
+    "image_gen_provider": "image_gen.provider",
+    "memory_provider": "memory.provider",
+    "model_provider": "model.provider",
+}
+
 
 def _registration(kind: str, doc: str) -> Callable[[ProviderRegistrations, Any], None]:
     """A ``register_<kind>(provider)`` method."""

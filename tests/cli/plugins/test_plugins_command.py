@@ -206,6 +206,13 @@ def test_info_loads_a_plugin_only_when_asked(home: Path, tmp_path: Path, capsys:
         "    ctx.register_command('say', str)\n"
         "    ctx.register_cli_command('shout', 'h', lambda parser: None)\n"
         "    ctx.register_platform('irc', 'IRC', print, print)\n"
+        "    from agent.context_engine import ContextEngine\n"
+        "    class Mine(ContextEngine):\n"
+        "        name = 'mine'\n"
+        "        def update_from_response(self, usage): pass\n"
+        "        def should_compress(self, prompt_tokens=None): return False\n"
+        "        def compress(self, messages, current_tokens=None, **_): return messages\n"
+        "    ctx.register_context_engine(Mine())\n"
     )
     write_plugin(home / "plugins" / "p", "name: p\nversion: 2\nauthor: me\nrequires_env: [P_KEY]\n", code)
     other = f"open({str(tmp_path / 'other ran')!r}, 'w').close()\n"
@@ -217,9 +224,13 @@ def test_info_loads_a_plugin_only_when_asked(home: Path, tmp_path: Path, capsys:
     shown = plugins(capsys, "info", "p", "--load")
     assert "  hooks: pre_tool_call\n" in shown and "  hermes commands: hermes shout\n" in shown
     assert "  not used by this version: platform irc\n" in shown
+    assert "  offers: context_engine mine (selected by context.engine)\n" in shown
     assert "there is no hook 'nope'" in shown and "noise" not in shown
     document = json.loads(plugins(capsys, "info", "p", "--load", "--json"))
-    assert document["registered"]["waiting"] == [{"what": "platform", "name": "irc"}]
+    assert document["registered"]["waiting"] == [
+        {"what": "platform", "name": "irc"},
+        {"what": "context_engine", "name": "mine"},
+    ]
     assert document["registered"]["commands"] == ["say"]
     assert (tmp_path / "ran").exists()
     assert not (tmp_path / "other ran").exists()

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
+from hermes.config.sections import AuxiliaryConfig, AuxiliaryTaskConfig
 from hermes.journal.sessions import Sessions
 from hermes.journal.steps import PLUGIN_KEY
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
 from support.compat_rig import namespace
+from support.configured import configured_host
 from support.plugin_rig import Rig
 from support.waiting import wait_until
 
@@ -65,6 +67,22 @@ def test_side_calls_are_the_hosts_with_the_permissions_of_the_plugin(make_host: 
             return [row["key"] for row in rows if not row["key"].startswith("model")]
 
         wait_until(lambda: recorded() == [f"{PLUGIN_KEY}p"], "the side call is recorded")
+
+
+def test_the_task_of_a_side_call_selects_its_model(home: Path, workdir: Path) -> None:
+    write(home, CALLS)
+    tasks: dict[str, Any] = {"compression": AuxiliaryTaskConfig(model="small", max_tokens=77)}
+    settings: dict[str, Any] = {"auxiliary": AuxiliaryConfig(tasks=tasks), "options": {"plugins": ["p"]}}
+    with (
+        ScriptedProvider([text("one"), text("two")]) as provider,
+        configured_host(home, workdir, provider, **settings) as host,
+    ):
+        commands = host.plugins.commands
+        assert commands["ask"].handler("") == "one"
+        assert host.hooks.loop.run(commands["later"].handler(""), "test") == "two True"
+    asked, later = provider.requests
+    assert (asked.body["model"], asked.body["max_tokens"]) == ("small", 77)
+    assert later.body["model"] != "small", "no task: the model of the conversation"
 
 
 @pytest.mark.parametrize(

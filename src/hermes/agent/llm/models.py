@@ -127,6 +127,10 @@ class Models:
         changed = {field: value for field, value in msgspec.structs.asdict(configured).items() if value != plain[field]}
         return msgspec.structs.replace(default, **changed)
 
+    def has_task(self, name: str) -> bool:
+        """Whether a side job of that name is set up, in the configuration or by a plugin."""
+        return name in self.config.auxiliary.tasks or name in self._task_defaults
+
     def task_timeout(self, name: str) -> float:
         """Seconds that a side job may take."""
         section, default = self.config.auxiliary, self._task_defaults.get(name)

@@ -16,7 +16,7 @@ Message = dict[str, Any]
 
 #: What clocks and servers can count to.
 _LARGEST = 10**9
-_TEXTS = ("provider", "model", "agent_id", "profile", "purpose")
+_TEXTS = ("provider", "model", "agent_id", "profile", "purpose", "task")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,8 @@ class PluginCallOptions:
     agent_id: str = ""
     profile: str = ""
     purpose: str = ""
+    #: The side job that the call belongs to; its settings hold if it has any.
+    task: str = ""
     temperature: float | None = None
     max_tokens: int | None = None
     #: Seconds for the whole call.
@@ -174,6 +176,7 @@ class ModelRoutes:
         when no model is set up, or none that sees the images.
         """
         main = self._endpoints_of(session_id)
+        task = options.task if self._models.has_task(options.task) else TASK
         agent = self._agent(options.agent_id)
         # What an agent has belongs to its provider; another one has other names and other credentials.
         own = agent if options.provider in ("", agent.provider) else AgentProfileConfig()
@@ -182,10 +185,10 @@ class ModelRoutes:
         if provider or model or profile:
             endpoints = self._chosen(provider, model, profile, main)
         else:
-            endpoints = self._models.side_job(TASK, main)
+            endpoints = self._models.side_job(task, main)
         if question.has_images:
             endpoints = self._seeing(endpoints, question, profile)
-        task = VISION_TASK if question.has_images else TASK
+            task = VISION_TASK
         return ModelRoute(endpoints, task, options.agent_id or DEFAULT_AGENT, profile)
 
     def _agent(self, agent_id: str) -> AgentProfileConfig:

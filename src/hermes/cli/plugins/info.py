@@ -16,7 +16,8 @@ from hermes.errors import PluginError
 from hermes.plugins.check import PluginFinding
 from hermes.plugins.loader import load_plugins
 from hermes.plugins.manifest import PluginManifest
-from hermes.plugins.registry import LoadedPlugin
+from hermes.plugins.offers import SELECTED_BY
+from hermes.plugins.registry import LoadedPlugin, ProviderOffer
 from hermes.sanitize import redact_text
 
 
@@ -83,7 +84,8 @@ def loaded_lines(plugin: LoadedPlugin) -> Iterator[str]:
         "hermes commands": [f"hermes {name}" for name in plugin.cli_commands],
         "skills": list(plugin.skills),
         "auxiliary tasks": list(plugin.auxiliary_tasks),
-        "not used by this version": [f"{one.kind} {one.name}" for one in plugin.waiting],
+        "offers": [_offer(one) for one in plugin.waiting if one.kind in SELECTED_BY],
+        "not used by this version": [f"{one.kind} {one.name}" for one in plugin.waiting if one.kind not in SELECTED_BY],
     }
     yield "Registered when loaded:"
     for label, names in groups.items():
@@ -91,6 +93,10 @@ def loaded_lines(plugin: LoadedPlugin) -> Iterator[str]:
             yield f"  {label}: {_safe(', '.join(names))}"
     for problem in plugin.problems:
         yield f"  ! {_safe(problem)}"
+
+
+def _offer(offer: ProviderOffer) -> str:
+    return f"{offer.kind} {offer.name} (selected by {SELECTED_BY[offer.kind]})"
 
 
 def problem_lines(row: PluginRow) -> Iterator[str]:

@@ -33,7 +33,7 @@ def auxiliary_client(host: PluginHost) -> Names:
     """``agent.auxiliary_client``: side calls, made by the host with the calling plugin's permissions and budget."""
 
     def call_llm(task: str | None = None, *, messages: Sequence[dict[str, Any]], **options: Any) -> Record:
-        """The model's answer as a chat completion. The choices that ``ctx.llm`` would refuse are refused here too."""
+        """The answer of the model of ``auxiliary.<task>`` as a chat completion. What ``ctx.llm`` refuses is refused."""
         access = host.services.llm(_calling_plugin(host))
         with host_work():
             return _completion(access.complete(messages=messages, **_llm_options(task, options)))
@@ -62,7 +62,7 @@ def _llm_options(task: str | None, options: dict[str, Any]) -> dict[str, Any]:
     chosen = {name: options.get(name) for name in kept}
     if chosen["provider"] in ("auto", "main"):
         chosen["provider"] = None
-    return {**chosen, "agent_id": None, "profile": None, "purpose": task or "call_llm"}
+    return {**chosen, "agent_id": None, "profile": None, "purpose": task or "call_llm", "task": task}
 
 
 def _completion(result: PluginLlmCompleteResult) -> Record:
