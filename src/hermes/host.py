@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes.agent.approvals.decide import Approvals
+from hermes.agent.approvals.modes import SessionModes
 from hermes.agent.approvals.responder import Responders
 from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.second_opinion import SecondOpinion
@@ -211,15 +212,20 @@ class Host:
         )
         can_leave = self.confinements.can_leave(Scope(platform=self.options.platform))
         self.tools = ToolRegistry(builtin_tools(limits, can_leave_sandbox=can_leave))
+        rules = ApprovalRules(config)
         self.approvals = Approvals(
-            ApprovalRules(config),
+            rules,
             home=self.home,
             responders=self.responders,
             hooks=self.hooks,
             questions=Questions(self.store),
             redactor=self.redactor,
             opinion=SecondOpinion(self.side, sessions.endpoints, self.redactor),
-            permission_mode="yolo" if self.options.allow_everything else self.options.permission_mode,
+            modes=SessionModes(
+                "yolo" if self.options.allow_everything else rules.permission_mode,
+                chosen=None if self.options.allow_everything else self.options.permission_mode,
+                store=self.sessions.set_mode,
+            ),
             started_at=self._session_began,
             always_asks=sessions.uses_embedded_model,
             is_sandboxed=self.confinements.is_sandboxed,
@@ -297,6 +303,7 @@ class Host:
             raise HermesError(
                 f"session {row.id} worked in {cwd}, which is gone; make that directory again, or start a new session"
             )
+        self.approvals.modes.resume(row.id, row.mode)
         return self._open_session(row.id, cwd, self.sessions.context(row.id), principal=row.principal)
 
     def _open_session(

@@ -417,6 +417,7 @@ class Session:
             None if parent is None else parent.tool_call_id,
             self.title,
             self.principal,
+            self.runtime.approvals.modes.chosen(self.id),
         )
 
     @contextlib.contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hermes.commands.conversation import Conversation
+from hermes.commands.settings import mode_notice
 from hermes.commands.text import ago, columns, plural, positive, shortened
 from hermes.errors import HermesError, SessionNotFound
 
@@ -61,7 +62,9 @@ def resume(conversation: Conversation, arguments: str) -> str:
     session = conversation.host.resume_session(session_id)
     conversation.switch_to(session)
     row = conversation.host.sessions.get(session_id)
-    return f"Back in session {session_id}: {shortened(row.title)} ({plural(row.turns, 'turn')}, in {session.cwd})"
+    back = f"Back in session {session_id}: {shortened(row.title)} ({plural(row.turns, 'turn')}, in {session.cwd})"
+    approvals = conversation.host.approvals
+    return f"{back}\n{mode_notice(approvals, session)}" if approvals.modes.chosen(session_id) else back
 
 
 def _chosen(conversation: Conversation, arguments: str) -> str:

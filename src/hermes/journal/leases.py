@@ -32,6 +32,8 @@ class SessionInfo(msgspec.Struct, frozen=True):
     title: str = ""
     #: The caller it belongs to; empty is the owner of the home.
     principal: str = ""
+    #: The permission mode that the user chose for it, if any.
+    mode: str = ""
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -60,10 +62,10 @@ def create_session(connection: JournalConnection, runner: Runner, session: Sessi
     """Add a session that this runner owns."""
     now = time.time()
     values = (session.id, session.parent_id, session.parent_call, session.platform, title, session.cwd)
-    values = (*values, session.provider, session.model, session.principal, runner.id)
+    values = (*values, session.provider, session.model, session.principal, session.mode, runner.id)
     connection.execute(
-        "INSERT INTO sessions (id, parent_id, parent_call, platform, title, cwd, provider, model, principal, runner, "
-        "epoch, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
+        "INSERT INTO sessions (id, parent_id, parent_call, platform, title, cwd, provider, model, principal, mode, "
+        "runner, epoch, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
         (*(value and clean_text(value) for value in values), now, now),
     )
     return Lease(session.id, runner.id, 1)

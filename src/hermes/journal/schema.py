@@ -251,4 +251,7 @@ MIGRATIONS: tuple[str, ...] = (
     ALTER TABLE model_calls ADD COLUMN content TEXT;
     ALTER TABLE outside_calls ADD COLUMN content TEXT;
     """,
+    """
+    ALTER TABLE sessions ADD COLUMN mode TEXT NOT NULL DEFAULT '';  -- the permission mode that the user chose for it
+    """,
 )

@@ -41,6 +41,8 @@ class SessionRow(msgspec.Struct, frozen=True):
     branched_from: str | None
     #: The caller it belongs to; empty is the owner of the home.
     principal: str
+    #: The permission mode that the user chose for it, if any.
+    mode: str
 
 
 _SESSION_QUERY = """
@@ -52,7 +54,7 @@ _SESSION_QUERY = """
            coalesce((SELECT sum(input_tokens) FROM model_calls m WHERE m.session_id = s.id), 0),
            coalesce((SELECT sum(output_tokens) FROM model_calls m WHERE m.session_id = s.id), 0),
            (SELECT sum(cost_usd) FROM model_calls m WHERE m.session_id = s.id),
-           s.runner, s.branched_from, s.principal
+           s.runner, s.branched_from, s.principal, s.mode
     FROM sessions s
 """
 
@@ -182,6 +184,11 @@ class Sessions:
         values = (clean_text(provider), clean_text(model), session_id)
         query = "UPDATE sessions SET provider = ?, model = ? WHERE id = ?"
         self._store.write(lambda connection: connection.execute(query, values))
+
+    def set_mode(self, session_id: str, mode: str) -> None:
+        """Note which permission mode the user chose for a session, if it is stored already."""
+        query = "UPDATE sessions SET mode = ? WHERE id = ?"
+        self._store.write(lambda connection: connection.execute(query, (mode, session_id)))
 
     def assign(self, principals: Mapping[str, str]) -> int:
         """Give sessions that have no principal, with those they delegated to, to the ones named by session id.

@@ -15,10 +15,12 @@ from hermes.config.sections import TerminalConfig
 from hermes.host import Host, HostOptions
 from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call
 from hermes.tools.registry import Tool
+from support import run_hermes, write_config
 from support.approval_rig import NEVER, RISKY, approval_config, says
 from support.hook_callbacks import note
 from support.permission_table import CELLS, COLUMNS
 from support.sandbox_rig import real_backend
+from support.surfaces import Prompt
 
 
 def shout(_args: Any, _context: Any) -> str:
@@ -203,3 +205,50 @@ def test_plan_mode_holds_commands_to_reading_in_the_sandbox(home: Path, workdir:
         assert json.loads(str(found["content"]))["exit_code"] == 0, found
         assert (workdir / "written").exists() is wrote, (mode, sandbox)
         (workdir / "written").unlink(missing_ok=True)
+
+
+def test_the_mode_of_a_session_is_kept_with_it(home: Path, workdir: Path) -> None:
+    def resumed(session_id: str, **options: Any) -> str:
+        with ScriptedProvider([]) as provider:
+            config = approval_config(provider, permission_mode=options.pop("setting", "ask"))
+            with Host(home, config, HostOptions(**options), cwd=workdir, env={}) as host:
+                host.resume_session(session_id)
+                return host.approvals.modes.of(session_id)
+
+    def made(chosen: str = "", **options: Any) -> str:
+        with (
+            ScriptedProvider(text("hi")) as provider,
+            Host(home, approval_config(provider), HostOptions(**options), cwd=workdir, env={}) as host,
+        ):
+            session = host.new_session()
+            if chosen == "before":
+                host.approvals.modes.set(session.id, "plan")
+            session.run("hello")
+            if chosen == "after":
+                host.approvals.modes.set(session.id, "plan")
+            session.close()
+            return session.id
+
+    assert resumed(made(permission_mode="accept-edits")) == "accept-edits"
+    assert resumed(made("before")) == "plan"
+    session_id = made("after")
+    assert resumed(session_id) == "plan"
+    assert resumed(session_id, allow_everything=True) == "yolo", "for this run"
+    assert resumed(session_id) == "plan"
+    assert resumed(session_id, permission_mode="ask") == "ask", "the command line wins"
+    assert resumed(session_id) == "ask", "and is kept"
+    # One that was never chosen follows the settings, and --yolo is for one run.
+    assert resumed(made(), setting="auto") == "auto"
+    assert resumed(made(allow_everything=True)) == "ask"
+
+
+def test_the_mode_is_shown_when_a_session_is_resumed(home: Path, workdir: Path) -> None:
+    with ScriptedProvider(text("hi")) as provider:
+        write_config(home, provider.base_url)
+        assert run_hermes("chat", "-q", "hello", "--mode", "plan", home=home, cwd=workdir).returncode == 0
+        again = run_hermes("chat", "-c", "-q", "more", home=home, cwd=workdir)
+        assert "Mode plan: reads only" in again.stderr
+        assert again.stdout.strip() == "hi"
+        assert "Mode" not in run_hermes("chat", "-c", "-Q", "-q", "more", home=home, cwd=workdir).stderr
+        with Host(home, load_config(home).config, cwd=workdir, env={}) as host:
+            assert "Mode plan: reads only" in Prompt(host).type("/resume 1")

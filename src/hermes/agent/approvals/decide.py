@@ -66,7 +66,7 @@ class Approvals:
         questions: Questions,
         redactor: Redactor,
         opinion: SecondOpinion | None = None,
-        permission_mode: PermissionMode | None = None,
+        modes: SessionModes | None = None,
         is_sandboxed: Callable[[Scope], bool] = lambda _scope: False,
         started_at: Callable[[str], float] = lambda _session_id: 0.0,
         always_asks: Callable[[str], bool] = lambda _session_id: False,
@@ -79,7 +79,7 @@ class Approvals:
         self._questions = questions
         self._redactor = redactor
         self._opinion = opinion
-        self.modes = SessionModes(permission_mode or rules.permission_mode)
+        self.modes = modes or SessionModes(rules.permission_mode)
         #: Whether the commands of a call run in a sandbox.
         self.is_sandboxed = is_sandboxed
         #: When a session began.
@@ -98,7 +98,7 @@ class Approvals:
     def lets_child_run(self, child_id: str, parent_id: str, *, unasked: bool) -> None:
         """Give a child agent the mode of its parent, or let it run ``unasked``."""
         mode = self.modes.of(parent_id)
-        self.modes.set(child_id, "yolo" if unasked and mode != "plan" else mode)
+        self.modes.inherit(child_id, "yolo" if unasked and mode != "plan" else mode)
 
     def _session_began(self, session_id: str) -> float:
         began = self._began.get(session_id)

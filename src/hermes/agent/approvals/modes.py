@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from hermes.config.sections import PermissionMode
@@ -83,26 +83,51 @@ def asked(
 class SessionModes:
     """The mode of each session of a host. Thread-safe: a session's mode is one dictionary entry."""
 
-    def __init__(self, default: PermissionMode = "ask") -> None:
-        self.default: PermissionMode = default
+    def __init__(
+        self,
+        default: PermissionMode = "ask",
+        *,
+        chosen: PermissionMode | None = None,
+        store: Callable[[str, PermissionMode], None] = lambda _session_id, _mode: None,
+    ) -> None:
+        """``chosen``: the user chose it for every session of this run. ``store`` keeps the choice with a session."""
+        self.default: PermissionMode = chosen or default
+        self._chosen: PermissionMode | None = chosen
+        self._store = store
         self._of: dict[str, PermissionMode] = {}
 
     def of(self, session_id: str) -> PermissionMode:
         """The mode of a session."""
         return self._of.get(session_id, self.default)
 
-    def set(self, session_id: str, mode: PermissionMode) -> None:
-        """Change the mode of a session from its next call on."""
+    def chosen(self, session_id: str) -> PermissionMode | Literal[""]:
+        """The mode that the user chose for a session; empty when it has that of the settings, or of this run alone."""
+        return self._of.get(session_id) or self._chosen or ""
+
+    def set(self, session_id: str, mode: PermissionMode) -> PermissionMode:
+        """Change the mode of a session from its next call on, and keep it with the session. Returns it."""
         self._of[session_id] = mode
+        self._store(session_id, mode)
+        return mode
+
+    def inherit(self, session_id: str, mode: PermissionMode) -> None:
+        """Give a child agent its mode."""
+        self._of[session_id] = mode
+
+    def resume(self, session_id: str, stored: str) -> None:
+        """Take up a session with the mode that is stored with it, unless this run has one for every session."""
+        if self._chosen is not None:
+            if self._chosen != stored:
+                self.set(session_id, self._chosen)
+        elif self.default != "yolo" and session_id not in self._of:
+            self._of.update((session_id, mode) for mode in MODES if mode == stored)
 
     def without_yolo(self, session_id: str) -> PermissionMode:
         """Take a session out of ``yolo``; returns its mode now."""
-        self._of[session_id] = "ask" if self.default == "yolo" else self.default
-        return self._of[session_id]
+        return self.set(session_id, "ask" if self.default == "yolo" else self.default)
 
     def step(self, session_id: str) -> PermissionMode:
         """The next mode in order; returns it."""
         now = self.of(session_id)
         at = STEPPED.index(now) + 1 if now in STEPPED else 0
-        self._of[session_id] = STEPPED[at % len(STEPPED)]
-        return self._of[session_id]
+        return self.set(session_id, STEPPED[at % len(STEPPED)])

@@ -210,6 +210,10 @@ def _answer(
             if outcome is not None:
                 message, session = outcome.message, outcome.session
         session = session or _session(host, args)
+        if session.messages() and host.approvals.modes.chosen(session.id) and not args.quiet:
+            from hermes.commands.settings import mode_notice
+
+            print(mode_notice(host.approvals, session), file=sys.stderr)
         _attach_questions(host, session, output)
         notices = [] if args.verbose else list(host.notices)  # --verbose shows the log, which has them too
         if session.instructions is not None and session.instructions.files:

@@ -12,6 +12,7 @@ from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.plain import PlainPrompt
 from hermes.cli.terminal import can_draw, one_line, plain, shows_unicode
 from hermes.commands.dispatch import run_command
+from hermes.commands.settings import mode_notice
 from hermes.commands.text import plural
 from hermes.errors import HermesError
 from hermes.host import Host
@@ -61,6 +62,8 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
     _warn([*notices, *([] if instructions is None else instructions.notices)])
     dialogue.mention_waiting()
     if session.messages():
+        if dialogue.host.approvals.modes.chosen(session.id):
+            print(mode_notice(dialogue.host.approvals, session), file=sys.stderr)
         print(plain(run_command(dialogue.conversation, "/history 2").text), file=sys.stderr)
         dialogue.offer_to_finish()
 

@@ -21,9 +21,9 @@ _TURN = (
 #: Rows are copied as they are, those of undone turns too, so that every reference by number holds.
 _COPIES = (
     "INSERT INTO sessions (id, branched_from, branched_turn, branched_step, branched_seq, platform, title, cwd, "
-    "provider, model, principal, runner, epoch, head_seq, created_at, updated_at) SELECT :new, id, "
+    "provider, model, principal, mode, runner, epoch, head_seq, created_at, updated_at) SELECT :new, id, "
     "(SELECT max(ordinal) FROM turns WHERE session_id = :old), '', head_seq, platform, :title, cwd, provider, model, "
-    "principal, :runner, 1, head_seq, :now, :now FROM sessions WHERE id = :old",
+    "principal, mode, :runner, 1, head_seq, :now, :now FROM sessions WHERE id = :old",
     "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, attempts, loop_version, "
     f"first_seq, started_at, ended_at, answer, error, undone) SELECT {_TURN.format('id')}, :new, ordinal, task_id, "
     "request_key, source, state, attempts, loop_version, first_seq, started_at, ended_at, answer, error, undone "
