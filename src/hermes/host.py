@@ -352,15 +352,18 @@ class Host:
         config, options = self.config, self.options
         toolsets = options.toolsets
         if toolsets is None:
-            toolsets = [
-                *(config.platform_toolsets.get(options.platform) or config.toolsets),
-                *self.runtime.web.toolsets,
-            ]
+            named = config.platform_toolsets.get(options.platform) or config.toolsets
+            toolsets = [*named, *self._toolsets_set_up()]
         if self.mcp is not None and (options.allowed_tools is not None or options.toolsets is not None):
             self.mcp.settle()  # what is named has to be known
         names = [*toolsets, *self.runtime.contexts.toolsets, *(tool.toolset for tool in options.tools)]
         tools = select_tools(self.tools, names, disabled=config.agent.disabled_toolsets)
         return tools if options.allowed_tools is None else only_allowed(tools, options.allowed_tools)
+
+    def _toolsets_set_up(self) -> list[str]:
+        """Toolsets that are offered because the user set up what they need."""
+        vision = self.config.auxiliary.task("vision")
+        return [*self.runtime.web.toolsets, *(["vision"] if vision.model or vision.base_url else [])]
 
     def _conversation_models(self) -> ModelRuntime:
         return self.models.conversation(provider=self.options.provider, model=self.options.model)

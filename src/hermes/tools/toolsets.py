@@ -13,7 +13,7 @@ _EVERYTHING = ("all", "*", "hermes-cli")
 #: Opt-in toolsets, only enabled by name: they contact others on the user's behalf.
 _ON_REQUEST = ("a2a",)
 #: Toolsets whose built-in tools are opt-in. What a plugin adds to them was enabled with the plugin.
-_BUILT_IN_ON_REQUEST = ("web", "code_execution")
+_BUILT_IN_ON_REQUEST = ("web", "code_execution", "vision")
 
 #: Toolsets made of other toolsets. Members without tools are omitted; an empty group does not exist.
 _GROUPS = {

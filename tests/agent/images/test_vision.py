@@ -62,7 +62,7 @@ def test_a_model_that_does_not_see_gets_a_description(
     assert again.messages[1]["content"] == told
     # The record keeps the image itself.
     assert recorded["content"] == question
-    assert "image_url" not in msgspec.json.encode(asked.body).decode()
+    assert "image_url" not in msgspec.json.encode(asked.body["messages"]).decode()
 
 
 def test_the_name_alone_can_tell(home: Path, workdir: Path, question: list[dict[str, Any]]) -> None:

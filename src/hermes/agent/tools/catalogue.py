@@ -26,6 +26,12 @@ def agent_tools(runtime: Runtime) -> list[Tool]:
             emoji="🔍",
         ),
         Tool(
+            *("vision_analyze", "vision", _VISION, _VISION_ARGS, _vision_analyze(runtime), "pure"),
+            parallel=True,
+            emoji="👁️",
+            untrusted=True,
+        ),
+        Tool(
             *("image_generate", "image_gen", _IMAGE, _IMAGE_ARGS, _image_generate(runtime)),
             available=runtime.images.is_available,
             emoji="🎨",
@@ -93,6 +99,9 @@ def _memory_args(targets: tuple[str, ...]) -> dict[str, Any]:
     )
 
 
+_VISION = "Ask a model that sees about an image."
+_VISION_ARGS = fields(["image_url", "question"], image_url=text("Path or URL"), question=text())
+
 _IMAGE = "Make an image from a description; returns the path of the file."
 _IMAGE_ARGS = fields(
     ["prompt"],
@@ -134,6 +143,15 @@ def _memory(runtime: Runtime) -> Run:
         from hermes.agent.tools.memory import run_memory
 
         return run_memory(args, context, runtime.memory.of(context.scope.principal))
+
+    return run
+
+
+def _vision_analyze(runtime: Runtime) -> Run:
+    def run(args: Args, context: ToolContext) -> str:
+        from hermes.agent.tools.vision_analyze import run_vision_analyze
+
+        return run_vision_analyze(args, context, runtime)
 
     return run
 
