@@ -49,9 +49,18 @@ def converse(client: httpx2.Client, engine: Json, url: str, query: str) -> str:
             return content
         messages.append({"role": "assistant", "content": content or None, "tool_calls": calls})
         for call in calls:
-            path = engine.loads(call["function"]["arguments"])["path"]
-            with Path(path).open(encoding="utf-8") as file:
-                messages.append({"role": "tool", "tool_call_id": call["id"], "content": file.read()})
+            content = run(**engine.loads(call["function"]["arguments"]))
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+
+
+def run(path: str = "", command: str = "") -> str:
+    """Read the file, or run the command in a shell."""
+    if command:
+        import subprocess
+
+        return subprocess.run(["/bin/bash", "-c", command], capture_output=True, text=True, check=False).stdout
+    with Path(path).open(encoding="utf-8") as file:
+        return file.read()
 
 
 def stream(

@@ -61,7 +61,7 @@ def measure_gaps(workspace: Workspace, plan: Plan, repeat: int) -> Gaps:
 
 def _run(workspace: Workspace, plan: Plan) -> list[float]:
     workspace.report()
-    workspace.chat(plan, "--toolsets", "file")
+    workspace.chat(plan, "--toolsets", "terminal" if plan.commands else "file")
     return _gaps(workspace, plan)
 
 

@@ -7,8 +7,8 @@ from .server import Plan
 from .table import Row, against_floor
 from .workspace import Workspace
 
-CPU_BUDGET = 2.0
-MEMORY_BUDGET = 1.6
+CPU_BUDGET = 1.15
+MEMORY_BUDGET = 1.05
 REPEAT = 15
 
 

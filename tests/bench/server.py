@@ -23,7 +23,7 @@ import msgspec
 SETTLE_SECONDS = 0.002
 
 _ANSWER = "The notes say what there is to say, and a plain answer of ordinary length follows from them: {token}."
-_PLAN = re.compile(rb"bench rounds=(\d+) calls=(\d+) first=(\d+) hold=(\d+)")
+_PLAN = re.compile(rb"bench rounds=(\d+) calls=(\d+) first=(\d+) hold=(\d+) commands=(\d+)")
 _TOKEN = re.compile(rb"token-[0-9a-f]+")
 _TOOL_RESULT = re.compile(rb'"role": ?"tool"')
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
@@ -31,7 +31,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A conversation: so many rounds of so many file reads each, then an answer in words."""
+    """A conversation: so many rounds of so many tool calls each, which read notes, then an answer in words."""
 
     rounds: int = 0
     calls: int = 1
@@ -39,10 +39,13 @@ class Plan:
     first: int = 0
     #: Answer the first request only when so many conversations are waiting. More than 1 also sends without pause.
     hold: int = 1
+    #: 1 to read the notes by commands of the terminal, 0 by the file tool.
+    commands: int = 0
 
     def query(self) -> str:
         """The user message that asks for it."""
-        return f"bench rounds={self.rounds} calls={self.calls} first={self.first} hold={self.hold}"
+        numbers = f"rounds={self.rounds} calls={self.calls} first={self.first} hold={self.hold}"
+        return f"bench {numbers} commands={self.commands}"
 
 
 def plan_of(body: bytes) -> Plan:
@@ -86,9 +89,10 @@ def _call_deltas(plan: Plan, done: int) -> list[dict[str, Any]]:
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": None}]
     for at in range(plan.calls):
         number = done + at
-        opening = {"name": "read_file", "arguments": ""}
+        note = note_name(plan.first + number)
+        opening = {"name": "terminal" if plan.commands else "read_file", "arguments": ""}
         deltas.append({"tool_calls": [{"index": at, "id": f"call_{number}", "type": "function", "function": opening}]})
-        arguments = f'{{"path": "{note_name(plan.first + number)}"}}'
+        arguments = f'{{"command": "cat {note}"}}' if plan.commands else f'{{"path": "{note}"}}'
         deltas += [
             {"tool_calls": [{"index": at, "function": {"arguments": part}}]} for part in (arguments[:9], arguments[9:])
         ]
