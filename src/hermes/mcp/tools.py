@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hermes.mcp.manifest import Manifest, ManifestTool
 from hermes.mcp.names import registry_names, toolset_name
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 _EMOJI = "🔌"
 
+#: Description, arguments and code of a tool.
+_Extra = tuple[str, dict[str, Any], Callable[[Args, ToolContext], str]]
+
 
 def build_tools(server: McpServer, manifest: Manifest) -> list[Tool]:
     """The tools of a server, as far as its settings offer them."""
@@ -26,7 +29,11 @@ def build_tools(server: McpServer, manifest: Manifest) -> list[Tool]:
     names = registry_names(server.name, [*(tool.name for tool in chosen), *extra])
     tools = [_tool(server, tool, names[tool.name]) for tool in chosen]
     taken = {tool.name for tool in chosen}
-    return [*tools, *(_named(tool, server, names[name]) for name, tool in extra.items() if name not in taken)]
+    for name, parts in extra.items():
+        if name not in taken:
+            toolset = toolset_name(server.name)
+            tools.append(Tool(names[name], toolset, *parts, "pure", emoji=_EMOJI, untrusted=True))
+    return tools
 
 
 def offered_names(server: str, manifest: Manifest, entry: McpServerConfig) -> dict[str, str]:
@@ -73,24 +80,15 @@ def _tool(server: McpServer, tool: ManifestTool, name: str) -> Tool:
     )
 
 
-def _named(tool: Tool, server: McpServer, name: str) -> Tool:
-    from dataclasses import replace
-
-    return replace(tool, name=name, toolset=toolset_name(server.name), untrusted=True)
-
-
-def _extra_tools(server: McpServer, manifest: Manifest) -> dict[str, Tool]:
-    """Tools that read what is no tool, by the end of their names."""
+def _extra_tools(server: McpServer, manifest: Manifest) -> dict[str, _Extra]:
+    """Tools that read what is no tool, by the end of their names: description, arguments and code."""
     wanted, label = server.entry.tools, f"the MCP server {server.name}"
-    extra: dict[str, Tool] = {}
+    extra: dict[str, _Extra] = {}
     if wanted.resources and manifest.has_resources:
-        listed = f"The resources of {label}."
-        extra["list_resources"] = Tool("", "", listed, fields([]), server.list_resources, "pure", emoji=_EMOJI)
-        read, uri = f"Read a resource of {label}.", fields(["uri"], uri=text())
-        extra["read_resource"] = Tool("", "", read, uri, server.read_resource, "pure", emoji=_EMOJI)
+        extra["list_resources"] = f"The resources of {label}.", fields([]), server.list_resources
+        extra["read_resource"] = f"Read a resource of {label}.", fields(["uri"], uri=text()), server.read_resource
     if wanted.prompts and manifest.has_prompts:
-        listed = f"The prompts of {label}, with their arguments."
-        extra["list_prompts"] = Tool("", "", listed, fields([]), server.list_prompts, "pure", emoji=_EMOJI)
+        extra["list_prompts"] = f"The prompts of {label}, with their arguments.", fields([]), server.list_prompts
         schema = fields(["name"], name=text(), arguments={"type": "object", "description": "Texts by name"})
-        extra["get_prompt"] = Tool("", "", f"A prompt of {label}.", schema, server.get_prompt, "pure", emoji=_EMOJI)
+        extra["get_prompt"] = f"A prompt of {label}.", schema, server.get_prompt
     return extra
