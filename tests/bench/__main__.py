@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--repeat", metavar="N", type=_positive, help="measure each row N times")
     form = parser.add_mutually_exclusive_group()
     form.add_argument("--json", action="store_true", help="print the rows as JSON")
-    form.add_argument("--markdown", action="store_true", help="print the table as it stands in the README")
+    form.add_argument("--markdown", action="store_true", help="print the table as it stands in docs/benchmarks.md")
     return parser
 
 

@@ -65,7 +65,7 @@ def as_text(rows: Sequence[Row]) -> str:
 
 
 def as_markdown(rows: Sequence[Row]) -> str:
-    """The table as it stands in the README: budgets only."""
+    """The table as it stands in docs/benchmarks.md: budgets only."""
     lines = [row.cells() for row in rows if row.budget]
     return "\n".join(f"| {' | '.join(line)} |" for line in (_HEADINGS, ("---",) * len(_HEADINGS), *lines))
 
