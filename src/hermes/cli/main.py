@@ -16,6 +16,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "checkpoints": ("hermes.cli.commands.checkpoints", "List, show and restore files as they were before a turn."),
     "trace": ("hermes.cli.trace.command", "List, draw, export, follow and verify past runs."),
     "replay": ("hermes.cli.record.replay", "Run a recorded session again, without network, and show what differs."),
+    "fork": ("hermes.cli.record.fork", "Continue a recorded session differently, from one of its steps on."),
     "plugins": ("hermes.cli.plugins.command", "List, enable, install, check and create plugins."),
     "skills": ("hermes.cli.skills.command", "List, add, check and remove skills."),
     "hooks": ("hermes.cli.hooks.command", "List, test, accept and revoke hook commands; print the hook contract."),

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
+import msgspec
+
 from hermes.record.recording import Recording, TurnRecording
 
 #: Fields of a step that are compared; other steps are compared as a whole.
@@ -15,6 +17,8 @@ _FIELDS = {
     "tool": ("name", "args", "result", "status"),
 }
 _REPLY = ("content", "reasoning", "tool_calls", "finish_reason")
+#: The id of the session, for providers that cache by it.
+_CACHE_KEY = "prompt_cache_key"
 _LAST = 1_000_000_000
 _KINDS = {"compact": 0, "budget": 1, "model": 3, "tool": 4, "steer": 5, "continue": 6, "verify": 7}
 
@@ -77,10 +81,13 @@ def compare_turns(
     if before.message != after.message:
         add("message", "", before.message, after.message)
     attempts = _failures(before), _failures(after)
+    partners = _moved_calls(before, after)
     for key in sorted({*before.steps, *after.steps}, key=_order):
+        if partners.get(key, key) != key:
+            add(key, "order", key, partners[key])
         if key.startswith("model:") and attempts[0].get(key, []) != attempts[1].get(key, []):
             add(key, "failed attempts", attempts[0].get(key, []), attempts[1].get(key, []))
-        first, second = before.steps.get(key), after.steps.get(key)
+        first, second = before.steps.get(key), after.steps.get(partners.get(key, key))
         if first is None or second is None:
             add(key, "", first and _shown(key, first), second and _shown(key, second))
             continue
@@ -95,6 +102,24 @@ def compare_turns(
     elif not found and (before.error or "") != (after.error or ""):
         add("end", "error", before.error, after.error)
     return found
+
+
+def _moved_calls(before: TurnRecording, after: TurnRecording) -> dict[str, str]:
+    """The same calls of one reply in another order: the step of each in the other run."""
+    moved: dict[str, str] = {}
+    for reply in {key.partition(".")[0] for key in before.steps if key.startswith("tool:")}:
+        first, second = _calls_of(before, reply), _calls_of(after, reply)
+        if first != second and sorted(first.values()) == sorted(second.values()):
+            for key, call in first.items():
+                same = key if second.get(key) == call else next(one for one, other in second.items() if other == call)
+                moved[key] = same
+                del second[same]
+    return moved
+
+
+def _calls_of(turn: TurnRecording, reply: str) -> dict[str, bytes]:
+    found = {key: (body["name"], body["args"]) for key, body in turn.steps.items() if key.startswith(f"{reply}.")}
+    return {key: msgspec.json.encode(call, order="deterministic") for key, call in found.items()}
 
 
 def _order(key: str) -> tuple[int, int, int]:
@@ -158,6 +183,10 @@ def _shown(key: str, body: dict[str, Any]) -> dict[str, Any]:
         reply: dict[str, Any] = body["reply"]
         shown["reply"] = {name: reply.get(name) or None for name in _REPLY}
         shown["reply"]["finish_reason"] = reply.get("finish_reason", "stop")
+        calls: list[dict[str, Any]] = reply.get("tool_calls") or []
+        shown["reply"]["tool_calls"] = [{"name": one["name"], "arguments": one["arguments"]} for one in calls] or None
+        parameters: dict[str, Any] = body.get("parameters") or {}
+        shown["parameters"] = {name: value for name, value in parameters.items() if name != _CACHE_KEY} or None
     if "continues" in shown:
         shown["continues"] = body.get("continues", True)
     return shown
@@ -165,6 +194,8 @@ def _shown(key: str, body: dict[str, Any]) -> dict[str, Any]:
 
 def _request_changes(key: str, before: TurnRecording, after: TurnRecording) -> Iterator[tuple[str, Any, Any]]:
     """Why a request is not the one that was sent: the first message that differs, or the bytes alone."""
+    if before.id != after.id:
+        return  # of another session: its id is part of the request where a provider caches by it
     digests = [turn.steps[key].get("request_sha256", "") for turn in (before, after)]
     if digests[0] == digests[1] or not all(digests):
         return

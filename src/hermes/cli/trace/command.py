@@ -14,7 +14,7 @@ import msgspec
 
 from hermes.cli.arguments import count, positive_number
 from hermes.cli.terminal import fitted, has_colour, one_line, plain, print_json, shows_unicode
-from hermes.cli.trace import export, stats
+from hermes.cli.trace import compare, export, stats
 from hermes.cli.trace.format import (
     NARROW,
     cost,
@@ -68,6 +68,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("tail", _configure_tail, _tail, "print the last events, and new ones with --follow"),
         ("stats", stats.configure, stats.run, "show time and cost by model, tool or plugin"),
         ("verify", _configure_verify, _verify, "check that a session or a file is complete"),
+        ("diff", compare.configure_diff, compare.run_diff, "compare two sessions or bundles, step by step"),
+        ("bisect", compare.configure_bisect, compare.run_bisect, "find the setting or plugin that changes a run"),
     ):
         made = actions.add_parser(name, help=summary, description=summary[0].upper() + summary[1:] + ".")
         declare(made)

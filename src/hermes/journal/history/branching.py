@@ -58,7 +58,7 @@ def branch_session(store: Store, runner: Runner, session_id: str, new_id: str, t
         values = {
             "old": session_id,
             "new": new_id,
-            "title": clean_text(title) or _next_title(connection, row[0]),
+            "title": clean_text(title) or next_title(connection, row[0]),
             "runner": runner.id,
             "now": time.time(),
         }
@@ -69,7 +69,7 @@ def branch_session(store: Store, runner: Runner, session_id: str, new_id: str, t
     store.write(write)
 
 
-def _next_title(connection: JournalConnection, title: str) -> str:
+def next_title(connection: JournalConnection, title: str) -> str:
     """The title with the lowest number that is free: ``Plan``, ``Plan (2)``, ``Plan (3)`` …"""
     base, _, number = title.removesuffix(")").rpartition(" (")
     if not (title.endswith(")") and base and number.isdecimal()):

@@ -1,0 +1,114 @@
+"""``hermes fork``: a new session with the recorded beginning of another one, live from a turn or a step on."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+
+from hermes.cli.arguments import positive_number
+from hermes.cli.terminal import plain, print_data
+from hermes.config import Config, hermes_home
+from hermes.config.environment import apply_env, load_env_file
+from hermes.config.load import load_config
+from hermes.errors import HermesError
+from hermes.host import Host, HostOptions
+from hermes.scope import new_session_id
+
+_EXAMPLES = """
+Turns and model steps are counted from 1. --at 2 runs turn 2 again from its message on; --at 2.3 takes over the first
+two model steps of turn 2 with their tool calls, and asks the model from the third on. What is taken over is not run
+and not paid for again. Files are as they are now.
+
+examples:
+  hermes fork 20250301_1412 --at 2 --model another-model
+  hermes fork 20250301_1412 --at 2.3 --message 'Use the second file.'
+  hermes fork 20250301_1412 --at 1 --system prompt.md -n 5
+"""
+_AT_ONCE = 4
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.add_argument("session", metavar="SESSION", help="a session's id, or its beginning")
+    parser.add_argument("--at", metavar="TURN[.STEP]", required=True, help="where it becomes live")
+    parser.add_argument("--provider", metavar="NAME", default="", help="ask this provider from there on")
+    parser.add_argument("--model", metavar="MODEL", default="", help="ask this model from there on")
+    parser.add_argument("--system", metavar="FILE", help="replace the system prompt of that turn")
+    parser.add_argument(
+        "--message", metavar="TEXT", help="replace the message of that turn; with a step above 1, add a message"
+    )
+    parser.add_argument(
+        "--disable", metavar="PLUGIN", action="append", default=[], help="leave this plugin out (may be repeated)"
+    )
+    parser.add_argument("-n", dest="count", metavar="N", type=positive_number, default=1, help="make N forks (1)")
+    parser.add_argument("--no-run", action="store_true", help="only make the session; 'hermes chat --resume' runs it")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Make the forks and run them."""
+    from hermes.record.fork import ForkChanges, ForkPlace, fork_session
+
+    home = hermes_home()
+    apply_env(load_env_file(home))
+    place = ForkPlace.parse(args.at)
+    system = _text_of(args.system) if args.system else None
+    config = _without_plugins(load_config(home).config, args.disable)
+    if place.step is None and system is None and args.no_run:
+        raise HermesError("--no-run: a fork at a turn begins with a message; give a step, such as --at 2.1")
+    with Host(home, config, HostOptions(provider=args.provider, model=args.model)) as host:
+        tools = frozenset(host.tools.all()) if args.disable else None
+        changes = ForkChanges(system, args.message, tools)
+        print(_about_files(), file=sys.stderr)
+        forks: list[tuple[str, str | None]] = []
+        for _ in range(args.count):
+            new_id = new_session_id()
+            forks.append((new_id, fork_session(host.store, host.runner, args.session, new_id, place, changes)))
+        if args.no_run:
+            for new_id, _ in forks:
+                print(f"session_id: {new_id}")
+            return 0
+        with ThreadPoolExecutor(min(args.count, _AT_ONCE)) as pool:
+            tasks = [pool.submit(_continue, host, new_id, message) for new_id, message in forks]
+            failed = sum(task.result() for task in tasks)
+    return 1 if failed else 0
+
+
+def _continue(host: Host, session_id: str, message: str | None) -> bool:
+    session = host.resume_session(session_id)
+    if host.options.model or host.options.provider:
+        endpoint = session.models.endpoints[0]
+        host.sessions.set_model(session_id, endpoint.provider, endpoint.model)
+    result = session.finish_open_turn() if message is None else session.run(message)
+    if result is None:
+        raise HermesError(f"session {session_id} has nothing to continue")
+    answer = result.answer or f"[{result.status}: {result.error}]"
+    print_data(f"session_id: {session_id}\n{plain(answer)}")
+    return result.status not in ("completed", "incomplete")
+
+
+def _about_files() -> str:
+    line = "Files are not rewound: they are as they are now."
+    if find_spec("hermes.checkpoints") is not None:
+        line += " 'hermes checkpoints' shows states of the folder that can be restored."
+    return line
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise HermesError(f"--system {path}: {getattr(error, 'strerror', None) or 'not a text file'}") from None
+
+
+def _without_plugins(config: Config, names: list[str]) -> Config:
+    if not names:
+        return config
+    plugins = msgspec.structs.replace(config.plugins, disabled=[*config.plugins.disabled, *names])
+    return msgspec.structs.replace(config, plugins=plugins)

@@ -1,0 +1,128 @@
+"""Forks: the recorded beginning of a session, live from a turn or a step on."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hermes.cli.main import main
+from hermes.errors import HermesError
+from hermes.host import Host
+from hermes.journal.history.inspection import inspect_session
+from hermes.journal.sessions import Sessions
+from hermes.journal.store import Store
+from hermes.record.fork import ForkChanges, ForkPlace, fork_session
+from hermes.record.recording import load_recording
+from hermes.testing import ScriptedProvider, text, tool_call
+from hermes.trace.verify.session import verify
+from support import HostFactory, write_config
+
+NOTHING = ForkChanges()
+
+
+@pytest.fixture
+def provider() -> Generator[ScriptedProvider]:
+    script = [
+        text("Hello."),
+        tool_call("terminal", {"command": "echo x >> ran"}),
+        tool_call("terminal", {"command": "echo y >> ran"}),
+        text("Done."),
+        text("From the fork."),
+        text("From the fork."),
+    ]
+    with ScriptedProvider(script) as provider:
+        yield provider
+
+
+@pytest.fixture
+def host(make_host: HostFactory, provider: ScriptedProvider) -> Host:
+    return make_host(provider)
+
+
+@pytest.fixture
+def origin(host: Host, provider: ScriptedProvider) -> str:
+    session = host.new_session()
+    session.run("hi")
+    session.run("go")
+    provider.requests.clear()
+    return session.id
+
+
+def forked(host: Host, origin: str, place: str, changes: ForkChanges = NOTHING) -> tuple[str, str | None]:
+    new_id = f"fork_{place}"
+    return new_id, fork_session(host.store, host.runner, origin, new_id, ForkPlace.parse(place), changes)
+
+
+def test_a_fork_at_a_step_runs_nothing_before_it(
+    host: Host, origin: str, provider: ScriptedProvider, workdir: Path
+) -> None:
+    new_id, message = forked(host, origin, "2.3")
+    assert message is None
+    result = host.resume_session(new_id).finish_open_turn()
+    assert result is not None and (result.answer, result.status) == ("From the fork.", "completed")
+    assert (workdir / "ran").read_text() == "x\ny\n", "a tool of the prefix ran again"
+    [request] = provider.requests
+    assert [message["role"] for message in request.messages[1:]] == [
+        *("user", "assistant", "user", "assistant", "tool", "assistant", "tool")
+    ]
+    assert list(verify(inspect_session(host.store, new_id))) == []
+    row = Sessions(host.store).get(new_id)
+    assert row.branched_from == origin and row.input_tokens < Sessions(host.store).get(origin).input_tokens
+    # The prefix is the same, and the origin is as it was.
+    before, after = (load_recording(host.store, one).turns[1] for one in (origin, new_id))
+    assert after.steps["tool:2.0"]["result"] == before.steps["tool:2.0"]["result"]
+    assert before.answer == "Done."
+
+
+def test_a_fork_at_a_turn_sends_its_message_again(host: Host, origin: str, provider: ScriptedProvider) -> None:
+    new_id, message = forked(host, origin, "2")
+    assert message == "go"
+    assert host.resume_session(new_id).run(message).answer == "From the fork."
+    assert [one["content"] for one in provider.requests[0].messages[1:]] == ["hi", "Hello.", "go"]
+    assert [turn.answer for turn in load_recording(host.store, new_id).turns] == ["Hello.", "From the fork."]
+
+
+def test_other_prompts_and_messages(host: Host, origin: str, provider: ScriptedProvider) -> None:
+    new_id, _ = forked(host, origin, "2.1", ForkChanges("Be a pirate.", "Stop."))
+    assert host.resume_session(new_id).finish_open_turn()
+    messages = provider.requests[0].messages
+    assert messages[0]["content"] == "Be a pirate." and messages[-1]["content"] == "Stop."
+    new_id, _ = forked(host, origin, "2.2", ForkChanges(message="Take care."))
+    assert host.resume_session(new_id).finish_open_turn()
+    assert [one["content"] for one in provider.requests[1].messages if one["role"] == "user"] == [
+        "hi",
+        "go",
+        "Take care.",
+    ]
+    assert list(verify(inspect_session(host.store, new_id))) == []
+
+
+@pytest.mark.parametrize(
+    ("place", "problem"),
+    [
+        ("3", "has no turn 3; it has turns 1 to 2"),
+        ("2.4", "model steps 1 to 3; there is nothing to run from step 4 on"),
+        ("x", "such as 2 or 2.3"),
+        ("0", "such as 2 or 2.3"),
+        ("1.0", "such as 2 or 2.3"),
+    ],
+)
+def test_places_that_do_not_exist(host: Host, origin: str, place: str, problem: str) -> None:
+    with pytest.raises(HermesError, match=problem):
+        forked(host, origin, place)
+
+
+def test_the_command_makes_several(
+    home: Path, origin: str, host: Host, provider: ScriptedProvider, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.close()
+    write_config(home, provider.base_url)
+    assert main(["fork", origin, "--at", "2.3", "--model", "other", "-n", "2"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out.count("From the fork.") == 2 and "Files are not rewound" in printed.err
+    assert {request.body["model"] for request in provider.requests} == {"other"}
+    with closing(Store(home / "state.db")) as store:
+        assert len(Sessions(store).list()) == 3
