@@ -71,6 +71,12 @@ class Setup(msgspec.Struct):
     decisions: list[PluginDecision] = []
     #: What the prompt was made from, beside the settings.
     facts: dict[str, Any] = {}
+    #: Tools that may be called, although the request does not have them: the model finds them by a search.
+    deferred: list[str] = []
+
+    def callable_tools(self) -> frozenset[str]:
+        """The names of all tools that the model may call."""
+        return frozenset([*(tool["function"]["name"] for tool in self.tools), *self.deferred])
 
     def parts(self, environment: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """The fields of this turn alone, as far as they say something, and those that many turns have in common.
@@ -82,7 +88,7 @@ class Setup(msgspec.Struct):
         if not self.continues:
             own["continues"] = False
         shared = {"system": self.system, "tools": self.tools, "facts": self.facts, "environment": environment}
-        return own, shared
+        return own, {**shared, "deferred": self.deferred} if self.deferred else shared
 
 
 def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: str, *, continues: bool) -> Setup:
@@ -100,10 +106,25 @@ def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: st
     stand_ins = runtime.vision.stand_ins(session.models.endpoints, session.transcript.earlier, message, scope)
     if runtime.tools.settle is not None:
         runtime.tools.settle()
-    tools = [tool.definition() for tool in session.take_offered()]
+    tools, deferred = _definitions(session)
     prompt = system_prompt(facts, extra="\n\n".join(filter(None, extra)))
     continues = continues and not session.models.has_output_limit
-    return Setup(prompt, tools, session.max_steps, context, stand_ins, continues, facts=facts.recorded())
+    return Setup(
+        *(prompt, tools, session.max_steps, context, stand_ins, continues),
+        facts=facts.recorded(),
+        deferred=deferred,
+    )
+
+
+def _definitions(session: Session) -> tuple[list[ToolDefinition], list[str]]:
+    """The tools of the request, and the names of those that are left to a search."""
+    offered, runtime = session.take_offered(), session.runtime
+    if not any(tool.plugin or tool.toolset.startswith("mcp-") for tool in offered):
+        return [tool.definition() for tool in offered], []
+    from hermes.agent.tools.tool_search import split_offered
+
+    window = runtime.contexts.length_for(session.models.endpoints[0])
+    return split_offered(offered, runtime.config.tools.tool_search, window, runtime.tools)
 
 
 def _gather_facts(session: Session, journal: TurnJournal, scope: Scope, context: str) -> PromptFacts:

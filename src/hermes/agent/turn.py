@@ -235,7 +235,7 @@ class Turn:
 
     def _converse(self, setup: Setup) -> str:
         requests = RequestBuilder(self._session, self._journal, self._scope, self._listener, setup)
-        offered = frozenset(tool["function"]["name"] for tool in setup.tools)
+        offered = setup.callable_tools()
         loop = LoopGuard(self._runtime.config.tool_loop_guardrails)
         written = ""  # of an answer that came in several pieces
         for step in range(1, setup.max_steps + 1):

@@ -10,8 +10,8 @@ from hermes.tools.registry import Tool, ToolRegistry
 #: Names for all toolsets, except opt-in ones.
 _EVERYTHING = ("all", "*", "hermes-cli")
 
-#: Opt-in toolsets, only enabled by name: they contact others on the user's behalf.
-_ON_REQUEST = ("a2a",)
+#: Opt-in toolsets, only enabled by name: they contact others on the user's behalf, or stand for tools in a request.
+_ON_REQUEST = ("a2a", "tool_search")
 #: Toolsets whose built-in tools are opt-in. What a plugin adds to them was enabled with the plugin.
 _BUILT_IN_ON_REQUEST = ("web", "code_execution", "vision")
 

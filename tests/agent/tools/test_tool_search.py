@@ -85,7 +85,7 @@ def test_a_tool_is_found_described_and_called_under_its_own_name(home: Path, wor
     assert answers[2] == {"result": "tool_7_lists_things: "}
     assert "limit must be an integer" in answers[3]["error"]
     assert answers[4]["error"] == "Unknown tool: mcp__f__no_such_tool"
-    assert "name must be a string" in answers[5]["error"]
+    assert "arguments is required" in answers[5]["error"]
     assert seen[2:4] == [_NAME, _NAME]
     assert "tool_call" not in seen[:5]
 

@@ -43,6 +43,10 @@ def agent_tools(runtime: Runtime) -> list[Tool]:
     if runtime.memory.targets:
         arguments = _memory_args(runtime.memory.targets)
         tools.append(Tool("memory", "memory", _MEMORY, arguments, _memory(runtime), quick=True, emoji="🧠"))
+    if runtime.config.tools.tool_search.enabled != "off":
+        from hermes.agent.tools.tool_search import search_tools
+
+        tools += search_tools(runtime)
     return [*tools, *_a2a_tools(runtime)]
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hermes.models.reply import ToolRequest
 from hermes.tools.coerce import bounded_int, parse_arguments
-from hermes.tools.registry import Args, Tool, ToolContext
+from hermes.tools.registry import Args, Tool, ToolContext, ToolRegistry
 from hermes.tools.results import tool_error, tool_result
 from hermes.tools.schema import fields, number, text
 
@@ -57,12 +57,11 @@ def search_tools(runtime: Runtime) -> list[Tool]:
         return tool_error("name has to be that of a tool, and arguments an object with its arguments")
 
     query = fields(["query"], query=text("What it should do"), limit=number())
+    name = fields(["name"], name=text())
     arguments = fields(["name", "arguments"], name=text(), arguments={"type": "object"})
     return [
-        Tool(SEARCH, TOOLSET, "Find more tools.", query, search, "pure", quick=True, emoji="🧰"),
-        Tool(
-            DESCRIBE, TOOLSET, "The arguments of a tool.", fields(["name"], name=text()), describe, "pure", quick=True
-        ),
+        Tool(SEARCH, TOOLSET, "Find more tools.", query, search, "pure", quick=True, emoji="🧰", untrusted=True),
+        Tool(DESCRIBE, TOOLSET, "The arguments of a tool.", name, describe, "pure", quick=True, untrusted=True),
         Tool(CALL, TOOLSET, f"Call a tool that {SEARCH} found.", arguments, call, "pure", quick=True),
     ]
 
@@ -73,26 +72,30 @@ def can_be_deferred(tool: Tool) -> bool:
 
 
 def split_offered(
-    offered: Sequence[Tool], settings: ToolSearchConfig, window: int, bridge: Sequence[Tool]
+    offered: Sequence[Tool], settings: ToolSearchConfig, window: int, registry: ToolRegistry
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The definitions for a request, and the names of the tools that are reached through the search only.
 
-    ``window`` is the context window in tokens, ``bridge`` the tools of the search.
+    ``window`` is the context window in tokens; ``registry`` has the tools of the search.
     """
-    deferred = [] if settings.enabled == "off" else [tool for tool in offered if can_be_deferred(tool)]
-    definitions = [tool.definition() for tool in offered if not deferred or not can_be_deferred(tool)]
-    if not deferred:
+    definitions = [tool.definition() for tool in offered]
+    hidden = {tool.name: tool for tool in offered if can_be_deferred(tool)}
+    bridge = [tool for name in (SEARCH, DESCRIBE, CALL) if (tool := registry.get(name)) is not None]
+    if not hidden or len(bridge) < 3 or not _is_wanted(settings, hidden, window, definitions):
         return definitions, []
-    hidden = [tool.definition() for tool in deferred]
-    if settings.enabled == "auto":
-        tokens = len(msgspec.json.encode(hidden)) / _CHARS_PER_TOKEN
-        if tokens <= window * settings.threshold_pct / 100:
-            return [tool.definition() for tool in offered], []
     made = {tool.name: tool.definition() for tool in bridge}
-    if not made:
-        return [tool.definition() for tool in offered], []
-    made[SEARCH]["function"]["description"] = f"Find more tools: {_groups(deferred)}."
-    return [*definitions, *made.values()], [tool.name for tool in deferred]
+    made[SEARCH]["function"]["description"] = f"Find more tools: {_groups(hidden.values())}."
+    kept = [definition for definition in definitions if definition["function"]["name"] not in hidden]
+    return [*kept, *made.values()], sorted(hidden)
+
+
+def _is_wanted(
+    settings: ToolSearchConfig, hidden: Mapping[str, Tool], window: int, definitions: Sequence[dict[str, Any]]
+) -> bool:
+    if settings.enabled != "auto":
+        return settings.enabled == "on"
+    schemas = [definition for definition in definitions if definition["function"]["name"] in hidden]
+    return len(msgspec.json.encode(schemas)) / _CHARS_PER_TOKEN > window * settings.threshold_pct / 100
 
 
 def _groups(tools: Iterable[Tool]) -> str:
