@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -68,6 +68,9 @@ class ToolContext(msgspec.Struct):
     key: str = ""
     #: To be called before a wait of unknown length, such as a question: what led to the call is then on record.
     before_waiting: Callable[[], None] | None = None
+    #: The real paths that the gate judged: files to write, and files to read that may hold credentials. The tools
+    #: refuse a path that leads elsewhere by now. None outside of the pipeline.
+    checked: Collection[str] | None = None
     #: The call was let through because it only reads: its command is held to that, where the machine can do it.
     only_reads: bool = False
     #: What the command of this call did that was undone; a user may be asked whether to keep it.

@@ -132,7 +132,8 @@ def _edit(paths: Iterable[Path], context: ToolContext, hermes_home: Path) -> Exa
     folder = os.path.realpath(context.cwd)
     found: list[Finding] = []
     is_outside = False
-    for path in map(str, paths):
+    context.checked = frozenset(map(str, paths))
+    for path in context.checked:
         # What the tool itself will refuse is not worth a question.
         if context.guard.refusal_to_write(path) is not None:
             continue
@@ -151,6 +152,7 @@ def _read(args: Args, context: ToolContext, hermes_home: Path) -> Examination:
         path = suspect_path(resolve_path(args.get("path") or ".", context.cwd), context.guard.real_folders)
     except ValueError:
         return Examination("read")  # the tool refuses such a path by itself
+    context.checked = () if path is None else (path,)
     # What the tool itself will refuse is not worth a question.
     if path is None or context.guard.refusal(path) is not None:
         return Examination("read")

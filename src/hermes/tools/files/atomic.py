@@ -7,10 +7,12 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+#: To go through a directory that cannot be listed, where the system has a way for it.
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
@@ -28,49 +30,98 @@ class FileChange:
 
 def apply_changes(changes: Sequence[FileChange]) -> None:
     """Apply all changes. On failure raises OSError and restores every file."""
-    staged: list[tuple[FileChange, str]] = []
-    done: list[FileChange] = []
-    try:
-        # Write first, rename later: a full disk is noticed before anything has changed.
-        for change in changes:
-            if change.after is not None:
-                temporary = _stage(change)
-                staged.append((change, temporary))
-        for change, temporary in staged:
-            os.rename(temporary, change.path)
-            done.append(change)
-        for change in changes:
-            if change.after is None:
-                os.unlink(change.path)
-                done.append(change)
-    except BaseException:
-        _take_back(changes, staged, done)
-        raise
-    for directory in {os.path.dirname(change.path) for change in changes}:
-        _sync_directory(directory)
+    staged: list[_Staged] = []
+    done: list[_Staged] = []
+    with ExitStack() as folders:
+        try:
+            # Write first, rename later: a full disk is noticed before anything has changed.
+            for change in changes:
+                folder = _open_folder(change, folders)
+                staged.append(_Staged(change, folder, _stage(change, folder)))
+            for one in staged:
+                if one.temporary:
+                    os.rename(one.temporary, one.name, src_dir_fd=one.folder, dst_dir_fd=one.folder)
+                    done.append(one)
+            for one in staged:
+                if not one.temporary:
+                    os.unlink(one.name, dir_fd=one.folder)
+                    done.append(one)
+        except BaseException:
+            _take_back(changes, staged, done)
+            raise
+        for one in staged:
+            # Without this a rename may be lost in a power cut; file systems that cannot do it are accepted.
+            with suppress(OSError):
+                folder = os.open(".", os.O_RDONLY | os.O_CLOEXEC, dir_fd=one.folder)
+                folders.callback(os.close, folder)
+                os.fsync(folder)
 
 
-def _stage(change: FileChange) -> str:
-    """Write the new content to a temporary file in the same directory."""
+@dataclass(slots=True)
+class _Staged:
+    """A change whose content is written. ``folder`` is the open directory: whatever happens to its path, it stays."""
+
+    change: FileChange
+    folder: int
+    #: The name of the temporary file in it; empty for a deletion.
+    temporary: str
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.change.path)
+
+
+def _open_folder(change: FileChange, folders: ExitStack) -> int:
+    """Open the directory of a file, and make it where it is missing.
+
+    Where the path was checked there was no symbolic link in it. One that appeared since is not followed.
+    """
     directory = os.path.dirname(change.path)
-    _make_directories(directory, change.directories)
-    temporary = os.path.join(directory, f".hermes-{os.urandom(6).hex()}.tmp")
-    descriptor = os.open(temporary, _NEW_FILE, 0o666)
+    folder = os.open("/", _FOLDER)
+    made = ""
+    try:
+        for part in filter(None, directory.split("/")):
+            made += f"/{part}"
+            try:
+                inner = os.open(part, _FOLDER, dir_fd=folder)
+            except FileNotFoundError:
+                with suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=folder)
+                    change.directories.append(made)
+                inner = os.open(part, _FOLDER, dir_fd=folder)
+            except OSError as error:
+                raise OSError(error.errno, os.strerror(error.errno or 0), made) from None
+            os.close(folder)
+            folder = inner
+    except BaseException:
+        os.close(folder)
+        raise
+    folders.callback(os.close, folder)
+    return folder
+
+
+def _stage(change: FileChange, folder: int) -> str:
+    """Write the new content to a temporary file in the same directory; returns its name."""
+    if change.after is None:
+        return ""
+    temporary = f".hermes-{os.urandom(6).hex()}.tmp"
+    descriptor = os.open(temporary, _NEW_FILE, 0o666, dir_fd=folder)
     try:
         with open(descriptor, "wb") as file:
-            file.write(change.after or b"")
+            file.write(change.after)
             file.flush()
-            _take_over_permissions(descriptor, change.like or change.path)
+            _take_over_permissions(descriptor, change, folder)
             os.fsync(descriptor)
     except BaseException:
-        os.unlink(temporary)
+        os.unlink(temporary, dir_fd=folder)
         raise
     return temporary
 
 
-def _take_over_permissions(descriptor: int, path: str) -> None:
+def _take_over_permissions(descriptor: int, change: FileChange, folder: int) -> None:
     with suppress(FileNotFoundError):
-        old = os.stat(path)
+        name = os.path.basename(change.path)
+        old = os.stat(change.like) if change.like else os.stat(name, dir_fd=folder, follow_symlinks=False)
         new = os.fstat(descriptor)
         if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
             with suppress(PermissionError):
@@ -78,40 +129,19 @@ def _take_over_permissions(descriptor: int, path: str) -> None:
         os.fchmod(descriptor, stat.S_IMODE(old.st_mode))
 
 
-def _take_back(changes: Sequence[FileChange], staged: list[tuple[FileChange, str]], done: list[FileChange]) -> None:
-    for _, temporary in staged:
+def _take_back(changes: Sequence[FileChange], staged: list[_Staged], done: list[_Staged]) -> None:
+    for one in staged:
+        if one.temporary:
+            with suppress(OSError):
+                os.unlink(one.temporary, dir_fd=one.folder)  # already renamed ones do not exist
+    for one in reversed(done):
         with suppress(OSError):
-            os.unlink(temporary)  # already renamed ones do not exist
-    for change in reversed(done):
-        with suppress(OSError):
-            if change.before is None:
-                os.unlink(change.path)
+            if one.change.before is None:
+                os.unlink(one.name, dir_fd=one.folder)
             else:
-                back = FileChange(change.path, change.after, change.before)
-                os.rename(_stage(back), change.path)
+                back = _stage(FileChange(one.change.path, one.change.after, one.change.before), one.folder)
+                os.rename(back, one.name, src_dir_fd=one.folder, dst_dir_fd=one.folder)
     for change in changes:
         for directory in reversed(change.directories):
             with suppress(OSError):
                 os.rmdir(directory)
-
-
-def _make_directories(directory: str, made: list[str]) -> None:
-    """Create a directory with its parents; records the new ones."""
-    missing: list[str] = []
-    while not os.path.isdir(directory) and directory != os.path.dirname(directory):
-        missing.append(directory)
-        directory = os.path.dirname(directory)
-    for path in reversed(missing):
-        with suppress(FileExistsError):
-            os.mkdir(path)
-            made.append(path)
-
-
-def _sync_directory(directory: str) -> None:
-    # Without this a rename may be lost in a power cut; file systems that cannot do it are accepted.
-    with suppress(OSError):
-        descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)

@@ -8,6 +8,7 @@ import stat
 from dataclasses import dataclass
 
 from hermes.tools.files.atomic import FileChange, apply_changes
+from hermes.tools.files.guard import refusal_of_target
 from hermes.tools.files.patch_v4a import PatchError
 from hermes.tools.files.paths import display_path, kind_of, resolve_path, similar_files, why
 from hermes.tools.registry import ToolContext
@@ -33,7 +34,11 @@ class Draft:
             raise PatchError(refused)
         if not through_links and os.path.islink(resolved):
             raise PatchError(f"{resolved} is a symbolic link; move or delete it with the terminal")
-        return os.path.realpath(resolved)
+        target = os.path.realpath(resolved)
+        refused = refusal_of_target(target, self._context)
+        if refused:
+            raise PatchError(refused)
+        return target
 
     def exists(self, path: str) -> bool:
         """Whether ``path`` would exist after the changes so far."""

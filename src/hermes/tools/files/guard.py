@@ -7,11 +7,16 @@ from __future__ import annotations
 import os
 import re
 import stat
+import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from hermes.sanitize import has_mark
+
+if TYPE_CHECKING:
+    from hermes.tools.registry import ToolContext
 
 _SETTINGS = ("config.yaml", ".env", "auth.json")
 _DATABASES = ("state.db", "search.db", "a2a.db", "checkpoints.db")
@@ -182,6 +187,25 @@ def suspect_path(path: str, real_folders: dict[_FileId, str]) -> str | None:
             real_folders[key] = os.path.realpath(folder)
         real = os.path.join(real_folders[key], name)
     return real if _MAY_BE_CREDENTIAL.search(real) else None
+
+
+def refusal_of_target(target: str, context: ToolContext) -> str | None:
+    """Why a file must not be written under its real path: a link was put into the path after it was checked."""
+    if context.checked is not None and target not in context.checked:
+        return f"the path leads to {target} by now, which is not what was checked; nothing was written. Look again."
+    return context.guard.refusal_to_write(target)
+
+
+def refusal_of_opened(descriptor: int, status: os.stat_result, context: ToolContext) -> str | None:
+    """Why the file that was opened must not be read after all. ``status`` is that of the file that was checked."""
+    found = os.fstat(descriptor)
+    if (found.st_dev, found.st_ino) != (status.st_dev, status.st_ino):
+        return "the file was replaced while it was opened; nothing was read. Try again."
+    if context.checked is not None and sys.platform == "linux":
+        real = os.readlink(f"/proc/self/fd/{descriptor}")
+        if real not in context.checked and _MAY_BE_CREDENTIAL.search(real):
+            return f"the path leads to {real} by now, which is not what was checked; nothing was read. Look again."
+    return context.guard.refusal_of_open(descriptor)
 
 
 def mark_refusal(text: str) -> str | None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from hermes.scope import Interrupt
 from hermes.tools.coerce import bounded_int
+from hermes.tools.files.guard import refusal_of_opened
 from hermes.tools.files.paths import kind_of, resolve_path, similar_files, why
 from hermes.tools.files.text_window import TextWindow, cut_window
 from hermes.tools.registry import Args, ToolContext
@@ -76,7 +77,7 @@ def run_read_file(args: Args, context: ToolContext) -> str:
     except OSError as error:
         return _failed(f"{path} cannot be read: {why(error)}")
     try:
-        refused = context.guard.refusal_of_open(descriptor)
+        refused = refusal_of_opened(descriptor, status, context)
         return _failed(refused) if refused else _read(descriptor, path, args, context, status.st_size)
     except OSError as error:
         return _failed(f"{path} cannot be read: {why(error)}")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from hermes.tools.files.atomic import FileChange, apply_changes
-from hermes.tools.files.guard import mark_refusal
+from hermes.tools.files.guard import mark_refusal, refusal_of_target
 from hermes.tools.files.paths import display_path, kind_of, resolve_path, why
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
@@ -32,6 +32,9 @@ def run_write_file(args: Args, context: ToolContext) -> str:
     if refused:
         return tool_error(refused)
     target = os.path.realpath(path)  # a link is written through, not replaced
+    refused = refusal_of_target(target, context)
+    if refused:
+        return tool_error(refused)
     change = FileChange(target, before=None, after=data)
     if target != os.devnull:
         try:
