@@ -52,6 +52,7 @@ from hermes.sanitize import Redactor
 from hermes.scope import Scope, new_session_id
 from hermes.tools.builtin import builtin_tools
 from hermes.tools.files.guard import FileGuard
+from hermes.tools.prompt_files import PromptFiles
 from hermes.tools.registry import Tool, ToolLimits, ToolRegistry
 from hermes.tools.sandbox.confinement import Confinements
 from hermes.tools.skills.skills import TOOL_NAMES as SKILL_TOOLS
@@ -260,13 +261,15 @@ class Host:
                 allow_private=config.security.allow_private_urls,
             ),
             skills=Skills(self.home, config.skills, lambda: self.plugins.skills),
+            prompt_files=PromptFiles(self.home),
             checkpoints=CheckpointPort(self.home, config.checkpoints, self.guard.protect)
             if config.checkpoints.enabled
             else None,
             environment=self._describe_environment,
             inputs=self.options.inputs,
         )
-        for tool in (*agent_tools(runtime), *self.options.tools):
+        named = [] if self.options.platform == "a2a" else runtime.prompt_files.usable("agents", self.cwd)
+        for tool in (*agent_tools(runtime, named), *self.options.tools):
             self.tools.add(tool)
         return runtime
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hermes.models.endpoint import Endpoint
     from hermes.sanitize import Redactor
     from hermes.tools.files.guard import FileGuard
+    from hermes.tools.prompt_files import PromptFiles
     from hermes.tools.registry import ToolLimits, ToolRegistry
     from hermes.tools.sandbox.confinement import Confinements
     from hermes.tools.skills.skills import Skills
@@ -63,6 +64,7 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     images: ImageMaker
     vision: Vision
     skills: Skills
+    prompt_files: PromptFiles
     web: WebProviders
     #: Saves files before a turn changes them; None when that is switched off.
     checkpoints: CheckpointPort | None

@@ -88,6 +88,8 @@ class Session:
         self._narrowed: frozenset[str] | None = None
         #: The tools that the registry had when ``offered`` was chosen: others are new.
         self._known_tools = frozenset(runtime.tools.all())
+        #: The models of the next turn alone; None for those of the session.
+        self._next_models: ModelRuntime | None = None
         self.max_steps = max_steps
         self.runtime = runtime
         self.parent = parent
@@ -159,7 +161,7 @@ class Session:
         message for this turn only, as ``pre_llm_call`` may do. ``is_structured``: the answer is to be data, so one that
         is cut off is not continued.
         """
-        with self._exclusive():
+        with self._exclusive(), self._with_next_models():
             interrupt = interrupt or Interrupt()
             if not self._is_new:
                 self._finish(("running",), listener, interrupt)
@@ -218,6 +220,23 @@ class Session:
         """Offer the next turn no tools but these, of those that are offered. Without any of them nothing changes."""
         kept = frozenset(names).intersection(tool.name for tool in self.offered)
         self._narrowed = kept or None
+
+    def use_next_turn(self, models: ModelRuntime) -> None:
+        """Answer the next message with these models, and the later ones with those of the session."""
+        self._next_models = models
+
+    @contextlib.contextmanager
+    def _with_next_models(self) -> Generator[None]:
+        once, self._next_models = self._next_models, None
+        if once is None:
+            yield
+            return
+        before, self.models = self.models, once
+        try:
+            yield
+        finally:
+            if self.models is once:  # nothing else was chosen meanwhile
+                self.models = before
 
     def take_offered(self) -> list[Tool]:
         """The tools of the turn that begins."""

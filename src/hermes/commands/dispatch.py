@@ -52,7 +52,11 @@ def run_command(conversation: Conversation, line: str) -> CommandAnswer:
     command = find_command(name.removeprefix(OWN_PREFIX))
     if command is None or (command.yields and name in conversation.host.plugins.commands):
         raw = line.strip()[len(name) + 2 :]  # all that follows the name and the blank after it
-        answer = _run_plugin_command(conversation, name, raw) or _run_skill(conversation, name, raw)
+        answer = (
+            _run_plugin_command(conversation, name, raw)
+            or _run_file(conversation, name, raw)
+            or _run_skill(conversation, name, raw)
+        )
         return answer or _unknown(conversation.host, name)
     if command.at_prompt and not conversation.surface.is_live:
         return CommandAnswer(error=f"/{command.name} needs an interactive prompt: start one with 'hermes chat'")
@@ -82,6 +86,20 @@ def _unknown(host: Host, name: str) -> CommandAnswer:
     known = [one for command in all_commands(host) for one in (command.name, *command.aliases)]
     hint = did_you_mean(name, known) or "; /help lists those there are"
     return CommandAnswer(error=f"there is no command /{name}{hint}")
+
+
+def _run_file(conversation: Conversation, name: str, arguments: str) -> CommandAnswer | None:
+    """Run the command that a file of the project or of the user defines; None when there is none."""
+    from hermes.commands.prompt_files import run_file_command
+
+    redact = conversation.host.redactor.redact
+    try:
+        text = run_file_command(conversation, name, arguments)
+    except HermesError as error:
+        return CommandAnswer(error=redact(str(error)))
+    except Interrupted:
+        return CommandAnswer(error=f"/{name} was interrupted")
+    return None if text is None else CommandAnswer(text=redact(text))
 
 
 def _run_skill(conversation: Conversation, name: str, arguments: str) -> CommandAnswer | None:

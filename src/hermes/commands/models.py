@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from hermes.agent.model_call import ModelRuntime
 from hermes.commands.conversation import Conversation
 from hermes.config.sections import Config
 from hermes.errors import HermesError
@@ -21,14 +22,20 @@ def model(conversation: Conversation, arguments: str) -> str:
         return _overview(conversation)
     conversation.need_prompt("changing the model for a conversation (--model is for one run)")
     host, session = conversation.host, conversation.session
-    known = {*host.models.profiles, *host.config.providers, CUSTOM}
-    provider, name = _read(arguments, session.models.endpoints[0].provider, host.config, known)
-    models = host.models.conversation(provider=provider, model=name)
+    models = model_runtime(conversation, arguments)
     session.models = replace(models, reasoning_effort=session.models.reasoning_effort)
     first = models.endpoints[0]
     if host.sessions.turn_count(session.id):
         host.sessions.set_model(session.id, first.provider, first.model)
     return f"From the next message on: {first.model} ({first.provider})"
+
+
+def model_runtime(conversation: Conversation, written: str) -> ModelRuntime:
+    """The models for ``MODEL``, ``PROVIDER:MODEL`` or ``PROVIDER MODEL``, seen from the session's model."""
+    host = conversation.host
+    known = {*host.models.profiles, *host.config.providers, CUSTOM}
+    provider, name = _read(written, conversation.session.models.endpoints[0].provider, host.config, known)
+    return host.models.conversation(provider=provider, model=name)
 
 
 def _read(arguments: str, current: str, config: Config, known: set[str]) -> tuple[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.commands import budget, mcp, models, sessions, settings, skills, status, tools, turns, work
+from hermes.commands import budget, mcp, models, prompt_files, sessions, settings, skills, status, tools, turns, work
 from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns
 from hermes.contract.commands import OWN_PREFIX, SLASH_COMMANDS, SlashCommand
@@ -78,8 +78,15 @@ def all_commands(host: Host) -> list[SlashCommand]:
             SlashCommand(name, command.description or f"from plugin {command.plugin}", command.args_hint)
             for name, command in plugins
         ),
-        *skills.skill_commands(host),
+        *_from_files(host),
     ]
+
+
+def _from_files(host: Host) -> list[SlashCommand]:
+    """Commands from files, then skills; of two with one name the first counts."""
+    found = {command.name: command for command in reversed(skills.skill_commands(host))}
+    files = prompt_files.file_commands(host)
+    return [*files, *(found[name] for name in sorted(found.keys() - {file.name for file in files}))]
 
 
 def find_command(name: str) -> SlashCommand | None:

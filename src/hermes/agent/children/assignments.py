@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hermes.config.sections import DelegationConfig
 from hermes.errors import HermesError
 from hermes.tools.registry import Args, Tool, ToolRegistry
 from hermes.tools.toolsets import toolsets
+
+if TYPE_CHECKING:
+    from hermes.tools.prompt_files import PromptFile
 
 Role = Literal["leaf", "orchestrator"]
 
@@ -32,6 +35,8 @@ class Assignment:
     tools: list[Tool]
     #: What the parent should know about how it was understood.
     note: str = ""
+    #: The named agent that does it.
+    agent: PromptFile | None = None
 
     @property
     def message(self) -> str:
@@ -48,6 +53,8 @@ class AssignmentReader:
     offered: Sequence[Tool]
     #: 0 for the session of the user, 1 for its children, and so on.
     level: int
+    #: The named agents that a child can be.
+    agents: Sequence[PromptFile] = ()
 
     def assignments(self, args: Args) -> list[Assignment]:
         """The assignments of a call. Raises HermesError, with a text for the model, when it cannot be done as asked."""
@@ -73,8 +80,20 @@ class AssignmentReader:
         if not goal:
             raise HermesError(f"task {index + 1} has no goal: say in goal what the child is to do")
         role, note = self._role(task.get("role") or "leaf")
+        agent = self._agent(str(task.get("agent") or "").strip().lower())
         tools = self._tools(task.get("toolsets") or (), role)
-        return Assignment(index, goal, str(task.get("context") or "").strip(), role, tools, note)
+        if agent is not None and agent.tools is not None:
+            tools = [tool for tool in tools if tool.name in agent.tools]
+        return Assignment(index, goal, str(task.get("context") or "").strip(), role, tools, note, agent)
+
+    def _agent(self, name: str) -> PromptFile | None:
+        if not name:
+            return None
+        for agent in self.agents:
+            if agent.name == name:
+                return agent
+        names = ", ".join(agent.name for agent in self.agents)
+        raise HermesError(f"there is no agent {name!r}; {f'there are: {names}' if names else 'leave agent out'}")
 
     def _role(self, wanted: str) -> tuple[Role, str]:
         if wanted not in ("leaf", "orchestrator"):
@@ -122,7 +141,7 @@ def _tasks(args: Args) -> list[dict[str, Any]]:
         if str(args.get("goal") or "").strip():
             return [args]
         raise HermesError("tasks is empty: give at least one task with a goal, or one goal without tasks")
-    shared = {name: args[name] for name in ("toolsets", "role") if args.get(name)}
+    shared = {name: args[name] for name in ("toolsets", "role", "agent") if args.get(name)}
     whole = [str(args[name]).strip() for name in ("goal", "context") if str(args.get(name) or "").strip()]
     return [{**shared, **task, "context": _joined(task.get("context"), *whole)} for task in tasks]
 

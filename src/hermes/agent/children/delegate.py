@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import queue
 import time
 from collections import deque
@@ -23,6 +24,7 @@ from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 
 if TYPE_CHECKING:
+    from hermes.agent.model_call import ModelRuntime
     from hermes.agent.runtime import Runtime
     from hermes.agent.session import Session
 
@@ -39,7 +41,8 @@ def delegate(args: Args, context: ToolContext, runtime: Runtime) -> str:
     if parent is None:
         return tool_error("delegate_task works in a conversation only, and this call belongs to none")
     settings = runtime.config.delegation
-    reader = AssignmentReader(settings, runtime.tools, parent.offered, parent.level)
+    agents = runtime.prompt_files.usable("agents", parent.cwd, parent.principal) if _names_agent(args) else ()
+    reader = AssignmentReader(settings, runtime.tools, parent.offered, parent.level, agents)
     started = time.monotonic()
     try:
         assignments = reader.assignments(args)
@@ -52,6 +55,11 @@ def delegate(args: Args, context: ToolContext, runtime: Runtime) -> str:
     results = [report.fields for report in reports]
     elapsed = round(time.monotonic() - started, 3)
     return tool_result(**_failure(reports), results=results, total_duration_seconds=elapsed)
+
+
+def _names_agent(args: Args) -> bool:
+    tasks = args.get("tasks")
+    return bool(args.get("agent")) or (isinstance(tasks, list) and '"agent"' in json.dumps(tasks, default=str))
 
 
 def _failure(reports: Sequence[ChildReport]) -> dict[str, str]:
@@ -110,7 +118,7 @@ class Delegation:
                 self._report(child)  # it ended before the process that started it died: nothing runs again
 
     def _start(self, child: Child) -> None:
-        session = child.build(self._models, self._settings.max_iterations)
+        session = child.build(self._models_of(child), self._settings.max_iterations)
         self._runtime.open_sessions.add(session)
         self._running[child.session_id] = child
         # A child has no responder: it does without approvals, in the mode of its parent.
@@ -124,6 +132,16 @@ class Delegation:
         self._parent.notify(started)
         listener = self._watch(child) if self._parent.is_watched else ignore_events
         child.start(self._settings.child_timeout_seconds, self._news.put, listener)
+
+    def _models_of(self, child: Child) -> ModelRuntime:
+        """The models of a child; those that its agent's file names, when the user trusts the file."""
+        agent = child.assignment.agent
+        if agent is None or not agent.model:
+            return self._models
+        if not self._runtime.prompt_files.is_trusted(agent, self._parent.principal):
+            return self._models
+        provider, _, model = agent.model.rpartition(":")
+        return self._runtime.models.conversation(provider=provider or self._models.endpoints[0].provider, model=model)
 
     def _watch(self, child: Child) -> Listener:
         """Reports the calls of a child to the thread of the parent's turn."""

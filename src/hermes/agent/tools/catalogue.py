@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hermes.tools.registry import Args, Tool, ToolContext
@@ -10,14 +10,15 @@ from hermes.tools.schema import fields, flag, number, text
 
 if TYPE_CHECKING:
     from hermes.agent.runtime import Runtime
+    from hermes.tools.prompt_files import PromptFile
 
 Run = Callable[[Args, ToolContext], str]
 
 
-def agent_tools(runtime: Runtime) -> list[Tool]:
-    """These tools, as far as the configuration has them enabled."""
+def agent_tools(runtime: Runtime, named: Sequence[PromptFile] = ()) -> list[Tool]:
+    """These tools, as far as the configuration has them enabled. ``named`` are the agents that a child can be."""
     tools = [
-        _delegate_task(runtime),
+        _delegate_task(runtime, named),
         Tool("todo", "todo", _TODO, _TODO_ARGS, _todo(runtime), "idempotent", quick=True, emoji="📋"),
         Tool("clarify", "clarify", _CLARIFY, _CLARIFY_ARGS, _clarify(runtime), "idempotent", emoji="❓"),
         Tool(
@@ -239,7 +240,8 @@ def _execute_code(runtime: Runtime) -> Tool:
 
         return run_execute_code(args, context, runtime)
 
-    return Tool("execute_code", "code_execution", _CODE, fields(["code"], code=text()), run, emoji="🐍")
+    arguments = fields(["code"], code=text())
+    return Tool("execute_code", "code_execution", _CODE, arguments, run, changes_tree=True, emoji="🐍")
 
 
 # -- delegate_task --------------------------------------------------------------------------------------------------
@@ -247,23 +249,35 @@ def _execute_code(runtime: Runtime) -> Tool:
 _DELEGATE = (
     "Give work to child agents and wait for their reports, which may be wrong. A child knows only its goal and context."
 )
-_DELEGATE_TASK = fields(["goal"], goal=text(), context=text())
 _ROLE = text("An orchestrator may delegate", enum=["leaf", "orchestrator"])
 
 
-def _delegate_args(deepest: int) -> dict[str, Any]:
+def _agent_names(named: Sequence[PromptFile]) -> dict[str, Any]:
+    """The argument that names an agent, with what the first ones are for, as far as there is room."""
+    about = "; ".join(f"{file.name}: {file.description}" for file in named)
+    about = about if len(about) <= _MOST_ABOUT else f"{about[: _MOST_ABOUT - 1]}…"
+    return text(about, enum=[file.name for file in named])
+
+
+#: The room for descriptions of agents.
+_MOST_ABOUT = 240
+
+
+def _delegate_args(deepest: int, named: Sequence[PromptFile]) -> dict[str, Any]:
     """The arguments; a role is offered where a child could have children of its own."""
+    task = fields(["goal"], goal=text(), context=text(), **({"agent": text()} if named else {}))
     return fields(
         [],
         goal=text(),
         context=text(),
         toolsets={"type": "array", "items": text()},
         **({"role": _ROLE} if deepest > 1 else {}),
-        tasks={"type": "array", "items": _DELEGATE_TASK, "description": "In parallel"},
+        **({"agent": _agent_names(named)} if named else {}),
+        tasks={"type": "array", "items": task, "description": "In parallel"},
     )
 
 
-def _delegate_task(runtime: Runtime) -> Tool:
+def _delegate_task(runtime: Runtime, named: Sequence[PromptFile]) -> Tool:
     def run(args: Args, context: ToolContext) -> str:
         from hermes.agent.children.delegate import delegate
 
@@ -273,7 +287,7 @@ def _delegate_task(runtime: Runtime) -> Tool:
         "delegate_task",
         "delegation",
         _DELEGATE,
-        _delegate_args(runtime.config.delegation.max_spawn_depth),
+        _delegate_args(runtime.config.delegation.max_spawn_depth, named),
         run,
         "resumable",
         available=lambda: runtime.config.delegation.max_spawn_depth > 0,

@@ -68,6 +68,7 @@ GROUPS: dict[str, CheckGroup] = {
             Check("sandbox", tools.check_sandbox, 30.0),
             Check("toolsets", tools.check_toolsets),
             Check("instructions", tools.check_instructions),
+            Check("prompt files", tools.check_prompt_files),
             Check("skills", tools.check_skills),
         ),
     ),

@@ -92,6 +92,24 @@ def check_instructions(installation: Installation) -> Iterator[CheckResult]:
         yield warning("instructions", notice, "make the file shorter, or put a copy into the project")
 
 
+def check_prompt_files(installation: Installation) -> Iterator[CheckResult]:
+    """The commands and agents from files that a session in this folder has; broken ones are named."""
+    from hermes.config.trust import how_to_trust
+    from hermes.tools.prompt_files import PromptFiles, PromptKind
+
+    files = PromptFiles(installation.home)
+    kinds: tuple[PromptKind, ...] = ("commands", "agents")
+    for kind in kinds:
+        names = ", ".join(file.name for file in files.usable(kind, installation.cwd))
+        yield ok(f"{kind} from files", names or "none")
+        for file in files.all(kind, installation.cwd):
+            if file.problem:
+                yield warning(f"{kind} from files", file.problem, "repair the file, or remove it")
+            elif file.wishes() and files.trust.decision(file.root) is None:
+                wants = "; ".join(file.wishes())
+                yield warning(f"{kind} from files", f"{file.path} wants to {wants}", command=how_to_trust(file.root))
+
+
 def check_skills(installation: Installation) -> Iterator[CheckResult]:
     """The skills that a session in this folder has; broken ones are named."""
     settings = installation.settings().skills

@@ -94,11 +94,11 @@ def _manifest(folder: Path, source: SkillSource, category: str, file: MarkdownFi
     if len(description) > MAX_DESCRIPTION_CHARS:
         remarks.append(f"description has {len(description):,} characters; at most {MAX_DESCRIPTION_CHARS:,} are used")
         description = description[:MAX_DESCRIPTION_CHARS]
-    tools = _tool_names(file.names("allowed-tools"))
+    tools = tool_names(file.names("allowed-tools"))
     return SkillManifest(name, description, str(folder), source, category, tools, remarks=tuple(remarks))
 
 
-def _tool_names(names: list[str] | None) -> tuple[str, ...] | None:
+def tool_names(names: list[str] | None) -> tuple[str, ...] | None:
     """The tools of ``allowed-tools`` as they are called here; ``Bash(git:*)`` is ``terminal``."""
     plain = [name.partition("(")[0] for name in names or ()]
     return tuple(dict.fromkeys(_OTHER_NAMES.get(name.lower(), name) for name in plain)) or None
