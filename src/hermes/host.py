@@ -63,6 +63,7 @@ from hermes.version import __version__
 
 if TYPE_CHECKING:
     from hermes.agent.context.inputs import TurnInputs
+    from hermes.config.mcp_sections import McpServerConfig
     from hermes.journal.steps import Message
     from hermes.mcp.servers import McpServers
     from hermes.models.wires.wire import Transport
@@ -161,6 +162,8 @@ class Host:
             self.models.budgets = Budgets(self.store, config.budgets, self.runtime.responders)
         #: The MCP servers; None while there are none.
         self.mcp: McpServers | None = None
+        #: The servers that a surface brought along, by name.
+        self._given_mcp: dict[str, McpServerConfig] = {}
         self._fresh_config = FreshConfig(home, config, self._env, follow=self.options.use_enabled_plugins)
         self.services = Services(
             self.runtime,
@@ -449,7 +452,12 @@ class Host:
             )
             self.tools.settle = self._settle_mcp
         self._mcp_entries = config.mcp_servers
-        return self.mcp.load(config.mcp_servers)
+        return self.mcp.load({**self._given_mcp, **config.mcp_servers})
+
+    def add_mcp_servers(self, entries: Mapping[str, McpServerConfig]) -> list[str]:
+        """Use further MCP servers until the host is closed; one of the configuration with the same name wins."""
+        self._given_mcp |= entries
+        return self.reload_mcp()
 
     def _settle_mcp(self) -> None:
         """Before a turn: follow the configuration, and wait a moment for servers that are not known yet."""

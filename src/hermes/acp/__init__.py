@@ -1,0 +1,1 @@
+"""The agent in an editor, over the Agent Client Protocol."""

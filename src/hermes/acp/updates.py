@@ -1,0 +1,146 @@
+"""Session updates: what an editor shows of a turn, from its events and from recorded messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from hermes.sanitize import Redactor
+from hermes.tools.files.paths import resolve_path
+
+_KINDS = {
+    "read_file": "read",
+    "skill_view": "read",
+    "write_file": "edit",
+    "patch": "edit",
+    "search_files": "search",
+    "session_search": "search",
+    "skills_list": "search",
+    "terminal": "execute",
+    "process": "execute",
+    "execute_code": "execute",
+    "web_fetch": "fetch",
+    "web_search": "fetch",
+    "todo": "think",
+}
+_MAX_TITLE_CHARS = 120
+_MAX_TEXT_CHARS = 20_000
+_MAX_DIFF_BYTES = 1_000_000
+
+Update = dict[str, Any]
+
+
+def text_chunk(kind: str, text: str) -> Update:
+    """A piece of a message: ``agent_message_chunk``, ``agent_thought_chunk`` or ``user_message_chunk``."""
+    return {"sessionUpdate": kind, "content": {"type": "text", "text": text}}
+
+
+class ToolUpdates:
+    """Makes the updates of tool calls in one working folder. What it shows has no secrets."""
+
+    def __init__(self, cwd: Path, redactor: Redactor) -> None:
+        self._cwd = cwd
+        self._redactor = redactor
+
+    def call(self, call_id: str, name: str, args: dict[str, Any]) -> Update:
+        """A call as an editor shows it: title, kind, files, and the change it makes."""
+        shown = self._redactor.mask_data(args)
+        fields: Update = {
+            "toolCallId": call_id,
+            "title": _title(name, shown),
+            "kind": _KINDS.get(name, "other"),
+            "rawInput": shown,
+        }
+        path = self._path(args)
+        if path is not None:
+            fields["locations"] = [{"path": path}]
+        content = self._diff(name, shown, path)
+        if content:
+            fields["content"] = content
+        return fields
+
+    def started(self, call_id: str, name: str, args: dict[str, Any]) -> Update:
+        """``tool_call``: the call runs now."""
+        return {"sessionUpdate": "tool_call", "status": "in_progress", **self.call(call_id, name, args)}
+
+    def ended(self, call_id: str, name: str, result: str, *, ok: bool) -> Update:
+        """``tool_call_update``: the call has ended."""
+        text = self._redactor.mask_known(result)
+        update: Update = {
+            "sessionUpdate": "tool_call_update",
+            "toolCallId": call_id,
+            "status": "completed" if ok else "failed",
+        }
+        # The diff of an edit stays as it was shown.
+        if not ok or _KINDS.get(name) != "edit":
+            update["content"] = [{"type": "content", "content": {"type": "text", "text": _result_text(name, text)}}]
+        return update
+
+    def plan(self, result: str) -> Update | None:
+        """``plan``: the items of the ``todo`` tool."""
+        try:
+            items = msgspec.json.decode(result, type=dict[str, Any]).get("todos")
+        except msgspec.DecodeError:
+            return None
+        if not isinstance(items, list):
+            return None
+        entries = [
+            {"content": str(item.get("content", "")), "priority": "medium", "status": item["status"]}
+            for item in cast("list[dict[str, Any]]", items)
+            if item.get("status") in ("pending", "in_progress", "completed")
+        ]
+        return {"sessionUpdate": "plan", "entries": entries}
+
+    def _path(self, args: dict[str, Any]) -> str | None:
+        path = args.get("path")
+        if not isinstance(path, str) or not path:
+            return None
+        try:
+            return str(resolve_path(path, self._cwd))
+        except ValueError:
+            return None
+
+    def _diff(self, name: str, args: dict[str, Any], path: str | None) -> list[dict[str, Any]]:
+        if path is None:
+            return []
+        if name == "write_file":
+            return [{"type": "diff", "path": path, "oldText": self._text_of(path), "newText": str(args.get("content"))}]
+        if name == "patch" and args.get("mode") == "replace" and "old_string" in args:
+            old, new = str(args["old_string"]), str(args.get("new_string") or "")
+            return [{"type": "diff", "path": path, "oldText": old, "newText": new}]
+        return []
+
+    def _text_of(self, path: str) -> str | None:
+        """The text of a file before it is changed; None for a new one."""
+        try:
+            with Path(path).open("rb") as file:
+                data = file.read(_MAX_DIFF_BYTES)
+        except OSError:
+            return None
+        return self._redactor.mask_known(data.decode("utf-8", "replace"))
+
+
+def _title(name: str, args: dict[str, Any]) -> str:
+    subject = next(
+        (str(args[key]) for key in ("command", "path", "url", "query", "pattern", "name", "goal") if args.get(key)), ""
+    )
+    title = " ".join((subject if name == "terminal" else f"{name} {subject}").split()) or name
+    return title if len(title) <= _MAX_TITLE_CHARS else f"{title[: _MAX_TITLE_CHARS - 1]}…"
+
+
+def _result_text(name: str, result: str) -> str:
+    """What is worth showing of a result: the output of a command, the content of a file, else all of it."""
+    text = result
+    try:
+        fields = msgspec.json.decode(result, type=dict[str, Any])
+    except msgspec.DecodeError:
+        fields = {}
+    for key in ("error", "output", "content"):
+        if isinstance(fields.get(key), str) and fields[key]:
+            text = fields[key]
+            break
+    text = text if len(text) <= _MAX_TEXT_CHARS else f"{text[:_MAX_TEXT_CHARS]}\n… ({len(text):,} characters)"
+    fence = "```" if "```" not in text else "~~~~"
+    return f"{fence}\n{text}\n{fence}" if _KINDS.get(name) == "execute" else text

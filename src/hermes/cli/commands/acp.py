@@ -1,0 +1,70 @@
+"""``hermes acp``: the agent for editors that speak the Agent Client Protocol."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hermes.host import Host
+
+_EXAMPLES = """
+Zed: put this into settings.json
+  "agent_servers": {"Hermes": {"type": "custom", "command": "hermes", "args": ["acp"]}}
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    parser.add_argument("-m", "--model", default="", metavar="NAME", help="model to use")
+    parser.add_argument("--provider", default="", metavar="NAME", help="provider to use")
+    parser.add_argument("-t", "--toolsets", default=None, metavar="A,B", help="toolsets to offer")
+    parser.add_argument("--plugin", action="append", default=[], metavar="KEY", help="load a plugin for this run")
+    parser.add_argument("-v", "--verbose", action="store_true", help="print the log on standard error")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve the editor at the other end of standard input and output."""
+    from hermes.acp.server import AcpServer
+
+    # Only the protocol may go to standard output. What anything else prints goes to standard error.
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr
+    source = os.fdopen(os.dup(0), "rb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
+    try:
+        AcpServer(source, out, lambda cwd: _host(args, cwd)).run()
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+def _host(args: argparse.Namespace, cwd: Path) -> Host:
+    from hermes.cli.terminal import plain
+    from hermes.config import apply_env, hermes_home, load_config, load_env_file
+    from hermes.host import Host, HostOptions
+    from hermes.log import setup_logging
+    from hermes.sanitize import Redactor
+
+    home = hermes_home()
+    warnings: list[str] = []
+    apply_env(load_env_file(home, warnings=warnings))
+    redactor = Redactor()
+    setup_logging(home, verbose=args.verbose, redactor=redactor)
+    loaded = load_config(home)
+    toolsets = None if args.toolsets is None else [name.strip() for name in args.toolsets.split(",")]
+    options = HostOptions(
+        provider=args.provider, model=args.model, toolsets=toolsets, plugins=args.plugin, platform="acp"
+    )
+    host = Host(home, loaded.config, options, cwd=cwd, redactor=redactor)
+    for warning in (*warnings, *loaded.warnings, *host.notices):
+        print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+    return host

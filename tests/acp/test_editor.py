@@ -1,0 +1,351 @@
+"""``hermes acp`` driven by the client of the official SDK, over a real connection."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import socket
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import acp
+import pytest
+from acp.schema import ClientCapabilities, HttpMcpServer, ImageContentBlock, TextContentBlock
+
+from hermes.acp.server import AcpServer
+from hermes.host import Host
+from hermes.testing import ScriptedProvider, hanging, reasoning, text, tool_call
+from support.configured import configured_host
+
+
+class Editor:
+    """Records the updates, and answers questions with the option of a kind."""
+
+    def __init__(self, picks: str = "allow_once") -> None:
+        self.picks = picks
+        self.updates: list[dict[str, Any]] = []
+        self.asked: list[dict[str, Any]] = []
+        self.changed = asyncio.Event()
+
+    async def session_update(self, session_id: str, update: Any, **kwargs: Any) -> None:
+        self.updates.append(update.model_dump(by_alias=True, exclude_none=True))
+        self.changed.set()
+
+    async def request_permission(self, session_id: str, tool_call: Any, options: Any, **kwargs: Any) -> Any:
+        found = {option.kind: option.option_id for option in options}
+        self.asked.append(
+            {
+                "call": tool_call.model_dump(by_alias=True, exclude_none=True),
+                "options": [(option.kind, option.name) for option in options],
+            }
+        )
+        if self.picks not in found:
+            return {"outcome": {"outcome": "cancelled"}}
+        return {"outcome": {"outcome": "selected", "optionId": found[self.picks]}}
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [update for update in self.updates if update["sessionUpdate"] == kind]
+
+    def said(self, kind: str = "agent_message_chunk") -> str:
+        return "".join(update["content"]["text"] for update in self.of(kind))
+
+    async def until(self, condition: Callable[[], object]) -> None:
+        while not condition():
+            self.changed.clear()
+            await asyncio.wait_for(self.changed.wait(), 30)
+
+
+@asynccontextmanager
+async def connected(make_host: Callable[[Path], Host], editor: Editor) -> AsyncGenerator[Any]:
+    """An editor at one end of a connection, and the agent at the other."""
+    ours, theirs = socket.socketpair()
+    source, sink = theirs.makefile("rb"), theirs.makefile("wb")
+    thread = threading.Thread(target=AcpServer(source, sink, make_host).run)
+    thread.start()
+    reader, writer = await asyncio.open_connection(sock=ours)
+    connection = acp.connect_to_agent(cast("Any", editor), writer, reader)
+    try:
+        await connection.initialize(protocol_version=1, client_capabilities=ClientCapabilities())
+        yield connection
+    finally:
+        await connection.close()
+        writer.close()
+        await asyncio.get_running_loop().run_in_executor(None, thread.join)
+        source.close()
+        sink.close()
+        theirs.close()
+
+
+class Rig:
+    """A home, a working folder and a model's script for one test."""
+
+    def __init__(self, home: Path, workdir: Path) -> None:
+        self.home = home
+        self.workdir = workdir
+
+    def run(
+        self,
+        script: list[Any],
+        drive: Callable[[Any, Editor, ScriptedProvider], Any],
+        editor: Editor | None = None,
+        **sections: Any,
+    ) -> Any:
+        async def driven() -> Any:
+            used = editor or Editor()
+            with ScriptedProvider(script) as provider:
+
+                def make_host(cwd: Path) -> Host:
+                    options = {"platform": "acp", **sections.pop("options", {})}
+                    return configured_host(self.home, cwd, provider, options=options, **sections)
+
+                async with connected(make_host, used) as agent:
+                    return await asyncio.wait_for(drive(agent, used, provider), 60)
+
+        return asyncio.run(driven())
+
+
+@pytest.fixture
+def rig(home: Path, workdir: Path) -> Rig:
+    return Rig(home, workdir)
+
+
+def words(said: str) -> list[Any]:
+    return [TextContentBlock(type="text", text=said)]
+
+
+def test_the_agent_says_what_it_can_do_before_it_builds_anything(rig: Rig) -> None:
+    async def drive(agent: Any, _editor: Editor, _provider: ScriptedProvider) -> Any:
+        return await agent.initialize(protocol_version=1)
+
+    answer = rig.run([], drive)
+    assert answer.protocol_version == 1
+    can = answer.agent_capabilities
+    assert can.load_session and can.prompt_capabilities.image
+    assert can.session_capabilities.fork is not None and can.session_capabilities.list is not None
+    assert not rig.home.exists()
+
+
+def test_a_prompt_streams_thoughts_tools_diffs_and_plans(rig: Rig) -> None:
+    (rig.workdir / "a.txt").write_text("old\n")
+    todos = [{"id": "1", "content": "write", "status": "in_progress"}]
+    script = [
+        tool_call("todo", {"todos": todos}),
+        tool_call("write_file", {"path": "a.txt", "content": "new\n"}),
+        tool_call("terminal", {"command": "cat a.txt"}),
+        reasoning("almost", "It is new."),
+    ]
+
+    async def drive(agent: Any, editor: Editor, _provider: ScriptedProvider) -> None:
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        assert session.modes.current_mode_id == "ask"
+        assert {mode.id for mode in session.modes.available_modes} == {"plan", "ask", "accept-edits", "auto", "yolo"}
+        answer = await agent.prompt(session_id=session.session_id, prompt=words("go"))
+        assert answer.stop_reason == "end_turn"
+        await editor.until(lambda: editor.said() == "It is new.")
+        assert editor.said("agent_thought_chunk") == "almost"
+        [plan] = editor.of("plan")
+        assert plan["entries"] == [{"content": "write", "priority": "medium", "status": "in_progress"}]
+        listed, written, ran = editor.of("tool_call")
+        assert (listed["kind"], written["kind"], ran["kind"], ran["title"]) == ("think", "edit", "execute", "cat a.txt")
+        path = str(rig.workdir / "a.txt")
+        assert written["content"] == [{"type": "diff", "path": path, "oldText": "old\n", "newText": "new\n"}]
+        assert written["locations"] == [{"path": path}]
+        ended = {update["toolCallId"]: update for update in editor.of("tool_call_update")}
+        assert ended[ran["toolCallId"]]["status"] == "completed"
+        assert "new" in ended[ran["toolCallId"]]["content"][0]["content"]["text"]
+        names = {command["name"] for command in editor.of("available_commands_update")[0]["availableCommands"]}
+        assert "compress" in names and "quit" not in names
+
+    rig.run(script, drive)
+
+
+@pytest.mark.parametrize(("picks", "is_there"), [("allow_once", False), ("reject_once", True), ("nothing", True)])
+def test_permission_is_asked_in_the_editor(rig: Rig, picks: str, is_there: bool) -> None:
+    (rig.workdir / "build").mkdir()
+    script = [tool_call("terminal", {"command": "rm -rf build"}), text("done")]
+
+    async def drive(agent: Any, editor: Editor, _provider: ScriptedProvider) -> None:
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        await agent.prompt(session_id=session.session_id, prompt=words("clean"))
+        [question] = editor.asked
+        assert question["call"]["title"] == "rm -rf build"
+        assert ("allow_once", "Allow") in question["options"] and ("reject_once", "Reject") in question["options"]
+        await editor.until(lambda: editor.of("tool_call_update"))
+        assert editor.of("tool_call_update")[0]["status"] == ("completed" if picks == "allow_once" else "failed")
+        assert editor.of("tool_call")[0]["toolCallId"] == question["call"]["toolCallId"]
+
+    rig.run(script, drive, Editor(picks))
+    assert (rig.workdir / "build").exists() == is_there
+
+
+def test_a_mode_decides_what_is_asked(rig: Rig) -> None:
+    script = [tool_call("write_file", {"path": "b.txt", "content": "x"}), text("planned")]
+
+    async def drive(agent: Any, editor: Editor, _provider: ScriptedProvider) -> None:
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        await agent.set_session_mode(session_id=session.session_id, mode_id="plan")
+        await editor.until(lambda: editor.of("current_mode_update"))
+        with pytest.raises(acp.RequestError, match="there is no mode 'fast'"):
+            await agent.set_session_mode(session_id=session.session_id, mode_id="fast")
+        await agent.prompt(session_id=session.session_id, prompt=words("write"))
+
+    rig.run(script, drive)
+    assert not (rig.workdir / "b.txt").exists()
+
+
+def test_a_prompt_is_cancelled_and_the_next_one_works(rig: Rig) -> None:
+    async def drive(agent: Any, editor: Editor, provider: ScriptedProvider) -> None:
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        running = asyncio.create_task(agent.prompt(session_id=session.session_id, prompt=words("wait")))
+        while not provider.requests:
+            await asyncio.sleep(0.01)
+        with pytest.raises(acp.RequestError, match="another prompt"):
+            await agent.prompt(session_id=session.session_id, prompt=words("and this"))
+        await agent.cancel(session_id=session.session_id)
+        assert (await running).stop_reason == "cancelled"
+        answer = await agent.prompt(session_id=session.session_id, prompt=words("again"))
+        assert answer.stop_reason == "end_turn"
+
+    rig.run([hanging(), text("here")], drive)
+
+
+def test_a_question_is_cancelled_with_its_prompt(rig: Rig) -> None:
+    class Silent(Editor):
+        async def request_permission(self, session_id: str, tool_call: Any, options: Any, **kwargs: Any) -> Any:
+            self.asked.append({})
+            self.changed.set()
+            await asyncio.sleep(600)
+
+    async def drive(agent: Any, editor: Editor, _provider: ScriptedProvider) -> None:
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        running = asyncio.create_task(agent.prompt(session_id=session.session_id, prompt=words("clean")))
+        await editor.until(lambda: editor.asked)
+        await agent.cancel(session_id=session.session_id)
+        assert (await running).stop_reason == "cancelled"
+
+    rig.run([tool_call("terminal", {"command": "rm -rf build"}), text("never")], drive, Silent())
+
+
+def test_sessions_are_listed_loaded_resumed_and_forked(rig: Rig) -> None:
+    script = [tool_call("read_file", {"path": "a.txt"}), text("It says one."), text("forked"), text("resumed")]
+    (rig.workdir / "a.txt").write_text("one\n")
+    folder = str(rig.workdir)
+    session_id = ""
+
+    async def first(agent: Any, _editor: Editor, _provider: ScriptedProvider) -> str:
+        session = await agent.new_session(cwd=folder, mcp_servers=[])
+        await agent.prompt(session_id=session.session_id, prompt=words("read it"))
+        return session.session_id
+
+    async def second(agent: Any, editor: Editor, provider: ScriptedProvider) -> None:
+        [row] = (await agent.list_sessions(cwd=folder)).sessions
+        assert (row.session_id, row.cwd, row.title) == (session_id, folder, "read it")
+        with pytest.raises(acp.RequestError):
+            await agent.load_session(cwd=folder, session_id="20200101_000000_abcdef", mcp_servers=[])
+        await agent.load_session(cwd=folder, session_id=session_id, mcp_servers=[])
+        await editor.until(lambda: editor.said() == "It says one.")
+        assert editor.said("user_message_chunk") == "read it"
+        [call] = editor.of("tool_call")
+        [ended] = editor.of("tool_call_update")
+        assert call["toolCallId"] == ended["toolCallId"] and "one" in ended["content"][0]["content"]["text"]
+        fork = await agent.fork_session(cwd=folder, session_id=session_id, mcp_servers=[])
+        assert fork.session_id != session_id
+        await agent.prompt(session_id=fork.session_id, prompt=words("go on"))
+        assert len(provider.requests[-1].messages) == 6, "the fork knows the conversation"
+        await agent.resume_session(cwd=folder, session_id=session_id, mcp_servers=[])
+        await agent.prompt(session_id=session_id, prompt=words("and here"))
+        assert "go on" not in str(provider.requests[-1].messages)
+        await agent.close_session(session_id=session_id)
+        with pytest.raises(acp.RequestError, match="is not open"):
+            await agent.prompt(session_id=session_id, prompt=words("x"))
+
+    session_id = rig.run(script[:2], first)
+    rig.run(script[2:], second)
+
+
+def test_images_files_and_commands_are_understood(rig: Rig) -> None:
+    png = base64.b64encode(b"\x89PNG\r\n\x1a\n picture").decode()
+
+    async def drive(agent: Any, editor: Editor, provider: ScriptedProvider) -> None:
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        blocks = [
+            TextContentBlock(type="text", text="What is it?"),
+            ImageContentBlock(type="image", data=png, mime_type="image/png"),
+            acp.resource_link_block("a.txt", (rig.workdir / "a.txt").as_uri()),
+        ]
+        await agent.prompt(session_id=session.session_id, prompt=blocks)
+        said, picture = provider.requests[0].messages[-1]["content"]
+        assert said["text"] == f"What is it?\n\n[a.txt]({rig.workdir / 'a.txt'})"
+        assert picture["image_url"]["url"].startswith("data:image/png;base64,")
+        await agent.prompt(session_id=session.session_id, prompt=words("/status"))
+        await editor.until(lambda: "Session" in editor.said())
+        assert len(provider.requests) == 1, "a command asks no model"
+
+    rig.run([text("a picture")], drive)
+
+
+def test_the_model_asks_in_the_editor(rig: Rig) -> None:
+    script = [tool_call("clarify", {"question": "Which?", "choices": ["red", "blue"]}), text("red it is")]
+
+    async def drive(agent: Any, editor: Editor, provider: ScriptedProvider) -> None:
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        await agent.prompt(session_id=session.session_id, prompt=words("paint"))
+        [question] = editor.asked
+        assert question["call"]["title"] == "Which?"
+        assert [name for _, name in question["options"]] == ["red", "blue", "Skip"]
+        # The last option of a kind is picked.
+        assert '"user_response":"blue"' in provider.requests[1].messages[-1]["content"]
+
+    rig.run(script, drive)
+
+
+def test_bad_input_gets_an_answer_and_ends_nothing(rig: Rig) -> None:
+    async def drive(agent: Any, _editor: Editor, _provider: ScriptedProvider) -> None:
+        for cwd in ("relative", "/no/such/folder"):
+            with pytest.raises(acp.RequestError, match="cwd is"):
+                await agent.new_session(cwd=cwd, mcp_servers=[])
+        with pytest.raises(acp.RequestError, match="is not open"):
+            await agent.prompt(session_id="nothing", prompt=words("x"))
+        with pytest.raises(acp.RequestError, match="there is no method"):
+            await agent.ext_method("frobnicate", {})
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        with pytest.raises(acp.RequestError, match="the prompt is empty"):
+            await agent.prompt(session_id=session.session_id, prompt=words(" "))
+        assert (await agent.prompt(session_id=session.session_id, prompt=words("hi"))).stop_reason == "end_turn"
+
+    rig.run([text("hello")], drive)
+
+
+def test_a_failed_turn_is_an_error_with_its_cause(rig: Rig) -> None:
+    from hermes.testing import failure
+
+    async def drive(agent: Any, _editor: Editor, _provider: ScriptedProvider) -> None:
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        with pytest.raises(acp.RequestError, match="invalid api key"):
+            await agent.prompt(session_id=session.session_id, prompt=words("hi"))
+
+    rig.run([failure(401, "invalid api key")], drive)
+
+
+def test_mcp_servers_of_the_editor_join_those_of_the_configuration(rig: Rig) -> None:
+    hosts: list[Host] = []
+
+    async def drive(agent: Any, _editor: Editor, _provider: ScriptedProvider) -> None:
+        server = HttpMcpServer(type="http", name="docs", url="http://127.0.0.1:9/mcp", headers=[])
+        await agent.new_session(cwd=str(rig.workdir), mcp_servers=[server])
+
+    original = Host.add_mcp_servers
+
+    def recorded(host: Host, entries: Any) -> list[str]:
+        hosts.append(host)
+        return original(host, entries)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Host, "add_mcp_servers", recorded)
+        rig.run([], drive)
+    [host] = hosts
+    assert host.mcp is not None
+    assert [status.name for status in host.mcp.status()] == ["docs"]
