@@ -14,7 +14,7 @@ from hermes.mcp.errors import CallLost, McpError, ServerUnavailable
 
 if TYPE_CHECKING:
     from hermes.mcp.manifest import Manifest
-    from hermes.mcp.stdio import StdioProcess
+    from hermes.mcp.transport.stdio import StdioProcess
     from mcp import Client
 
 log = logging.getLogger("hermes.mcp")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,8 @@ class ClientEnvironment:
     redactor: Redactor
     confinements: Confinements
     supervisor: ProcessSupervisor
+    #: Shows the address to sign in at; None where no one can sign in.
+    show_address: Callable[[str], None] | None = None
     #: When the SDK had been imported, by the monotonic clock; 0 before that.
     sdk_loaded_at: float = 0.0
 

@@ -191,7 +191,6 @@ class McpServer:
             from hermes.mcp.sdk import open_client
 
             self._environment.sdk_loaded_at = self._environment.sdk_loaded_at or time.monotonic()
-            transport = self._transport(settings, opening)
         except BaseException as error:
             if opening.process is not None:
                 await opening.process.stop()
@@ -203,11 +202,13 @@ class McpServer:
             raise
         self._callbacks = ServerCallbacks(self.name, self.entry, self._environment.cwd)
         changed = self.connection.list_changed
-        async with open_client(transport, callbacks=self._callbacks, on_list_changed=changed) as client:
-            yield client
+        async with contextlib.AsyncExitStack() as stack:
+            transport = await self._transport(settings, opening, stack)
+            open_ = open_client(transport, callbacks=self._callbacks, on_list_changed=changed)
+            yield await stack.enter_async_context(open_)
 
     def _start_process(self, settings: McpSettings) -> Any:
-        from hermes.mcp.stdio import StdioProcess
+        from hermes.mcp.transport.stdio import StdioProcess
 
         environment = self._environment
         folder = Path(self.entry.cwd).expanduser() if self.entry.cwd else environment.cwd
@@ -216,10 +217,22 @@ class McpServer:
         )
         return StdioProcess(settings.command, str(environment.cwd / folder), confinement, environment.supervisor)
 
-    def _transport(self, settings: McpSettings, opening: Opening) -> Any:
+    async def _transport(self, settings: McpSettings, opening: Opening, stack: contextlib.AsyncExitStack) -> Any:
         if opening.process is not None:
             return opening.process.connect(opening.ended)
-        raise McpError("this transport is not there yet")
+        from hermes.mcp.transport.http import http_transport
+
+        auth = None
+        if self.entry.auth == "oauth":
+            from hermes.mcp.transport.oauth import run_auth, sign_in_auth
+
+            environment = self._environment
+            if environment.show_address is None:
+                auth = run_auth(settings, environment.home)
+            else:
+                signing_in = sign_in_auth(settings, environment.home, environment.show_address)
+                auth = await stack.enter_async_context(signing_in)
+        return http_transport(settings, auth)
 
 
 def _row(uri: object, name: str, description: str | None) -> dict[str, Any]:

@@ -34,10 +34,15 @@ class McpSettings:
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     url: str = ""
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    client_secret: str = ""
 
     def secrets(self) -> dict[str, str]:
         """Values that no output may show, by name."""
-        named = {**{f"env.{key}": value for key, value in self.env.items()}, **self.headers}
+        named = {
+            **{f"env.{key}": value for key, value in self.env.items()},
+            **self.headers,
+            "oauth": self.client_secret,
+        }
         return {f"mcp.{self.name}.{key}": value for key, value in named.items() if len(value) >= 8}
 
 
@@ -77,6 +82,7 @@ def resolve_entry(name: str, entry: McpServerConfig, environ: Mapping[str, str])
         {key: expand(value, f"env.{key}") for key, value in entry.env.items()},
         expand(entry.url, "url"),
         {key: expand(value, f"headers.{key}") for key, value in entry.headers.items()},
+        expand(entry.oauth.client_secret, "oauth.client_secret") if entry.oauth else "",
     )
     expand.check()
     return settings

@@ -96,5 +96,7 @@ _ACTIONS = (
     ("remove", "entries", _name, "remove a server, with its stored tools and sign-in"),
     ("list", "entries", _list, "list the servers and what is known of them; starts none"),
     ("configure", "entries", _configure, "show a server and its tools, or change what is offered of them"),
+    ("login", "sign_in", _name, "sign in at a server, with a browser on this machine"),
+    ("logout", "sign_in", _name, "forget the sign-in at a server"),
     ("test", "trial", _name, "start a server, and show what it offers; exit code 1 when it does not work"),
 )

@@ -17,6 +17,7 @@ from hermes.mcp.manifest import ManifestCache
 from hermes.mcp.names import toolset_name
 from hermes.mcp.settings import check_entry, entry_digest, find_entry
 from hermes.mcp.tools import offered_names
+from hermes.mcp.transport.tokens import forget_tokens
 from hermes.sanitize import redact_text
 
 
@@ -72,6 +73,7 @@ def run_remove(args: argparse.Namespace) -> int:
     find_entry(config.mcp_servers, args.name)
     unset_config(home, f'mcp_servers."{args.name}"')
     ManifestCache(home).remove(args.name)
+    forget_tokens(home, args.name)
     print(f"Removed {plain(args.name)}.")
     return 0
 

@@ -6,8 +6,10 @@ import argparse
 import contextlib
 import os
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
+
+import msgspec
 
 from hermes.cli.terminal import one_line, plain, short_duration
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
@@ -43,10 +45,23 @@ def open_home() -> tuple[Path, Config]:
     return home, load_config(home).config
 
 
-def try_server(home: Path, config: Config, name: str, entry: McpServerConfig) -> Manifest:
-    """Start a server and return what it offers, which is stored as well. ``McpError`` says why it does not work."""
-    with _client(home, config) as servers:
-        problems = servers.load({name: entry_in_use(entry)})
+def try_server(
+    home: Path,
+    config: Config,
+    name: str,
+    entry: McpServerConfig,
+    *,
+    show_address: Callable[[str], None] | None = None,
+) -> Manifest:
+    """Start a server and return what it offers, which is stored as well. ``McpError`` says why it does not work.
+
+    ``show_address`` shows where to sign in, for a server that wants it.
+    """
+    used = msgspec.structs.replace(entry, enabled=True)
+    if show_address is not None:
+        used = msgspec.structs.replace(used, auth="oauth", connect_timeout=max(used.connect_timeout, 300))
+    with _client(home, config, show_address) as servers:
+        problems = servers.load({name: used})
         server = servers.get(name)
         if problems or server is None:
             raise McpError(problems[0] if problems else f"{name} cannot be used")
@@ -55,15 +70,8 @@ def try_server(home: Path, config: Config, name: str, entry: McpServerConfig) ->
         return server.manifest
 
 
-def entry_in_use(entry: McpServerConfig) -> McpServerConfig:
-    """The entry as it is when it is enabled."""
-    import msgspec
-
-    return msgspec.structs.replace(entry, enabled=True)
-
-
 @contextlib.contextmanager
-def _client(home: Path, config: Config) -> Generator[McpServers]:
+def _client(home: Path, config: Config, show_address: Callable[[str], None] | None = None) -> Generator[McpServers]:
     redactor, supervisor = Redactor(), ProcessSupervisor()
     confinements = Confinements(config.terminal, redactor, hermes_home=home)
     environment = ClientEnvironment(
@@ -73,6 +81,7 @@ def _client(home: Path, config: Config) -> Generator[McpServers]:
         redactor=redactor,
         confinements=confinements,
         supervisor=supervisor,
+        show_address=show_address,
     )
     servers = McpServers(environment, ToolRegistry(), discovery_timeout=config.mcp_discovery_timeout, fresh=True)
     try:

@@ -180,7 +180,7 @@ class StdioProcess:
         from mcp.shared.message import SessionMessage
         from mcp_types import jsonrpc_message_adapter
 
-        from hermes.mcp.repair import repaired
+        from hermes.mcp.transport.repair import repaired
 
         reader = await self._reader(self._process.stdout)
         lines = _Lines()

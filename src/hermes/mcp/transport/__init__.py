@@ -1,0 +1,1 @@
+"""Transports of MCP connections: stdio, HTTP, and the sign-in at servers over HTTP."""
