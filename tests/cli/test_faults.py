@@ -139,7 +139,7 @@ def test_a_process_group_dies_with_its_command(home: Path, workdir: Path) -> Non
         write_config(home, provider.base_url)
         with subprocess.Popen(hermes, cwd=workdir, env=hermes_environment(home), stdout=subprocess.DEVNULL) as process:
             wait_until((workdir / "started").exists, "the start of the command")
-            assert _processes_of(mark)
+            wait_until(lambda: _processes_of(mark), "the start of its child")
             process.send_signal(signal.SIGINT)
             assert process.wait() == 130
     wait_until(lambda: not _processes_of(mark), "the end of the whole group")
