@@ -7,7 +7,7 @@ import base64
 import socket
 import threading
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, cast
 
@@ -66,7 +66,7 @@ async def connected(make_host: Callable[[Path], Host], editor: Editor) -> AsyncG
     thread = threading.Thread(target=AcpServer(source, sink, make_host).run)
     thread.start()
     reader, writer = await asyncio.open_connection(sock=ours)
-    connection = acp.connect_to_agent(cast("Any", editor), writer, reader)
+    connection = acp.connect_to_agent(cast("Any", editor), writer, reader, use_unstable_protocol=True)
     try:
         await connection.initialize(protocol_version=1, client_capabilities=ClientCapabilities())
         yield connection
@@ -75,7 +75,8 @@ async def connected(make_host: Callable[[Path], Host], editor: Editor) -> AsyncG
         writer.close()
         await asyncio.get_running_loop().run_in_executor(None, thread.join)
         source.close()
-        sink.close()
+        with suppress(OSError):  # what could not be sent any more
+            sink.close()
         theirs.close()
 
 
@@ -300,6 +301,25 @@ def test_the_model_asks_in_the_editor(rig: Rig) -> None:
         assert '"user_response":"blue"' in provider.requests[1].messages[-1]["content"]
 
     rig.run(script, drive)
+
+
+def test_the_model_asks_with_a_form_where_the_editor_has_them(rig: Rig) -> None:
+    class FormEditor(Editor):
+        async def create_elicitation(self, message: str, mode: Any, **kwargs: Any) -> Any:
+            self.asked.append({"message": message})
+            return {"action": "accept", "content": {"answer": "a dark green"}}
+
+    script = [tool_call("clarify", {"question": "Which colour?"}), text("green it is")]
+
+    async def drive(agent: Any, editor: Editor, provider: ScriptedProvider) -> None:
+        forms = ClientCapabilities.model_validate({"elicitation": {"form": {}}})
+        await agent.initialize(protocol_version=1, client_capabilities=forms)
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        await agent.prompt(session_id=session.session_id, prompt=words("paint"))
+        assert editor.asked == [{"message": "Which colour?"}]
+        assert '"user_response":"a dark green"' in provider.requests[1].messages[-1]["content"]
+
+    rig.run(script, drive, FormEditor())
 
 
 def test_bad_input_gets_an_answer_and_ends_nothing(rig: Rig) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import sys
 from pathlib import Path
@@ -44,6 +45,9 @@ def run(args: argparse.Namespace) -> int:
         AcpServer(source, out, lambda cwd: _host(args, cwd)).run()
     except KeyboardInterrupt:
         return 130
+    finally:
+        with contextlib.suppress(OSError):  # an editor that is gone does not read the rest
+            out.close()
     return 0
 
 
