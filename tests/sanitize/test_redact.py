@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from urllib.parse import quote
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hermes.sanitize import REDACTED, Redactor, redact_text, sanitise
+from hermes.sanitize.assignments import MOST_NAMES
 
 JWT = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U"
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow+IBAAK/CAQEA\nabc=\n-----END RSA PRIVATE KEY-----"
@@ -194,3 +196,44 @@ def test_only_known_secrets_are_masked_in_what_is_said() -> None:
     assert redactor.mask_known(said) == said.replace("open-sesame-123", "<redacted>")
     assert redactor.split_known("say open-ses") == ("say ", "open-ses")
     assert redactor.split_known("say open-sesame!") == ("say open-sesame!", "")
+
+
+HOSTILE = [
+    *("key=", "api key=", "api key = ", "ssh.key= ", "password=x "),
+    *("secret='", 'key=\\"', "token: ", "://a@", "a pass=b;"),
+]
+
+
+def steps(text: str) -> int:
+    """How many calls of functions the redaction of a text takes."""
+    count = 0
+
+    def note(_frame: object, event: str, _arg: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(note)
+    try:
+        redact_text(text)
+    finally:
+        sys.setprofile(None)
+    return count
+
+
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_the_steps_grow_with_the_length_and_are_few(unit: str) -> None:
+    short, long = (unit * (length // len(unit)) for length in (100_000, 400_000))
+    few, many = steps(short), steps(long)
+    assert many <= 4.1 * few + 100, "linear"
+    assert many <= 1.6 * len(long), "few calls for each character"
+
+
+def test_a_text_with_very_many_names_is_masked_to_its_end() -> None:
+    """Beyond ten thousand names nothing is looked at closely: what follows is masked rather too much."""
+    before = "api key=None, " * MOST_NAMES
+    after = 'the password: "hunter2", max_tokens=5 DB_PASSWORD=swordfish&x=1\ncredentials=abc'
+    redacted = redact_text(before + after)
+    assert redacted.startswith(before)
+    assert redacted[len(before) :] == (
+        "the password: <redacted>, max_tokens=5 DB_PASSWORD=<redacted>&x=1\ncredentials=<redacted>"
+    )

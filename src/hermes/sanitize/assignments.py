@@ -17,6 +17,10 @@ _NAMED = tuple(
     re.compile(rb"""%b([\w-]{0,60}+) \\*+["']? (?:[ \t]|\\t){0,4} ([=:]) (?:[ \t]|\\t){0,4}""" % word, re.VERBOSE)
     for word in _WORDS
 )
+#: How many names of one text are looked at closely.
+MOST_NAMES = 10_000
+_ROUGH_VALUE = re.compile(r"[^\s,;&]+")
+_NO_REST = frozenset({b"", b"word", b"wd", b"phrase"})
 _NAME_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-" + bytes(range(128, 256)))
 #: Few kinds of quotes, so that a text cannot contain many that are never closed.
 _QUOTED = re.compile(r"""(?P<quote>\\{0,32}["'])(?P<quoted>[^\r\n]*?)(?:(?P=quote)|(?=[\r\n]|\Z))""")
@@ -46,12 +50,17 @@ def find_assignments(text: str, raw: bytes) -> Iterator[Span]:
     if not _is_likely(raw):
         return
     lowered = raw.lower()
+    names = 0
     for pattern in _NAMED:
         values, done = _Values(text), 0
         for found in pattern.finditer(lowered):
             start = found.start()
             if start < done:
                 continue
+            names += 1
+            if names > MOST_NAMES:
+                yield from _find_roughly(text, lowered, pattern, start)
+                break
             if start and lowered[start - 1] in _NAME_BYTES:
                 start = _name_start(text, start)
             name = text[start : found.end(1)]
@@ -60,6 +69,17 @@ def find_assignments(text: str, raw: bytes) -> Iterator[Span]:
                 if span is not None:
                     yield span
                     done = span[1]
+
+
+def _find_roughly(text: str, lowered: bytes, pattern: re.Pattern[bytes], position: int) -> Iterator[Span]:
+    """The rest of a text that has more such names than any real one: without a closer look, rather too much."""
+    done = position
+    # "max_tokens" and "key_file" are no secrets; "max_token" is taken for one here.
+    endings = _NO_REST if b"token" in pattern.pattern else _NO_REST | {b"s"}
+    for found in pattern.finditer(lowered, position):
+        if found.start() >= done and found[1] in endings and (value := _ROUGH_VALUE.match(text, found.end())):
+            yield value.span()
+            done = value.end()
 
 
 def _is_likely(raw: bytes) -> bool:
