@@ -16,6 +16,8 @@ import pytest
 
 import hermes
 from hermes import Agent, ApprovalAnswer, ApprovalRequest, Interrupt, tool
+from hermes.api.stream import TextRestarted
+from hermes.contract.events import TextDelta, TextWithdrawn
 from hermes.testing import ScriptedProvider, failure, hanging, text, tool_call
 from support import hermes_environment
 from support.waiting import HANG, wait_until
@@ -392,3 +394,26 @@ def test_questions_of_the_model_are_answered(workdir: Path) -> None:
         agent.run("Take one.")
     assert asked == [("Which one?", ["a", "b"])]
     assert '"b"' in provider.requests[1].messages[-1]["content"]
+
+
+#: An answer that breaks off after its first words, and the same answer as a whole.
+BROKEN = [text("Half of the answer, and more", chunks=8, truncate_after=700), text("The whole answer.")]
+
+
+def test_a_stream_tells_that_text_was_withdrawn_and_goes_on(workdir: Path) -> None:
+    with agent_with(BROKEN, workdir) as (agent, provider):
+        stream = agent.stream("go")
+        events = list(stream)
+        assert stream.result.answer == "The whole answer."
+    assert len(provider.requests) == 2
+    kinds = [type(event) for event in events if isinstance(event, TextDelta | TextWithdrawn)]
+    at = kinds.index(TextWithdrawn)
+    assert TextDelta in kinds[:at] and TextDelta in kinds[at:]
+
+
+def test_the_text_of_a_stream_is_never_two_answers_in_one(workdir: Path) -> None:
+    with agent_with(BROKEN, workdir) as (agent, _):
+        stream = agent.stream("go")
+        with pytest.raises(TextRestarted, match="broke off"):
+            "".join(stream.text())
+        assert stream.result.answer == "The whole answer."

@@ -73,6 +73,7 @@ def served(
     env: dict[str, str] | None = None,
     grpc: bool = False,
     approvals: ApprovalsConfig | None = None,
+    retries: int = 0,
     **options: Any,
 ) -> Generator[Served]:
     """Serve an agent that talks to the provider, on a thread of its own.
@@ -86,7 +87,7 @@ def served(
         model=ModelConfig(
             provider="custom", default="scripted", base_url=provider.base_url, api_key="test-key-of-a-model"
         ),
-        agent=AgentConfig(api_max_retries=0),
+        agent=AgentConfig(api_max_retries=retries),
         approvals=approvals or ApprovalsConfig(),
         a2a=settings,
     )

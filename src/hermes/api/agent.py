@@ -191,7 +191,7 @@ class AgentSession:
 
     def stream(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnStream:
         """Answer a message on a thread of its own; iterate over its events, then read ``result``."""
-        run, interrupt = self._prepare(message, options)
+        run, interrupt = self._prepare(message, options, streams=True)
         return TurnStream(run, self._host.workers, interrupt)
 
     async def arun(self, message: UserMessage, **options: Unpack[RunOptions]) -> TurnResult:
@@ -200,7 +200,7 @@ class AgentSession:
 
     def astream(self, message: UserMessage, **options: Unpack[RunOptions]) -> AsyncTurnStream:
         """``stream`` for asyncio; to be called where an event loop runs."""
-        run, interrupt = self._prepare(message, options)
+        run, interrupt = self._prepare(message, options, streams=True)
         token = caller_loop.set(asyncio.get_running_loop())
         try:
             return AsyncTurnStream(run, self._host.workers, interrupt)
@@ -236,8 +236,13 @@ class AgentSession:
         self._interrupt = given or Interrupt()
         return self._interrupt
 
-    def _prepare(self, message: UserMessage, options: RunOptions) -> tuple[RunTurn, Interrupt]:
-        """What runs the turn, and its interrupt. Options that cannot be used raise here, in the caller's thread."""
+    def _prepare(
+        self, message: UserMessage, options: RunOptions, *, streams: bool = False
+    ) -> tuple[RunTurn, Interrupt]:
+        """What runs the turn, and its interrupt. Options that cannot be used raise here, in the caller's thread.
+
+        The reader of a stream is told by ``TextWithdrawn`` that text does not count.
+        """
         try:
             content = _with_images(message, options.get("images", ()))
             output, key = options.get("output"), options.get("request_key")
@@ -248,6 +253,7 @@ class AgentSession:
 
         def run(listener: Listener, interrupt: Interrupt) -> TurnResult:
             with self._turns.entered(interrupt):
+                self._session.can_withdraw_text = streams
                 try:
                     if wanted is None:
                         return self._session.run(content, listener=listener, interrupt=interrupt, request_key=key)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from hermes.agent.events import Listener, TurnResult
 from hermes.agent.workers import Workers, WorkerTask
-from hermes.contract.events import TextDelta, TurnEvent
+from hermes.contract.events import TextDelta, TextWithdrawn, TurnEvent
+from hermes.errors import HermesError
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
 
 #: Runs a turn to its end, with that listener and interrupt.
 RunTurn = Callable[[Listener, Interrupt], TurnResult]
+
+
+class TextRestarted(HermesError):
+    """The text that was read broke off and does not count. The turn continues; its ``result`` has the answer."""
+
+
+def _text_of(event: TurnEvent) -> str:
+    if isinstance(event, TextWithdrawn):
+        raise TextRestarted("the answer broke off and is asked for again; the stream's result has the whole of it")
+    return event.text if isinstance(event, TextDelta) else ""
 
 
 class TurnStream:
@@ -53,8 +64,11 @@ class TurnStream:
         return event
 
     def text(self) -> Iterator[str]:
-        """The text of the answer alone, piece by piece."""
-        return (event.text for event in self if isinstance(event, TextDelta))
+        """The text of the answer alone, piece by piece.
+
+        ``TextRestarted`` when an answer broke off and is asked for again: iterate over the events to follow that.
+        """
+        return (piece for piece in map(_text_of, self) if piece)
 
     @property
     def result(self) -> TurnResult:
@@ -127,10 +141,11 @@ class AsyncTurnStream:
         return event
 
     async def text(self) -> AsyncIterator[str]:
-        """The text of the answer alone, piece by piece."""
+        """The text of the answer alone, piece by piece. ``TextRestarted`` as for ``TurnStream.text``."""
         async for event in self:
-            if isinstance(event, TextDelta):
-                yield event.text
+            piece = _text_of(event)
+            if piece:
+                yield piece
 
     async def result(self) -> TurnResult:
         """How the turn ended. When the awaiting task is cancelled, the turn is interrupted and ends first."""

@@ -164,6 +164,10 @@ def tool_call_message(call: ToolRequest) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
+class EmptyReply(ProviderError):
+    """The model said nothing and asked for nothing."""
+
+
 def refuse_empty(reply: Reply) -> None:
     """Raise when a reply says nothing: a silent empty answer would end the turn without an explanation."""
     if reply.content or reply.tool_calls or reply.reasoning or reply.finish_reason == "length":
@@ -173,7 +177,8 @@ def refuse_empty(reply: Reply) -> None:
             "the provider's content filter withheld the answer; rephrase the request or use another model",
             reason="content_policy",
         )
-    raise _malformed(f"empty response: no text and no tool calls (finish_reason {reply.finish_reason!r})")
+    found = f"empty response: no text and no tool calls (finish_reason {reply.finish_reason!r})"
+    raise EmptyReply(f"the model's response cannot be read: {found}", reason="malformed")
 
 
 def check_call_count(count: int) -> None:

@@ -54,3 +54,32 @@ def test_guarded_files_and_secrets_are_not_sent(home: Path, workdir: Path, tmp_p
     assert [artifact["name"] for artifact in sent] == ["fine.txt"]
     assert (workdir / "key.txt").exists()
     assert not elsewhere.exists() and not (tmp_path / "linked.txt").exists()
+
+
+def test_a_model_that_writes_a_file_and_says_nothing_has_done_its_work(home: Path, workdir: Path) -> None:
+    write = tool_calls([("write_file", {"path": "a.txt", "content": "one"})])
+    with (
+        ScriptedProvider(by_step(write, text(""))) as provider,
+        served(home, workdir, provider, A2AConfig(files=True)) as agent,
+    ):
+        task = agent.rpc("SendMessage", wire_message("go"))["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert "a.txt" in task["status"]["message"]["parts"][0]["text"]
+    assert [artifact["name"] for artifact in task["artifacts"]] == ["a.txt"]
+
+
+def test_a_model_that_says_nothing_at_all_has_failed(home: Path, workdir: Path) -> None:
+    with ScriptedProvider(by_step(text(""))) as provider, served(home, workdir, provider, A2AConfig()) as agent:
+        task = agent.rpc("SendMessage", wire_message("go"))["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_FAILED"
+
+
+def test_an_answer_that_breaks_off_is_withdrawn_and_asked_for_again(home: Path, workdir: Path) -> None:
+    broken = text("Half of the answer, and more", chunks=8, truncate_after=700)
+    with (
+        ScriptedProvider([broken, text("The whole answer.")]) as provider,
+        served(home, workdir, provider, A2AConfig(), retries=1) as agent,
+    ):
+        task = agent.rpc("SendMessage", wire_message("go"))["result"]["task"]
+    assert task["status"]["state"] == "TASK_STATE_COMPLETED"
+    assert [artifact["parts"] for artifact in task["artifacts"]] == [[{"text": "The whole answer."}]]

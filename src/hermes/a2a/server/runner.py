@@ -31,11 +31,12 @@ from hermes.a2a.server.store.contexts import TASK_ENDED, ContextSessions
 from hermes.a2a.server.store.tasks import SqliteTaskStore
 from hermes.a2a.server.store.turns import RecordedTurn, left_turns, recorded_turn
 from hermes.a2a.server.task import CANCELED, ActiveTask, TurnOutcome
-from hermes.agent.events import TurnResult
+from hermes.agent.events import TurnResult, changed_paths
 from hermes.agent.session import Session
 from hermes.errors import HermesError, SessionBusy, TurnSuspended
 from hermes.host import Host
 from hermes.journal.questions import OWNER, QuestionRow, Questions
+from hermes.models.reply import EmptyReply
 from hermes.peers.hops import hops_of, hops_scope
 from hermes.trace.parent import joined
 
@@ -46,6 +47,7 @@ log = logging.getLogger("hermes.a2a")
 _SECONDS_UNTIL_FREE = 10.0
 _SECONDS_BETWEEN_TRIES = 0.1
 
+_NO_WORDS = "The agent gave no answer after it had changed these files:"
 _STOPPED = "The server was stopped before there was an answer. Send the message again."
 
 
@@ -258,6 +260,8 @@ class TurnRunner:
             if session.id != session_id:
                 self._contexts.store(task.context, session.id)
             stored.result()
+            # A chunk that does not append replaces the artifact that was begun.
+            session.can_withdraw_text = True
             with hops_scope(hops):
                 first = partial(run, session, stream)
                 again = partial(session.finish_open_turn, listener=stream.listen, interrupt=task.interrupt)
@@ -316,6 +320,11 @@ class TurnRunner:
             await self._send_data(task, outcome.answer)
             await self._send_files(task)
             text = redacted(outcome.answer, self._host.redactor) if self._settings.answer_in_status else ""
+            await task.finish(TaskState.TASK_STATE_COMPLETED, text, _metadata(outcome))
+        elif outcome.error_type == EmptyReply.__name__ and (written := changed_paths(outcome.tool_calls)):
+            # The work is done and only the words are missing: a failure would have the caller repeat it.
+            await self._send_files(task)
+            text = redacted(f"{_NO_WORDS} {', '.join(written)}", self._host.redactor)
             await task.finish(TaskState.TASK_STATE_COMPLETED, text, _metadata(outcome))
         elif task.interrupt.reason == CANCELED:
             await stream.cut()
