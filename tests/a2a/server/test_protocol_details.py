@@ -107,6 +107,12 @@ def test_wrong_parameters_of_a_03_request_are_invalid_params(agent: Served, meth
     assert (answer["id"], answer["error"]["code"]) == ("x", -32602) and "params" in answer["error"]["message"]
 
 
+@pytest.mark.parametrize("wrong", [{"jsonrpc": "aaa"}, {"id": {"bad": "type"}}])
+def test_what_is_no_json_rpc_request_is_an_invalid_request(agent: Served, wrong: dict[str, Any]) -> None:
+    body: dict[str, Any] = {"jsonrpc": "2.0", "id": "x", "method": "message/send", "params": {}, **wrong}
+    assert agent.post("/", body, headers=OLD).json()["error"]["code"] == -32600
+
+
 def test_a_03_stream_ends_with_a_final_question(agent: Served) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "message/stream", "params": old_message("ask")}
     last = sse_documents(agent.post("/", body, headers=OLD).text)[-1]["result"]
@@ -128,6 +134,9 @@ def test_webhooks_of_a_03_client(home: Path, workdir: Path) -> None:
         wait_until(lambda: len(hook.bodies) >= 3)
         got = agent.rpc("tasks/pushNotificationConfig/get", {"id": task["id"]}, headers=OLD)["result"]
         unknown = agent.rpc("tasks/pushNotificationConfig/get", {"id": "no-task"}, headers=OLD)
+        chosen = {"id": task["id"], "pushNotificationConfigId": got["pushNotificationConfig"]["id"]}
+        deleted = agent.rpc("tasks/pushNotificationConfig/delete", chosen, headers=OLD)
+        assert "error" not in deleted and deleted["result"] is None, "a response without a result is none"
         newer = {"url": hook.url, "taskId": task["id"]}
         assert "result" in agent.rpc("CreateTaskPushNotificationConfig", newer)
     assert got["pushNotificationConfig"]["url"] == hook.url and unknown["error"]["code"] == -32001

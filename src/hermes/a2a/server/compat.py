@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterable, AsyncIterator
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from a2a.server.routes.jsonrpc_dispatcher import JsonRpcDispatcher
 from a2a.types import Task
 from a2a.utils.constants import VERSION_HEADER
 from pydantic import BaseModel
+from starlette.responses import JSONResponse
 from starlette.routing import BaseRoute, Route
 
 #: The older version of the protocol, and the model of each of its JSON-RPC requests.
@@ -42,7 +44,7 @@ def old_task_document(task: Task) -> bytes:
 def rpc_routes(handler: RequestHandler, path: str, builder: _Builder) -> list[Route]:
     """The JSON-RPC transport of both versions."""
     dispatcher = JsonRpcDispatcher(handler, builder, enable_v0_3_compat=True)
-    adapter = JSONRPC03Adapter(handler, builder)
+    adapter = _RpcAdapter(handler, builder)
     adapter.handler = _CompatHandler(handler)
     dispatcher._v03_adapter = adapter  # pyright: ignore[reportPrivateUsage]  (there is no other way to give it one)
     return [Route(path, dispatcher.handle_requests, methods=["POST"])]
@@ -54,6 +56,15 @@ def rest_routes(handler: RequestHandler, prefix: str, builder: _Builder) -> list
     adapter.handler.handler03 = _CompatHandler(handler)
     old = [Route(f"{prefix}{path}", endpoint, methods=[verb]) for (path, verb), endpoint in adapter.routes().items()]
     return [*old, *a2a.server.routes.create_rest_routes(handler, builder, path_prefix=prefix)]
+
+
+class _RpcAdapter(JSONRPC03Adapter):
+    """Answers with ``"result": null`` where there is nothing to say: a response without a result is none."""
+
+    async def _process_non_streaming_request(self, *args: Any, **options: Any) -> JSONResponse:
+        response = await super()._process_non_streaming_request(*args, **options)
+        document = json.loads(bytes(response.body))
+        return response if "result" in document or "error" in document else JSONResponse({**document, "result": None})
 
 
 class _CompatHandler(RequestHandler03):

@@ -97,9 +97,10 @@ def _problem_of_params(method: str, data: bytes) -> str:
     try:
         OLD_REQUESTS[method].model_validate(msgspec.json.decode(data))
     except ValidationError as error:
-        found = [
-            item for item in error.errors(include_url=False, include_input=False) if item["loc"][:1] == ("params",)
-        ]
+        errors = error.errors(include_url=False, include_input=False)
+        if any(item["loc"][:1] != ("params",) and item["type"] != "missing" for item in errors):
+            return ""  # it is no JSON-RPC request at all, and the SDK says so
+        found = [item for item in errors if item["loc"][:1] == ("params",)]
         shown = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:_PROBLEMS_SHOWN]]
         return "; ".join(shown)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
