@@ -40,10 +40,11 @@ def test_every_command_has_its_handler_and_a_name_of_its_own() -> None:
     issue = (
         "help new clear history retry undo title status usage budget model tools toolsets skills plugins compress "
         "resume sessions init branch stop queue steer approve deny reasoning mode yolo config quit reset compact fork "
-        "exit children ps todo mcp reload-mcp"
+        "exit children ps todo mcp reload-mcp copy export edit paste"
     )
     assert frozenset(issue.split()) == COMMAND_NAMES
-    assert {"budget", "children", "init", "mode", "ps", "todo"} == COMMAND_NAMES - RESERVED_COMMANDS
+    yielding = {"budget", "children", "copy", "edit", "export", "init", "mode", "paste", "ps", "todo"}
+    assert yielding == COMMAND_NAMES - RESERVED_COMMANDS
 
 
 def test_commands_are_told_from_messages(host: Host) -> None:

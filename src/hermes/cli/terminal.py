@@ -64,6 +64,33 @@ def fitted(line: str, room: int, ellipsis: str = "…") -> str:
     return line
 
 
+def word_wrapped(text: str, width: int) -> list[str]:
+    """The text in rows of at most ``width`` columns, broken at blanks; a row that continues a line keeps its indent."""
+    rows: list[str] = []
+    for line in text.expandtabs(4).split("\n") if text else ():
+        rows += [line] if cells(line) <= width else _wrapped_line(line, width)
+    return rows
+
+
+def _wrapped_line(line: str, width: int) -> list[str]:
+    indent = line[: len(line) - len(line.lstrip(" "))]
+    if len(indent) > width // 2:
+        indent = ""
+    rows: list[str] = []
+    row, is_empty = indent, True
+    for word in re.findall(r" *[^ ]+", line[len(indent) :]):
+        if not is_empty and cells(row + word) > width:
+            rows.append(row)
+            row, is_empty = indent, True
+        row += word.lstrip(" ") if is_empty else word
+        is_empty = False
+        while cells(row) > width:
+            end = len(fitted(row, width, ""))
+            rows.append(row[:end])
+            row = indent + row[end:]
+    return [*rows, row]
+
+
 def short_duration(seconds: float) -> str:
     """A duration in few characters: ``25 ms``, ``3.2 s``, ``2 min 5 s``, ``1 h 10 min``."""
     return f"{seconds * 1000:.0f} ms" if seconds < 0.9995 else running_time(seconds)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 
 from hermes.commands.conversation import Conversation
 from hermes.commands.models import known_models
+from hermes.commands.sessions import session_choices
 from hermes.commands.table import all_commands
 from hermes.config.listing import list_settings
 from hermes.config.messages import dotted
@@ -13,12 +14,19 @@ from hermes.contract.commands import SlashCommand
 from hermes.tools.toolsets import toolsets
 
 Candidates = tuple[str, ...]
+#: A word, the text that is shown for it, and a remark.
+Choice = tuple[str, str, str]
 
 
 def argument_candidates(conversation: Conversation, command: SlashCommand) -> Candidates:
     """Everything that may follow the name of a command, as far as it can be listed. Cheap enough for every key."""
     make = _MAKERS.get(command.name)
     return command.words if make is None else make(conversation)
+
+
+def argument_choices(conversation: Conversation, command: SlashCommand) -> Callable[[], list[Choice]] | None:
+    """Arguments that are chosen by what they stand for, such as the title of a session; read when they are needed."""
+    return (lambda: session_choices(conversation)) if command.name == "resume" else None
 
 
 def _commands(conversation: Conversation) -> Candidates:
@@ -44,10 +52,6 @@ def _switched(names: Iterable[str], is_on: Callable[[str], bool]) -> Candidates:
     return tuple(f"{'disable' if is_on(name) else 'enable'} {name}" for name in names)
 
 
-def _sessions(conversation: Conversation) -> Candidates:
-    return tuple(conversation.listed)
-
-
 def _settings(conversation: Conversation) -> Candidates:
     keys = [dotted(setting.path) for setting in list_settings(conversation.host.config)]
     return tuple(dict.fromkeys([key.partition(".")[0] for key in keys] + keys))
@@ -58,6 +62,5 @@ _MAKERS: dict[str, Callable[[Conversation], Candidates]] = {
     "model": _models,
     "tools": _tools,
     "toolsets": _toolsets,
-    "resume": _sessions,
     "config": _settings,
 }

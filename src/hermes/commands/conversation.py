@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from hermes.agent.session import Session
-from hermes.commands.surface import Surface
+from hermes.commands.surface import Surface, TerminalScreen
 from hermes.contract.events import SessionReset
 from hermes.errors import HermesError
 from hermes.host import Host
@@ -72,6 +72,15 @@ class Conversation:
         """Columns that there are for an answer; None where lines may have any length."""
         screen = self.surface.screen
         return None if screen is None else screen.width
+
+    def need_screen(self, command: str) -> TerminalScreen:
+        """The screen of the prompt; a command that needs one is refused elsewhere."""
+        screen = self.surface.screen
+        if screen is None:
+            raise HermesError(
+                f"{command} needs a terminal whose lines can be drawn again (not TERM=dumb, HERMES_PLAIN)"
+            )
+        return screen
 
     def confirmed(self, question: str) -> bool:
         """Whether something that discards work may be done: asked where the configuration says so."""

@@ -8,6 +8,8 @@ from hermes.commands.text import ago, columns, plural, positive, shortened
 from hermes.errors import HermesError, SessionNotFound
 
 _LISTED = 10
+#: Sessions that can be chosen by their title.
+_CHOICES = 100
 #: Longer numbers are the beginning of a session's id, which starts with a date.
 _NUMBER_LENGTH = 3
 _LONGEST_TITLE = 200
@@ -53,9 +55,13 @@ def sessions(conversation: Conversation, arguments: str) -> str:
 
 
 def resume(conversation: Conversation, arguments: str) -> str:
-    """Continue another session, named by its number in the list or by the beginning of its id."""
+    """Continue another session: by its number in the list, the beginning of its id, or words of its title."""
     if not arguments:
-        return sessions(conversation, "")
+        screen = conversation.surface.screen
+        if screen is None or not session_choices(conversation):
+            return sessions(conversation, "")
+        screen.offer("/resume ")
+        return ""
     session_id = conversation.host.sessions.get(_chosen(conversation, arguments)).id
     if session_id == conversation.session.id:
         return f"This is session {session_id} already."
@@ -69,12 +75,34 @@ def resume(conversation: Conversation, arguments: str) -> str:
 
 def _chosen(conversation: Conversation, arguments: str) -> str:
     if not (arguments.isdecimal() and len(arguments) <= _NUMBER_LENGTH):
-        return arguments
+        return _by_title(conversation, arguments)
     known = conversation.listed or [row.id for row in conversation.host.sessions.list(limit=_LISTED)]
     number = int(arguments)
     if not 1 <= number <= len(known):
         raise HermesError(f"there is no session number {number}; /sessions lists them from 1 to {len(known)}")
     return known[number - 1]
+
+
+def _by_title(conversation: Conversation, arguments: str) -> str:
+    """The id of the only session whose title has these words; otherwise they are taken for an id."""
+    known = conversation.host.sessions.list(limit=_CHOICES, principal="")
+    if any(row.id.startswith(arguments) for row in known):
+        return arguments
+    found = [row for row in known if all(word in row.title.lower() for word in arguments.lower().split())]
+    if len(found) > 1:
+        conversation.listed = [row.id for row in found]
+        named = "; ".join(f"{number}: {shortened(row.title, 30)}" for number, row in enumerate(found[:_LISTED], 1))
+        raise HermesError(f"{len(found)} sessions have {arguments!r} in their title ({named}); /resume NUMBER")
+    return found[0].id if found else arguments
+
+
+def session_choices(conversation: Conversation) -> list[tuple[str, str, str]]:
+    """The other sessions, newest first: id, title, and when and how long they were used."""
+    return [
+        (row.id, shortened(row.title) or "(no title)", f"{ago(row.updated_at)}, {plural(row.turns, 'turn')}")
+        for row in conversation.host.sessions.list(limit=_CHOICES, principal="")
+        if row.id != conversation.session_id
+    ]
 
 
 def branch(conversation: Conversation, arguments: str) -> str:

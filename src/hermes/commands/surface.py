@@ -18,6 +18,22 @@ class TerminalScreen(Protocol):
         """Columns of the terminal."""
         ...
 
+    def copy(self, text: str) -> None:
+        """Put text on the clipboard. Raises ``HermesError`` when that is not possible."""
+        ...
+
+    def edit(self, text: str) -> None:
+        """Open the user's editor on the input, which becomes ``text`` first unless that is empty."""
+        ...
+
+    def offer(self, line: str) -> None:
+        """Put the beginning of a line into the input and offer its completions."""
+        ...
+
+    def paste_image(self) -> None:
+        """Attach the image of the clipboard to the message. Raises ``HermesError`` when there is none."""
+        ...
+
 
 class Surface(Protocol):
     """A prompt, a chat or a single run."""

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from hermes.commands import budget, mcp, models, prompt_files, sessions, settings, skills, status, tools, turns, work
+from hermes.commands import (
+    mcp,
+    models,
+    prompt_files,
+    sessions,
+    settings,
+    skills,
+    status,
+    tools,
+    transfer,
+    turns,
+    work,
+)
 from hermes.commands.conversation import Conversation
 from hermes.commands.text import columns
 from hermes.contract.commands import OWN_PREFIX, SLASH_COMMANDS, SlashCommand
@@ -38,7 +50,7 @@ HANDLERS: dict[str, Handler] = {
     "quit": sessions.leave,
     "status": status.status,
     "usage": status.usage,
-    "budget": budget.budget,
+    "budget": status.budget,
     "plugins": status.plugins,
     "history": turns.history,
     "retry": turns.retry,
@@ -50,6 +62,10 @@ HANDLERS: dict[str, Handler] = {
     "steer": turns.steer,
     "approve": turns.approve,
     "deny": turns.deny,
+    "copy": transfer.copy,
+    "export": transfer.export,
+    "edit": transfer.edit,
+    "paste": transfer.paste,
     "children": work.children,
     "ps": work.ps,
     "todo": work.todo,

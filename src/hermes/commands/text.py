@@ -22,7 +22,9 @@ def columns(rows: Sequence[Sequence[str]], indent: str = "  ", *, width: int | N
     widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
     start = len(indent) + sum(size + 2 for size in widths[:-1])
     if width is not None and start + min(widths[-1], _NARROWEST) > width:
-        return [line for row in rows for line in _record(row, indent, width)]
+        has_heads = all(cell.isupper() for cell in rows[0])
+        heads = [f"{head.lower()}: " for head in rows[0]] if has_heads else [""] * len(rows[0])
+        return [line for row in rows[has_heads:] for line in _record(row, heads, indent, width)]
     lines: list[str] = []
     for row in rows:
         cells = [cell.ljust(size) for cell, size in zip(row[:-1], widths[:-1], strict=True)]
@@ -32,9 +34,9 @@ def columns(rows: Sequence[Sequence[str]], indent: str = "  ", *, width: int | N
     return lines
 
 
-def _record(row: Sequence[str], indent: str, width: int) -> list[str]:
+def _record(row: Sequence[str], heads: Sequence[str], indent: str, width: int) -> list[str]:
     """A row as a paragraph: its first line sticks out."""
-    words = "  ".join(filter(None, (cell.strip() for cell in row)))
+    words = "  ".join(f"{head}{cell.strip()}" for head, cell in zip(heads, row, strict=True) if cell.strip())
     first, *rest = wrapped(words, max(width - len(indent) - 2, 10)) or [""]
     return [indent + first, *(f"{indent}  {line}" for line in rest)]
 

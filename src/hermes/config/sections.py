@@ -205,6 +205,16 @@ class ApprovalsConfig(Struct, kw_only=True):
     mcp_reload_confirm: bool = True  #: Ask before MCP servers are reloaded.
 
 
+class DisplayConfig(Struct, kw_only=True):
+    """The terminal that a person works at."""
+
+    theme: Literal["auto", "dark", "light", "none"] = "auto"  #: Colours; auto asks the terminal, NO_COLOR wins.
+    keys: Literal["emacs", "vi"] = "emacs"  #: Editing keys of the prompt.
+    notify: Literal["off", "bell", "osc9"] = "bell"  #: Signal that an answer or a question is there.
+    notify_after: NotNegative = 10  #: Seconds of work after which that is signalled.
+    title: bool = True  #: Show the title of the session as the title of the terminal.
+
+
 class TerminalConfig(Struct, kw_only=True):
     """Commands of the terminal tool."""
 
@@ -480,6 +490,7 @@ class Config(Struct, kw_only=True):
     hooks_auto_accept: bool = False  #: Run configured hook commands without asking.
     approvals: ApprovalsConfig = field(default_factory=ApprovalsConfig)
     command_allowlist: list[str] = []  #: Commands approved for good.
+    display: DisplayConfig = field(default_factory=DisplayConfig)
     terminal: TerminalConfig = field(default_factory=TerminalConfig)
     checkpoints: CheckpointsConfig = field(default_factory=CheckpointsConfig)
     tool_output: ToolOutputConfig = field(default_factory=ToolOutputConfig)

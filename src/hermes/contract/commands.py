@@ -32,7 +32,14 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
         "clear", "clear the screen and start a new session", "", _SESSIONS, while_working=False, at_prompt=True
     ),
     SlashCommand("sessions", "list the sessions used last", "[N]", _SESSIONS),
-    SlashCommand("resume", "continue another session", "[ID | NUMBER]", _SESSIONS, while_working=False, at_prompt=True),
+    SlashCommand(
+        "resume",
+        "continue another session, or choose one",
+        "[ID | NUMBER | TITLE]",
+        _SESSIONS,
+        while_working=False,
+        at_prompt=True,
+    ),
     SlashCommand(
         "branch", "copy the session and continue in the copy", "[TITLE]", _SESSIONS, ("fork",), while_working=False
     ),
@@ -41,6 +48,18 @@ SLASH_COMMANDS: tuple[SlashCommand, ...] = (
     SlashCommand("usage", "show the tokens and the cost of the session", "", _SESSIONS),
     SlashCommand("budget", "show what may still be spent", "", _SESSIONS, yields=True),
     SlashCommand("history", "show the last messages", "[N]", _TURNS),
+    SlashCommand(
+        "copy",
+        "copy an answer or the last code",
+        "[N | code]",
+        _TURNS,
+        words=("code",),
+        at_prompt=True,
+        yields=True,
+    ),
+    SlashCommand("export", "write the conversation to a file", "FILE", _TURNS, yields=True),
+    SlashCommand("edit", "write the message in your editor", "[TEXT]", _TURNS, at_prompt=True, yields=True),
+    SlashCommand("paste", "attach the image of the clipboard", "", _TURNS, at_prompt=True, yields=True),
     SlashCommand("retry", "take the last turn back and ask the same again", "", _TURNS, while_working=False),
     SlashCommand(
         "init", "have the agent write an AGENTS.md for this project", "", _TURNS, while_working=False, yields=True

@@ -14,10 +14,11 @@ from hypothesis import strategies as st
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.events import TurnResult, TurnStatus
+from hermes.cli.chat.theme import DARK, NO_COLOUR
 from hermes.cli.repl.prompt.streams import CapturedStream, LineReader
 from hermes.cli.repl.questions import PromptQuestions, approval_question, clarifying_question, yes_or_no
-from hermes.cli.repl.turn_view import TurnView, folded
-from hermes.cli.terminal import cells, escape_hidden
+from hermes.cli.repl.turn_view import TurnView
+from hermes.cli.terminal import cells, escape_hidden, word_wrapped
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -88,8 +89,8 @@ class TestQuestions:
 
     def test_it_is_said_what_session_and_always_cover(self) -> None:
         text = approval_question(request()).text
-        assert "[s] allows every call under the rule recursive-delete in this session" in text
-        assert "[a] in all sessions from now on ('hermes approvals revoke recursive-delete' takes it back)." in text
+        assert "[s] allows all calls under the rule recursive-delete in this session" in text
+        assert "[a] in all sessions, until 'hermes approvals revoke recursive-delete'." in text
         assert "[a]" not in approval_question(request(can_be_kept=False)).text
 
     def test_the_command_is_shown_whole_and_what_is_invisible_is_spelt_out(self) -> None:
@@ -202,7 +203,9 @@ def result(status: TurnStatus = "completed", answer: str = "", error: str | None
 
 def view(*, colour: bool = False, unicode: bool = True) -> TurnView:
     """The view of a turn that has just begun."""
-    shown = TurnView(Redactor(("hunter2-hunter2",)), colour=colour, unicode=unicode, clock=lambda: 10.0)
+    shown = TurnView(
+        Redactor(("hunter2-hunter2",)), theme=DARK if colour else NO_COLOUR, unicode=unicode, clock=lambda: 10.0
+    )
     assert shown.live(5) == [] and shown.break_off() == ""
     shown.take(some(TurnStarted, turn_id="t"))
     return shown
@@ -257,10 +260,15 @@ class TestTurnView:
         assert shown.live(3)[0].isascii()
 
     @given(st.text(), st.integers(min_value=2, max_value=30))
-    def test_folded_rows_fit_and_lose_nothing(self, text: str, width: int) -> None:
-        rows = folded(text, width)
+    def test_wrapped_rows_fit_and_lose_nothing_but_blanks(self, text: str, width: int) -> None:
+        rows = word_wrapped(text, width)
         assert all(cells(row) <= width for row in rows)
-        assert "".join(rows) == text.expandtabs(4).replace("\n", "")
+        assert "".join(rows).replace(" ", "") == text.expandtabs(4).replace("\n", "").replace(" ", "")
+
+    def test_lines_break_at_words_and_keep_their_indent(self) -> None:
+        assert word_wrapped("deletes a directory tree", 12) == ["deletes a", "directory", "tree"]
+        assert word_wrapped("  1. one two\n\nthree", 9) == ["  1. one", "  two", "", "three"]
+        assert word_wrapped("recursive-delete", 8) == ["recursiv", "e-delete"]
 
 
 def test_what_others_print_comes_in_whole_harmless_lines() -> None:

@@ -106,7 +106,7 @@ def test_a_simple_terminal_gets_lines_and_no_escape_codes(home: Path, workdir: P
             terminal.wait_until(lambda: terminal.rows.count(">") == 1, "a new prompt")
             terminal.type("second\n")
             terminal.wait_for("allow?")
-            terminal.type("hm\n")
+            terminal.type("yes hm\n")
             terminal.wait_for("answer o (once)")
             terminal.type("o\n")
             terminal.wait_for("Two.")

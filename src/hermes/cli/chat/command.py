@@ -44,7 +44,12 @@ if TYPE_CHECKING:
     from hermes.agent.session import Session
     from hermes.api.output import OutputFormat
     from hermes.commands.surface import UserMessage
+    from hermes.config.sections import DisplayConfig
     from hermes.plugins.shell_hooks.consent import ConsentAnswer, ConsentQuestion
+
+
+#: The value of ``--resume`` without an id.
+CHOOSE = "?"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -66,8 +71,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     which.add_argument(
         "--resume",
         metavar="ID",
+        nargs="?",
+        const=CHOOSE,
         type=_not_empty,
-        help="continue that session; without --query and without a terminal, finish its last turn",
+        help="continue that session, or choose one at a prompt; without a message and a terminal, finish its last turn",
     )
     which.add_argument(
         *("-c", "--continue"), dest="continue_last", action="store_true", help="continue the last session"
@@ -110,12 +117,16 @@ def run(args: argparse.Namespace) -> int:
     message = read_message(args)
     output_format = _output_format(args, message)
     at_prompt = message is None and _wants_prompt(args)
+    if args.resume == CHOOSE and not at_prompt:
+        raise HermesError(
+            "--resume needs the id of a session here ('hermes sessions list' shows them); -c takes the last"
+        )
     if message is None and not (at_prompt or args.resume or args.continue_last):
         raise HermesError(NO_MESSAGE)
     if not _is_for_programs(args):
         for warning in (*warnings, *loaded.warnings):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
-    with _own_stdout(args, redactor) as output, _host(home, loaded, args, redactor) as host:
+    with _own_stdout(args, redactor, loaded.config.display) as output, _host(home, loaded, args, redactor) as host:
         try:
             if at_prompt:
                 return _talk(host, args)
@@ -187,7 +198,8 @@ def _talk(host: Host, args: argparse.Namespace) -> int:
     """Run the interactive prompt."""
     from hermes.cli.repl.app import run_repl
 
-    return run_repl(host, lambda: _session(host, args), notices=() if args.verbose else host.notices)
+    notices = () if args.verbose else host.notices
+    return run_repl(host, lambda: _session(host, args), notices=notices, chooses_session=args.resume == CHOOSE)
 
 
 def _answer(
@@ -241,7 +253,7 @@ def _command_exit_code(interrupt: Interrupt) -> int:
 
 
 def _session(host: Host, args: argparse.Namespace) -> Session:
-    if args.resume:
+    if args.resume and args.resume != CHOOSE:
         return host.resume_session(args.resume)
     return host.latest_session() if args.continue_last else host.new_session()
 
@@ -357,7 +369,7 @@ def _ask_consent(question: ConsentQuestion) -> ConsentAnswer | None:
 
 
 @contextlib.contextmanager
-def _own_stdout(args: argparse.Namespace, redactor: Redactor) -> Generator[Output]:
+def _own_stdout(args: argparse.Namespace, redactor: Redactor, display: DisplayConfig) -> Generator[Output]:
     """The output in the chosen style. When stdout is for programs, output of plugins goes to stderr."""
     stdout = sys.stdout
     if not _is_for_programs(args):
@@ -366,7 +378,7 @@ def _own_stdout(args: argparse.Namespace, redactor: Redactor) -> Generator[Outpu
             return
         from hermes.cli.chat.terminal_output import TerminalOutput
 
-        drawn = TerminalOutput(stdout, redactor)
+        drawn = TerminalOutput(stdout, redactor, display)
         try:
             yield drawn
         finally:

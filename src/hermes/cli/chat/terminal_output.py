@@ -10,9 +10,12 @@ from typing import TextIO
 from msgspec.structs import replace
 
 from hermes.agent.events import TurnResult
+from hermes.cli.chat.notifier import Notifier
 from hermes.cli.chat.output import TextOutput, usage_line
+from hermes.cli.chat.theme import theme_for
 from hermes.cli.repl.turn_view import TurnView
-from hermes.cli.terminal import has_colour, shows_unicode, terminal_width
+from hermes.cli.terminal import shows_unicode, terminal_width
+from hermes.config.sections import DisplayConfig
 from hermes.contract.events import TurnEvent
 from hermes.sanitize import Redactor
 
@@ -23,10 +26,11 @@ _ERASE_LINE = "\r\x1b[2K"
 class TerminalOutput(TextOutput):
     """Draws finished lines, and below them one line of what is happening. Thread-safe."""
 
-    def __init__(self, stdout: TextIO, redactor: Redactor) -> None:
+    def __init__(self, stdout: TextIO, redactor: Redactor, display: DisplayConfig) -> None:
         super().__init__(stdout, redactor)
         unicode = shows_unicode(stdout.encoding, os.environ.get("TERM"))
-        self._view = TurnView(redactor, colour=has_colour(), unicode=unicode)
+        self._view = TurnView(redactor, theme=theme_for(display.theme, os.environ), unicode=unicode)
+        self._notifier = Notifier(display)
         self._lock = threading.Lock()
         self._is_drawn = False
         self._ended = threading.Event()
@@ -52,17 +56,22 @@ class TerminalOutput(TextOutput):
                 self._print(self._view.break_off())
             self.stdout.flush()
             print(self._view.dim(usage_line(result)), file=sys.stderr, flush=True)
+            self.stdout.write(self._notifier.signal("the answer is there"))
+            self.stdout.flush()
 
     def pause(self) -> None:
-        """Remove the spinner: something else is about to print."""
+        """Remove the spinner: a question is about to be printed."""
         with self._lock:
             self._erase()
+            self.stdout.write(self._notifier.signal("a question waits"))
             self.stdout.flush()
 
     def close(self) -> None:
         """Stop the spinner; for a run that ends without a result."""
         self._ended.set()
-        self.pause()
+        with self._lock:
+            self._erase()
+            self.stdout.flush()
 
     def _tick(self) -> None:
         while not self._ended.wait(_TICK_SECONDS):

@@ -10,7 +10,7 @@ from hermes.agent.session import Session
 from hermes.cli.failures import NO_MESSAGE
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.plain import PlainPrompt
-from hermes.cli.terminal import can_draw, one_line, plain, shows_unicode
+from hermes.cli.terminal import can_draw, one_line, plain, shows_unicode, terminal_width, word_wrapped
 from hermes.commands.dispatch import run_command
 from hermes.commands.settings import mode_notice
 from hermes.commands.text import plural
@@ -19,28 +19,37 @@ from hermes.host import Host
 from hermes.version import __version__
 
 
-def run_repl(host: Host, opened: Callable[[], Session], *, notices: Sequence[str] = ()) -> int:
-    """Run the prompt until the user leaves or the input ends; returns the exit code."""
+def run_repl(
+    host: Host, opened: Callable[[], Session], *, notices: Sequence[str] = (), chooses_session: bool = False
+) -> int:
+    """Run the prompt until the user leaves or the input ends; returns the exit code.
+
+    ``chooses_session``: the user is asked at once which session to continue.
+    """
     if not sys.stdin:
         raise HermesError(NO_MESSAGE)
     if not can_draw("stdin", "stdout"):
-        return _run_plain(host, opened, notices)
+        return _run_plain(host, opened, notices, chooses_session=chooses_session)
     from hermes.cli.repl.prompt.screen import Screen
 
     with Screen(host, sys.stdout) as screen:
         dialogue = Dialogue(host, screen, opened, attended=True)
         _greet(dialogue, notices)
+        if chooses_session:
+            dialogue.enter("/resume")
         screen.run(dialogue)
     return _farewell(dialogue)
 
 
-def _run_plain(host: Host, opened: Callable[[], Session], notices: Sequence[str]) -> int:
+def _run_plain(host: Host, opened: Callable[[], Session], notices: Sequence[str], *, chooses_session: bool) -> int:
     prompt = PlainPrompt(sys.stdin, sys.stdout, host.redactor)
     dialogue = Dialogue(host, prompt, opened, attended=prompt.is_interactive)
     if prompt.is_interactive:
         _greet(dialogue, notices)
     else:
         _warn(notices)
+    if chooses_session:
+        dialogue.enter("/resume")
     prompt.run(dialogue)
     if prompt.is_interactive:
         return _farewell(dialogue)
@@ -54,7 +63,7 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
     session = dialogue.conversation.session
     dot = " · " if shows_unicode(sys.stderr.encoding, os.environ.get("TERM")) else " | "
     facts = (f"hermes {__version__}", session.models.endpoints[0].model, f"session {session.id}", "/help")
-    print(one_line(dot.join(facts)), file=sys.stderr)
+    print("\n".join(word_wrapped(one_line(dot.join(facts)), terminal_width(80))), file=sys.stderr)
     instructions = session.instructions
     if instructions is not None and instructions.files:
         names = ", ".join(file.name for file in instructions.files)

@@ -17,14 +17,17 @@ from hermes.agent.session import Session
 from hermes.cli.chat.mentions import expand_mentions
 from hermes.cli.failures import EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSED, OUTPUT_LOST
 from hermes.cli.repl.questions import PromptQuestion, PromptQuestions
+from hermes.cli.repl.shell_command import run_shell_command, user_environment
 from hermes.cli.repl.status_line import StatusFacts, session_facts, shown_mode
 from hermes.cli.repl.turn_queue import QueuedTurn, TurnQueue
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import is_command, run_command
+from hermes.commands.sessions import title_of
 from hermes.commands.settings import mode_notice
 from hermes.commands.surface import TerminalScreen, UserMessage
 from hermes.commands.text import plural
 from hermes.commands.turns import BY_COMMAND
+from hermes.config import load_env_file
 from hermes.contract.events import ReasoningDelta, ToolEnded, TurnEvent, TurnStarted
 from hermes.errors import HermesError
 from hermes.host import Host
@@ -47,6 +50,10 @@ class Display(Protocol):
 
     def turn_ended(self, result: TurnResult) -> None:
         """The turn ended."""
+        ...
+
+    def message(self, text: str) -> None:
+        """Show a message that waited and is answered now."""
         ...
 
     def say(self, text: str) -> None:
@@ -121,6 +128,10 @@ class Dialogue:
         self._state = threading.Condition()
         #: Interrupt of the running command.
         self._command: Interrupt | None = None
+        #: Whether that command is one of the user's shell.
+        self._is_in_shell = False
+        #: Output of shell commands that the next message brings along.
+        self._for_next_message: list[str] = []
         #: The last turn was left by a process that died, and the user has not said what to do with it.
         self._is_undecided = False
         self._last_ctrl_c = -_AGAIN_SECONDS
@@ -142,7 +153,7 @@ class Dialogue:
         elif question.takes_messages:
             is_answer = self._replies(question, text)
         else:  # commands work beside it
-            is_answer = not is_command(self.host, text)
+            is_answer = not self._is_for_us(text)
             if is_answer:
                 self._reply(question, text)
         if text.strip() and not is_answer:
@@ -160,7 +171,8 @@ class Dialogue:
         elif self.is_idle:
             self._display.note("Press Ctrl-C again to quit, or use /quit or Ctrl-D.")
         else:
-            self._turns.stop(BY_KEY)
+            if not self._is_in_shell:
+                self._turns.stop(BY_KEY)
             self._stop_command()
 
     def leave(self, code: int, reason: str = BY_KEY, *, insist: bool = False) -> None:
@@ -291,6 +303,9 @@ class Dialogue:
         if is_command(self.host, text):
             self._run_command(text)
             return
+        if self._is_for_us(text):
+            self._run_in_shell(text.strip()[1:].strip())
+            return
         if self._is_undecided:
             self._offer_to_finish()
         if self._is_undecided:
@@ -312,7 +327,27 @@ class Dialogue:
         if answer.error:
             self._display.error(answer.error)
         if self.conversation.session is not before:
+            self._for_next_message.clear()
             self._offer_to_finish()
+
+    def _is_for_us(self, text: str) -> bool:
+        """Whether a line is a command, or one for the shell. A pipe has no commands for the shell."""
+        return is_command(self.host, text) or (self._attended and text.lstrip().startswith("!"))
+
+    def _run_in_shell(self, command: str) -> None:
+        if not command:
+            raise HermesError("the command is missing: !ls shows the files, for example")
+        session = self.conversation.session
+        environment = user_environment(load_env_file(self.host.home))
+        self._command = interrupt = Interrupt()
+        self._is_in_shell = True
+        try:
+            finished = run_shell_command(command, session.cwd, environment, interrupt, self._display.say)
+        finally:
+            self._command, self._is_in_shell = None, False
+        self._for_next_message.append(finished.as_context())
+        how = f"exit code {finished.exit_code}; " if finished.exit_code else ""
+        self._display.note(f"({how}the agent gets this with your next message)")
 
     def _reply(self, question: PromptQuestion[object], text: str) -> None:
         try:
@@ -322,7 +357,7 @@ class Dialogue:
 
     def _replies(self, question: PromptQuestion[object], text: str) -> bool:
         """Whether the text answers a yes-or-no question. A message is a no; a command puts the question off."""
-        if is_command(self.host, text):
+        if self._is_for_us(text):
             self._stop_command()
             question.refuse()
             return False
@@ -366,6 +401,8 @@ class Dialogue:
         rest, parts = split_images(text, cwd)
         if parts:
             self._display.note(f"{plural(len(parts), 'image')} attached.")
+        rest = "\n\n".join([rest, *self._for_next_message])
+        self._for_next_message.clear()
         return with_images(rest, parts)
 
     # -- the turn's thread --------------------------------------------------------------------------------------
@@ -381,6 +418,8 @@ class Dialogue:
 
     def _run_turn(self, queued: QueuedTurn, interrupt: Interrupt) -> None:
         completed = False
+        if queued.waited:
+            self._display.message(queued.text)
         self.conversation.session.can_withdraw_text = self._attended
         try:
             result = queued.run(interrupt)
@@ -418,6 +457,7 @@ class Dialogue:
     def _refresh(self) -> None:
         try:
             facts = session_facts(self.host, self.conversation.session)
+            facts = replace(facts, title=title_of(self.conversation))
         except HermesError:  # the journal cannot be read; its next user reports that
             facts = self.facts
         self.facts = replace(facts, queued=self.queued)

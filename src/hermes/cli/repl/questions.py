@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.cli.repl.prompt.streams import LineReader
-from hermes.cli.terminal import escape_hidden, one_line
+from hermes.cli.terminal import escape_hidden, one_line, terminal_width, word_wrapped
 from hermes.errors import HermesError, Interrupted
 from hermes.scope import Interrupt
 
@@ -188,10 +188,7 @@ def _coverage(request: ApprovalRequest) -> str:
         return ""
     rules = ("the rule " if len(request.rules) == 1 else "the rules ") + ", ".join(request.rules)
     revoke = "hermes approvals revoke " + " ".join(request.rules)
-    return (
-        f"  [s] allows every call under {rules} in this session, not just this one;\n"
-        f"  [a] in all sessions from now on ('{revoke}' takes it back)."
-    )
+    return f"  [s] allows all calls under {rules} in this session;\n  [a] in all sessions, until '{revoke}'."
 
 
 def clarifying_question(text: str, choices: Sequence[str]) -> PromptQuestion[str]:
@@ -265,8 +262,9 @@ class OneShotQuestions(PromptQuestions):
         left = question.seconds_left()
         _discard_typed_input()
         self._before_showing()
-        print(question.text, file=sys.stderr)
-        print(question.hint + ("" if left is None else f" ({left:.0f} s)"), file=sys.stderr)
+        hint = question.hint + ("" if left is None else f" ({left:.0f} s)")
+        for row in word_wrapped(f"{question.text}\n{hint}", terminal_width(80)):
+            print(row, file=sys.stderr)
         print(question.label, end="", file=sys.stderr, flush=True)
 
     def _read(self, lines: LineReader, question: PromptQuestion[object]) -> None:

@@ -28,6 +28,8 @@ class StatusFacts:
     #: The permission mode, unless it is the usual one.
     mode: str = ""
     queued: int = 0
+    #: The title of the session, for the title of the terminal.
+    title: str = ""
 
 
 def status_line(facts: StatusFacts, width: int, *, unicode: bool = True) -> str:

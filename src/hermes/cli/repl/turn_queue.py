@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hermes.agent.events import TurnResult
 from hermes.agent.workers import Workers
@@ -19,6 +19,8 @@ class QueuedTurn:
     #: The message as typed.
     text: str
     run: Callable[[Interrupt], TurnResult | None]
+    #: Whether another turn was running when it came.
+    waited: bool = False
 
 
 class TurnQueue:
@@ -58,7 +60,7 @@ class TurnQueue:
             if self._closed:
                 return False
             if self._interrupt is not None:
-                self._waiting.append(queued)
+                self._waiting.append(replace(queued, waited=True))
                 return True
             self._interrupt = interrupt = Interrupt()
         self._workers.submit(lambda: self._serve(queued, interrupt))

@@ -8,10 +8,11 @@ from functools import cached_property
 
 from hermes.agent.events import TurnResult
 from hermes.cli.chat.output import WITHDRAWN, failure_text
-from hermes.cli.chat.tool_details import DetailLine, LineKind, current_task, folded_details
+from hermes.cli.chat.theme import Theme
+from hermes.cli.chat.tool_details import DetailLine, current_task, folded_details
 from hermes.cli.chat.tool_lines import ASCII, UNICODE, Running, RunningTools, has_failed, running_line
 from hermes.cli.repl.markdown.stream import MarkdownStream
-from hermes.cli.terminal import cells, fitted, one_line, plain, switched_line
+from hermes.cli.terminal import fitted, one_line, plain, switched_line, word_wrapped
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -34,18 +35,16 @@ from hermes.contract.events import (
 )
 from hermes.sanitize import Redactor
 
-_DIM, _RED, _RESET = "\x1b[2m", "\x1b[31m", "\x1b[0m"
-_DETAIL_COLOURS: dict[LineKind, str] = {"added": "\x1b[32m", "removed": "\x1b[31m", "place": "\x1b[36m"}
-
 
 class TurnView:
     """Renders the events of one turn. Not thread-safe."""
 
     def __init__(
-        self, redactor: Redactor, *, colour: bool, unicode: bool, clock: Callable[[], float] = time.monotonic
+        self, redactor: Redactor, *, theme: Theme, unicode: bool, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._redactor = redactor
-        self._colour = colour
+        self._theme = theme
+        self._detail_colours = {"added": theme.added, "removed": theme.removed, "place": theme.place}
         self._clock = clock
         self._unicode = unicode
         self._symbols = UNICODE if unicode else ASCII
@@ -71,7 +70,7 @@ class TurnView:
     @cached_property
     def _text(self) -> MarkdownStream:
         """The answer as it streams in. Created lazily: its imports are slow."""
-        return MarkdownStream(self.width, self._colour, unicode=self._unicode)
+        return MarkdownStream(self.width, self._theme.has_colour, unicode=self._unicode, theme=self._theme)
 
     def start(self) -> None:
         """Show that a turn is about to begin."""
@@ -143,8 +142,7 @@ class TurnView:
 
     def _painted(self, line: DetailLine) -> str:
         text = fitted(f"  {self._redactor.redact(line.text).expandtabs(4)}", self.width, self._symbols.ellipsis)
-        colour = _DETAIL_COLOURS.get(line.kind, _DIM)
-        return f"{colour}{text}{_RESET}" if self._colour else text
+        return self._theme.paint(text, self._detail_colours.get(line.kind, self._theme.dim))
 
     def end(self, result: TurnResult) -> str:
         """The text that the end of the turn adds."""
@@ -154,12 +152,12 @@ class TurnView:
             # Nothing was streamed, or a plugin replaced it: show the recorded answer.
             text += self._text.feed(result.answer) + self._text.finish()
         if result.status == "incomplete":
-            text += self.red(f"! {one_line(self._redactor.redact(result.error or result.finish_reason))}") + "\n"
+            text += self._wrapped_red(f"! {one_line(self._redactor.redact(result.error or result.finish_reason))}")
         elif result.status == "interrupted":
             text += self.dim("[interrupted]") + "\n"
         elif result.status == "failed":
             error = one_line(self._redactor.redact(result.error or "the turn failed"))
-            text += self.red(f"Error: {error}") + "\n" + self.dim("Use /retry to try again.") + "\n"
+            text += self._wrapped_red(f"Error: {error}") + self.dim("Use /retry to try again.") + "\n"
         return text
 
     def break_off(self) -> str:
@@ -181,38 +179,26 @@ class TurnView:
             what = Running(doing, "" if self._retry else self._task, self._since)
             running = [*running, running_line(what, self._clock(), width=self.width, symbols=self._symbols)]
         running = running[-rows:]
-        pending = folded(self._reasoning or self._text.pending, self.width)
+        pending = word_wrapped(self._reasoning or self._text.pending, self.width)
         room = rows - len(running)
         return [*(pending[-room:] if room > 0 else []), *running]
 
     def dim(self, text: str) -> str:
         """Text of less importance."""
-        return f"{_DIM}{text}{_RESET}" if self._colour else text
+        return self._theme.paint(text, self._theme.dim)
 
     def red(self, text: str) -> str:
         """Text of an error."""
-        return f"{_RED}{text}{_RESET}" if self._colour else text
+        return self._theme.paint(text, self._theme.error)
+
+    def _wrapped_red(self, text: str) -> str:
+        return "".join(f"{self.red(row)}\n" for row in word_wrapped(text, self.width))
 
     def _think(self, text: str) -> str:
         """Reasoning is shown line by line: it is not Markdown."""
         *whole, self._reasoning = plain(self._reasoning + text).split("\n")
-        return "".join(f"{self.dim(line)}\n" for line in whole)
+        return "".join(f"{self.dim(row)}\n" for line in whole for row in word_wrapped(line, self.width) or [""])
 
     def _finish_reasoning(self) -> str:
         line, self._reasoning = self._reasoning, ""
         return f"{self.dim(line)}\n" if line else ""
-
-
-def folded(text: str, width: int) -> list[str]:
-    """The text in rows of at most that many columns."""
-    rows: list[str] = []
-    for line in text.expandtabs(4).split("\n") if text else ():
-        start, used = 0, 0
-        for position, character in enumerate(line):
-            size = cells(character)
-            if used + size > width:
-                rows.append(line[start:position])
-                start, used = position, 0
-            used += size
-        rows.append(line[start:])
-    return rows

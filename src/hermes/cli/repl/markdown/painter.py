@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from hermes.cli.chat.theme import DARK, Theme
 from hermes.cli.repl.markdown.lines import Alignment
 from hermes.cli.terminal import plain
 
@@ -30,8 +31,9 @@ _HEADING_STYLES = {1: "bold underline", 2: "bold", 3: "bold italic"}
 class Painter:
     """Renders blocks as lines of a given width. Without colour they have no escape codes."""
 
-    def __init__(self, *, colour: bool, unicode: bool) -> None:
+    def __init__(self, *, colour: bool, unicode: bool, theme: Theme = DARK) -> None:
         self._colour = colour
+        self._theme = theme
         self._unicode = unicode
         self._console = _console(colour)
 
@@ -109,7 +111,10 @@ class Painter:
                 continue
             style = " ".join(_STYLES[name] for name, depth in depths.items() if depth)
             if token.type == "code_inline":
-                style, content = f"{style} cyan", token.content if self._colour else f"`{token.content}`"
+                style, content = (
+                    f"{style} {self._theme.inline_code}",
+                    token.content if self._colour else f"`{token.content}`",
+                )
             elif token.type == "image":
                 content = f"{token.content} ({token.attrGet('src')} {token.attrGet('title') or ''}".rstrip() + ")"
             else:
@@ -124,7 +129,7 @@ class Painter:
         lexer = _lexer(language) if self._colour and language and len(line) <= _LONGEST_HIGHLIGHT else None
         if lexer is None:
             return Text(line)
-        theme = Syntax.get_theme("ansi_dark")
+        theme = Syntax.get_theme(self._theme.code_theme)
         text = Text()
         for kind, value in lexer.get_tokens(line):
             text.append(value.rstrip("\n"), theme.get_style_for_token(kind))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from hermes.cli.chat.theme import DARK, Theme
 from hermes.cli.repl.markdown.lines import (
     HEADING,
     ITEM,
@@ -47,9 +48,9 @@ class MarkdownStream:
     The width may be changed at any time; it holds for the blocks that follow.
     """
 
-    def __init__(self, width: int, colour: bool, *, unicode: bool = True) -> None:
+    def __init__(self, width: int, colour: bool, *, unicode: bool = True, theme: Theme = DARK) -> None:
         self.width = width
-        self._painter = Painter(colour=colour, unicode=unicode)
+        self._painter = Painter(colour=colour, unicode=unicode, theme=theme)
         self._bar, self._bullet = ("│ ", "• ") if unicode else ("| ", "- ")
         self._partial: list[str] = []
         self._ready: list[str] = []

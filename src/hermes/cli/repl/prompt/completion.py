@@ -34,6 +34,8 @@ class CommandWords:
     aliases: tuple[str, ...] = ()
     #: Words its argument can be.
     arguments: tuple[str, ...] = ()
+    #: Arguments that are found by the text shown for them: the word, the text and a remark.
+    choices: Callable[[], Iterable[tuple[str, str, str]]] | None = None
 
     def names_like(self, typed: str) -> list[str]:
         """The name and the aliases that begin with what was typed."""
@@ -68,6 +70,10 @@ class PromptCompleter(Completer):
             if any(len(known) == len(name) for known in command.names_like(name)):
                 words = (word for word in command.arguments if word.lower().startswith(typed.lower()))
                 yield from (Completion(word, -len(typed)) for word in words)
+                wanted = typed.lower().split()
+                for word, text, remark in command.choices() if command.choices is not None else ():
+                    if word.startswith(typed) or all(part in text.lower() for part in wanted):
+                        yield Completion(word, -len(typed), display=text, display_meta=remark)
 
 
 def _paths(before: str, cwd: Path) -> Iterator[Completion]:

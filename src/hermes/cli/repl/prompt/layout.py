@@ -7,7 +7,7 @@ from typing import Protocol
 
 from prompt_toolkit.application import get_app
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition, has_focus
+from prompt_toolkit.filters import Always, Condition, Filter, has_focus, vi_navigation_mode
 from prompt_toolkit.formatted_text import StyleAndTextTuples
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.key_binding.key_processor import KeyPressEvent
@@ -25,7 +25,6 @@ from prompt_toolkit.layout import (
 )
 from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.layout.processors import BeforeInput
-from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
 #: Rows of the completion menu below the input, when the terminal has them.
@@ -56,13 +55,6 @@ def prompt_layout(
     rows = HSplit([running, prompt, search, status_line], align=VerticalAlign.TOP)
     menu = Float(CompletionsMenu(max_height=_MENU_ROWS, scroll_offset=1), xcursor=True, ycursor=True)
     return Layout(FloatContainer(rows, [menu]), focused_element=prompt)
-
-
-def prompt_style(colour: bool) -> Style:
-    """The style; without colour, only what a readable menu needs."""
-    if colour:
-        return Style.from_dict({"prompt": "bold ansicyan", "status": "ansibrightblack", "live": "ansibrightblack"})
-    return Style.from_dict({"completion-menu.completion.current": "reverse"})
 
 
 def _prompt_height(buffer: Buffer) -> Dimension:
@@ -101,19 +93,29 @@ class KeyActions(Protocol):
         """Show all of the last tool call's output."""
         ...
 
+    def open_editor(self) -> None:
+        """Edit the input in the user's editor."""
+        ...
+
+    def paste(self, text: str) -> None:
+        """Insert pasted text."""
+        ...
+
+    def paste_picture(self) -> None:
+        """Attach the image of the clipboard."""
+        ...
+
+    def delete_placeholder(self) -> bool:
+        """Delete the placeholder before the cursor; False when there is none."""
+        ...
+
 
 def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
     """Enter sends, Alt-Enter and a backslash at the end begin a new line."""
-    keys = KeyBindings()
     at_prompt = has_focus(buffer)
-
-    @Condition
-    def is_empty() -> bool:
-        return not buffer.text
-
-    @Condition
-    def no_menu() -> bool:
-        return buffer.complete_state is None  # there it steps back through the completions
+    is_empty = Condition(lambda: not buffer.text)
+    # With a menu it steps back through the completions.
+    no_menu = Condition(lambda: buffer.complete_state is None)
 
     def enter(event: KeyPressEvent) -> None:
         if buffer.document.is_cursor_at_the_end and buffer.text.endswith("\\"):
@@ -122,34 +124,26 @@ def prompt_keys(buffer: Buffer, actions: KeyActions) -> KeyBindings:
         else:
             actions.send()
 
-    def new_line(event: KeyPressEvent) -> None:
-        buffer.insert_text("\n")
+    def backspace(event: KeyPressEvent) -> None:
+        if not actions.delete_placeholder():
+            buffer.delete_before_cursor(event.arg)
 
-    def ctrl_c(event: KeyPressEvent) -> None:
-        actions.ctrl_c()
-
-    def ctrl_d(event: KeyPressEvent) -> None:
-        actions.ctrl_d()
-
-    def shift_tab(event: KeyPressEvent) -> None:
-        actions.shift_tab()
-
-    def show_output(event: KeyPressEvent) -> None:
-        actions.show_output()
-
-    def suspend(event: KeyPressEvent) -> None:
-        event.app.suspend_to_background()
-
-    bound: list[tuple[Callable[[KeyPressEvent], None], tuple[str, ...], Condition | None]] = [
-        (new_line, ("escape", "enter"), None),
-        (ctrl_c, ("c-c",), None),
-        (ctrl_c, ("<sigint>",), None),
-        (ctrl_d, ("c-d",), is_empty),
-        (shift_tab, ("s-tab",), no_menu),
-        (suspend, ("c-z",), None),
-        (show_output, ("c-o",), None),
-        (enter, ("enter",), None),
+    bound: list[tuple[tuple[str, ...], Callable[[KeyPressEvent], None], Filter]] = [
+        (("enter",), enter, Always()),
+        (("escape", "enter"), lambda event: buffer.insert_text("\n"), Always()),
+        (("c-c",), lambda event: actions.ctrl_c(), Always()),
+        (("<sigint>",), lambda event: actions.ctrl_c(), Always()),
+        (("c-d",), lambda event: actions.ctrl_d(), is_empty),
+        (("s-tab",), lambda event: actions.shift_tab(), no_menu),
+        (("c-z",), lambda event: event.app.suspend_to_background(), Always()),
+        (("c-o",), lambda event: actions.show_output(), Always()),
+        (("c-x", "c-e"), lambda event: actions.open_editor(), Always()),
+        (("v",), lambda event: actions.open_editor(), vi_navigation_mode),
+        (("<bracketed-paste>",), lambda event: actions.paste(event.data), Always()),
+        (("c-v",), lambda event: actions.paste_picture(), Always()),
+        (("backspace",), backspace, ~vi_navigation_mode),
     ]
-    for action, sequence, condition in bound:
-        keys.add(*sequence, filter=at_prompt if condition is None else at_prompt & condition)(action)
+    keys = KeyBindings()
+    for sequence, action, condition in bound:
+        keys.add(*sequence, filter=at_prompt & condition)(action)
     return keys

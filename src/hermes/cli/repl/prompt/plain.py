@@ -17,7 +17,7 @@ from hermes.cli.failures import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OUTPUT_CLOSE
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.streams import LineReader
 from hermes.cli.repl.questions import PromptQuestion
-from hermes.cli.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain, terminal_width, word_wrapped
 from hermes.contract.events import ReasoningDelta, TurnEvent
 from hermes.sanitize import Redactor
 
@@ -128,6 +128,10 @@ class PlainPrompt:
             elif result.status == "failed":
                 self._print(f"Error: {one_line(self._output.redacted(result.error or 'the turn failed'))}")
 
+    def message(self, text: str) -> None:
+        if self.is_interactive:
+            self._print(one_line(f"> {text}"))
+
     def say(self, text: str) -> None:
         with self._lock, self._leave_on_closed_output():
             self._output.say(text)
@@ -179,6 +183,8 @@ class PlainPrompt:
                 self._output.prompt(label)
 
     def _print(self, text: str) -> None:
+        if self.is_interactive:
+            text = "\n".join(word_wrapped(text, terminal_width(80)))
         with self._lock, self._leave_on_closed_output():
             self._output.note(text, after_prompt=self._asked)
             self._asked = False

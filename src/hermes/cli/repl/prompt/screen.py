@@ -9,31 +9,42 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 from prompt_toolkit.application import Application, run_in_terminal
 from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import DynamicCompleter, ThreadedCompleter
 from prompt_toolkit.document import Document
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import vi_navigation_mode
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
+from prompt_toolkit.styles import Style
 
 from hermes.agent.events import TurnResult
+from hermes.cli.chat.notifier import Notifier
+from hermes.cli.chat.theme import theme_for
 from hermes.cli.chat.tool_details import whole_result
 from hermes.cli.failures import EXIT_OUTPUT_CLOSED, EXIT_TERMINATED, OUTPUT_LOST, silence_output
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.markdown.stream import MarkdownStream
+from hermes.cli.repl.prompt.clipboard import clipboard_image, copy_sequence, copy_with_program
 from hermes.cli.repl.prompt.completion import CommandWords, PromptCompleter
+from hermes.cli.repl.prompt.editor import edited_text
 from hermes.cli.repl.prompt.history import PromptHistory
-from hermes.cli.repl.prompt.layout import prompt_keys, prompt_layout, prompt_style
+from hermes.cli.repl.prompt.layout import prompt_keys, prompt_layout
+from hermes.cli.repl.prompt.pasted import PastedBlocks
 from hermes.cli.repl.prompt.streams import CapturedStream
 from hermes.cli.repl.questions import PromptQuestion
 from hermes.cli.repl.status_line import status_line
-from hermes.cli.repl.turn_view import TurnView, folded
-from hermes.cli.terminal import fitted, one_line, page, plain, shows_unicode
+from hermes.cli.repl.turn_view import TurnView
+from hermes.cli.terminal import fitted, one_line, page, plain, shows_unicode, word_wrapped
 from hermes.contract.events import TurnEvent
+from hermes.errors import HermesError
 from hermes.host import Host
+
+T = TypeVar("T")
 
 log = logging.getLogger("hermes.cli.repl")
 
@@ -48,11 +59,16 @@ class Screen:
     """A display that owns the terminal. Only the thread that runs it draws."""
 
     def __init__(self, host: Host, stdout: TextIO) -> None:
-        colour = not os.environ.get("NO_COLOR")
+        settings = host.config.display
+        theme = theme_for(settings.theme, os.environ)
         self.unicode = shows_unicode(stdout.encoding, os.environ.get("TERM"))
         self._host = host
         self._stdout = stdout
-        self._view = TurnView(host.redactor, colour=colour, unicode=self.unicode)
+        self._view = TurnView(host.redactor, theme=theme, unicode=self.unicode)
+        self._notifier = Notifier(settings)
+        self._pasted = PastedBlocks()
+        #: Whether another program has the terminal: output waits until it is back.
+        self._is_lent = False
         self._dialogue: Dialogue | None = None
         # Created first: output before the loop runs waits in it.
         self._runner = asyncio.Runner()
@@ -71,13 +87,14 @@ class Screen:
             history=PromptHistory(host.home / "history", host.redactor),
             completer=ThreadedCompleter(DynamicCompleter(self._completer)),
             complete_while_typing=True,
-            accept_handler=self._accept,
         )
+        self._history = self._buffer.history
         self._application: Application[None] = Application(
             layout=prompt_layout(self._buffer, label=self._label, live=self._live, status=self._status),
             key_bindings=prompt_keys(self._buffer, self),
-            style=prompt_style(colour),
-            color_depth=ColorDepth.DEPTH_4_BIT if colour else ColorDepth.DEPTH_1_BIT,
+            style=Style.from_dict(dict(theme.prompt_styles)),
+            color_depth=ColorDepth.DEPTH_4_BIT if theme.has_colour else ColorDepth.DEPTH_1_BIT,
+            editing_mode=EditingMode.VI if settings.keys == "vi" else EditingMode.EMACS,
             output=self._output,
             erase_when_done=True,
             min_redraw_interval=_MIN_REDRAW_SECONDS,
@@ -100,6 +117,7 @@ class Screen:
 
     def __exit__(self, *_exception: object) -> None:
         self._runner.close()
+        self._pasted.close()
 
     # -- display; called by any thread --------------------------------------------------------------------------
 
@@ -115,16 +133,52 @@ class Screen:
         self._post(lambda: self._print(self._sized_view().take(event)))
 
     def turn_ended(self, result: TurnResult) -> None:
-        self._post(lambda: self._print(f"{self._sized_view().end(result)}\n"))
+        def show() -> None:
+            self._print(f"{self._sized_view().end(result)}\n{self._notifier.signal('the answer is there')}")
+
+        self._post(show)
+
+    def message(self, text: str) -> None:
+        first, *rest = plain(text).split("\n")
+        shown = f"{first} ..." if rest else first
+        self._post(lambda: self._print(self._view.dim(fitted(f"> {shown}", self._columns)) + "\n"))
 
     def say(self, text: str) -> None:
-        self._post(lambda: self._print(f"{plain(text)}\n"))
+        self._post(lambda: self._print_wrapped(plain(text)))
 
     def note(self, text: str) -> None:
-        self._post(lambda: self._print(f"{self._view.dim(plain(text))}\n"))
+        self._post(lambda: self._print_wrapped(plain(text), self._view.dim))
 
     def error(self, text: str) -> None:
-        self._post(lambda: self._print(self._view.red(f"Error: {one_line(text)}") + "\n"))
+        self._post(lambda: self._print_wrapped(f"Error: {one_line(text)}", self._view.red))
+
+    def copy(self, text: str) -> None:
+        sequence = copy_sequence(text)
+        if not copy_with_program(text) and sequence is None:
+            raise HermesError(
+                f"{len(text):,} characters are too many for the terminal; /export FILE writes the session"
+            )
+        if sequence is not None:  # also reaches the clipboard on the other side of SSH
+            self._post(lambda: self._write(sequence))
+
+    def edit(self, text: str) -> None:
+        def start() -> None:
+            if text:
+                self._buffer.set_document(Document(text))
+            self.open_editor()
+
+        self._post(start)
+
+    def offer(self, line: str) -> None:
+        def start() -> None:
+            self._buffer.set_document(Document(line))
+            self._buffer.start_completion()
+
+        self._post(start)
+
+    def paste_image(self) -> None:
+        placeholder = self._pasted.add_image(clipboard_image())
+        self._post(lambda: self._buffer.insert_text(placeholder + " "))
 
     def restore_input(self, text: str) -> None:
         self._post(lambda: self._restore_input(text))
@@ -141,12 +195,41 @@ class Screen:
     # -- key actions --------------------------------------------------------------------------------------------
 
     def send(self) -> None:
-        if self._question is None:
-            self._buffer.validate_and_handle()
+        text = self._buffer.text
+        if self._question is None and text.strip():
+            self._history.append_string(self._pasted.expand(text))
+        self._buffer.reset()
+        self._enter(text)
+
+    def paste(self, text: str) -> None:
+        self._buffer.insert_text(self._pasted.fold(text))
+
+    def paste_picture(self) -> None:
+        self._host.workers.submit(self._paste_picture)  # the program that reads it may take its time
+
+    def _paste_picture(self) -> None:
+        try:
+            self.paste_image()
+        except HermesError as error:
+            self.note(str(error))
+
+    def delete_placeholder(self) -> bool:
+        found = self._pasted.placeholder_before(self._buffer.document.text_before_cursor)
+        self._buffer.delete_before_cursor(len(found))
+        return bool(found)
+
+    def open_editor(self) -> None:
+        if not self._is_lent:
+            self._application.create_background_task(self._edit())
+
+    async def _edit(self) -> None:
+        before = self._pasted.expand(self._buffer.text)
+        try:
+            text = await self._lend(lambda: edited_text(before))
+        except HermesError as error:
+            self.error(str(error))
         else:
-            text = self._buffer.text
-            self._buffer.reset()
-            self._enter(text)
+            self._buffer.set_document(Document(text))
 
     def ctrl_c(self) -> None:
         if self._buffer.text and self._question is None:
@@ -174,18 +257,25 @@ class Screen:
             self._application.create_background_task(self._page(lines))
 
     async def _page(self, lines: list[str]) -> None:
-        await run_in_terminal(lambda: page(lines), in_executor=True)
+        await self._lend(lambda: page(lines))
 
-    def _accept(self, buffer: Buffer) -> bool:
-        self._enter(buffer.text)
-        return False
+    async def _lend(self, work: Callable[[], T]) -> T:
+        """Run a program that uses the terminal; output of the agent waits meanwhile."""
+        self._is_lent = True
+        try:
+            return await run_in_terminal(work, in_executor=True)
+        finally:
+            self._is_lent = False
+            self._flush()
 
     def _enter(self, text: str) -> None:
+        """Show what was typed, placeholders as they are, and hand the whole text on."""
+        self._notifier.work_begins()
         if text.strip():
             first, *rest = plain(text).split("\n")
-            self._print("\n".join([f"{self._label()}{first}", *(f"  {line}" for line in rest)]) + "\n")
+            self._print_wrapped("\n".join([f"{self._label()}{first}", *(f"  {line}" for line in rest)]))
         if self._dialogue is not None:
-            self._dialogue.enter(text)
+            self._dialogue.enter(self._pasted.expand(text))
 
     # -- drawing ------------------------------------------------------------------------------------------------
 
@@ -203,7 +293,20 @@ class Screen:
         if len(self._above) == 1:
             self._loop.call_soon(self._flush)
 
+    def _print_wrapped(self, text: str, paint: Callable[[str], str] = str) -> None:
+        """Print lines that are broken at words where the terminal ends."""
+        rows = word_wrapped(text, self._columns)
+        self._print("".join(f"{paint(row) if row else row}\n" for row in rows))
+
+    def _write(self, sequence: str) -> None:
+        """Send an escape sequence that prints nothing."""
+        if sequence:
+            self._output.write_raw(sequence)
+            self._output.flush()
+
     def _flush(self) -> None:
+        if self._is_lent:
+            return
         text, self._above = "".join(self._above), []
         if not text:
             return
@@ -226,6 +329,7 @@ class Screen:
         if not dialogue.is_working:
             self._print(self._view.break_off())
         self._show_question(dialogue.questions.current)
+        self._write(self._notifier.title(self._title(dialogue)))
         self._application.invalidate()
         if not self._ticking:
             self._tick()
@@ -239,7 +343,8 @@ class Screen:
         self._question = question
         self._buffer.reset()
         if question is not None:
-            self._print(f"{question.text}\n")
+            self._print_wrapped(question.text)
+            self._print(self._notifier.signal("a question waits"))
         elif self._draft is not None:
             self._buffer.set_document(self._draft)
 
@@ -263,6 +368,7 @@ class Screen:
     def _exit(self) -> None:
         with contextlib.suppress(OSError):  # the terminal is gone
             self._flush()
+            self._write(self._notifier.restore_title())
         self._is_over = True
         if self._application.is_running and not self._application.is_done:
             self._application.exit()
@@ -293,11 +399,19 @@ class Screen:
         if self._question is not None:
             left = self._question.seconds_left()
             countdown = "" if left is None else f" ({left:.0f} s left)"
-            lines += folded(self._question.hint + countdown, columns)
+            lines += word_wrapped(self._question.hint + countdown, columns)
         return lines[-rows:]
 
+    def _title(self, dialogue: Dialogue) -> str:
+        mark = ("✳ " if self.unicode else "* ") if dialogue.is_working else ""
+        return f"{mark}{dialogue.facts.title or dialogue.conversation.session.cwd.name} - hermes"
+
     def _status(self) -> str:
-        return "" if self._dialogue is None else status_line(self._dialogue.facts, self._columns, unicode=self.unicode)
+        if self._dialogue is None:
+            return ""
+        is_normal = self._application.editing_mode == EditingMode.VI and vi_navigation_mode()
+        mode = ("NORMAL · " if self.unicode else "NORMAL | ") if is_normal else ""
+        return mode + status_line(self._dialogue.facts, self._columns - len(mode), unicode=self.unicode)
 
     def _completer(self) -> PromptCompleter | None:
         dialogue = self._dialogue
@@ -347,12 +461,16 @@ def _warm_up(dialogue: Dialogue) -> None:
 
 def _command_words(dialogue: Dialogue) -> list[CommandWords]:
     """The commands for completion."""
-    from hermes.commands.completion import argument_candidates
+    from hermes.commands.completion import argument_candidates, argument_choices
     from hermes.commands.table import all_commands  # imports every command
 
     return [
         CommandWords(
-            command.name, command.summary, command.aliases, argument_candidates(dialogue.conversation, command)
+            command.name,
+            command.summary,
+            command.aliases,
+            argument_candidates(dialogue.conversation, command),
+            argument_choices(dialogue.conversation, command),
         )
         for command in all_commands(dialogue.host)
     ]
