@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from hermes.agent.context.inputs import TurnInputs
     from hermes.config.mcp_sections import McpServerConfig
     from hermes.journal.steps import Message
+    from hermes.mcp.sampling import SamplingModels
     from hermes.mcp.servers import McpServers
     from hermes.models.wires.wire import Transport
     from hermes.plugins.shell_hooks.consent import AskConsent
@@ -444,6 +445,8 @@ class Host:
                 redactor=self.redactor,
                 confinements=self.confinements,
                 supervisor=self.runtime.processes.supervisor,
+                responders=self.responders,
+                make_sampling=self._make_sampling,
             )
             self.mcp = McpServers(
                 *(environment, self.tools),
@@ -458,6 +461,11 @@ class Host:
         """Use further MCP servers until the host is closed; one of the configuration with the same name wins."""
         self._given_mcp |= entries
         return self.reload_mcp()
+
+    def _make_sampling(self) -> SamplingModels:
+        from hermes.mcp.sampling import SamplingModels  # few servers ask models
+
+        return SamplingModels(self.runtime, self._fresh_config)
 
     def _settle_mcp(self) -> None:
         """Before a turn: follow the configuration, and wait a moment for servers that are not known yet."""

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
+import msgspec
+from pydantic import FileUrl
+
+from hermes.errors import HermesError, Interrupted
+from hermes.http.threads import run_in_thread
+from hermes.mcp.elicitation import FormAnswer, ask_form
+from hermes.mcp.errors import McpError
+from hermes.mcp.sdk import plain_text
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
 
     from hermes.config.mcp_sections import McpServerConfig
-    from hermes.scope import Scope
+    from hermes.contract.llm import PluginLlmCompleteResult
+    from hermes.mcp.environment import ClientEnvironment
+    from hermes.scope import Interrupt, Scope
 
 _calling: ContextVar[Scope | None] = ContextVar("mcp_calling", default=None)
 
@@ -22,22 +32,22 @@ _calling: ContextVar[Scope | None] = ContextVar("mcp_calling", default=None)
 class ServerCallbacks:
     """The requests of one server. Its coroutines run on the loop of the client."""
 
-    def __init__(self, server: str, entry: McpServerConfig, cwd: Path) -> None:
+    def __init__(self, server: str, entry: McpServerConfig, environment: ClientEnvironment) -> None:
         self._server = server
         self._entry = entry
-        self._cwd = cwd
+        self._environment = environment
         #: The calls that run on the server now.
         self._running: list[Scope] = []
 
     @property
     def can_sample(self) -> bool:
         """Whether the server may ask a model."""
-        return False
+        return self._entry.sampling.enabled and self._environment.sampling is not None
 
     @property
     def can_elicit(self) -> bool:
         """Whether the server may ask the user."""
-        return False
+        return self._entry.elicitation.enabled and self._environment.responders is not None
 
     @contextmanager
     def calling(self, scope: Scope) -> Generator[None]:
@@ -60,16 +70,81 @@ class ServerCallbacks:
 
     async def roots(self, context: ClientRequestContext) -> types.ListRootsResult:
         """The folder that the run works in."""
-        return types.ListRootsResult(roots=[types.Root(uri=self._cwd.as_uri(), name=self._cwd.name)])  # pyright: ignore[reportArgumentType]
+        cwd = self._environment.cwd
+        return types.ListRootsResult(roots=[types.Root(uri=FileUrl(cwd.as_uri()), name=cwd.name)])
 
     async def sampling(
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
-        """An answer of a model."""
-        return types.ErrorData(code=types.INVALID_REQUEST, message="sampling is off")
+        """An answer of a model, paid from the budget of the server."""
+        scope, models = self.caller(), self._environment.sampling
+        if scope is None or models is None:
+            return _refused("it is not clear for which call the model is asked")
+        if params.tools:
+            return _refused("a model with tools is not offered")
+        try:
+            messages = _messages(params)
+            wishes = [hint.name for hint in (params.model_preferences and params.model_preferences.hints) or ()]
+
+            def ask(interrupt: Interrupt) -> PluginLlmCompleteResult:
+                return models.ask(
+                    *(self._server, self._entry, msgspec.structs.replace(scope, interrupt=interrupt), messages),
+                    max_tokens=params.max_tokens,
+                    temperature=params.temperature,
+                    wishes=[wish for wish in wishes if wish],
+                )
+
+            answer = await run_in_thread(ask, scope.interrupt)
+        except (HermesError, ValueError, PermissionError, Interrupted) as error:
+            return _refused(self._environment.redactor.redact(str(error)))
+        return types.CreateMessageResult(
+            role="assistant",
+            content=types.TextContent(type="text", text=answer.text),
+            model=answer.model,
+            stop_reason="endTurn",
+        )
 
     async def elicitation(
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
-        """An answer of the user."""
-        return types.ElicitResult(action="decline")
+        """An answer of the user, asked on the surface that the running call is for."""
+        scope = self.caller()
+        responders = self._environment.responders
+        responder = None if scope is None or responders is None else responders.get(scope.session_id)
+        if scope is None or responder is None or not isinstance(params, types.ElicitRequestFormParams):
+            return types.ElicitResult(action="decline")
+        schema: dict[str, Any] = params.requested_schema
+
+        def ask(interrupt: Interrupt) -> FormAnswer:
+            return ask_form(self._server, plain_text(params.message), schema, responder, interrupt)
+
+        try:
+            async with asyncio.timeout(self._entry.elicitation.timeout):
+                values = await run_in_thread(ask, scope.interrupt)
+        except (TimeoutError, Interrupted):
+            return types.ElicitResult(action="cancel")
+        if values is None:
+            return types.ElicitResult(action="decline")
+        return types.ElicitResult(action="accept", content=values)
+
+
+def _messages(params: types.CreateMessageRequestParams) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    if params.system_prompt:
+        messages.append({"role": "system", "content": params.system_prompt})
+    for message in params.messages:
+        blocks: list[Any] = list(message.content) if isinstance(message.content, list) else [message.content]
+        messages.append({"role": message.role, "content": [_part(block) for block in blocks]})
+    return messages
+
+
+def _part(block: Any) -> dict[str, Any]:
+    if block.type == "text":
+        return {"type": "text", "text": block.text}
+    if block.type == "image":
+        return {"type": "image_url", "image_url": {"url": f"data:{block.mime_type};base64,{block.data}"}}
+    raise McpError(f"a message with {block.type} cannot be given to a model here")
+
+
+def _refused(message: str) -> types.ErrorData:
+    return types.ErrorData(code=types.INVALID_REQUEST, message=message)

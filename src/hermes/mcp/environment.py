@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hermes.agent.approvals.responder import Responders
     from hermes.mcp.loop import McpLoop
+    from hermes.mcp.sampling import SamplingModels
     from hermes.sanitize import Redactor
     from hermes.tools.sandbox.confinement import Confinements
     from hermes.tools.terminal.supervisor import ProcessSupervisor
@@ -25,6 +27,10 @@ class ClientEnvironment:
     redactor: Redactor
     confinements: Confinements
     supervisor: ProcessSupervisor
+    #: Users that can be asked, by session; None where there are no sessions.
+    responders: Responders | None = None
+    #: Makes the answers of models for servers; None where there are no models.
+    make_sampling: Callable[[], SamplingModels] | None = None
     #: Shows the address to sign in at; None where no one can sign in.
     show_address: Callable[[str], None] | None = None
     #: When the SDK had been imported, by the monotonic clock; 0 before that.
@@ -36,6 +42,11 @@ class ClientEnvironment:
         from hermes.mcp.loop import McpLoop
 
         return McpLoop()
+
+    @cached_property
+    def sampling(self) -> SamplingModels | None:
+        """The answers of models for servers."""
+        return None if self.make_sampling is None else self.make_sampling()
 
     @property
     def has_loop(self) -> bool:

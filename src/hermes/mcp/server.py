@@ -200,7 +200,7 @@ class McpServer:
                     f"install it with: hermes install mcp"
                 ) from None
             raise
-        self._callbacks = ServerCallbacks(self.name, self.entry, self._environment.cwd)
+        self._callbacks = ServerCallbacks(self.name, self.entry, self._environment)
         changed = self.connection.list_changed
         async with contextlib.AsyncExitStack() as stack:
             transport = await self._transport(settings, opening, stack)

@@ -192,6 +192,8 @@ class McpServers:
             return
         from concurrent.futures import wait
 
+        if "sampling" in self._environment.__dict__ and self._environment.sampling is not None:
+            self._environment.sampling.close()
         loop = self._environment.loop
         wait([loop.submit(server.connection.close()) for server in servers if server.was_used], timeout=_CLOSE_SECONDS)
         loop.close()
