@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Sequence
@@ -251,7 +250,7 @@ class Session:
         """The instructions of deeper folders that these calls entered first."""
         if self.instructions is None:
             return []
-        paths = [path for call in calls if (path := _file_of_call(call, self.cwd)) is not None]
+        paths = [path for call in calls for path in _files_of_call(call, self.cwd)]
         return self.instructions.below(paths, self._was_said)
 
     def added_texts(self, turn_id: str, step: int, calls: Sequence[ToolEnded]) -> list[str]:
@@ -449,12 +448,24 @@ class Session:
             self._running.release()
 
 
-def _file_of_call(call: ToolEnded, cwd: Path) -> Path | None:
-    """The file that a call of a file tool names."""
-    path: object = call.args.get("path")
-    if call.tool_name not in ("read_file", "write_file", "patch") or not isinstance(path, str) or "\0" in path:
-        return None
-    return Path(os.path.normpath(cwd / path))
+def _files_of_call(call: ToolEnded, cwd: Path) -> list[Path]:
+    """The files that a call of a file tool names."""
+    if call.tool_name not in ("read_file", "write_file", "patch"):
+        return []
+    # Loaded by the call already.
+    from hermes.tools.files.paths import resolve_path
+
+    named: list[object] = [call.args.get("path")]
+    patch: object = call.args.get("patch")
+    if isinstance(patch, str):
+        from hermes.tools.files.patch_v4a import paths_in
+
+        named += paths_in(patch)
+    found: list[Path] = []
+    for path in filter(None, named):
+        with contextlib.suppress(ValueError):  # the call itself failed for it
+            found.append(Path(resolve_path(path, cwd)))
+    return found
 
 
 def _recorded_result(

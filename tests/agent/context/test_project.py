@@ -9,7 +9,7 @@ import pytest
 
 from hermes.agent.context.project import MAX_FILE_BYTES, ProjectInstructions
 from hermes.testing import RecordedRequest, ScriptedProvider, text, tool_call
-from support import HostFactory
+from support import HostFactory, run_hermes, write_config
 
 
 def never(_opening: str) -> bool:
@@ -111,3 +111,24 @@ def test_a_session_gives_them_to_its_model_and_deeper_ones_as_a_message(make_hos
         host.config.context.project_instructions = False
         host.new_session().run("go")
         assert "Use tabs." not in system_of(provider.requests[-1])
+
+
+def test_a_patch_of_several_files_enters_their_folders(make_host: HostFactory, workdir: Path) -> None:
+    for name in ("one", "two"):
+        (workdir / name).mkdir()
+        (workdir / name / "AGENTS.md").write_text(f"Rules of {name}.")
+    patch = "*** Begin Patch\n*** Add File: one/a.txt\n+a\n*** Add File: two/b.txt\n+b\n*** End Patch"
+    with ScriptedProvider([tool_call("patch", {"mode": "patch", "patch": patch}), text("ok")]) as provider:
+        make_host(provider).new_session().run("go")
+    told = msgspec.json.encode(provider.requests[1].messages)
+    assert b"Rules of one." in told and b"Rules of two." in told
+
+
+def test_a_single_run_says_that_a_file_is_not_read(home: Path, workdir: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("not of this project")
+    (workdir / "AGENTS.md").symlink_to(tmp_path / "secret")
+    with ScriptedProvider([text("ok")]) as provider:
+        write_config(home, provider.base_url)
+        done = run_hermes("chat", "-q", "hi", home=home, cwd=workdir)
+    assert "AGENTS.md is a link that leaves the project" in done.stderr
+    assert "not of this project" not in system_of(provider.requests[0])

@@ -228,8 +228,10 @@ def _answer(
             print(mode_notice(host.approvals, session), file=sys.stderr)
         _attach_questions(host, session, output)
         notices = [] if args.verbose else list(host.notices)  # --verbose shows the log, which has them too
-        if session.instructions is not None and session.instructions.files:
-            notices += session.instructions.notices
+        instructions = session.instructions
+        # Reading the files makes the notices; a file that is not read makes one, too.
+        if instructions is not None and (instructions.files or instructions.notices):
+            notices += instructions.notices
         return _converse(session, message, output, interrupt, host.redactor, notices, output_format)
 
 
