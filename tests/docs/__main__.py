@@ -1,4 +1,7 @@
-"""``python -m tests.docs`` makes the generated parts of the pages anew, ``--examples`` what the examples print too."""
+"""``python -m tests.docs`` makes the generated parts of the pages anew, ``--examples`` what the examples print too.
+
+``--pictures`` draws the pictures of the terminal.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +19,16 @@ from .pages import ROOT, all_pages
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.docs", description=__doc__)
     parser.add_argument("--examples", action="store_true", help="run the console examples and show what they print now")
+    parser.add_argument("--pictures", action="store_true", help="draw the pictures of the terminal, and nothing else")
     parser.add_argument("pages", metavar="PAGE", nargs="*", type=Path, help="only these pages")
     options = parser.parse_args()
     sys.path.insert(0, str(ROOT / "tests"))  # as the tests have it: some tables are made from what they check
+    if options.pictures:
+        from .pictures import write_pictures
+
+        for path in write_pictures():
+            print(f"{path.relative_to(ROOT)} is brought up to date")
+        return 0
     for path in write_missing_pages():
         print(f"{path.relative_to(ROOT)} is new: write an example into it")
     if not options.pages and MAN_PAGE.read_text() != man_page():

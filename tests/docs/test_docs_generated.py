@@ -32,6 +32,15 @@ def test_every_generated_block_stands_on_one_page() -> None:
     assert sorted(used) == sorted(MAKERS), "a page has to show each of them once, as <!-- generated: NAME -->"
 
 
+def test_pictures_of_the_terminal_show_what_the_program_shows_now() -> None:
+    from .pictures import PICTURES, pictures
+
+    drawn = pictures()
+    assert sorted(path.name for path in PICTURES.iterdir()) == sorted(drawn)
+    outdated = [name for name, svg in drawn.items() if (PICTURES / name).read_text() != svg]
+    assert outdated == [], "run: python -m tests.docs --pictures"
+
+
 def test_an_outdated_block_is_noticed() -> None:
     page = "<!-- generated: toolsets -->\n\n| toolset | tools |\n\n<!-- /generated -->"
     assert "`read_file`" in up_to_date(page)

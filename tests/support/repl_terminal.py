@@ -13,7 +13,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
 import pyte
 
@@ -22,6 +22,9 @@ from support.waiting import HANG
 
 CTRL_C, CTRL_D, CTRL_L, TAB, ENTER, ALT_ENTER, UP = "\x03", "\x04", "\x0c", "\t", "\r", "\x1b\r", "\x1b[A"
 SHIFT_TAB = "\x1b[Z"
+
+
+T = TypeVar("T")
 
 
 class ReplTerminal:
@@ -102,6 +105,12 @@ class ReplTerminal:
     def text(self) -> str:
         """The screen as text."""
         return "\n".join(self.rows).rstrip()
+
+    def cells(self, make: Callable[[str, str, bool, bool, bool], T]) -> list[list[T]]:
+        """The characters of the screen, row by row, each made from its text, colour, bold, italic and underline."""
+        screen = self._screen
+        rows = ([screen.buffer[row][column] for column in range(screen.columns)] for row in range(screen.lines))
+        return [[make(one.data, one.fg, one.bold, one.italics, one.underscore) for one in row] for row in rows]
 
     def wait_for(self, words: str) -> None:
         """Read until the words are on the screen."""
