@@ -397,7 +397,7 @@ class SkillsConfig(Struct, kw_only=True):
 class SecurityConfig(Struct, kw_only=True):
     """What is kept from leaving."""
 
-    redact_secrets: bool = True  #: Mask secrets in what plugins and exports see.
+    redact_secrets: bool = True  #: Mask secrets; they always are.
     allow_private_urls: bool = False  #: Let web tools reach private addresses.
 
 

@@ -168,3 +168,14 @@ def test_a_schema_that_is_none(home: Path, workdir: Path, content: str, problem:
     (workdir / "s.json").write_text(content)
     done = run_hermes("chat", "-q", "go", "--output-schema", "s.json", home=home, cwd=workdir)
     assert done.returncode == 1 and problem in done.stderr and "--output-schema s.json" in done.stderr
+
+
+@pytest.mark.parametrize("style", [[], ["-Q"]])
+def test_control_characters_of_the_model_do_not_reach_a_pipe(home: Path, workdir: Path, style: list[str]) -> None:
+    hostile = "a\x1b]52;c;aGk=\x07b\x1b[31mc\x9b2Jd\x08e\tf\n"
+    with ScriptedProvider(text(hostile)) as provider:
+        write_config(home, provider.base_url)
+        plain = run_hermes("chat", "-q", "hello", *style, home=home, cwd=workdir)
+        raw = run_hermes("chat", "-q", "hello", "--raw", *style, home=home, cwd=workdir)
+    assert plain.stdout.strip() == "abc2Jde\tf"
+    assert raw.stdout.strip() == hostile.strip()

@@ -60,6 +60,18 @@ def test_auto_runs_without_a_sandbox_where_there_is_none_and_says_so_at_the_star
     assert line == "no sandbox: chosen by the test; commands run without one"
 
 
+def test_a_single_run_says_it_at_its_first_command(make_rig: MakeRig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether an installed bubblewrap works is not tried out before a command needs it."""
+    monkeypatch.setattr("hermes.tools.sandbox.backend.may_have_bubblewrap", lambda: True)
+    rig = make_rig(None)
+    said: list[str] = []
+    rig.confinements.notify = said.append
+    assert rig.confinements.start_lines() == [] and said == []
+    rig.works("true")
+    rig.works("true")
+    assert said == ["no sandbox: chosen by the test; commands run without one"]
+
+
 def test_a_sandbox_that_was_asked_for_is_never_left_out(make_rig: MakeRig) -> None:
     rig = make_rig(None, sandbox="workspace")
     result = rig.run("echo x > ran.txt")

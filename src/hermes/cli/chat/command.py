@@ -227,6 +227,7 @@ def _answer(
 
             print(mode_notice(host.approvals, session), file=sys.stderr)
         _attach_questions(host, session, output)
+        host.confinements.notify = lambda line: print(f"Warning: {plain(line)}", file=sys.stderr)
         notices = [] if args.verbose else list(host.notices)  # --verbose shows the log, which has them too
         instructions = session.instructions
         # Reading the files makes the notices; a file that is not read makes one, too.

@@ -93,6 +93,9 @@ class Confinements:
         self._hermes_home = hermes_home
         self._is_attended = is_attended
         self._hides_memory = hides_memory
+        #: Told what the start could not say yet: a single run finds out at its first command.
+        self.notify: Callable[[str], None] = lambda _line: None
+        self._is_known = False
         self._lock = threading.RLock()
         self._probed: SandboxProbe | None = None
         self._sandboxes: dict[tuple[str, str, str, tuple[str, ...]], Sandbox] = {}
@@ -206,6 +209,7 @@ class Confinements:
         if mode is None:
             return None
         backend = self.probe().backend
+        self._notify_once()
         if backend is None:
             if self._settings.sandbox == "auto":
                 return None  # the start line said so
@@ -297,6 +301,17 @@ class Confinements:
         found = self._probe_at_start(has_callers)
         if found is None:
             return []
+        self._is_known = True
+        return self._shortcomings(found)
+
+    def _notify_once(self) -> None:
+        if not self._is_known:
+            self._is_known = True
+            for line in self._shortcomings(self.probe()):
+                self.notify(line)
+
+    def _shortcomings(self, found: SandboxProbe) -> list[str]:
+        settings = self._settings
         if found.backend is None:
             consequence = (
                 "commands run without one" if settings.sandbox == "auto" else "commands are refused (terminal.sandbox)"
