@@ -320,7 +320,7 @@ class Host:
             self.runtime,
             session_id,
             models=self._models(),
-            offered=self._tools_for(cwd, principal),
+            offered=self.tools_for(cwd, principal),
             max_steps=self.options.max_turns or self.config.agent.max_turns,
             cwd=cwd,
             platform=self.options.platform,
@@ -330,7 +330,7 @@ class Host:
         )
         return self.open_sessions.add(session)
 
-    def _tools_for(self, cwd: Path, principal: str) -> list[Tool]:
+    def tools_for(self, cwd: Path, principal: str) -> list[Tool]:
         """The tools that a session in ``cwd`` offers. Those for skills are left out where there is no skill."""
         tools = [tool for tool in self.offered_tools() if not self.runtime.memory.is_closed_to(principal, tool)]
         if any(tool.name in SKILL_TOOLS for tool in tools) and not self.runtime.skills.usable(cwd, principal):

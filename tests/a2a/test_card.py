@@ -102,7 +102,7 @@ def test_disabled_toolsets_are_not_skills(home: Any, workdir: Any) -> None:
     model = ModelConfig(provider="custom", default="scripted", base_url="http://127.0.0.1:9/v1")
     config = Config(model=model, agent=AgentConfig(disabled_toolsets=["terminal"]))
     with Host(home, config, HostOptions(), cwd=workdir, env={}) as host:
-        tools = host.offered_tools()
+        tools = host.tools_for(workdir, "")
         assert [one.name for one in tools] == [one.name for one in select_like(host)]
     ids = {skill.id for skill in agent_card(CardOptions(base_url=BASE, tools=tools)).skills}
     assert "file" in ids and "terminal" not in ids

@@ -213,6 +213,19 @@ def test_a_prompt_is_cancelled_and_the_next_one_works(rig: Rig) -> None:
     rig.run([hanging(), text("here")], drive)
 
 
+def test_cancel_stops_a_command(rig: Rig) -> None:
+    async def drive(agent: Any, editor: Editor, _provider: ScriptedProvider) -> None:
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        running = asyncio.create_task(agent.prompt(session_id=session.session_id, prompt=words("wait")))
+        await editor.until(lambda: editor.of("tool_call"))
+        await agent.cancel(session_id=session.session_id)
+        assert (await running).stop_reason == "cancelled"
+        await editor.until(lambda: editor.of("tool_call_update"))
+        assert editor.of("tool_call_update")[0]["status"] == "failed"
+
+    rig.run([tool_call("terminal", {"command": "sleep 600"}), text("never")], drive)
+
+
 def test_a_question_is_cancelled_with_its_prompt(rig: Rig) -> None:
     class Silent(Editor):
         async def request_permission(self, session_id: str, tool_call: Any, options: Any, **kwargs: Any) -> Any:

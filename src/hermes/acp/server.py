@@ -57,6 +57,8 @@ class AcpServer:
         finally:
             for session in self._sessions.values():
                 session.close()
+            for session in self._sessions.values():
+                session.join()
             if self._host is not None:
                 self._host.close()
 
@@ -118,6 +120,7 @@ class AcpServer:
     def _close(self, params: Params, _reply: RpcReply) -> Any:
         session = self._sessions.pop(self._session_of(params).session.id)
         session.close()
+        session.join()
         session.session.close("session_boundary")
         return {}
 

@@ -24,6 +24,9 @@ from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.acp")
 
+#: How long a prompt that was stopped may take to end.
+_END_SECONDS = 5.0
+
 
 class EditorSession:
     """A session that an editor has open."""
@@ -37,6 +40,7 @@ class EditorSession:
         self._announced: set[str] = set()
         self._streamed = False
         self._interrupt: Interrupt | None = None
+        self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._responder = EditorResponder(
             *(connection, session.id, self._updates, self._call_id), can_fill_forms=can_fill_forms
@@ -55,7 +59,8 @@ class EditorSession:
             if self._interrupt is not None:
                 raise RpcError(INVALID_REQUEST, "this session is answering another prompt; cancel it first")
             self._interrupt = Interrupt()
-        threading.Thread(target=self._run, args=(message, reply, self._interrupt), daemon=True).start()
+        self._thread = threading.Thread(target=self._run, args=(message, reply, self._interrupt), daemon=True)
+        self._thread.start()
 
     def cancel(self, reason: str) -> None:
         """Stop the prompt that is being answered, if there is one."""
@@ -154,9 +159,14 @@ class EditorSession:
                 self.update(self._updates.started(call_id, name, _arguments(call["function"]["arguments"])))
 
     def close(self) -> None:
-        """Stop what runs, and end the session in this process."""
+        """Stop what runs, and leave the session without a person to ask."""
         self.cancel("the session was closed")
         self._host.responders.detach(self.session.id)
+
+    def join(self) -> None:
+        """Wait for the prompt that was stopped, so that it ends on record."""
+        if self._thread is not None:
+            self._thread.join(_END_SECONDS)
 
 
 def _reply(result: TurnResult, reply: RpcReply) -> None:

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
+from hermes.config.sections import PluginsConfig
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import HostFactory
+from support.configured import configured_host, write_plugin
 from support.surfaces import Prompt
 
 
@@ -110,3 +112,25 @@ def test_naming_a_tool_that_is_not_offered_does_not_add_it(make_host: HostFactor
         prompt = Prompt(make_host(provider, allowed_tools=["read_file", "skill_view"]))
         prompt.type("/writer")
     assert offered(provider) == {"read_file", "skill_view"}
+
+
+def test_a_skill_of_a_plugin_is_listed_loaded_and_run(home: Path, workdir: Path) -> None:
+    write_plugin(
+        home,
+        "kit",
+        "from pathlib import Path\n"
+        "def register(ctx):\n"
+        "    ctx.register_skill('pack', Path(__file__).with_name('packing.md'), 'Packs a suitcase.')\n",
+    )
+    (home / "plugins/kit/packing.md").write_text("Socks first.\n")
+    script = [tool_call("skill_view", {"name": "kit:pack"}), text("packed"), text("again")]
+    with (
+        ScriptedProvider(script) as provider,
+        configured_host(home, workdir, provider, plugins=PluginsConfig(enabled=["kit"])) as host,
+    ):
+        prompt = Prompt(host)
+        prompt.session.run("pack")
+        prompt.type("/kit:pack for two days")
+    assert "- kit:pack: Packs a suitcase." in system(provider)
+    assert result(provider, 1)["content"] == "Socks first."
+    assert "Socks first." in str(provider.requests[2].messages[-1]["content"])

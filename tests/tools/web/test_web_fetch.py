@@ -15,7 +15,10 @@ from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
 from hermes.config.sections import SecurityConfig, WebConfig
 from hermes.host import Host
+from hermes.http.address import Address
+from hermes.http.ssrf import public_only
 from hermes.testing import ScriptedProvider, text, tool_call
+from hermes.tools.web import web_fetch
 from support.configured import configured_host
 from support.web_server import Answer, serving
 
@@ -163,6 +166,25 @@ def test_private_addresses_are_refused_in_every_notation(home: Path, workdir: Pa
         for name in ("127.0.0.1", "localhost", "[::ffff:127.0.0.1]", "2130706433"):
             assert "private network" in fetch(host, url.replace("127.0.0.1", name))["error"]
         assert "private network" in fetch(host, "http://169.254.169.254/latest/meta-data/")["error"]
+        assert asked == []
+
+
+def test_the_guard_is_asked_about_the_target_of_a_redirect_too(
+    home: Path, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (
+        ScriptedProvider([]) as provider,
+        configured_host(home, workdir, provider) as host,
+        serving(one(200, "text/plain", b"metadata")) as (inner, asked),
+        serving(lambda _path: (302, {"location": f"{inner}/latest"}, b"")) as (outer, _),
+    ):
+        public = int(outer.rpartition(":")[2])
+
+        def guard(server: Address, is_public: bool) -> str:
+            return public_only(server, is_public or server.port == public)  # one of the two stands for a public one
+
+        monkeypatch.setattr(web_fetch, "public_only", guard)
+        assert "private network" in fetch(host, outer)["error"]
         assert asked == []
 
 

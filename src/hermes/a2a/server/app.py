@@ -57,7 +57,7 @@ class A2AServer:
         settings = host.config.a2a
         options = CardOptions(
             base_url=address.base_url,
-            tools=host.offered_tools(),
+            tools=host.tools_for(host.cwd, ""),
             input_modes=INPUT_MODES,
             output_modes=OUTPUT_MODES,
             grpc_address=address.grpc,
