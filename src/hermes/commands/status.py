@@ -51,10 +51,16 @@ def _approvals(host: Host, session: Session) -> str:
 
 def _context(session: Session) -> str:
     """What the model sees of the conversation, and how much of its window that takes."""
-    length = session.runtime.contexts.length_for(session.models.endpoints[0])
-    tokens = session.window.status()["last_prompt_tokens"] or estimate(session.messages())
+    tokens, length = context_use(session)
     seen = plural(len(session.messages()), "message")
     return f"{seen}, {tokens:,} of {length:,} tokens ({tokens / length:.0%})"
+
+
+def context_use(session: Session) -> tuple[int, int]:
+    """The tokens of the last request, or an estimate of the next one, and how many the model sees."""
+    length = session.runtime.contexts.seen_by(session.models.endpoints[0])
+    tokens = session.window.status()["last_prompt_tokens"]
+    return tokens or min(estimate(session.messages()), length), length
 
 
 def usage(conversation: Conversation, arguments: str) -> str:

@@ -130,6 +130,7 @@ def test_always_counts_at_once_and_in_other_sessions(home: Path, workdir: Path) 
             session = host.new_session()
             host.responders.attach(session.id, person)
             session.run("go")
+        assert host.config.command_allowlist == [RULE], "/config shows it too"
     assert len(person.requests) == 1 and seen == [("ok", None)] * 2
 
 

@@ -106,13 +106,14 @@ def test_another_server(home: Path, workdir: Path, places: dict[str, str], serve
     assert f"model:\n  provider: custom\n  default: alpha\n  base_url: {server.base_url}\n" in written
 
 
-@pytest.mark.parametrize(("keys", "code"), [(CTRL_C, 130), ("\r", 1), ("2\r\r", 1), ("\x04", 1)])
+@pytest.mark.parametrize(("keys", "code"), [(CTRL_C, 130), ("\r", 1), ("2\r\r", 1), ("/quit\r", 1), ("q\r", 1)])
 def test_leaving_sets_nothing_up(home: Path, workdir: Path, places: dict[str, str], keys: str, code: int) -> None:
     before = write(home, places)
     with ReplTerminal(home, workdir, ready=MENU) as terminal:
         terminal.type(keys)
         assert terminal.end() == code
         assert ("no model is set up" in terminal.text) == (code == 1)
+        assert ("'hermes model' sets one up later" in " ".join(terminal.text.split())) == (code == 1)
     assert (home / "config.yaml").read_text() == before and not (home / ".env").exists()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from hermes.testing import ScriptedProvider, text
+from hermes.testing import ScriptedProvider, text, tool_call
 from support import write_config
 from support.image_server import PNG
 from support.programs import write_program
@@ -114,3 +114,42 @@ def test_a_session_is_chosen_by_its_title_vi_keys_work_and_the_terminal_is_told(
         "Watered.",
         "once more",
     ]
+
+
+def test_children_tasks_and_processes_can_be_seen_while_the_agent_works(home: Path, workdir: Path) -> None:
+    todos = [
+        {"id": "1", "content": "look", "status": "completed"},
+        {"id": "2", "content": "act", "status": "in_progress"},
+    ]
+    wait = {"command": "until [ -e go ]; do sleep 0.05; done"}
+    script = {
+        "work": [
+            tool_call("todo", {"todos": todos}),
+            tool_call("terminal", {"command": "echo up; exec sleep 60", "background": True}),
+            tool_call("delegate_task", {"goal": "wait for it"}),
+            text("All done."),
+        ],
+        "wait for it": [tool_call("terminal", wait), text("It came.")],
+    }
+    with ScriptedProvider(script) as provider:
+        write_config(home, provider.base_url)
+        with ReplTerminal(home, workdir, columns=100, rows=50) as terminal:
+            terminal.send("work")
+            terminal.wait_for("child 1: wait for it → terminal until [ -e go ]")
+            assert "  [x] look\n  [>] act\n" in terminal.text
+            terminal.send("/children 1")
+            terminal.wait_for("Child 1, running, session child_")
+            terminal.wait_for("> terminal {")
+            terminal.send("/todo")
+            terminal.wait_for("1 of 2 tasks done")
+            terminal.send("/ps")
+            terminal.wait_for("1  running")
+            terminal.send("/ps stop 1")
+            terminal.wait_for("Stopped: echo up; exec sleep 60")
+            (workdir / "go").touch()
+            terminal.wait_for("All done.")
+            terminal.wait_until_idle()
+            terminal.send("/children")
+            terminal.wait_for("completed  1 call")
+            terminal.send("/quit")
+            assert terminal.end() == 0

@@ -7,9 +7,14 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
-from hermes.cli.repl.status_line import StatusFacts, short_count, short_session_id, status_line
+from hermes.cli.repl.status_line import StatusFacts, session_facts, short_count, short_session_id, status_line
 from hermes.cli.terminal import cells
+from hermes.local.endpoint import ADDRESS, EMBEDDED, LOCAL
+from hermes.local.prompt.conversation import MOST_TOKENS
+from hermes.testing import ScriptedProvider, text
+from support import HostFactory
 
 FACTS = StatusFacts(
     model="gpt-5",
@@ -78,3 +83,23 @@ def test_the_line_always_fits(model: str, tokens: int, cost: float | None, width
     facts = StatusFacts(model, "s", tokens, tokens, cost, tokens, 128_000, queued=tokens)
     line = status_line(facts, width, unicode=unicode)
     assert cells(line) <= width and "\n" not in line and "\x1b" not in line
+
+
+def test_a_resumed_session_shows_an_estimate_of_its_context(make_host: HostFactory) -> None:
+    with ScriptedProvider([text("word " * 4_000)]) as provider:
+        before = make_host(provider)
+        session = before.new_session()
+        session.run("tell me")
+        before.close()
+        host = make_host(provider)
+        again = session_facts(host, host.resume_session(session.id))
+    assert again.context_tokens > 2_000 and again.context_window == 128_000
+
+
+def test_the_embedded_model_is_shown_with_what_it_sees(make_host: HostFactory) -> None:
+    with ScriptedProvider([]) as provider:
+        contexts = make_host(provider).runtime.contexts
+        [other] = make_host(provider).new_session().models.endpoints[:1]
+    embedded = structs.replace(other, provider=LOCAL, base_url=ADDRESS, model=EMBEDDED, context_length=None)
+    assert contexts.seen_by(embedded) == MOST_TOKENS
+    assert contexts.seen_by(other) == contexts.length_for(other)

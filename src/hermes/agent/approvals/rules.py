@@ -29,6 +29,8 @@ class ApprovalRules:
         self.tools = settings.tools
         self._deny = tuple(map(_one_line, settings.deny))
         self._allowed = frozenset(map(_one_line, config.command_allowlist))
+        #: The list of the configuration, which shows what is approved meanwhile.
+        self._listed = config.command_allowlist
 
     def for_callers(self) -> ApprovalRules:
         """The rules for callers: what the owner approved permanently, or runs without asking, is not theirs."""
@@ -36,6 +38,7 @@ class ApprovalRules:
         rules.mode = "manual" if self.mode == "off" else self.mode
         rules.permission_mode = "plan" if self.permission_mode == "plan" else "ask"
         rules._allowed = frozenset[str]()
+        rules._listed = []
         return rules
 
     @property
@@ -70,7 +73,8 @@ class ApprovalRules:
 
     def approve(self, rules: Iterable[str]) -> None:
         """From now on these rules need no question."""
-        self._allowed |= frozenset(rules)
+        self._listed += [rule for rule in rules if rule not in self._listed]
+        self._allowed |= frozenset(self._listed)
 
 
 def _one_line(text: str) -> str:

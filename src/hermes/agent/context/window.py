@@ -17,7 +17,7 @@ from hermes.errors import PluginError
 from hermes.hooks.callback import describe
 from hermes.hooks.table import Hooks
 from hermes.journal.steps import Message
-from hermes.local.endpoint import is_local
+from hermes.local.endpoint import is_embedded, is_local
 from hermes.models.billing import known_model
 from hermes.models.endpoint import Endpoint
 from hermes.models.usage import Usage
@@ -108,6 +108,14 @@ class Contexts:
         """How many tokens a model takes: as configured, as its server said, as the price data has it, or the usual."""
         told = self._servers.known(endpoint) if self._servers is not None else None
         return endpoint.context_length or told or _listed(endpoint) or DEFAULT_LENGTH
+
+    def seen_by(self, endpoint: Endpoint) -> int:
+        """How many tokens of a conversation a model sees: the embedded one only what its wire keeps."""
+        if is_embedded(endpoint):
+            from hermes.local.prompt.conversation import MOST_TOKENS  # only that model needs it
+
+            return MOST_TOKENS
+        return self.length_for(endpoint)
 
     def ask_server(self, endpoint: Endpoint, interrupt: Interrupt) -> int | None:
         """The window that a server tells, where nothing else says how long it is. Asked for once."""

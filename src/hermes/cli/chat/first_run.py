@@ -33,7 +33,7 @@ def set_up(home: Path) -> bool:
         index = choose([option.text for option in options])
         chosen = None if index is None else options[index].choose()
         if chosen is None:
-            say("Cancelled: no model is set up.")
+            say("Cancelled: no model is set up. 'hermes model' sets one up later; 'hermes local install' needs no key.")
             return False
         for line in save(setup, chosen):
             say(line)

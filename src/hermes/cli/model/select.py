@@ -35,6 +35,10 @@ from hermes.models.routing import endpoint_for, name_of
 _MOST_SHOWN = 20
 
 
+#: Words that end a question without an answer, as an empty line does.
+_LEAVE = ("q", "quit", "exit")
+
+
 def say(text: str = "") -> None:
     """A line for the person."""
     print(plain(text), file=sys.stderr, flush=True)
@@ -60,13 +64,13 @@ def choose(options: Sequence[str], names: Sequence[str] = ()) -> int | None:
         say(f"  {number:>{width}}. {option}")
     while True:
         typed = ask("Number or name (Enter to cancel): " if names else "Number (Enter to cancel): ")
-        if not typed:
+        if not typed or typed.lower().lstrip("/") in _LEAVE:
             return None
         if typed.isdecimal() and 1 <= int(typed) <= len(options):
             return int(typed) - 1
         if typed in names:
             return names.index(typed)
-        say(f"{one_line(typed, 60)!r} is not a choice; type a number from 1 to {len(options)}.")
+        say(f"{one_line(typed, 60)!r} is not a choice; type a number from 1 to {len(options)}, or q to cancel.")
 
 
 def choose_model(models: Sequence[str], default: str = "") -> str | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from hermes.agent.session import Session
 from hermes.cli.terminal import cells, fitted, one_line
+from hermes.commands.status import context_use
 from hermes.host import Host
 from hermes.journal.usage.spending import session_spending
 
@@ -100,13 +101,14 @@ def session_facts(host: Host, session: Session) -> StatusFacts:
     first = session.models.endpoints[0]
     spent = session_spending(host.store, session.id)
     costs = [one.cost_usd for one in spent if one.cost_usd is not None]
+    tokens, window = context_use(session)
     return StatusFacts(
         model=first.model,
         session_id=session.id,
         input_tokens=sum(one.prompt_tokens for one in spent),
         output_tokens=sum(one.output_tokens for one in spent),
         cost_usd=sum(costs) if costs else None,
-        context_tokens=session.window.status()["last_prompt_tokens"],
-        context_window=session.runtime.contexts.length_for(first),
+        context_tokens=tokens,
+        context_window=window,
         mode=shown_mode(host, session),
     )
