@@ -254,7 +254,7 @@ def test_a_bundle_that_was_changed_or_is_newer_is_refused(recorded: str, home: P
     for text_, problem in (
         (whole.replace("first", "worst"), "cut off or was changed"),
         (whole[: len(whole) // 2], "no part of a bundle|cut off"),
-        (whole.replace('"schema":5', '"schema":99', 1), "newer than this one .schema 99, this one knows 5"),
+        (whole.replace('"schema":', '"schema":9', 1), r"newer than this one .schema 9\d+, this one knows"),
         ("{}\n", "is no bundle; 'hermes sessions export"),
         ("", "is no bundle"),
     ):

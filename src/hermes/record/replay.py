@@ -22,6 +22,7 @@ from hermes.errors import HermesError
 from hermes.host import RECORDED_OPTIONS, Host, HostOptions
 from hermes.journal.store import Store
 from hermes.models.profiles import PROFILES
+from hermes.record.bundle import write_bundle
 from hermes.record.compare import Difference, compare_recordings, compare_turns
 from hermes.record.inputs import RecordedInputs, RecordedResponder
 from hermes.record.recording import Recording, TurnRecording, load_recording
@@ -53,6 +54,10 @@ class ReplayResult:
     recorded_seconds: float = 0.0
     #: What is to be known about the result, a line each.
     notes: list[str] = field(default_factory=list[str])
+    #: The run as it was now, when it was asked for.
+    recording: Recording | None = None
+    #: The same as the text of a bundle.
+    bundle: str = ""
 
     @property
     def identical(self) -> bool:
@@ -71,6 +76,8 @@ class ReplaySettings:
     turn: int | None = None
     #: Stop at the first turn that differs.
     stop_early: bool = True
+    #: Keep the new run: every turn follows those that were run again, not the recorded ones.
+    keep: bool = False
 
 
 def replay(
@@ -183,6 +190,9 @@ class _ReplayRun:
             result.differences += differences
             if differences and self._settings.stop_early:
                 break
+        if self._settings.keep:
+            result.recording = load_recording(host.store, self._recording.id)
+            result.bundle = write_bundle(host.store, self._recording.id)
         result.differences += self._settings_changed() if self._settings.strict else ()
         result.notes += [f"tool {name} is not here; its recorded definition was used" for name in self._tools.missing]
         if self._settings.strict and self._tools.missing:
@@ -276,6 +286,8 @@ class _ReplayRun:
         self._result.turns += 1
         self._result.steps += sum(key.startswith("model:") for key in turn.steps)
         self._session = session
+        if self._settings.keep:
+            self._copied = turn.ordinal + 1
         return self._compare(host, turn)
 
     def _open_session(self, host: Host, turn: TurnRecording) -> Session:

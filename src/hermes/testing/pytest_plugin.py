@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,21 @@ if TYPE_CHECKING:
     from hermes.testing.recorder import EventRecorder
     from hermes.testing.scripted.script import Script
     from hermes.testing.scripted.server import ScriptedProvider
+
+
+#: The first bytes of a test that ``hermes test add`` wrote.
+_CASE = b"# hermes test"
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    """Collect the tests that were made from recorded runs."""
+    if file_path.suffix != ".yaml":
+        return None
+    with file_path.open("rb") as file:
+        if file.read(len(_CASE)) != _CASE:
+            return None
+    # By name: the recorded runs are a floor above the test kit.
+    return import_module("hermes.record.checks.pytest_items").collect_case(file_path, parent)
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""Checks made from runs: tests, and evaluations over datasets."""

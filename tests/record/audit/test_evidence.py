@@ -1,0 +1,187 @@
+"""Sealed sessions: every altered, removed, inserted or reordered event is found, offline."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hermes.cli.main import main
+from hermes.errors import HermesError
+from hermes.host import Host
+from hermes.record.audit.evidence import export_evidence, verify_evidence
+from hermes.record.audit.seals import SealFile, check_signature, public_key_of, read_seals, seal_session
+from hermes.testing import ScriptedProvider, text, tool_call
+from support import HostFactory
+
+Lines = list[bytes]
+
+
+@pytest.fixture
+def host(make_host: HostFactory, workdir: Path) -> Host:
+    (workdir / "a").write_text("secret of a")
+    with ScriptedProvider([tool_call("read_file", {"path": "a"}), text("Done."), text("More.")]) as provider:
+        host = make_host(provider)
+        session = host.new_session()
+        session.title = "sealed"
+        session.run("go")
+        session.run("on")
+    return host
+
+
+@pytest.fixture
+def session_id(host: Host) -> str:
+    return host.sessions.list()[0].id
+
+
+@pytest.fixture
+def evidence(host: Host, session_id: str) -> bytes:
+    return export_evidence(host.store, session_id, [])
+
+
+def closed(lines: Lines) -> bytes:
+    """The lines with a new digest at their end, as a forger would write it."""
+    body = b"".join(line + b"\n" for line in lines)
+    return body + msgspec.json.encode({"sha256": hashlib.sha256(body).hexdigest()}) + b"\n"
+
+
+def event_lines(evidence: bytes) -> tuple[Lines, list[int]]:
+    lines = evidence.split(b"\n")[:-2]
+    return lines, [at for at, line in enumerate(lines) if line.startswith(b'{"event"')]
+
+
+def test_a_whole_export_is_valid(evidence: bytes, session_id: str) -> None:
+    result = verify_evidence(evidence)
+    assert result.problems == [] and result.session_id == session_id and result.events > 8
+
+
+def _alter(lines: Lines, at: list[int]) -> None:
+    lines[at[3]] = lines[at[3]].replace(b"secret of a", b"nothing in a")
+
+
+def _remove(lines: Lines, at: list[int]) -> None:
+    del lines[at[3]]
+
+
+def _insert(lines: Lines, at: list[int]) -> None:
+    lines.insert(at[3], lines[at[3]].replace(b"model:1", b"model:9"))
+
+
+def _reorder(lines: Lines, at: list[int]) -> None:
+    lines[at[3]], lines[at[4]] = lines[at[4]], lines[at[3]]
+
+
+@pytest.mark.parametrize(
+    ("forge", "problem"),
+    [
+        (_alter, "was altered"),
+        (_remove, "event 4 was removed: number 5 follows number 3"),
+        (_insert, "an event was inserted|event 4 .* was altered"),
+        (_reorder, "events were reordered: number 5 stands before number 4"),
+    ],
+)
+def test_forged_events_are_named(evidence: bytes, forge: Callable[[Lines, list[int]], None], problem: str) -> None:
+    lines, at = event_lines(evidence)
+    forge(lines, at)
+    [found] = verify_evidence(closed(lines)).problems
+    assert re.search(problem, found), found
+
+
+def test_random_single_byte_edits_are_all_found(evidence: bytes) -> None:
+    chance = random.Random(20)
+    unseen: list[int] = []
+    for _ in range(2_000):
+        at, byte = chance.randrange(len(evidence)), chance.randrange(1, 256)
+        edited = evidence[:at] + bytes([evidence[at] ^ byte]) + evidence[at + 1 :]
+        if not verify_evidence(edited).problems:
+            unseen.append(at)
+    assert unseen == []
+
+
+def test_redacted_exports_are_valid_and_say_nothing(host: Host, session_id: str) -> None:
+    data = export_evidence(host.store, session_id, [], redact=["*"])
+    result = verify_evidence(data)
+    assert result.problems == [] and result.redacted == result.events
+    assert b"secret of a" not in data and b"You are Hermes" not in data
+    tools = export_evidence(host.store, session_id, [], redact=["tool:*"])
+    assert verify_evidence(tools).problems == [] and verify_evidence(tools).redacted == 1
+    assert b"You are Hermes" in tools
+
+
+# -- signatures -----------------------------------------------------------------------------------------------------
+
+needs_ssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "key"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    return path
+
+
+@needs_ssh
+def test_a_seal_covers_the_session_and_shows_a_cut_tail(host: Host, session_id: str, key: Path, home: Path) -> None:
+    seal = seal_session(host.store, home, session_id, key)
+    assert seal_session(host.store, home, session_id, key) == seal, "the same head was sealed twice"
+    assert SealFile(home, session_id).read() == [seal]
+    assert check_signature(seal, [public_key_of(key)]) == ""
+    assert "another key" in check_signature(seal, ["ssh-ed25519 AAAA"])
+    forged = msgspec.structs.replace(seal, chain="0" * 64)
+    assert "does not fit" in check_signature(forged, [public_key_of(key)])
+    # Without its last turn the file is consistent; the seal that was kept elsewhere shows what is gone.
+    lines, at = event_lines(export_evidence(host.store, session_id, []))
+    cut = closed([line for number, line in enumerate(lines) if number not in at[-3:]])
+    assert verify_evidence(cut).problems == []
+    assert "the end was cut off: event" in verify_evidence(cut, [seal]).problems[0]
+
+
+@needs_ssh
+def test_a_rewritten_chain_does_not_fit_the_seal(host: Host, session_id: str, key: Path, home: Path) -> None:
+    from hermes.journal.events import chain_events
+
+    seal = seal_session(host.store, home, session_id, key)
+
+    def rewrite(connection: Any) -> None:
+        connection.execute("UPDATE events SET at = at + 1 WHERE session_id = ? AND seq = 2", (session_id,))
+        chain_events(connection, session_id)
+
+    host.store.write(rewrite)
+    data = export_evidence(host.store, session_id, [seal])
+    assert "does not fit: an event up to number" in verify_evidence(data).problems[0]
+
+
+@needs_ssh
+def test_the_commands(
+    host: Host, session_id: str, key: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.close()
+    anchors, file = tmp_path / "anchors", tmp_path / "run.evidence"
+    assert main(["audit", "seal", "--key", str(key), "--anchor", f"cat > {anchors}"]) == 0
+    assert capsys.readouterr().out.startswith("sealed event ")
+    assert len(read_seals(anchors)) == 1
+    assert main(["audit", "export", session_id, "-o", str(file)]) == 0
+    options = ["--key", f"{key}.pub", "--anchors", str(anchors)]
+    assert main(["audit", "verify", str(file), *options]) == 0
+    assert "sealed up to event" in capsys.readouterr().out
+    assert main(["audit", "verify", session_id, *options]) == 0
+    file.write_bytes(file.read_bytes().replace(b"secret of a", b"secret of b"))
+    capsys.readouterr()
+    assert main(["audit", "verify", str(file), *options]) == 1
+    assert "was altered" in capsys.readouterr().out
+
+
+def test_errors_say_what_to_do(host: Host, session_id: str, home: Path, tmp_path: Path) -> None:
+    with pytest.raises(HermesError, match="there is no key"):
+        seal_session(host.store, home, session_id, tmp_path / "none")
+    (tmp_path / "seals").write_text("no\n")
+    with pytest.raises(HermesError, match="has a line that is no seal"):
+        read_seals(tmp_path / "seals")
