@@ -354,6 +354,7 @@ def _for_replay(config: Config, *, live: bool) -> Config:
     config.auxiliary.transient_retries = _NO_LIMIT
     if not live:
         config.hooks.events = {}
+        config.mcp_servers = {}  # what their tools returned is in the record
     return config
 
 

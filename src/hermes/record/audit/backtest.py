@@ -47,6 +47,7 @@ def backtest(store: Store, session_ids: Iterable[str], policy: Path, base: Confi
         config, plugins = _policy(policy, base, home)
         config.approvals.headless = "deny"  # a refusal for want of a person is a question
         config.approvals.mode = "manual"
+        config.mcp_servers = {}
         judged: list[JudgedCall] = []
         with Host(home, config, HostOptions(plugins=plugins, use_enabled_plugins=False), cwd=home, env={}) as host:
             host.models.driver.http = NoNetwork()
