@@ -418,6 +418,7 @@ class Host:
             cwd_of=self._cwd_of,
             redactor=self.redactor,
             confinements=self.confinements,
+            supervisor=self.runtime.processes.supervisor,
             accept=self.options.accept_hooks
             or self.config.hooks_auto_accept
             or is_set("HERMES_ACCEPT_HOOKS", self._env),

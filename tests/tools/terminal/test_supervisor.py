@@ -44,6 +44,36 @@ def test_a_command_and_its_children_end_with_a_hermes_that_is_killed(
             wait_until_gone(pid)
 
 
+def test_a_hook_command_ends_with_a_hermes_that_is_killed(home: Path, workdir: Path) -> None:
+    (workdir / "hook.sh").write_text("cat > /dev/null; sleep 300 & echo $! > child.pid; echo $$ > shell.pid; wait\n")
+    with ScriptedProvider("never asked") as provider:
+        write_config(home, provider.base_url)
+        hook = "{command: sh hook.sh, timeout: 300, sandbox: false}"
+        with (home / "config.yaml").open("a") as config:
+            config.write(f"hooks_auto_accept: true\nhooks:\n  pre_llm_call:\n    - {hook}\n")
+        process = start_hermes("chat", "-Q", "-q", "go", home=home, cwd=workdir)
+        pids = [read_pid(workdir / name) for name in ("child.pid", "shell.pid")]
+        process.kill()
+        process.wait(HANG)
+        for pid in pids:
+            wait_until_gone(pid)
+
+
+def test_a_search_ends_with_a_hermes_that_is_killed(home: Path, workdir: Path, tmp_path: Path) -> None:
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    (programs / "rg").write_text(f"#!/bin/sh\necho $$ > {workdir}/rg.pid\nexec sleep 300\n")
+    (programs / "rg").chmod(0o755)
+    with ScriptedProvider(by_step(tool_call("search_files", {"pattern": "x"}), hanging())) as provider:
+        write_config(home, provider.base_url)
+        path = {"PATH": f"{programs}:{os.environ['PATH']}"}
+        process = start_hermes("chat", "-Q", "-q", "go", home=home, cwd=workdir, env=path)
+        pid = read_pid(workdir / "rg.pid")
+        process.kill()
+        process.wait(HANG)
+        wait_until_gone(pid)
+
+
 def test_groups_are_killed_when_the_process_that_registered_them_is_gone() -> None:
     program = (
         "import subprocess, sys, time\n"

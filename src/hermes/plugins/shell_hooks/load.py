@@ -6,7 +6,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hermes.config.files import config_path
 from hermes.config.sections import ShellHookConfig
@@ -26,6 +26,9 @@ from hermes.plugins.shell_hooks.protocol import (
 from hermes.sanitize import Redactor
 from hermes.scope import Scope, current_scope
 from hermes.tools.sandbox.confinement import Confinement, Confinements
+
+if TYPE_CHECKING:
+    from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 log = logging.getLogger("hermes.plugins")
 
@@ -53,8 +56,10 @@ class ShellHook:
         cwd_of: Callable[[str], Path],
         redactor: Redactor,
         confinements: Confinements,
+        supervisor: ProcessSupervisor | None = None,
     ) -> None:
         self.command = command
+        self._supervisor = supervisor
         self._agreement = agreement
         self._home = home
         self._cwd_of = cwd_of
@@ -87,6 +92,7 @@ class ShellHook:
                 variables=hook_variables(event, payload, self._home),
                 timeout=timeout,
                 interrupt=interrupt,
+                supervisor=self._supervisor,
             )
         except (OSError, ValueError) as error:
             raise HookCommandFailed(f"it cannot be started: {_why(error, self.command.argv[0])}") from None
@@ -126,6 +132,7 @@ def load_shell_hooks(
     cwd_of: Callable[[str], Path],
     redactor: Redactor,
     confinements: Confinements,
+    supervisor: ProcessSupervisor | None = None,
     accept: bool = False,
     ask: AskConsent | None = None,
 ) -> list[str]:
@@ -146,7 +153,14 @@ def load_shell_hooks(
         if not agreement.given:
             refused.append(command)
         if agreement.given or command.on_error == "deny":
-            hook = ShellHook(command, agreement, home=home, cwd_of=cwd_of, redactor=redactor, confinements=confinements)
+            hook = ShellHook(
+                *(command, agreement),
+                home=home,
+                cwd_of=cwd_of,
+                redactor=redactor,
+                confinements=confinements,
+                supervisor=supervisor,
+            )
             hooks.subscribe(command.event, command.name, hook.answer, on_error=command.on_error, own_thread=False)
     if refused:
         warnings.append(_not_accepted_notice(refused))

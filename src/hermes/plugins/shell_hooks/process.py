@@ -17,6 +17,8 @@ from hermes.tools.sandbox.confinement import Confinement
 if TYPE_CHECKING:
     import subprocess
 
+    from hermes.tools.terminal.supervisor import ProcessSupervisor
+
 log = logging.getLogger("hermes.plugins")
 
 #: Most bytes of a command's output that are kept. The rest is read and dropped, so that a full pipe blocks no one.
@@ -58,10 +60,11 @@ def run_command(
     variables: Mapping[str, str] | None = None,
     timeout: float,
     interrupt: Interrupt | None = None,
+    supervisor: ProcessSupervisor | None = None,
 ) -> Finished:
     """Run a program to its end. ``OSError`` when it cannot be started, ``Interrupted`` when the work is cancelled.
 
-    ``variables`` are added to the environment.
+    ``variables`` are added to the environment. With a ``supervisor`` it does not outlive Hermes.
     """
     from subprocess import PIPE, Popen
 
@@ -71,9 +74,13 @@ def run_command(
 
     started = time.monotonic()
     process = confinement.start(argv, cwd, start)
+    if supervisor is not None:
+        supervisor.add(process.pid)  # before it gets its input, which ends for it when Hermes is killed earlier
     try:
         return _converse(process, stdin, started, timeout, interrupt)
     finally:
+        if supervisor is not None:
+            supervisor.remove(process.pid)
         for change in confinement.ended():
             log.warning("the hook command %s %s", argv[0], change.report)
 

@@ -6,8 +6,12 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from hermes.scope import Interrupt
+
+if TYPE_CHECKING:
+    from hermes.tools.terminal.supervisor import ProcessSupervisor
 
 #: Characters of a matching line that are shown.
 LINE_SHOWN = 500
@@ -67,6 +71,8 @@ class Query:
     counts_only: bool = False
     #: Protected files that were left out.
     refused: list[str] = field(default_factory=list[str])
+    #: Ends what was started for the search when Hermes is gone.
+    supervisor: ProcessSupervisor | None = None
     deadline: float = field(default_factory=lambda: time.monotonic() + MAX_SECONDS)
 
     def check(self) -> None:

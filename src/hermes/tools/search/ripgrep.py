@@ -69,7 +69,7 @@ def _only(query: Query) -> list[str]:
 
 def _lines(query: Query, arguments: list[str], end: bytes = b"\n") -> Iterator[bytes]:
     try:
-        child = ChildProcess(arguments, cwd=query.root, keep_stderr=False)
+        child = ChildProcess(arguments, cwd=query.root, keep_stderr=False, supervisor=query.supervisor)
     except (OSError, ValueError) as error:
         raise RipgrepFailed(str(error)) from None
     silent = True

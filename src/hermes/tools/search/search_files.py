@@ -80,7 +80,13 @@ class _Search:
 
     def files(self) -> str:
         """Files whose name matches the pattern."""
-        query = Query(self._pattern, self._root, self._context.scope.interrupt, wanted=name_filter(self._pattern))
+        query = Query(
+            self._pattern,
+            self._root,
+            self._context.scope.interrupt,
+            wanted=name_filter(self._pattern),
+            supervisor=self._context.processes.supervisor,
+        )
         found, stopped = _until_stopped(self._file_names(query), _MAX_FILES)
         return self._page("files", [self._shown(path) for path in found], len(found), stopped)
 
@@ -97,6 +103,7 @@ class _Search:
             context=bounded_int(self._args, "context", 0, 0, _MAX_CONTEXT) if mode == "content" else 0,
             counts_only=mode != "content",
             refused=self._refused,
+            supervisor=self._context.processes.supervisor,
         )
         re.compile(python_pattern(self._pattern))  # the same error with both engines
         if mode == "content":
