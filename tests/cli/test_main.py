@@ -136,6 +136,7 @@ def test_help_for_one_command(capsys: pytest.CaptureFixture[str]) -> None:
         ("sesions", "did you mean 'sessions'?"),
         ("confg", "did you mean 'config'?"),
         ("zzz", "commands are chat, sessions, "),
+        ("tools", "/tools is a command of the prompt, which 'hermes' alone opens."),
         ("\x1b[31mlog", "did you mean 'logs'?"),
     ],
 )

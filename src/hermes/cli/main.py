@@ -157,9 +157,15 @@ def _unknown_command(name: str, added: list[str]) -> int:
     from difflib import get_close_matches
 
     from hermes.cli.terminal import plain
+    from hermes.contract.commands import COMMAND_NAMES
 
     close = get_close_matches(name, [*COMMANDS, "help", *added], n=1, cutoff=0.5)
-    hint = f"did you mean {plain(close[0])!r}?" if close else f"commands are {plain(', '.join([*COMMANDS, *added]))}."
+    if name in COMMAND_NAMES:
+        hint = f"/{name} is a command of the prompt, which 'hermes' alone opens."
+    elif close:
+        hint = f"did you mean {plain(close[0])!r}?"
+    else:
+        hint = f"commands are {plain(', '.join([*COMMANDS, *added]))}."
     print(f"Error: unknown command {plain(name)!r}; {hint}", file=sys.stderr)
     return 2
 

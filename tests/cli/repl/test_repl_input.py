@@ -76,13 +76,14 @@ def test_pasted_blocks_shell_output_the_editor_and_images_reach_the_model(home: 
 def test_a_session_is_chosen_by_its_title_vi_keys_work_and_the_terminal_is_told(home: Path, workdir: Path) -> None:
     script = [text("Watered."), text("Fed."), text("Again.")]
     with ScriptedProvider(script) as provider:
-        write_config(home, provider.base_url, "display:\n  keys: vi\n  notify_after: 0\n")
+        write_config(home, provider.base_url, "display:\n  keys: vi\n  theme: light\n  notify_after: 0\n")
         with ReplTerminal(home, workdir) as terminal:
             terminal.send("water the plants")
             terminal.wait_for("Watered.")
             terminal.wait_until_idle()
             terminal.wait_until(lambda: b"\x1b]2;water the plants - hermes\x07" in terminal.raw, "the title")
             assert b"\n\x07" in terminal.raw, "the bell"
+            assert b"\x1b[0;34;1m> " in terminal.raw, "the colour of the light theme"
             terminal.send("/new")
             terminal.wait_for("New session")
             terminal.send("feed the cat")
