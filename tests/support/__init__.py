@@ -5,6 +5,7 @@ Everywhere
     waiting               waiting without clocks, work that must end, a clock that a test moves
     configured            hosts with a scripted model and sections of the configuration
     small_disk            a disk that is soon full
+    forked_hermes         ``hermes`` processes that need no start of an interpreter
     fork_server           many short ``hermes`` processes, to be killed
     surfaces              a surface that records what slash commands ask of it
 
@@ -53,6 +54,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from hermes.host import Host
+from support.forked_hermes import can_fork, run_forked
 
 HostFactory = Callable[..., Host]
 
@@ -112,8 +114,14 @@ def run_hermes(
 ) -> subprocess.CompletedProcess[str]:
     """Run ``hermes`` to its end."""
     data = stdin.encode() if isinstance(stdin, str) else stdin
+    command = hermes_command(*arguments)
+    if can_fork(env or {}):
+        code, output, errors = run_forked(arguments, cwd, hermes_environment(home, env), data, timeout)
+        return subprocess.CompletedProcess(
+            command, code, output.decode("utf-8", "replace"), errors.decode("utf-8", "replace")
+        )
     done = subprocess.run(
-        hermes_command(*arguments),
+        command,
         cwd=cwd,
         env=hermes_environment(home, env),
         input=data,
