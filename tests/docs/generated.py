@@ -29,7 +29,7 @@ from .pages import with_generated
 _SESSION_ACTIONS = ("list", "show", "search", "export", "rename", "delete")
 _CONFIG_ACTIONS = ("show", "get", "path", "set", "unset", "edit")
 _PLUGIN_ACTIONS = ("list", "info", "check", "test", "enable", "disable", "install", "update", "remove", "new")
-_MCP_ACTIONS = ("add", "remove", "list", "configure", "login", "logout", "test")
+_MCP_ACTIONS = ("add", "remove", "list", "configure", "login", "logout", "serve", "test")
 _HOOK_ACTIONS = ("list", "test", "accept", "revoke", "spec")
 
 MAKERS: dict[str, Callable[[], str]] = {

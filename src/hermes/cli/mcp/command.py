@@ -18,6 +18,9 @@ examples:
 """
 
 
+_HIGHEST_PORT = 65_535
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the sub-commands."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
@@ -91,6 +94,23 @@ def _configure(parser: argparse.ArgumentParser) -> None:
     add("--timeout", type=float, metavar="SECONDS", help="seconds that one call may take")
 
 
+def _serve(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--http", action="store_true", help="serve over HTTP instead of stdio; the first line on stdout is the address")
+    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1); any other needs tokens")
+    add("--port", type=_port, default=None, metavar="N", help="port to listen on (any free one); implies --http")
+    add("--approve", action="store_true", help="let the client of stdio answer approvals; else the owner is asked")
+    add("--provider", default="", help="provider to use instead of the configured one")
+    add("-m", "--model", default="", help="model to use instead of the configured one")
+    add("-v", "--verbose", action="store_true", help="show the log on stderr")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to {_HIGHEST_PORT})")
+    return int(text)
+
+
 _ACTIONS = (
     ("add", "entries", _add, "add a server; it is started once, to see its tools"),
     ("remove", "entries", _name, "remove a server, with its stored tools and sign-in"),
@@ -98,5 +118,6 @@ _ACTIONS = (
     ("configure", "entries", _configure, "show a server and its tools, or change what is offered of them"),
     ("login", "sign_in", _name, "sign in at a server, with a browser on this machine"),
     ("logout", "sign_in", _name, "forget the sign-in at a server"),
+    ("serve", "serve", _serve, "serve this agent to editors and other agents, over stdio or HTTP"),
     ("test", "trial", _name, "start a server, and show what it offers; exit code 1 when it does not work"),
 )

@@ -1,0 +1,73 @@
+"""``hermes mcp serve``: the agent as an MCP server, for editors and other agents."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from collections.abc import Generator
+
+from hermes.cli.terminal import plain
+from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.config.sections import A2AScope
+from hermes.errors import HermesError
+from hermes.log import setup_logging
+from hermes.sanitize import Redactor
+
+
+def run_serve(args: argparse.Namespace) -> int:
+    """Serve until the input ends, or over HTTP until a signal comes. Standard output has the protocol only."""
+    home = hermes_home()
+    warnings: list[str] = []
+    apply_env(load_env_file(home, warnings=warnings))
+    redactor = Redactor()
+    setup_logging(home, verbose=args.verbose, redactor=redactor)
+    loaded = load_config(home)
+    with _packages():
+        from hermes.mcp_server.client import DEFAULT_SCOPES, ServedClient
+        from hermes.mcp_server.server import serve_stdio
+        from hermes.mcp_server.service import AgentService
+    from hermes.host import Host, HostOptions
+
+    is_http = args.http or args.port is not None
+    if is_http:
+        with _packages():
+            from hermes.a2a.server.access.listen_address import ListenAddress, check_listen_address
+            from hermes.a2a.server.access.principals import read_principals
+
+            principals = read_principals(loaded.config.a2a, os.environ, redactor)
+        public = f"http://{args.host}"  # only checked for tokens; no card is published
+        check_listen_address(ListenAddress(args.host, args.port or 0, public_url=public), principals)
+    options = HostOptions(provider=args.provider, model=args.model, platform="mcp", unattended=True, hide_memory=True)
+    with contextlib.redirect_stdout(sys.stderr), Host(home, loaded.config, options, redactor=redactor) as host:
+        for warning in (*warnings, *loaded.warnings, *host.notices):
+            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        service = AgentService(host)
+        if is_http:
+            from hermes.mcp_server.http import serve_http
+
+            serve_http(service, principals, args.host, args.port or 0, _announce)  # pyright: ignore[reportPossiblyUnboundVariable]
+        else:
+            granted: frozenset[A2AScope] = frozenset(("approve",)) if args.approve else frozenset()
+            with contextlib.redirect_stdout(sys.__stdout__):
+                serve_stdio(service, ServedClient(scopes=DEFAULT_SCOPES | granted))
+    return 0
+
+
+def _announce(address: str) -> None:
+    print(address, file=sys.__stdout__, flush=True)
+
+
+@contextlib.contextmanager
+def _packages() -> Generator[None]:
+    """Report a missing package, and how to install it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("hermes"):
+            raise
+        extra = "a2a" if error.name.startswith("a2a") else "mcp"
+        raise HermesError(
+            f"serving needs the package {error.name}, which is not installed; install it with: hermes install {extra}"
+        ) from None
