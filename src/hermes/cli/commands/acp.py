@@ -48,6 +48,7 @@ def run(args: argparse.Namespace) -> int:
     finally:
         with contextlib.suppress(OSError):  # an editor that is gone does not read the rest
             out.close()
+        source.close()
     return 0
 
 
