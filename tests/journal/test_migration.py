@@ -61,7 +61,7 @@ def test_nothing_of_an_old_home_is_lost(old_journal: Path, open_store: StoreFact
     store = open_store()
     sessions = Sessions(store).list()
     assert len(sessions) == 3 and contents(old_journal) == before
-    assert rows(old_journal, "PRAGMA user_version") == [(6,)]
+    assert rows(old_journal, "PRAGMA user_version") == [(7,)]
     backup = Path(f"{old_journal}.schema4.bak")
     assert contents(backup) == before and rows(backup, "PRAGMA user_version") == [(4,)]
 

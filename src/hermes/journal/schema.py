@@ -254,4 +254,9 @@ MIGRATIONS: tuple[str, ...] = (
     """
     ALTER TABLE sessions ADD COLUMN mode TEXT NOT NULL DEFAULT '';  -- the permission mode that the user chose for it
     """,
+    """
+    -- The budgets of a day are checked before each call: what it adds up must not grow with the history.
+    CREATE INDEX model_calls_by_time ON model_calls (started_at);
+    CREATE INDEX outside_calls_by_time ON outside_calls (started_at);
+    """,
 )

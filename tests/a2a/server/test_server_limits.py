@@ -9,10 +9,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import grpc
 import httpx
 import msgspec
 import pytest
-from a2a.types import CancelTaskRequest, GetTaskRequest, ListTasksRequest, StreamResponse, SubscribeToTaskRequest
+from a2a.types import (
+    CancelTaskRequest,
+    GetTaskRequest,
+    ListTasksRequest,
+    SendMessageRequest,
+    StreamResponse,
+    SubscribeToTaskRequest,
+    a2a_pb2_grpc,
+)
 
 from hermes.a2a.server.access.rate_limits import RateLimiter
 from hermes.config import A2AConfig
@@ -113,6 +122,32 @@ def test_limits_hold_for_requests_at_the_same_moment(home: Path, workdir: Path) 
             served(home, workdir, provider, settings) as agent,
         ):
             assert asyncio.run(call(path)) == [200] * 3 + [503] * 5
+
+
+def test_the_limit_holds_over_grpc_too(home: Path, workdir: Path) -> None:
+    async def call() -> list[grpc.StatusCode]:
+        async with grpc.aio.insecure_channel(agent.grpc) as channel:
+            stub: Any = a2a_pb2_grpc.A2AServiceStub(channel)
+
+            async def sent(number: int) -> grpc.StatusCode:
+                request = SendMessageRequest(message=said(f"{number}").message)
+                request.configuration.return_immediately = True
+                try:
+                    await stub.SendMessage(request, timeout=30)
+                except grpc.aio.AioRpcError as error:
+                    return error.code()
+                return grpc.StatusCode.OK
+
+            codes = await asyncio.gather(*(sent(number) for number in range(8)))
+            for task in (await stub.ListTasks(ListTasksRequest())).tasks:
+                await stub.CancelTask(CancelTaskRequest(id=task.id))
+            return sorted(codes, key=lambda code: code.name)
+
+    with (
+        ScriptedProvider(lambda _request: hanging()) as provider,
+        served(home, workdir, provider, A2AConfig(max_tasks=2, max_waiting=1), grpc=True) as agent,
+    ):
+        assert asyncio.run(call()) == [grpc.StatusCode.OK] * 3 + [grpc.StatusCode.UNAVAILABLE] * 5
 
 
 def test_messages_that_wait_for_their_conversation_count(home: Path, workdir: Path) -> None:

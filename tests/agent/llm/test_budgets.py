@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ from hermes.agent.llm.budgets import ANSWER_TOKENS, Budgets, CallBound
 from hermes.agent.setup import OUT_OF_BUDGET
 from hermes.config.sections import BudgetLimitsConfig, BudgetsConfig
 from hermes.contract.events import BudgetReached, TurnEvent
+from hermes.contract.llm import PluginLlmBudgetError
 from hermes.errors import BudgetExceeded
 from hermes.models.usage import Usage
 from hermes.scope import Interrupt, Scope
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text, tool_call
 from support import run_hermes, write_config
-from support.configured import configured_host
+from support.configured import configured_host, write_plugin
 
 STEP = {"prompt_tokens": 1_000, "completion_tokens": 100}
 
@@ -223,6 +226,46 @@ def test_side_calls_count(home: Path, workdir: Path) -> None:
         with pytest.raises(BudgetExceeded):
             host.side.ask("title", ask, scope=scope, main=session.models.endpoints)
     assert len(provider.requests) == 2
+
+
+ASKING = """
+def register(ctx):
+    ctx.register_command(NAME, lambda raw: ctx.llm.complete([{"role": "user", "content": raw}]).text)
+"""
+
+
+def test_every_plugin_has_a_budget_of_a_day(home: Path, workdir: Path) -> None:
+    for name in ("first", "second"):
+        write_plugin(home, name, ASKING.replace("NAME", repr(name)))
+    settings: dict[str, Any] = {"budgets": limits(plugin={"calls": 2}), "options": {"plugins": ["first", "second"]}}
+    for allowed in (2, 0):  # another process of the home has what the first one left
+        with (
+            ScriptedProvider(text("fine", usage=STEP)) as provider,
+            configured_host(home, workdir, provider, **settings) as host,
+        ):
+            ask = host.plugins.commands["first"].handler
+            assert [ask("?") for _ in range(allowed)] == ["fine"] * allowed
+            with pytest.raises(PluginLlmBudgetError, match=r"budgets.plugin.calls"):
+                ask("?")
+            assert len(provider.requests) == allowed
+            if allowed:
+                assert host.plugins.commands["second"].handler("?") == "fine", "each has its own"
+                assert host.new_session().run("go").status == "completed", "the conversation has none of it"
+
+
+def test_the_content_of_a_plugins_call_is_on_record_without_secrets(home: Path, workdir: Path) -> None:
+    write_plugin(home, "first", ASKING.replace("NAME", repr("first")))
+    with (
+        ScriptedProvider(text("The answer.", usage=STEP)) as provider,
+        configured_host(home, workdir, provider, options={"plugins": ["first"]}) as host,
+    ):
+        assert host.plugins.commands["first"].handler("is test-key a key?") == "The answer."
+        path = host.store.path
+    with closing(sqlite3.connect(path)) as connection:
+        query = "SELECT b.data FROM outside_calls c JOIN blobs b ON b.sha256 = c.content"
+        [(data,)] = connection.execute(query).fetchall()
+    recorded = data.decode() if isinstance(data, bytes) else data
+    assert "The answer." in recorded and "a key?" in recorded and "test-key" not in recorded
 
 
 # -- what happens at a limit -----------------------------------------------------------------------------------------

@@ -128,3 +128,15 @@ def test_there_must_be_something_to_copy_and_nothing_unfinished(store: Store, ne
     with pytest.raises(JournalError, match="not finished"):
         branch_session(store, runner, "s1", "s2")
     assert rows(store.path, "SELECT id FROM sessions") == [("s1",)]
+
+
+def test_a_branch_knows_where_it_left_its_original(store: Store, runner: Runner) -> None:
+    talk(store, runner, "one")
+    talk(store, runner, "two")
+    branch_session(store, runner, "s1", "s2")
+    head = rows(store.path, "SELECT head_seq FROM sessions WHERE id = 's1'")[0][0]
+    talk(store, runner, "three")
+    query = "SELECT branched_from, branched_turn, branched_step, branched_seq FROM sessions WHERE id = ?"
+    assert rows(store.path, query, "s2") == [("s1", 1, "", head)], "turns are counted from 0"
+    assert rows(store.path, query, "s1") == [(None, None, None, None)]
+    assert rows(store.path, "SELECT max(seq) FROM events WHERE session_id = 's2'") == [(head,)]
