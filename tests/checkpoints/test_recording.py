@@ -14,6 +14,8 @@ from hermes.checkpoints import trees
 from hermes.checkpoints.port import CheckpointPort
 from hermes.checkpoints.recorder import Checkpoints, TurnInProgress
 from hermes.checkpoints.store import CheckpointError, delete_checkpoints_of
+from hermes.cli.doctor.installation import Installation
+from hermes.cli.doctor.journal import check_checkpoints
 from hermes.config.sections import CheckpointsConfig
 from hermes.contract.events import CheckpointMissing, TurnEvent
 from hermes.testing import ScriptedProvider, text, tool_call
@@ -212,12 +214,54 @@ def test_a_full_disk_warns_and_goes_on_or_refuses(home: Path, workdir: Path, mon
         strict.before_command(_turn(workdir))
 
 
+def test_doctor_shows_the_store(home: Path, workdir: Path) -> None:
+    [before] = check_checkpoints(Installation(home, workdir))
+    assert "none yet" in before.detail
+    checkpoints = Checkpoints(home, CheckpointsConfig())
+    checkpoints.before_files(_turn(workdir), [workdir / "file"])
+    [found] = check_checkpoints(Installation(home, workdir))
+    assert (found.status, found.detail.startswith("1 with ")) == ("ok", True)
+
+
 def test_a_store_that_is_no_database_is_reported(home: Path, workdir: Path) -> None:
     home.mkdir(exist_ok=True)
     (home / "checkpoints.db").write_text("this is not a database, and longer than a header of one would be " * 9)
     checkpoints = Checkpoints(home, CheckpointsConfig())
     checkpoints.before_files(_turn(workdir), [workdir / "file"])
     assert "file is not a database" in checkpoints.take_notices()[0]
+    [found] = check_checkpoints(Installation(home, workdir))
+    assert (found.status, "move" in found.fix) == ("warning", True)
+
+
+def test_a_tree_that_grew_too_large_in_the_turn_loses_nothing_that_tools_did(home: Path, workdir: Path) -> None:
+    file = workdir / "file"
+    file.write_text("one")
+    checkpoints = Checkpoints(home, CheckpointsConfig(max_files=5))
+    turn = _turn(workdir)
+    checkpoints.before_files(turn, [file])
+    checkpoints.before_command(turn)
+    file.write_text("two")
+    checkpoints.after_files(turn, [file])
+    for number in range(9):
+        (workdir / f"made{number}").write_text("x")
+    checkpoints.turn_ended(turn.turn_id)
+    assert _states(checkpoints) == {"file": ("file", "file")}
+    assert "more than 5 files" in checkpoints.take_notices()[0]
+
+
+def test_a_damaged_store_never_ends_a_turn(home: Path, workdir: Path) -> None:
+    (workdir / "file").write_text("one")
+    checkpoints = Checkpoints(home, CheckpointsConfig())
+    checkpoints.before_command(_turn(workdir, 0))
+    with checkpoints.store_of().writing() as connection:
+        connection.execute("UPDATE checkpoints SET tree = x'00'")
+        connection.execute("UPDATE caches SET data = x'00'")
+    checkpoints.turn_ended("t0")
+    checkpoints.before_command(_turn(workdir, 1))
+    assert any("damaged" in notice for notice in checkpoints.take_notices())
+    checkpoints.store_of().prune(max_bytes=1 << 30, older_than=1e12)
+    checkpoints.before_command(_turn(workdir, 2))
+    assert checkpoints.take_notices() == []
 
 
 def test_old_checkpoints_and_their_contents_are_pruned(home: Path, workdir: Path) -> None:

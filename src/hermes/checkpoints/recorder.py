@@ -58,8 +58,9 @@ class _OpenTurn:
 
     checkpoint_id: int
     store: CheckpointStore
-    #: The files of tools: their left state is recorded after each call.
-    files: set[str] = field(default_factory=set[str])
+    #: The files of tools, and how the last call left each. Stored at the end of the turn: a sync for each call would
+    #: cost more than it is worth.
+    files: dict[str, FileState | None] = field(default_factory=dict[str, "FileState | None"])
     #: The folder of the snapshot for commands, or why there is none.
     tree_folder: str | None = None
     has_tried_tree: bool = False
@@ -134,19 +135,13 @@ class Checkpoints:
                 before = read_state(path, lambda digest, data: add_content(connection, digest, data))
                 made = missing_folder(path) if before == ABSENT else ""
                 add_file(connection, checkpoint_id, SavedFile(path, before, None, made))
-        self._opened(turn, checkpoint_id, store).files.update(paths)
+        self._opened(turn, checkpoint_id, store).files.update(dict.fromkeys(paths))
 
     def after_files(self, turn: TurnInProgress, paths: Iterable[Path]) -> None:
         """Record how a tool left its files."""
         known = self._open.get(turn.turn_id)
-        if known is None:
-            return
-        try:
-            with known.store.writing() as connection:
-                for path in map(str, paths):
-                    set_left(connection, known.checkpoint_id, path, read_state(path, discard))
-        except CheckpointError as error:
-            self._say(f"what the turn left in its files is not recorded: {error}")
+        if known is not None:
+            known.files.update({path: read_state(path, discard) for path in map(str, paths) if path in known.files})
 
     def before_command(self, turn: TurnInProgress) -> None:
         """Save the tree that a command may change, once per turn."""
@@ -193,16 +188,22 @@ class Checkpoints:
         try:
             self._settle(known)
             self._bound(known.store)
-        except (CheckpointError, TreeTooLarge) as error:
+        except CheckpointError as error:
             self._say(f"what the turn left in its files is not recorded: {error}")
 
     def _settle(self, known: _OpenTurn) -> None:
         store, folder = known.store, known.tree_folder
         found = None if folder is None else store.open_tree(known.checkpoint_id)
         if folder is None or found is None:
+            self._store_left(known)
             return
         _, before = found
-        after, _ = self._read(folder, store.cache(folder), discard)
+        try:
+            after, _ = self._read(folder, store.cache(folder), discard)
+        except TreeTooLarge as error:
+            self._store_left(known)
+            self._say(f"what commands left in {folder} is not recorded: {error}")
+            return
         with store.writing() as connection:
             for file in changed_files(folder, before, after.files):
                 add_file(connection, known.checkpoint_id, file)
@@ -210,6 +211,13 @@ class Checkpoints:
             for file in store.files(known.checkpoint_id):
                 set_left(connection, known.checkpoint_id, file.path, state_now(file.path, file.before))
             set_tree(connection, known.checkpoint_id, folder, None)
+
+    def _store_left(self, known: _OpenTurn) -> None:
+        """Store how tools left their files."""
+        with known.store.writing() as connection:
+            for path, left in known.files.items():
+                if left is not None:
+                    set_left(connection, known.checkpoint_id, path, left)
 
     def _bound(self, store: CheckpointStore) -> None:
         """Keep the store within its limits."""

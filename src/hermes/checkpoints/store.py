@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ from hermes.checkpoints.states import FileState
 from hermes.checkpoints.trees import CachedFile, Tree
 from hermes.config.principals import FOLDER, make_private
 from hermes.errors import HermesError
+
+T = TypeVar("T")
 
 FILE_NAME = "checkpoints.db"
 _COMPRESSION = 1
@@ -219,14 +221,17 @@ class CheckpointStore:
         rows = self.rows("SELECT tree_folder, tree FROM checkpoints WHERE id = ?", (checkpoint_id,))
         if not rows or rows[0][1] is None:
             return None
-        return os.fsdecode(rows[0][0]), msgspec.msgpack.decode(zlib.decompress(rows[0][1]), type=Tree)
+        return os.fsdecode(rows[0][0]), _unpacked(rows[0][1], Tree)
 
     def content(self, digest: bytes) -> bytes:
         """A stored content."""
         rows = self.rows("SELECT data FROM blobs WHERE digest = ?", (digest,))
         if not rows:
             raise CheckpointError("its content is not in the store any more")
-        return zlib.decompress(rows[0][0])
+        try:
+            return zlib.decompress(rows[0][0])
+        except zlib.error as error:
+            raise CheckpointError(f"its content is damaged: {error}") from None
 
     def delete_sessions(self, session_ids: Iterable[str]) -> None:
         """Delete the checkpoints of sessions."""
@@ -241,7 +246,7 @@ class CheckpointStore:
     def cache(self, folder: str) -> dict[str, CachedFile]:
         """The stat cache of a folder."""
         rows = self.rows("SELECT data FROM caches WHERE folder = ?", (os.fsencode(folder),))
-        return msgspec.msgpack.decode(zlib.decompress(rows[0][0]), type=_Cache).files if rows else {}
+        return _unpacked(rows[0][0], _Cache).files if rows else {}
 
     # -- pruning ------------------------------------------------------------------------------------------------
 
@@ -375,16 +380,27 @@ def _delete(connection: sqlite3.Connection, ids: Iterable[int]) -> int:
 
 
 def _delete_unused(connection: sqlite3.Connection) -> None:
-    """Delete contents that neither a checkpoint nor a stat cache refers to."""
+    """Delete contents that neither a checkpoint nor a stat cache refers to; damaged ones refer to nothing."""
     used: set[bytes] = {row[0] for row in connection.execute("SELECT digest FROM files")}
-    for (packed,) in connection.execute("SELECT tree FROM checkpoints WHERE tree IS NOT NULL"):
-        tree = msgspec.msgpack.decode(zlib.decompress(packed), type=Tree)
-        used.update(state.digest for state in tree.files.values())
-    for (packed,) in connection.execute("SELECT data FROM caches"):
-        cache = msgspec.msgpack.decode(zlib.decompress(packed), type=_Cache)
-        used.update(one.state.digest for one in cache.files.values())
+    for one, packed in connection.execute("SELECT id, tree FROM checkpoints WHERE tree IS NOT NULL").fetchall():
+        try:
+            used.update(state.digest for state in _unpacked(packed, Tree).files.values())
+        except CheckpointError:
+            connection.execute("UPDATE checkpoints SET tree = NULL WHERE id = ?", (one,))
+    for folder, packed in connection.execute("SELECT folder, data FROM caches").fetchall():
+        try:
+            used.update(file.state.digest for file in _unpacked(packed, _Cache).files.values())
+        except CheckpointError:
+            connection.execute("DELETE FROM caches WHERE folder = ?", (folder,))
     unused = [(row[0],) for row in connection.execute("SELECT digest FROM blobs") if row[0] not in used]
     connection.executemany("DELETE FROM blobs WHERE digest = ?", unused)
+
+
+def _unpacked(packed: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.msgpack.decode(zlib.decompress(packed), type=kind)
+    except (zlib.error, msgspec.DecodeError) as error:
+        raise CheckpointError(f"the store is damaged: {error}; 'hermes checkpoints prune --older-than all'") from None
 
 
 def _stored(connection: sqlite3.Connection) -> int:

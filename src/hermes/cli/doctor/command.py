@@ -76,6 +76,7 @@ GROUPS: dict[str, CheckGroup] = {
         "Journal",
         (
             Check("journal", journal.check_file, 20.0),
+            Check("checkpoints", journal.check_checkpoints),
             Check("runners", journal.check_runners),
             Check("sessions", journal.check_unfinished),
             Check("dead letters", journal.check_dead_letters),

@@ -54,6 +54,25 @@ def check_file(installation: Installation) -> Iterator[CheckResult]:
         yield warning("journal", detail, "stop the running hermes processes; the last one checkpoints it")
 
 
+def check_checkpoints(installation: Installation) -> Iterator[CheckResult]:
+    """The store of checkpoints: how much it holds, and whether it can be read."""
+    from hermes.checkpoints.store import CheckpointError, CheckpointStore
+
+    if not installation.settings().checkpoints.enabled:
+        yield ok("checkpoints", "off (checkpoints.enabled)")
+        return
+    store = CheckpointStore(installation.home)
+    if not store.exists():
+        yield ok("checkpoints", "none yet; one is made before the first change of a turn")
+        return
+    try:
+        yield ok("checkpoints", f"{len(store.list()):,} with {size(store.stored_bytes())} in {store.path}")
+    except CheckpointError as error:
+        yield warning("checkpoints", str(error), f"move {store.path} aside; a new one is made")
+    finally:
+        store.close()
+
+
 def check_runners(installation: Installation) -> Iterator[CheckResult]:
     """The runner files of processes. Those of dead processes are harmless leftovers."""
     folder = installation.home / "runners"
