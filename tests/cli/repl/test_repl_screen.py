@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from pathlib import Path
 
@@ -115,7 +116,8 @@ def test_without_colour_there_is_none(home: Path, workdir: Path) -> None:
             terminal.wait_for("All done.")
             terminal.send("/quit")
             assert terminal.end() == 0
-    assert b"\x1b[3" not in terminal.raw and b";3" not in terminal.raw and b"\x1b[1m" not in terminal.raw
+    styles = {style for found in re.findall(rb"\x1b\[([0-9;]*)m", terminal.raw) for style in found.split(b";")}
+    assert styles <= {b"", b"0", b"7"}, "neither colours nor weights; the chosen completion is reversed"
 
 
 def test_a_terminal_of_ascii_gets_ascii(home: Path, workdir: Path) -> None:
