@@ -89,6 +89,11 @@ _INSERT = f"INSERT INTO questions ({_COLUMNS}) VALUES ({', '.join('?' * len(_NAM
 _SESSION_GRANT = "kind = 'approval' AND state = 'granted' AND answer = 'session'"
 _PENDING = "state = 'pending' AND turn_id IN (SELECT id FROM turns WHERE state = 'running')"
 
+_OF_FAMILY = (
+    "session_id IN (WITH RECURSIVE family(id) AS (SELECT ? UNION SELECT s.id FROM sessions s JOIN family f ON "
+    "s.parent_id = f.id) SELECT id FROM family)"
+)
+
 
 class Questions:
     """The questions of one journal. Thread-safe, and safe between processes."""
@@ -200,11 +205,14 @@ class Questions:
         return found[0] if found else None
 
     def pending(self, *, session_id: str = "", kind: QuestionKind | None = None) -> list[QuestionRow]:
-        """The open questions of turns that have not ended, newest first: all, or those of a session or kind."""
+        """The open questions of turns that have not ended, newest first: all, or those of a session or kind.
+
+        The questions of a session are also those of the sessions it delegated to.
+        """
         where, values = _PENDING, list[str]()
-        for name, value in (("session_id", session_id), ("kind", kind)):
+        for condition, value in ((_OF_FAMILY, session_id), ("kind = ?", kind)):
             if value:
-                where += f" AND {name} = ?"
+                where += f" AND {condition}"
                 values.append(value)
         return self._store.read(lambda connection: _select(connection, where, values))
 

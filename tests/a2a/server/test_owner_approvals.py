@@ -184,3 +184,39 @@ def test_the_commands_say_what_is_wrong(home: Path, workdir: Path) -> None:
     assert run_hermes("approvals", "pending", home=home, cwd=workdir).stdout == "Nothing waits for an answer.\n"
     unknown = run_hermes("approvals", "approve", "appr_x", home=home, cwd=workdir)
     assert unknown.returncode == 1 and "hermes approvals pending" in unknown.stderr
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.parametrize(("choice", "ran"), [("once", True), ("deny", False)])
+def test_a_child_of_a_callers_session_asks_the_owner_too(
+    home: Path, workdir: Path, choice: str, ran: bool, restarts: bool
+) -> None:
+    goals = {
+        "go": by_step(
+            tool_call("delegate_task", {"tasks": [{"goal": "look"}, {"goal": "delete"}]}), text("parent is done")
+        ),
+        "delete": by_step(tool_call("terminal", {"command": RISKY}), text("child is done")),
+        "look": text("nothing to see"),
+    }
+
+    def script(request: RecordedRequest) -> Any:
+        goal = next(goal for goal in goals if request.last_user_text.startswith(goal))
+        asked.append(goal)
+        return answer(request) if callable(answer := goals[goal]) else answer
+
+    asked: list[str] = []
+    with ScriptedProvider(script) as provider:
+        with served(home, workdir, provider, settings(workdir)) as agent:
+            task_id = parked(agent)
+            [row] = Questions(agent.host.store).pending()
+            assert (row.principal, row.subject, row.surface) == ("local", RISKY, "owner")
+            assert row.session_id.startswith("child_")
+            if not restarts:
+                Questions(agent.host.store).answer(row.id, choice)
+                assert artifact_text(ending(agent, task_id)) == "parent is done"
+        if restarts:
+            with served(home, workdir, provider, settings(workdir)) as agent:
+                Questions(agent.host.store).answer(row.id, choice)
+                assert artifact_text(ending(agent, task_id)) == "parent is done"
+    assert (workdir / "ran").exists() is ran
+    assert asked.count("look") == 1, "a child that ended is not run again"

@@ -154,7 +154,7 @@ class Approvals:
         scope = context.scope
         if self.mode_of(scope) == "yolo":
             return context.confinements.can_leave(scope)
-        if self._responders.get(scope.session_id) is None:
+        if self._responder(scope) is None:
             return False
         findings = tuple(Finding(KEEP_CHANGE, f"{change.did} (undone until you approve)", "") for change in changes)
         # Other arguments than those of the call itself: its approval is no answer to this question.
@@ -188,7 +188,7 @@ class Approvals:
             return self._apply(question, answered.answer or "deny", answered.reason, answered.id)
         answer = self._ask_model(question) if self._asks_model(question) else None
         if answer is None:
-            responder = self._responders.get(session_id)
+            responder = self._responder(question.scope)
             if responder is None:
                 question.withdraw("no one could be asked")
                 return self._decide_headless(question)
@@ -199,6 +199,14 @@ class Approvals:
                 command=question.subject,
             )
         return self._apply(question, *answer, question.approval_id)
+
+    def _responder(self, scope: Scope) -> Responder | None:
+        """Who is asked about a call. The children of a caller's session ask where the session itself asks."""
+        found = self._responders.get(scope.session_id)
+        if found is not None or not scope.principal:
+            return found
+        above = map(self._responders.get, self._questions.ancestors(scope.session_id))
+        return next((responder for responder in above if responder is not None), None)
 
     def _asks_model(self, question: ApprovalQuestion) -> bool:
         return self.rules.mode == "smart" and self._opinion is not None and _FOR_PERSONS.isdisjoint(question.rules)

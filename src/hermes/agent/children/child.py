@@ -11,7 +11,7 @@ from hermes.agent.children.assignments import Assignment
 from hermes.agent.events import Listener, ignore_events
 from hermes.agent.model_call import ModelRuntime
 from hermes.agent.session import ParentCall, Session
-from hermes.errors import Interrupted
+from hermes.errors import Interrupted, TurnSuspended
 from hermes.journal.sessions import Sessions
 from hermes.scope import Interrupt, Scope
 from hermes.tools.prompt_files import PromptFile
@@ -53,6 +53,8 @@ class Child:
         self.interrupt = Interrupt()
         #: The error that kept the child from recording how it ended.
         self.failure: BaseException | None = None
+        #: Set when its turn waits for an answer that comes later.
+        self.waits: TurnSuspended | None = None
         #: When it must have ended; once it was told to stop, the end of its grace period.
         self.deadline = float("inf")
         self.stopping = False
@@ -120,6 +122,8 @@ class Child:
                 session.run(message, listener=listener, interrupt=interrupt, request_key=_REQUEST_KEY)
             else:  # a process that died left it running
                 session.finish_open_turn(listener=listener, interrupt=interrupt)
+        except TurnSuspended as waits:
+            self.waits = waits
         except (Exception, Interrupted, SystemExit) as error:
             self.failure = error
         finally:

@@ -19,7 +19,7 @@ from hermes.agent.events import Listener, ignore_events
 from hermes.agent.tool_call import MAX_RESULT_CHARS
 from hermes.agent.workers import GRACE_SECONDS, POLL_SECONDS
 from hermes.contract.events import ChildActivity, ChildEnded, ChildStarted, ToolStarted, TurnEvent
-from hermes.errors import HermesError, Interrupted
+from hermes.errors import HermesError, Interrupted, TurnSuspended
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 
@@ -102,6 +102,9 @@ class Delegation:
             for child in list(self._running.values()):  # something failed here: nothing else closes them
                 child.stop("the delegating call ended", 0)
                 self._close(child)
+        waiting = [child.waits for child in self._children if child.waits is not None]
+        if waiting:  # the others have ended, and are not run again when the call continues
+            raise TurnSuspended(min((one.deadline for one in waiting if one.deadline is not None), default=None))
         return [self._reports[child.assignment.index] for child in self._children]
 
     # -- starting -----------------------------------------------------------------------------------------------
@@ -121,7 +124,7 @@ class Delegation:
         session = child.build(self._models_of(child), self._settings.max_iterations)
         self._runtime.open_sessions.add(session)
         self._running[child.session_id] = child
-        # A child has no responder: it does without approvals, in the mode of its parent.
+        # A child has no responder of its own. It works in the mode of its parent; a caller's asks as the caller does.
         unasked = self._settings.subagent_auto_approve
         self._runtime.approvals.lets_child_run(child.session_id, self._parent.id, unasked=unasked)
         started = self._started(child)
