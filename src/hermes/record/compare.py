@@ -166,11 +166,11 @@ def _strict_changes(first: dict[str, Any], second: dict[str, Any]) -> Iterator[t
 
 
 def _visible(value: Any) -> Any:
-    """A version, or plugins without exporters, which take no part in a run."""
+    """A version, or plugins without those that take no part in a replay."""
     if not isinstance(value, dict):
         return value
     plugins = cast("dict[str, str]", value)
-    return {name: version for name, version in plugins.items() if not name.startswith("observability/")}
+    return {name: version for name, version in plugins.items() if not name.startswith(("observability/", "chaos"))}
 
 
 def _shown(key: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,8 @@ ToolMode = Literal["recorded", "live"]
 _NO_LIMIT = 1_000
 #: A replay needs no disk that survives a power failure; a folder in memory is faster where there is one.
 _MEMORY = Path("/dev/shm")
-_EXPORTERS = tuple(f"observability/{name}" for name in ("otel", "langfuse", "nemo_relay"))
+#: Exporters would report the run once more, and faults that were injected are in the record.
+_LEFT_OUT = ("observability/otel", "observability/langfuse", "observability/nemo_relay", "chaos")
 
 
 @dataclass(slots=True)
@@ -157,6 +158,7 @@ class _ReplayRun:
         )
         with host:
             host.models.driver.http = NoNetwork()
+            self._transport.position = lambda session_id: _attempts_made(host, session_id)
             if self._settings.tools == "recorded":
                 self._tools.install(host.tools)
             if host.options.toolsets is not None:
@@ -331,6 +333,12 @@ class _ReplayRun:
         return found
 
 
+def _attempts_made(host: Host, session_id: str) -> int:
+    """How many requests the running turn of a session has made."""
+    session = host.open_sessions.get(session_id)
+    return 0 if session is None or session.journal is None else session.journal.attempts_made
+
+
 def _why_not(turn: TurnRecording) -> str:
     """Why a turn cannot be replayed; empty when it can be."""
     if turn.undone:
@@ -347,7 +355,7 @@ def _why_not(turn: TurnRecording) -> str:
 def _for_replay(config: Config, *, live: bool) -> Config:
     """The settings without what reaches out of the process or remembers: exporters, memory, budgets, hook commands."""
     config = msgspec.convert(msgspec.to_builtins(config), Config)
-    config.plugins.disabled = [*config.plugins.disabled, *_EXPORTERS]
+    config.plugins.disabled = [*config.plugins.disabled, *_LEFT_OUT]
     config.memory.provider = ""
     config.context.project_instructions = False  # they are in the record
     config.budgets = BudgetsConfig()

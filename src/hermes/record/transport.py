@@ -62,7 +62,8 @@ class RecordedTransport:
         self._lock = threading.Lock()
         self._clean = Cleaner()
         self.misses: list[Miss] = []
-        self._left: dict[str, deque[RecordedAttempt]] = {}
+        #: How many requests the running turn of a session has made.
+        self.position: Callable[[str], int] = lambda _session_id: 0
         self._aside: dict[bytes, deque[CallRow]] = {}
         #: The turns whose budget has ended.
         self._stopped: set[str] = set()
@@ -73,7 +74,6 @@ class RecordedTransport:
         with self._lock:
             self.misses.clear()
             self._stopped.clear()
-            self._left = {turn_id: deque(turn.attempts) for turn_id, turn in self._turns.items()}
             self._aside = defaultdict(deque)
             for turn in self._turns.values():
                 for call in turn.calls:
@@ -93,27 +93,26 @@ class RecordedTransport:
         interrupt.check()
         scope = current_scope.get()
         turn = self._turns.get(scope.turn_id) if scope else None
-        if isinstance(wire, DigestingWire) and turn is not None:
+        if isinstance(wire, DigestingWire) and scope is not None and turn is not None:
             wire.http_request(endpoint, kwargs)  # its digest is what the record is compared by
-            return self._answer(turn, on_delta)
+            return self._answer(scope.session_id, turn, on_delta)
         return self._answer_aside(endpoint, kwargs)
 
     # -- the conversation ---------------------------------------------------------------------------------------
 
-    def _answer(self, turn: TurnRecording, on_delta: Callable[[Delta], None] | None) -> Record:
-        left = self._left[turn.id]
-        if not left:
+    def _answer(self, session_id: str, turn: TurnRecording, on_delta: Callable[[Delta], None] | None) -> Record:
+        index = self.position(session_id) - (turn.id in self._stopped)
+        if index >= len(turn.attempts):
             raise _end_of(turn)
-        attempt = left.popleft()
+        attempt, following = turn.attempts[index], turn.attempts[index + 1 : index + 2]
         number = attempt.key.partition(":")[2]
         budget = turn.steps.get(f"budget:{number}")
         if budget is not None and turn.id not in self._stopped:
             # The budget ended before this call; the answer that concludes the turn is asked for next.
             self._stopped.add(turn.id)
-            left.appendleft(attempt)
             raise BudgetExceeded(budget["why"])
         if attempt.failed:
-            raise self._failure(attempt, left[0] if left else None, on_delta)
+            raise self._failure(attempt, following[0] if following else None, on_delta)
         reply = _reply(attempt.body["reply"])
         if on_delta is not None and reply.content:
             on_delta(TextDelta(reply.content))

@@ -1,0 +1,159 @@
+"""Chaos: tools and models that fail by rules, the same ones for the same seed."""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import json
+import os
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Literal
+
+import msgspec
+
+from hermes.errors import FailureReason, PluginError, ProviderError
+from hermes.models.reply import Reply
+from hermes.plugins.context import PluginContext
+
+#: Seconds that no request can be sent in.
+_NO_TIME = 1e-6
+
+Fault = Literal["error", "timeout", "slow", "truncated", "wrong_json", "kill"]
+
+
+class ChaosRule(msgspec.Struct, forbid_unknown_fields=True):
+    """What fails, how, and how often. One of ``tool`` and ``provider`` is a name or a pattern."""
+
+    fault: Fault
+    tool: str = ""
+    provider: str = ""
+    #: The share of the calls that fail, from 0 to 1.
+    rate: float = 1.0
+    #: How many calls fail in one process; 0 is no limit.
+    times: int = 0
+    #: How long a slow call takes longer.
+    seconds: float = 1.0
+
+
+class ChaosSettings(msgspec.Struct, forbid_unknown_fields=True):
+    """The settings under ``plugins.entries.chaos``."""
+
+    seed: int = 0
+    rules: list[ChaosRule] = []
+
+
+class Chaos:
+    """Decides which calls fail. The same call, seed and rules decide the same, whatever runs beside it."""
+
+    def __init__(self, settings: ChaosSettings) -> None:
+        self._settings = settings
+        self._lock = threading.Lock()
+        self._seen: Counter[bytes] = Counter()
+        self._injected: Counter[int] = Counter()
+
+    def rule_for(self, kind: Literal["tool", "provider"], name: str, payload: object) -> ChaosRule | None:
+        """The first rule that lets this call fail."""
+        call = json.dumps([kind, name, payload], sort_keys=True, default=str).encode()
+        digest = hashlib.sha256(call).digest()
+        with self._lock:
+            occurrence = self._seen[digest]
+            self._seen[digest] += 1
+            for number, rule in enumerate(self._settings.rules):
+                pattern = rule.tool if kind == "tool" else rule.provider
+                if not pattern or not fnmatch.fnmatchcase(name, pattern):
+                    continue
+                if rule.times and self._injected[number] >= rule.times:
+                    continue
+                if self._chance(number, digest, occurrence) < rule.rate:
+                    self._injected[number] += 1
+                    return rule
+        return None
+
+    def _chance(self, number: int, digest: bytes, occurrence: int) -> float:
+        place = f"{self._settings.seed}/{number}/{occurrence}/".encode() + digest
+        return int.from_bytes(hashlib.sha256(place).digest()[:8]) / 2**64
+
+    # -- middleware ---------------------------------------------------------------------------------------------
+
+    def around_tool(self, args: dict[str, Any], next_call: Callable[..., Any], tool_name: str, **_: Any) -> Any:
+        """``tool_execution``: a fault instead of, or before, the call."""
+        rule = self.rule_for("tool", tool_name, args)
+        if rule is None:
+            return next_call(args)
+        if rule.fault == "slow":
+            time.sleep(rule.seconds)
+            return next_call(args)
+        if rule.fault == "kill":
+            _kill()
+        if rule.fault in ("wrong_json", "truncated"):
+            return '{"result": "'
+        kind = "tool_timeout" if rule.fault == "timeout" else "chaos"
+        return json.dumps({"error": f"injected by the chaos plugin ({rule.fault})", "error_type": kind})
+
+    def around_model(
+        self, request: dict[str, Any], next_call: Callable[..., Any], provider: str, api_call_count: int, **_: Any
+    ) -> Any:
+        """``llm_execution``: a fault instead of, or after, the request."""
+        messages: list[Any] = request.get("messages") or request.get("input") or []
+        rule = self.rule_for("provider", provider, [len(messages), api_call_count])
+        if rule is None:
+            return next_call(request)
+        if rule.fault == "kill":
+            _kill()
+        if rule.fault == "slow":
+            time.sleep(rule.seconds)
+        if rule.fault in ("slow", "wrong_json"):
+            response = next_call(request)
+            return _with_broken_arguments(response) if rule.fault == "wrong_json" else response
+        try:
+            # What middleware raises of its own is not the outcome of a call, so the call itself has to fail: it has no
+            # time at all, and no provider is asked.
+            return next_call({**request, "timeout": _NO_TIME})
+        except ProviderError as error:
+            _become(error, f"{provider}: injected by the chaos plugin ({rule.fault})", rule.fault)
+            raise
+
+
+def _become(error: ProviderError, text: str, fault: Fault) -> None:
+    """Make a failure the one that is wanted."""
+    reasons: dict[str, FailureReason] = {"error": "server_error", "truncated": "truncated"}
+    error.args = (text,)
+    error.reason = reasons.get(fault, "timeout")
+    error.retryable = True
+    if fault == "error":
+        error.status_code = 500
+    elif fault == "truncated":
+        vars(error)["partial"] = Reply(content="[the rest of the stream is missing]")
+
+
+def _with_broken_arguments(response: Any) -> Any:
+    """The answer with the arguments of its first call cut; one without calls stays as it is."""
+    calls = response.choices[0].message.tool_calls
+    if calls:
+        calls[0].function.arguments = calls[0].function.arguments[:-1]
+    return response
+
+
+def _kill() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def register(ctx: PluginContext) -> None:
+    """Read the rules and wrap tools and models, as far as there are rules for them."""
+    entry: Any = dict(ctx.settings)
+    try:
+        settings = msgspec.convert(entry, ChaosSettings)
+    except msgspec.ValidationError as error:
+        raise PluginError(f"plugins.entries.chaos: {error}") from None
+    for rule in settings.rules:
+        if bool(rule.tool) == bool(rule.provider):
+            raise PluginError("plugins.entries.chaos.rules: each rule names a tool or a provider")
+    chaos = Chaos(settings)
+    if any(rule.tool for rule in settings.rules):
+        ctx.register_middleware("tool_execution", chaos.around_tool)
+    if any(rule.provider for rule in settings.rules):
+        ctx.register_middleware("llm_execution", chaos.around_model)
