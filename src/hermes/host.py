@@ -178,7 +178,7 @@ class Host:
             memory_notices = self.runtime.memory.use_provider(self.plugins, self.tools, self.hooks.loop)
             engine_notices = self.runtime.contexts.choose(self.plugins, self.tools, self.hooks)
             shell_notices = self._load_shell_hooks()
-            mcp_notices = self.reload_mcp(config) if config.mcp_servers else []
+            mcp_notices = self.reload_mcp(config) if config.mcp_servers or self._project_mcp_file() else []
         except BaseException:
             self.hooks.close()
             raise
@@ -456,7 +456,26 @@ class Host:
             )
             self.tools.settle = self._settle_mcp
         self._mcp_entries = config.mcp_servers
-        return self.mcp.load({**self._given_mcp, **config.mcp_servers})
+        project, notices = self._project_mcp()
+        return [*notices, *self.mcp.load({**project, **self._given_mcp, **config.mcp_servers})]
+
+    def _project_mcp_file(self) -> Path | None:
+        """The file in which the project names MCP servers, if there is one."""
+        if not self.options.use_enabled_plugins:
+            return None
+        from hermes.config.trust import project_root
+
+        path = project_root(self.cwd) / ".mcp.json"
+        return path if path.is_file() else None
+
+    def _project_mcp(self) -> tuple[dict[str, McpServerConfig], list[str]]:
+        """The servers of the project, where the user trusts it, and notices about them."""
+        path = self._project_mcp_file()
+        if path is None:
+            return {}, []
+        from hermes.mcp.project import project_servers
+
+        return project_servers(self.home, path)
 
     def add_mcp_servers(self, entries: Mapping[str, McpServerConfig]) -> list[str]:
         """Use further MCP servers until the host is closed; one of the configuration with the same name wins."""

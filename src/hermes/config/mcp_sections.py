@@ -69,6 +69,7 @@ class McpServerConfig(Struct, kw_only=True):
     client_key: str = ""  #: File of its key.
     enabled: bool = True  #: False keeps the entry but never uses it.
     trust: bool = False  #: Believe what the server says of its tools: read-only ones may run again and in parallel.
+    roots: bool = False  #: Name the folder of the run as its root; some servers then allow that folder alone.
     sandbox: bool = False  #: Run the command in the sandbox of the terminal.
     timeout: Seconds = 300  #: Seconds one call may take.
     connect_timeout: Seconds = 60  #: Seconds until the server must have answered for the first time.

@@ -49,6 +49,11 @@ class ServerCallbacks:
         """Whether the server may ask the user."""
         return self._entry.elicitation.enabled and self._environment.responders is not None
 
+    @property
+    def has_roots(self) -> bool:
+        """Whether the server is told the folder of the run, which for some replaces the folders of their arguments."""
+        return self._entry.roots
+
     @contextmanager
     def calling(self, scope: Scope) -> Generator[None]:
         """A call of that scope runs on the server."""

@@ -47,7 +47,7 @@ async def open_client(
         transport,
         sampling_callback=callbacks.sampling if callbacks.can_sample else None,
         elicitation_callback=callbacks.elicitation if callbacks.can_elicit else None,
-        list_roots_callback=callbacks.roots,
+        list_roots_callback=callbacks.roots if callbacks.has_roots else None,
         message_handler=on_message,
         client_info=types.Implementation(name="hermes", version=__version__),
         cache=None,
