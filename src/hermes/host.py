@@ -105,7 +105,7 @@ class HostOptions(msgspec.Struct, frozen=True):
     unattended: bool = False
     #: The programs that this process starts cannot read its memory. Debuggers cannot either.
     hide_memory: bool = False
-    #: The folder of the journal; None is the home.
+    #: The folder of a journal that is thrown away afterwards; None keeps it in the home.
     journal: Path | None = None
     #: Where a run that is run again gets what came from outside, and what answers instead of its models.
     inputs: TurnInputs | None = None
@@ -192,7 +192,7 @@ class Host:
 
     def _open_journal(self) -> None:
         folder = self.options.journal or self.home
-        self.store = Store(folder / "state.db")
+        self.store = Store(folder / "state.db", is_scratch=self.options.journal is not None)
         self._journal_notice = lost_history(self.store.path)
         self.runner = Runner(folder / "runners")
         self.sessions = Sessions(self.store)

@@ -34,8 +34,10 @@ class Store:
     Group commit: waiting threads are committed together by the one that holds the lock, and share a sync.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, is_scratch: bool = False) -> None:
+        """``is_scratch``: the file is thrown away afterwards, so that nothing waits for the disk."""
         database.check_sqlite_version()
+        self._is_scratch = is_scratch
         self.path = path
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
@@ -75,12 +77,14 @@ class Store:
 
     def start_sync(self) -> None:
         """Bring what is written to the disk, beside this thread."""
-        self._log.start()
+        if not self._is_scratch:
+            self._log.start()
 
     def sync(self) -> None:
         """Return once everything that was written so far is on disk, so that it survives a power failure too."""
         try:
-            self._log.wait()
+            if not self._is_scratch:
+                self._log.wait()
         except OSError as error:
             raise explain(error, self.path) from error
 

@@ -186,6 +186,7 @@ class _ReplayRun:
 
     def run(self, host: Host) -> ReplayResult:
         result = self._result
+        host.store.write_soon(lambda _connection: None)  # makes the tables
         for turn in self._wanted():
             self._copy_before(host.store, turn.ordinal)
             differences = self._replay_turn(host, turn)
