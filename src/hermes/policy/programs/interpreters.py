@@ -78,7 +78,10 @@ def _file(shell: Shell, call: Call, path: str, language: str) -> None:
     elif flow.origin != "file":
         _given(shell, call, flow, language)
     elif script := shell.script_at(path):
-        _look(shell, call, script.text[:_LONGEST_SCRIPT])
+        code = script.text[:_LONGEST_SCRIPT]
+        _look(shell, call, code, is_new=script.is_new)
+        if script.is_new:
+            _look_at_calls(shell, call, code)
 
 
 def _code_and_operands(language: str, args: list[str]) -> tuple[str | None, list[str]]:
@@ -138,8 +141,20 @@ def _given(shell: Shell, call: Call, flow: Flow, language: str) -> None:
         _look(shell, call, flow.text)
 
 
-def _look(shell: Shell, call: Call, code: str) -> None:
-    """Report hardline effects of the code; the inline-code rule asks about the rest."""
+def _look_at_calls(shell: Shell, call: Call, code: str) -> None:
+    """A script that was written in this session: what its calls delete, and whether they send credentials."""
+    literals = [_text(match) for match in _LITERAL.finditer(code)][:_MOST_LITERALS]
+    if _DELETES_TREE.search(code):
+        shell.report("recursive-delete", call.source)
+    if _SENDS.search(code) and any(map(shell.state.paths.secret_kind, filter(None, literals))):
+        shell.report("send-credentials", call.source)
+
+
+def _look(shell: Shell, call: Call, code: str, *, is_new: bool = False) -> None:
+    """Report hardline effects of the code; the inline-code rule asks about the rest.
+
+    ``is_new``: all rules count for the commands that it runs.
+    """
     shell.budget.spend(100 + 8 * min(len(code), _LONGEST_SCRIPT))
     found = look_into(code[:_LONGEST_SCRIPT])
     if found.forks:
@@ -150,8 +165,9 @@ def _look(shell: Shell, call: Call, code: str) -> None:
         shell.report("raw-device", code)
     if any(path.startswith(("/", "~", "..", "C:")) and call.paths.is_vital(path) for path in found.deleted):
         shell.report("delete-system-tree", code)
+    all_rules = is_new and _SPAWNS.search(code) is not None
     for command in found.commands:
-        shell.read_apart(command, only_hardline=True)
+        shell.read_apart(command, only_hardline=not (all_rules and _COMMAND.match(command)))
 
 
 def _awk(shell: Shell, call: Call) -> Flow:
@@ -189,6 +205,25 @@ _FORKS = re.compile(
 _KILLS = re.compile(r"\bkill\w*\s*\(?\s*(?:-1\s*,|[\w.'\":]+\s*,\s*-1\b)")
 _OPENS = re.compile(r"\bopen\w*\s*\(\s*['\"](/dev/[^'\"]+)['\"]\s*,\s*['\"](?:[rb+]*[wa+]|>)")
 _MOST_LITERALS = 40
+#: Calls that delete a folder with all that is in it, in JavaScript, Ruby, Perl, PHP and Python.
+_DELETES_TREE = re.compile(
+    r"\b(?:rmtree|remove_tree|rm_rf|rm_r|rimraf|emptyDirSync|removeSync|deleteDirectory|remove_entry_secure)\b"
+    r"|\b(?:rm|rmSync|rmdir|rmdirSync)\s*\([^()\n]{0,200}\brecursive\s*:\s*true"
+)
+#: Calls that send something somewhere.
+_SENDS = re.compile(
+    r"\bfetch\s*\(|\bhttps?\.(?:request|post|put)\b|\baxios\b|\bnet\.(?:connect|createConnection)\b|\bdgram\b|\bWebSocket\b"
+    r"|\bNet::(?:HTTP|FTP|SMTP)\b|\bTCPSocket\b|\bHTTParty\b|\bFaraday\b|\bLWP\b|\bHTTP::Tiny\b|\bIO::Socket\b"
+    r"|\bcurl_exec\b|\bfsockopen\b|\bstream_socket_client\b|\bGuzzleHttp\b|\bmail\s*\("
+    r"|\burlopen\b|\brequests\.(?:post|put|get|request)\b|\bhttpx\b|\bsocket\.(?:socket|create_connection)\b|\bsmtplib\b"
+)
+#: Calls that start a program, as far as their names say so.
+_SPAWNS = re.compile(
+    r"\b(?:execSync|execFile\w*|spawn\w*|child_process|shell_exec|passthru|proc_open|popen[234]?|system|subprocess|Open3"
+    r"|qx|pcntl_exec|exec)\b|%x|`"
+)
+#: A program and at least one argument, without anything that could be an unfinished piece of a shell's syntax.
+_COMMAND = re.compile(r"\s*[\w./~-]+\s+[^\s()\"'`][^()\"'`]{0,400}\Z")
 
 
 @dataclass(frozen=True, slots=True)
