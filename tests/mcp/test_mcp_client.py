@@ -18,6 +18,7 @@ from hermes.mcp.servers import ServerStatus
 from hermes.scope import Scope, current_scope
 from support import is_running
 from support.mcp_rig import call, faulty, mcp_host, wait_for_state
+from support.sandbox_rig import real_backend
 from support.waiting import wait_until, wait_until_gone
 
 
@@ -256,3 +257,12 @@ def test_a_reload_stops_what_is_gone_and_keeps_what_is_unchanged(tmp_path: Path)
         names = {tool.name for tool in session.offered}
         assert "mcp__h__tool_0_lists_things" in names
         assert "mcp__g__tool_0_lists_things" not in names
+
+
+def test_a_server_runs_in_the_sandbox_on_request(tmp_path: Path) -> None:
+    real_backend("bubblewrap")
+    home = tmp_path / "home"
+    with mcp_host(home, {"f": faulty(sandbox=True), "g": faulty()}) as host:
+        variables = [msgspec.json.decode(call(host, f"mcp__{name}__environment")["result"]) for name in "fg"]
+    assert variables[0]["XDG_CACHE_HOME"].startswith(variables[0]["TMPDIR"])
+    assert "XDG_CACHE_HOME" not in variables[1]
