@@ -281,3 +281,18 @@ def test_a_child_is_replayed_with_its_parent(rig: Rig, tmp_path: Path) -> None:
         child = load_recording(store, run.stored.id).children[0]
         with pytest.raises(HermesError, match=f"hermes replay {run.stored.id}"):
             replay(store, child.id, tmp_path / "elsewhere", ANY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(8))
+def test_a_hundred_runs_of_every_kind(number: int, tmp_path: Path) -> None:
+    """Each time in another order: one home has many runs, and another one replays them all."""
+    workdir = tmp_path / "place"
+    workdir.mkdir()
+    ids: list[str] = []
+    for kind in KINDS[number:] + KINDS[:number]:
+        with ExitStack() as stack:
+            ids.append(kind(Rig(tmp_path / "home", workdir, stack)).stored.id)
+    results = [again(tmp_path / "home", session_id, tmp_path / "elsewhere") for session_id in ids]
+    assert [shown(result) for result in results if not result.identical] == []
+    assert len(results) == len(KINDS)

@@ -95,10 +95,11 @@ def test_forged_events_are_named(evidence: bytes, forge: Callable[[Lines, list[i
     assert re.search(problem, found), found
 
 
-def test_random_single_byte_edits_are_all_found(evidence: bytes) -> None:
+@pytest.mark.parametrize("edits", [1_000, pytest.param(10_000, marks=pytest.mark.slow)])
+def test_random_single_byte_edits_are_all_found(evidence: bytes, edits: int) -> None:
     chance = random.Random(20)
     unseen: list[int] = []
-    for _ in range(2_000):
+    for _ in range(edits):
         at, byte = chance.randrange(len(evidence)), chance.randrange(1, 256)
         edited = evidence[:at] + bytes([evidence[at] ^ byte]) + evidence[at + 1 :]
         if not verify_evidence(edited).problems:
