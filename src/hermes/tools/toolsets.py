@@ -12,8 +12,8 @@ _EVERYTHING = ("all", "*", "hermes-cli")
 
 #: Opt-in toolsets, only enabled by name: they contact others on the user's behalf, or stand for tools in a request.
 _ON_REQUEST = ("a2a", "tool_search")
-#: Toolsets whose built-in tools are opt-in. What a plugin adds to them was enabled with the plugin.
-_BUILT_IN_ON_REQUEST = ("web", "code_execution", "vision")
+#: Opt-in tools: offered when their toolset is named. What others add to these toolsets is offered as usual.
+_TOOLS_ON_REQUEST = frozenset({"web_search", "web_fetch", "execute_code", "vision_analyze"})
 
 #: Toolsets made of other toolsets. Members without tools are omitted; an empty group does not exist.
 _GROUPS = {
@@ -71,7 +71,7 @@ def toolsets(registry: ToolRegistry) -> dict[str, frozenset[str]]:
 
 
 def _is_on_request(tool: Tool) -> bool:
-    return tool.toolset in _ON_REQUEST or (tool.toolset in _BUILT_IN_ON_REQUEST and not tool.plugin)
+    return tool.toolset in _ON_REQUEST or (tool.name in _TOOLS_ON_REQUEST and not tool.plugin)
 
 
 def _unknown(name: str, known: dict[str, frozenset[str]], registry: ToolRegistry) -> str:

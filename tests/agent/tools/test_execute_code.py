@@ -262,7 +262,7 @@ def test_it_is_offered_on_request_and_its_schema_is_small(home: Path, workdir: P
         with configured_host(home, workdir, provider) as host:
             assert "execute_code" not in {tool.name for tool in host.offered_tools()}
             tool = host.tools.get("execute_code")
-        assert tool is not None and len(json.dumps(tool.definition())) <= 500
+        assert tool is not None and len(json.dumps(tool.definition())) <= 400
 
 
 @pytest.mark.slow

@@ -228,9 +228,8 @@ def _web_tools(runtime: Runtime) -> list[Tool]:
 # -- execute_code ---------------------------------------------------------------------------------------------------
 
 _CODE = (
-    "Run a Python script that calls your tools: from hermes_tools import read_file, search_files, terminal (any of "
-    "them but this one); each returns a dict. For many calls, or data to filter: only what it prints comes back. It "
-    "reads files here; it writes and reaches the network by tools only."
+    "Run a Python script that calls your tools: from hermes_tools import read_file, terminal; each returns a dict. "
+    "Use it to loop and filter: only what it prints comes back. It writes and reaches the network by tools only."
 )
 
 
