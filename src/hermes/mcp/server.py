@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from hermes.config.principals import principal_home
 from hermes.mcp.errors import CallLost, McpError
-from hermes.mcp.results import ResultWriter
 from hermes.mcp.settings import McpSettings, entry_digest, resolve_entry
 from hermes.tools.results import tool_error, tool_result
 
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from hermes.mcp.connection import Opening, ServerConnection
     from hermes.mcp.environment import ClientEnvironment
     from hermes.mcp.manifest import Manifest
+    from hermes.mcp.results import ResultWriter
     from hermes.tools.registry import Args, ToolContext
     from mcp import Client
 
@@ -132,6 +132,8 @@ class McpServer:
         return self._result(work, context, repeatable=True)
 
     def _writer(self, context: ToolContext) -> ResultWriter:
+        from hermes.mcp.results import ResultWriter
+
         folder = principal_home(self._environment.home, context.scope.principal) / "images"
         return ResultWriter(folder, context.limits.max_output_chars)
 

@@ -7,8 +7,9 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from hermes.mcp.errors import McpError
 from hermes.mcp.manifest import Manifest, ManifestCache
@@ -30,8 +31,7 @@ _IMPORT_SECONDS = 10.0
 _CLOSE_SECONDS = 2.0
 
 
-@dataclass(frozen=True, slots=True)
-class ServerStatus:
+class ServerStatus(msgspec.Struct, frozen=True):
     """The state of one server, for people."""
 
     name: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -23,17 +22,16 @@ Transport = Literal["stdio", "http", "sse"]
 _IDENTITY = ("command", "args", "env", "cwd", "url", "headers", "transport", "auth", "sandbox")
 
 
-@dataclass(frozen=True, slots=True)
-class McpSettings:
+class McpSettings(msgspec.Struct, frozen=True):
     """What is needed to reach one server. Holds secrets: it is never shown."""
 
     name: str
     transport: Transport
     entry: McpServerConfig
     command: tuple[str, ...] = ()
-    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    env: dict[str, str] = {}
     url: str = ""
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    headers: dict[str, str] = {}
     client_secret: str = ""
 
     def secrets(self) -> dict[str, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from hermes.mcp.manifest import Manifest, ManifestTool
@@ -54,6 +53,10 @@ def _is_offered(name: str, wanted: McpToolFilterConfig) -> bool:
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
+    if not patterns:
+        return False
+    from fnmatch import fnmatchcase  # most entries filter nothing
+
     return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
