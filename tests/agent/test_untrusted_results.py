@@ -23,7 +23,7 @@ def page(content: str, *, untrusted: bool = True) -> Tool:
     def run(args: Args, context: ToolContext) -> str:
         return tool_result(text=content)
 
-    return Tool("page", "web", "Get a page", {"type": "object", "properties": {}}, run, "pure", untrusted=untrusted)
+    return Tool("page", "pages", "Get a page", {"type": "object", "properties": {}}, run, "pure", untrusted=untrusted)
 
 
 def contents(host: Host, provider: ScriptedProvider) -> list[str]:
