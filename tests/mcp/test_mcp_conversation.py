@@ -133,7 +133,8 @@ with Host(home, load_config(home).config) as host:
     session = host.new_session()
     assert any(tool.toolset == "mcp-f" for tool in session.offered)
     session.run("go")
-loaded = [name for name in ("mcp", "mcp_types", "pydantic", "asyncio", "anyio") if name in sys.modules]
+unwanted = ("mcp", "mcp_types", "pydantic", "anyio", "hermes.mcp.loop", "hermes.mcp.connection")
+loaded = [name for name in unwanted if name in sys.modules]
 print(loaded, host.runtime.processes.supervisor._pid)
 """
 
