@@ -183,7 +183,7 @@ def test_plugins_see_the_childs_scope_inside_the_child(make_host: HostFactory) -
 def test_a_leaf_has_the_parents_tools_without_those_that_are_not_for_children(make_host: HostFactory) -> None:
     kept_from_it = ["clarify", "memory", "send_message", "execute_code", "cronjob"]
     with ScriptedProvider({"go": delegating(goal="work"), "work": text("ok")}) as provider:
-        host = make_host(provider)
+        host = make_host(provider, toolsets=["terminal", "file", "delegation", *kept_from_it])
         for name in kept_from_it:
             host.tools.remove(name)
         _add_tools(host, kept_from_it, _nothing)
