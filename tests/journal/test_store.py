@@ -316,3 +316,23 @@ def test_an_sqlite_that_is_too_old_is_refused(journal_path: Path, monkeypatch: p
     monkeypatch.setattr(database, "MINIMUM_SQLITE", (99, 1, 0))
     with pytest.raises(JournalError, match=r"is too old for the journal; 99\.1\.0 or newer is needed"):
         Store(journal_path)
+
+
+def test_a_journal_that_another_process_creates_at_this_moment_is_not_that_of_another_program(
+    journal_path: Path, open_store: StoreFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal_path.parent.mkdir(parents=True)
+    with sqlite3.connect(journal_path) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")  # as far as the other process is
+    connection.close()
+    read_version = database._version  # pyright: ignore[reportPrivateUsage]
+
+    def version_then_creation(connection: sqlite3.Connection) -> int:
+        version = read_version(connection)
+        monkeypatch.setattr(database, "_version", read_version)
+        open_store().write(add("of the other process"))
+        return version
+
+    monkeypatch.setattr(database, "_version", version_then_creation)
+    found = open_store().read(lambda connection: connection.execute("SELECT id FROM sessions").fetchall())
+    assert found == [("of the other process",)]

@@ -170,13 +170,20 @@ def _version(connection: sqlite3.Connection) -> int:
 
 
 def _refuse_unknown_schema(connection: sqlite3.Connection, path: Path) -> None:
-    version, known = _version(connection), len(schema.MIGRATIONS)
+    known = len(schema.MIGRATIONS)
+    # One snapshot: another process may be creating the tables, with their version, at this moment.
+    connection.execute("BEGIN")
+    try:
+        version = _version(connection)
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    finally:
+        connection.rollback()
     if version > known:
         raise JournalTooNew(
             f"{path} was written by a newer version of hermes (schema {version}, this one knows {known}); "
             f"upgrade hermes, or set HERMES_HOME to another folder. The file was not changed."
         )
-    if version == 0 and connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+    if version == 0 and tables:
         raise JournalError(
             f"{path} is the database of another program; move it aside, or set HERMES_HOME to another folder. "
             f"The file was not changed."

@@ -140,15 +140,26 @@ def test_it_starts_with_the_first_command_and_ends_with_the_host() -> None:
         sleeping.wait(HANG)
 
 
-@pytest.mark.parametrize("pty", [False, True], ids=["pipes", "terminal"])
-def test_a_hermes_killed_between_start_and_registration_leaves_no_process(tmp_path: Path, pty: bool) -> None:
+_STARTS = {
+    "pipes": "ChildProcess(command, cwd='.', supervisor=supervisor)",
+    "terminal": "ChildProcess(command, cwd='.', pty=True, supervisor=supervisor)",
+    "hook command": "run_command(\n"
+    "    command, stdin=b'', cwd='.', confinement=Confinement(os.environ), timeout=300, supervisor=supervisor\n)",
+}
+
+
+@pytest.mark.parametrize("start", _STARTS.values(), ids=list(_STARTS))
+def test_a_hermes_killed_between_start_and_registration_leaves_no_process(tmp_path: Path, start: str) -> None:
     program = (
         "import os, signal\n"
+        "from hermes.plugins.shell_hooks.process import run_command\n"
+        "from hermes.tools.sandbox.confinement import Confinement\n"
         "from hermes.tools.terminal.child_process import ChildProcess\n"
         "from hermes.tools.terminal.supervisor import ProcessSupervisor\n"
         "ProcessSupervisor.add = lambda self, group: os.kill(os.getpid(), signal.SIGKILL)\n"
-        "command = ['sh', '-c', 'echo $$ > shell.pid; exec sleep 300']\n"
-        f"ChildProcess(command, cwd={str(tmp_path)!r}, pty={pty}, supervisor=ProcessSupervisor())\n"
+        "command, supervisor = ['sh', '-c', 'echo $$ > shell.pid; exec sleep 300'], ProcessSupervisor()\n"
+        f"os.chdir({str(tmp_path)!r})\n"
+        f"{start}\n"
     )
     killed = subprocess.run(
         [sys.executable, "-c", program], env={**os.environ, "PYTHONPATH": str(SOURCES)}, check=False, timeout=HANG

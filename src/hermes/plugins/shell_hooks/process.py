@@ -9,6 +9,7 @@ import select
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from hermes.scope import Interrupt
@@ -66,16 +67,8 @@ def run_command(
 
     ``variables`` are added to the environment. With a ``supervisor`` it does not outlive Hermes.
     """
-    from subprocess import PIPE, Popen
-
-    def start(line: Sequence[str], folder: str, environment: Mapping[str, str]) -> Popen[bytes]:
-        env = {**environment, **(variables or {})}
-        return Popen(line, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=folder, env=env, bufsize=0, start_new_session=True)
-
     started = time.monotonic()
-    process = confinement.start(argv, cwd, start)
-    if supervisor is not None:
-        supervisor.add(process.pid)  # before it gets its input, which ends for it when Hermes is killed earlier
+    process = _start(argv, cwd, confinement, variables or {}, supervisor)
     try:
         return _converse(process, stdin, started, timeout, interrupt)
     finally:
@@ -83,6 +76,70 @@ def run_command(
             supervisor.remove(process.pid)
         for change in confinement.ended():
             log.warning("the hook command %s %s", argv[0], change.report)
+
+
+def _start(
+    argv: Sequence[str],
+    cwd: str,
+    confinement: Confinement,
+    variables: Mapping[str, str],
+    supervisor: ProcessSupervisor | None,
+) -> subprocess.Popen[bytes]:
+    """Start it with three pipes. Its group registers with the supervisor by itself, before it becomes the command."""
+    from subprocess import PIPE, Popen
+
+    if supervisor is None:
+
+        def plain(line: Sequence[str], folder: str, environment: Mapping[str, str]) -> Popen[bytes]:
+            env = {**environment, **variables}
+            return Popen(
+                line, stdin=PIPE, stdout=PIPE, stderr=PIPE, cwd=folder, env=env, bufsize=0, start_new_session=True
+            )
+
+        return confinement.start(argv, cwd, plain)
+    from hermes.tools.terminal.supervisor import REGISTER
+
+    supervisor.start()  # here, outside of any sandbox, which would limit whom it can signal
+    with contextlib.ExitStack() as stack:
+        reading, writing = os.pipe()
+        stack.callback(os.close, writing)
+        errors = os.fdopen(reading, "rb", 0)
+        registration = stack.enter_context(supervisor.registration())
+
+        def registered(line: Sequence[str], folder: str, environment: Mapping[str, str]) -> Popen[bytes]:
+            env = {**environment, **variables}
+            _check_program(line[0], env, folder)
+            return Popen(
+                ["/bin/sh", "-c", REGISTER + 'exec "$@" 2>"$0"', f"/dev/fd/{writing}", *line],
+                stdin=PIPE,
+                stdout=PIPE,
+                stderr=registration,
+                cwd=folder,
+                env=env,
+                pass_fds=(writing,),
+                bufsize=0,
+                start_new_session=True,
+            )
+
+        try:
+            process = confinement.start(argv, cwd, registered)
+        except BaseException:
+            errors.close()
+            raise
+    process.stderr = errors
+    supervisor.add(process.pid)
+    return process
+
+
+def _check_program(program: str, environment: Mapping[str, str], cwd: str) -> None:
+    """The ``OSError`` of a program that cannot be started: the shell would only say so in its exit code."""
+    import errno
+    from shutil import which
+
+    path = str(Path(cwd) / program) if os.sep in program else program
+    if which(path, path=environment.get("PATH")) is None:
+        number = errno.EACCES if os.sep in program and Path(path).exists() else errno.ENOENT
+        raise OSError(number, os.strerror(number), program)
 
 
 def _converse(
