@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.cli.main import main
 from hermes.config import Config
 from hermes.errors import HermesError, SessionNotFound
@@ -19,6 +20,7 @@ from hermes.record.bundle import open_bundle, read_bundle, write_bundle
 from hermes.record.recording import load_recording
 from hermes.record.replay import ReplayResult, ReplaySettings, recorded_config, replay
 from hermes.record.show import difference_lines
+from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
 from hermes.testing.scripted.replies import ScriptedCall
 from support import HostFactory, trace_runs
@@ -296,3 +298,40 @@ def test_a_hundred_runs_of_every_kind(number: int, tmp_path: Path) -> None:
     results = [again(tmp_path / "home", session_id, tmp_path / "elsewhere") for session_id in ids]
     assert [shown(result) for result in results if not result.identical] == []
     assert len(results) == len(KINDS)
+
+
+def test_live_tools_are_not_for_bundles(
+    recorded: str, workdir: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bundle = tmp_path / "run.bundle"
+    assert main(["sessions", "export", recorded, "--bundle", str(bundle)]) == 0
+    assert main(["replay", str(bundle), "--tools", "live"]) != 0
+    assert "live tools run a session of this home only" in capsys.readouterr().err
+    assert (workdir / "ran").read_text() == "x\n"
+
+
+class Agreeable:
+    """A user who approves everything for good."""
+
+    surface = "cli"
+
+    def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
+        return ApprovalAnswer("always")
+
+    def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
+        return None
+
+
+def test_an_approval_for_good_in_a_record_is_not_one_of_this_home(home: Path, workdir: Path, tmp_path: Path) -> None:
+    (workdir / "build").mkdir()
+    script = [tool_call("terminal", {"command": "rm -rf build"}), text("Gone.")]
+    with ScriptedProvider(script) as provider, configured_host(home, workdir, provider) as host:
+        session = host.new_session()
+        host.responders.attach(session.id, Agreeable())
+        assert session.run("clear it").answer == "Gone."
+    assert not (workdir / "build").exists() and "recursive-delete" in (home / "config.yaml").read_text()
+    other = tmp_path / "elsewhere"
+    other.mkdir()
+    result = again(home, session.id, other)
+    assert result.identical, shown(result)
+    assert not (other / "config.yaml").exists()

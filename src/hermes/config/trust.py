@@ -30,6 +30,10 @@ from hermes.errors import ConfigError
 FILE_NAME = "trusted-folders.json"
 
 
+#: Texts for agents. A link of a project to anything else, such as its ``.env``, is not read as one.
+_TEXT_ENDINGS = (".md", ".mdc", ".txt", ".rst", "rules")
+
+
 class TrustDecision(msgspec.Struct, kw_only=True):
     """The user's stored answer about one folder."""
 
@@ -137,3 +141,8 @@ def how_to_trust(root: Path) -> str:
 
 def _key(root: Path) -> str:
     return os.path.realpath(root)
+
+
+def is_text_for_agents(real: Path) -> bool:
+    """Whether the target of a project's link has the name of a text, so that it may be read without a question."""
+    return real.name.lower().endswith(_TEXT_ENDINGS)

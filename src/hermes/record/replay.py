@@ -158,6 +158,7 @@ class _ReplayRun:
         )
         with host:
             host.models.driver.http = NoNetwork()
+            host.approvals.keeps_rules = False
             self._transport.position = lambda session_id: _attempts_made(host, session_id)
             if self._settings.tools == "recorded":
                 self._tools.install(host.tools)

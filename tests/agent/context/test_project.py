@@ -57,6 +57,17 @@ def test_the_users_own_file_comes_first_and_a_caller_sees_only_its_workspace(pro
     assert names(ProjectInstructions(project / "src", is_confined=True)) == ["CLAUDE.md"]
 
 
+def test_a_link_to_a_file_of_secrets_is_not_followed(project: Path) -> None:
+    (project / ".env").write_text("TOKEN=very-secret")
+    (project / "src" / "app" / "AGENTS.md").symlink_to(project / ".env")
+    (project / "src" / "CLAUDE.md").unlink()
+    (project / "src" / "CLAUDE.md").symlink_to("../AGENTS.md")
+    instructions = ProjectInstructions(project / "src" / "app")
+    assert names(instructions) == ["AGENTS.md", "src/CLAUDE.md"]
+    assert instructions.notices == ["src/app/AGENTS.md is a link to .env, which is no Markdown file; it is not read"]
+    assert "very-secret" not in instructions.prompt_block()
+
+
 def test_a_link_out_of_the_project_is_not_followed(project: Path, tmp_path: Path) -> None:
     (tmp_path / "secret.md").write_text("secret")
     (project / "AGENTS.md").unlink()

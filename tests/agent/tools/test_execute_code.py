@@ -244,6 +244,33 @@ def test_limits_of_calls_output_and_time(home: Path, workdir: Path) -> None:
     assert late["status"] == "timeout" and "longer than 1 s" in late["error"]
 
 
+@pytest.mark.parametrize(
+    "flood",
+    [
+        "while True: reader.recv(65536); writer.sendall(b'x\\n' * 1000)",  # every line is refused
+        "while True: writer.sendall(b'x\\n' * 1000)",  # and no answer is read
+    ],
+)
+def test_requests_that_are_refused_do_not_stretch_the_time(home: Path, workdir: Path, flood: str) -> None:
+    script = (
+        "import socket, hermes_tools\n"
+        "connection = hermes_tools.read_file.__closure__[0].cell_contents\n"
+        "reader = writer = socket.socket(fileno=connection._descriptor)\n"
+        f"writer.sendall(b'x\\n')\n{flood}\n"
+    )
+    [answer] = run(home, workdir, script, code_execution=CodeExecutionConfig(timeout=1))
+    assert answer["status"] == "timeout", answer
+
+
+def test_a_file_of_the_project_does_not_pose_as_a_module_of_python(home: Path, workdir: Path) -> None:
+    (workdir / "json.py").write_text("raise SystemExit('code of the project ran')\n")
+    (workdir / "own.py").write_text("name = 'own'\n")
+    (workdir / "a.txt").write_text("one\n")
+    script = "import own\nfrom hermes_tools import read_file\nprint(own.name, read_file('a.txt')['total_lines'])\n"
+    [answer] = run(home, workdir, script)
+    assert (answer["status"], answer["output"]) == ("success", "own 1"), answer
+
+
 def test_cancelling_ends_the_script_at_once(home: Path, workdir: Path) -> None:
     script = "from hermes_tools import write_file\nwrite_file('started', 'x')\nimport time\ntime.sleep(600)\n"
     interrupt = Interrupt()

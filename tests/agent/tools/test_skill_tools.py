@@ -134,3 +134,30 @@ def test_a_skill_of_a_plugin_is_listed_loaded_and_run(home: Path, workdir: Path)
     assert "- kit:pack: Packs a suitcase." in system(provider)
     assert result(provider, 1)["content"] == "Socks first."
     assert "Socks first." in str(provider.requests[2].messages[-1]["content"])
+
+
+def test_a_skill_gives_out_no_file_of_secrets(make_host: HostFactory, workdir: Path) -> None:
+    """A project's own skill may lie where the project's keys are."""
+    write_skill(workdir / ".hermes" / "skills", "sheep")
+    place = workdir / ".hermes" / "skills" / "sheep"
+    (place / ".env").write_text("TOKEN=very-secret")
+    (place / "notes.md").symlink_to(".env")
+    (place / ".env.example").write_text("TOKEN=")
+    asked = (".env", "notes.md", ".env.example")
+    script = [*(tool_call("skill_view", {"name": "sheep", "file_path": path}) for path in asked), text("done")]
+    with ScriptedProvider(script) as provider:
+        make_host(provider).new_session().run("go")
+    answers = [result(provider, number) for number in (1, 2, 3)]
+    assert ["read_file asks the user" in answer.get("error", "") for answer in answers] == [True, True, False]
+    assert answers[2]["content"] == "TOKEN="
+    assert "very-secret" not in str([request.body for request in provider.requests])
+
+
+def test_a_main_file_that_is_a_link_to_secrets_is_no_skill(make_host: HostFactory, workdir: Path) -> None:
+    (workdir / ".env").write_text("TOKEN=very-secret")
+    place = workdir / ".hermes" / "skills" / "sheep"
+    place.mkdir(parents=True)
+    (place / "SKILL.md").symlink_to(workdir / ".env")
+    with ScriptedProvider([tool_call("skill_view", {"name": "sheep"}), text("done")]) as provider:
+        make_host(provider).new_session().run("go")
+    assert "very-secret" not in str([request.body for request in provider.requests])

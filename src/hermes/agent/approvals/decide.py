@@ -88,6 +88,8 @@ class Approvals:
         #: Whether a user has to be asked about every command of a session, whatever the settings say.
         self._always_asks = always_asks
         self._asking: dict[str, threading.Lock] = {}
+        #: Whether an approval for good is written into the configuration; that of a recorded user is not.
+        self.keeps_rules = True
 
     # -- the mode -----------------------------------------------------------------------------------------------
 
@@ -279,9 +281,11 @@ class Approvals:
 
     def _keep(self, rules: Sequence[str]) -> None:
         """Approve rules permanently. If the file cannot be written, they stay approved in this process."""
+        self.rules.approve(rules)
+        if not self.keeps_rules:
+            return
         from hermes.config.edit import edit_list  # brings a YAML library along that keeps comments
 
-        self.rules.approve(rules)
         try:
             edit_list(self._home, "command_allowlist", add=rules)
         except (HermesError, OSError) as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.config.trust import repository_root
+from hermes.config.trust import is_text_for_agents, repository_root
 
 #: The file of a folder is the first of these that exists.
 FILE_NAMES = ("AGENTS.md", "CLAUDE.md", ".hermes.md")
@@ -105,8 +105,12 @@ class ProjectInstructions:
         is_own = folder == self._user_folder
         name = f"~/.hermes/{path.name}" if is_own else str(path.relative_to(self.root))
         try:
-            if not is_own and self.root.resolve() not in path.resolve().parents:
+            real = path.resolve()
+            if not is_own and self.root.resolve() not in real.parents:
                 self.notices.append(f"{name} is a link that leaves the project; it is not read")
+                return None
+            if not is_own and not is_text_for_agents(real):
+                self.notices.append(f"{name} is a link to {real.name}, which is no Markdown file; it is not read")
                 return None
             with path.open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)

@@ -77,6 +77,8 @@ class ScriptRun:
     calls: int = 0
     exit_code: int = -1
     _buffer: bytearray = field(default_factory=bytearray)
+    #: Seconds that tools took. Refused and unreadable requests are time of the script.
+    _in_calls: float = 0.0
 
     def __post_init__(self) -> None:
         self.output = BoundedOutput(self.context.limits.max_output_chars)
@@ -87,6 +89,8 @@ class ScriptRun:
         ours, theirs = socket.socketpair()
         interrupt = self.context.scope.interrupt
         confinement = self.context.confinements.of_script(self.context.scope, self.context.cwd)
+        # A script that does not read its answers must not hold the turn up.
+        ours.settimeout(self.runtime.config.code_execution.timeout)
         with ours:
             try:
                 with interrupt.starting():
@@ -111,6 +115,8 @@ class ScriptRun:
                 return self._serve(child, ours, tools, interrupt)
             except (BrokenPipeError, ConnectionResetError):
                 return self._ended(child)
+            except TimeoutError:
+                return "timeout"
             finally:
                 if child.exit_code() is None:
                     child.stop(grace=0)
@@ -142,10 +148,10 @@ class ScriptRun:
                 return "timeout"
             for descriptor, _ in poller.poll(min(left, _LOOK_EVERY) * 1000):
                 if descriptor == connection.fileno():
-                    began = time.monotonic()
+                    before = self._in_calls
                     if not self._answer(connection, tools):
                         poller.unregister(connection)
-                    deadline += time.monotonic() - began  # a call has limits of its own
+                    deadline += self._in_calls - before  # a call has limits of its own
                 elif data := child.read(0):
                     self.output.feed(data)
                 elif child.output_ended:
@@ -183,7 +189,11 @@ class ScriptRun:
         if request.name not in tools:
             return {"refused": f"there is no tool {request.name!r} here; there are: {', '.join(sorted(tools))}"}
         self.calls += 1
-        return {"result": self._dispatch(request)}
+        began = time.monotonic()
+        try:
+            return {"result": self._dispatch(request)}
+        finally:
+            self._in_calls += time.monotonic() - began
 
     def _dispatch(self, request: _ToolRequest) -> str:
         """Run a call of the script like one of the model: gates, hooks, the journal."""

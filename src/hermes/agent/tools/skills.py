@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+from pathlib import Path
+
 from hermes.errors import HermesError, did_you_mean
+from hermes.tools.files.workspace import opened_path
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_result
 from hermes.tools.skills.content import skill_file, skill_view
@@ -36,6 +40,22 @@ def run_skill_view(args: Args, context: ToolContext, skills: Skills) -> str:
             names = [one.name for one in skills.usable(cwd, principal)]
             hint = did_you_mean(name, names) or f"; there are: {', '.join(names[:50]) or 'none'}"
             raise HermesError(f"there is no skill {name!r}{hint}")
-        return tool_result(success=True, **(skill_file(skill, file_path) if file_path else skill_view(skill)))
+        if not file_path:
+            return tool_result(success=True, **skill_view(skill))
+        refusal = partial(_refusal, context=context, home=skills.home, is_foreign=skill.source == "project")
+        return tool_result(success=True, **skill_file(skill, file_path, refusal))
     except HermesError as error:
         return tool_result(success=False, error=str(error))
+
+
+def _refusal(descriptor: int, context: ToolContext, home: Path, *, is_foreign: bool) -> str | None:
+    """Why an open file of a skill must not be read: it holds keys, or is not where a caller may read."""
+    from hermes.policy.judge import judge_read  # few skills have files
+
+    real = opened_path(descriptor)
+    found = judge_read(real, hermes_home=home)
+    if found is not None:
+        return f"{real} is not read with a skill ({found.description}); read_file asks the user about it"
+    if not is_foreign:
+        return None
+    return context.guard.refusal_of_open(descriptor) or context.guard.refusal(real)

@@ -8,6 +8,7 @@ from hermes.cli.arguments import positive_number
 from hermes.cli.record.source import config_for, open_run
 from hermes.cli.terminal import plain, print_json
 from hermes.config import hermes_home
+from hermes.errors import HermesError
 
 _EXAMPLES = """
 The run goes through the same code as a live one, with today's settings, plugins and prompt. Models and tools answer
@@ -51,6 +52,11 @@ def run(args: argparse.Namespace) -> int:
 
     settings = ReplaySettings(tools=args.tools, strict=args.strict, turn=args.turn, stop_early=not args.all)
     with open_run(args.run) as source:
+        if source.is_bundle and args.tools == "live":
+            raise HermesError(
+                f"--tools live: {args.run} is a bundle, whose calls, approvals and settings may be those of anyone; "
+                "live tools run a session of this home only. Leave the option out to replay it with recorded tools"
+            )
         result = replay(source.store, source.session_id, hermes_home(), config_for(source), settings)
     if args.json:
         print_json(result)

@@ -93,7 +93,9 @@ def main() -> None:
     first: dict[str, Any] = marshal.loads(connection.receive(int(connection.receive())))
     sys.modules["hermes_tools"] = _tools_module(connection, first["tools"])
     sys.argv = ["script.py"]
-    sys.path.insert(0, "")
+    # The modules of the working folder come before installed ones, but cannot pose as those of Python itself.
+    installed = [number for number, place in enumerate(sys.path) if place.endswith("-packages")]
+    sys.path.insert(installed[0] if installed else len(sys.path), "")
     code = first["code"]
     names = {"__name__": "__main__", "__file__": "script.py", "__builtins__": __builtins__}
     try:

@@ -34,7 +34,7 @@ class WorkspaceGuard(FileGuard):
         return self._refused(path, os.path.realpath(path), self._workspace, *self._readable)
 
     def refusal_of_open(self, descriptor: int) -> str | None:
-        found = _opened_path(descriptor)
+        found = opened_path(descriptor)
         return self._refused(found, found, self._workspace, *self._readable)
 
     def refusal(self, path: Path | str, status: os.stat_result | None = None) -> str | None:
@@ -49,7 +49,8 @@ class WorkspaceGuard(FileGuard):
         return f"{path} is outside of the workspace {self._workspace}; file tools do not leave it here"
 
 
-def _opened_path(descriptor: int) -> str:
+def opened_path(descriptor: int) -> str:
+    """The real path of an open file."""
     if sys.platform == "darwin":
         return os.fsdecode(fcntl.fcntl(descriptor, _F_GETPATH, bytes(_PATH_BYTES)).rstrip(b"\0"))
     return os.path.realpath(f"/proc/self/fd/{descriptor}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,18 +55,26 @@ def linked_files(skill: SkillManifest) -> list[str]:
     return found
 
 
-def skill_file(skill: SkillManifest, file_path: str) -> dict[str, Any]:
-    """The text of a file of a skill. Raises ``HermesError`` for a path that leaves its folder, and for binary files."""
+def skill_file(
+    skill: SkillManifest, file_path: str, refusal: Callable[[int], str | None] = lambda _descriptor: None
+) -> dict[str, Any]:
+    """The text of a file of a skill. Raises ``HermesError`` for a path that leaves its folder, and for binary files.
+
+    ``refusal`` is asked about the open file: why it must not be read.
+    """
     folder = Path(os.path.realpath(skill.folder))
     path = Path(os.path.realpath(folder / file_path))
     if not path.is_relative_to(folder) or path == folder:
         raise HermesError(f"{file_path!r} leads out of the skill's folder; give one of its linked_files")
     try:
         with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK), "rb") as file:
+            refused = refusal(file.fileno())
             data = file.read(MAX_READ_BYTES + 1)
     except OSError as error:
         files = ", ".join(linked_files(skill)) or "none"
         raise HermesError(f"{file_path}: {error.strerror or error}; files of the skill: {files}") from None
+    if refused:
+        raise HermesError(refused)
     if b"\0" in data[:8_000]:
         raise HermesError(f"{file_path} is a binary file; its path is {path}")
     text = data[:MAX_READ_BYTES].decode("utf-8", "replace")

@@ -51,7 +51,7 @@ class Skills:
         settings: SkillsConfig,
         plugin_skills: Callable[[], Mapping[str, PluginSkill]] = dict,
     ) -> None:
-        self._home = home
+        self.home = home
         self._settings = settings
         self._plugin_skills = plugin_skills
         self._index: SkillIndex | None = None
@@ -79,7 +79,7 @@ class Skills:
         from hermes.tools.skills.index import SkillFolder, SkillIndex  # most homes have no skill
 
         if self._index is None:
-            self._index = SkillIndex(self._home / "cache" / "skills.json")
+            self._index = SkillIndex(self.home / "cache" / "skills.json")
         places = [
             SkillFolder(path, "project", _root(cwd, principal)) if source == "project" else SkillFolder(path, "user")
             for path, source in folders
@@ -92,7 +92,7 @@ class Skills:
 
     def user_folders(self) -> list[Path]:
         """The home's own folder, and those of the configuration."""
-        return [self._home / "skills", *(Path(folder).expanduser() for folder in self._settings.folders)]
+        return [self.home / "skills", *(Path(folder).expanduser() for folder in self._settings.folders)]
 
     def prompt_block(self, cwd: Path, principal: str = "") -> str:
         """The part of the system prompt that lists them; empty when there is none."""
