@@ -399,3 +399,23 @@ def test_our_own_code_uses_none_of_the_names() -> None:
                 names = [node.module or ""]
             found += [f"{file}: {name}" for name in names if name.partition(".")[0] in ROOTS]
     assert found == []
+
+
+@pytest.mark.parametrize("key", ["web/mine", "mine"])
+def test_a_plugin_finds_its_own_modules_by_their_place_among_the_plugins(rig: Rig, key: str) -> None:
+    code = "from plugins.web.mine.client import NAME\nimport importlib\ndef answer(ctx):\n    return NAME\n"
+    assert run(rig, code, key=key, client="NAME = 'found'") == "found"
+
+
+def test_a_missing_module_of_a_plugin_is_still_an_import_error(rig: Rig) -> None:
+    code = """
+def answer(ctx):
+    for name in ("plugins.web.mine.nothing", "plugins.web.other.client", "plugins.web"):
+        try:
+            exec(f"from {name} import x")
+        except ImportError:
+            continue
+        return name
+    return ""
+"""
+    assert run(rig, code, key="web/mine") == ""

@@ -6,6 +6,7 @@ Plugin modules get ``__builtins__`` of their own, whose ``__import__`` finds the
 from __future__ import annotations
 
 import builtins
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -140,7 +141,7 @@ def _import_for(host: PluginHost, own: str) -> Callable[..., ModuleType]:
             return importing
         if level or root not in ROOTS or root == own:
             return builtins.__import__(name, globals, locals, fromlist or (), level)
-        found = find_module(host, name)
+        found = find_module(host, name) or _module_in_folder(name, fromlist, globals)
         if found is None:
             return _import_installed(name, globals, locals, fromlist)
         # Like the real one: `import a.b` binds `a`, `from a.b import c` needs `a.b`.
@@ -161,11 +162,35 @@ class PluginImportlib(ModuleType):
     def import_module(self, name: str, package: str | None = None) -> ModuleType:
         """The module of that name, as an import statement of the plugin finds it."""
         root = name.partition(".")[0]
-        found = find_module(self._host, name) if root in ROOTS and root != self._own else None
-        return found or import_module(name, package)
+        if root not in ROOTS or root == self._own:
+            return import_module(name, package)
+        return find_module(self._host, name) or _module_in_folder(name, (name,)) or import_module(name, package)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(import_module("importlib"), name)
+
+
+def _module_in_folder(
+    name: str,
+    fromlist: Sequence[str] | None,
+    globals: Mapping[str, object] | None = None,  # noqa: A002
+) -> ModuleType | None:
+    """A module of a loaded plugin by its place in the folder of plugins: ``from plugins.web.mine.client import X``.
+
+    A plugin that was moved to another place still finds its own modules under the old one.
+    """
+    from hermes.plugins.modules import PARENT, module_name
+
+    root, *parts = name.split(".")
+    if root != "plugins" or not fromlist:
+        return None
+    own = ".".join(str((globals or {}).get("__name__", "")).split(".")[:2])
+    for length in range(len(parts), 0, -1):
+        moved = f"{PARENT}.{parts[length - 1]}"
+        for package in (module_name("/".join(parts[:length])), *([moved] if moved == own else ())):
+            if package in sys.modules:
+                return import_module(".".join([package, *parts[length:]]))
+    return None
 
 
 def _import_installed(
