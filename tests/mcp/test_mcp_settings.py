@@ -67,7 +67,8 @@ mcp_servers:
     supports_parallel_tool_calls: true
     skip_preflight: true
     tools: {include: [a], exclude: [b], resources: false, prompts: false}
-    sampling: {enabled: true, model: m, max_tokens_cap: 100, timeout: 5, max_rpm: 3, allowed_models: [m]}
+    sampling: {enabled: true, model: m, max_tokens_cap: 100, timeout: 5, max_rpm: 3, allowed_models: [m],
+      max_tool_rounds: 2, log_level: debug}
     elicitation: {enabled: false}
   web: {url: "https://h/mcp", headers: {a: b}, auth: oauth, oauth: {scope: s}, ssl_verify: false, client_cert: c.pem}
 mcp_discovery_timeout: 2

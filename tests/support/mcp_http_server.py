@@ -1,9 +1,12 @@
-"""An MCP server over streamable HTTP on loopback, and the authorization server that guards it."""
+"""An MCP server on loopback, over streamable HTTP and over the older server-sent events, and what guards it."""
 
 from __future__ import annotations
 
 import json
+import queue
+import ssl
 import threading
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -16,9 +19,18 @@ class McpHttpServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, *, guarded: bool) -> None:
+    def __init__(self, *, guarded: bool, tls: ssl.SSLContext | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
+        if tls is not None:
+            self.socket = tls.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
+        self.scheme = "http" if tls is None else "https"
         self.guarded = guarded
+        #: Messages for the client of the stream of events; None ends it.
+        self.events: queue.Queue[dict[str, Any] | None] = queue.Queue()
+        #: Whether every message is answered with an error of the server.
+        self.refuses = False
+        #: Seconds that the token endpoint takes.
+        self.token_delay = 0.0
         #: The headers of every request to the server itself.
         self.seen: list[dict[str, str]] = []
         #: The forms that came to the token endpoint.
@@ -31,7 +43,7 @@ class McpHttpServer(ThreadingHTTPServer):
 
     @property
     def base(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+        return f"{self.scheme}://127.0.0.1:{self.server_address[1]}"
 
     @property
     def url(self) -> str:
@@ -83,8 +95,20 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Location", f"{asked['redirect_uri']}?{answer}")
             self.send_header("Content-Length", "0")
             self.end_headers()
+        elif path.path == "/sse":
+            self._stream()
         else:
             self._json({}, 405 if path.path == "/mcp" else 404)
+
+    def _stream(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(b"event: endpoint\ndata: /messages\n\n")
+        while (message := self.server.events.get()) is not None:
+            self.wfile.write(b"event: message\ndata: " + json.dumps(message).encode() + b"\n\n")
+        self.close_connection = True
 
     def do_DELETE(self) -> None:
         self._json({})
@@ -96,6 +120,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.path == "/token":
             form = {key: values[0] for key, values in parse_qs(body.decode()).items()}
             self.server.grants.append(form)
+            time.sleep(self.server.token_delay)
             is_refresh = form["grant_type"] == "refresh_token"
             self._json(self.server.issue(with_refresh=self.server.rotates or not is_refresh))
         else:
@@ -108,14 +133,20 @@ class _Handler(BaseHTTPRequestHandler):
             where = f'Bearer resource_metadata="{self.server.base}/.well-known/oauth-protected-resource/mcp"'
             self._json({}, 401, WWW_Authenticate=where)
             return
+        if self.server.refuses:
+            self._json({}, 500)
+            return
         if "id" not in message:
             self._json({}, 202)
             return
         result = _answer(message["method"], message.get("params") or {})
-        if result is None:
-            self._json({"jsonrpc": "2.0", "id": message["id"], "error": {"code": -32601, "message": "no such method"}})
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"]}
+        answer |= {"error": {"code": -32601, "message": "no such method"}} if result is None else {"result": result}
+        if self.path == "/messages":
+            self._json({}, 202)
+            self.server.events.put(answer)
         else:
-            self._json({"jsonrpc": "2.0", "id": message["id"], "result": result})
+            self._json(answer)
 
 
 def _answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
@@ -130,13 +161,14 @@ def _answer(method: str, params: dict[str, Any]) -> dict[str, Any] | None:
 
 
 @contextmanager
-def mcp_http_server(*, guarded: bool = False) -> Generator[McpHttpServer]:
+def mcp_http_server(*, guarded: bool = False, tls: ssl.SSLContext | None = None) -> Generator[McpHttpServer]:
     """A server that runs while the block does."""
-    server = McpHttpServer(guarded=guarded)
+    server = McpHttpServer(guarded=guarded, tls=tls)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
     thread.start()
     try:
         yield server
     finally:
+        server.events.put(None)
         server.shutdown()
         server.server_close()

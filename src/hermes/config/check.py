@@ -85,7 +85,7 @@ def _fit_struct(value: Any, kind: type[msgspec.Struct], path: KeyPath, findings:
         elif collector and item is not None and isinstance(item, item_type):
             named = _fit_dict({name: item}, get_args(hints[collector])[1], path, findings)
             fitted[collector] = {**fitted.get(collector, {}), **named}
-        elif not name.startswith(("_", "x-")):
+        elif not name.startswith(("_", "x-")) and name not in getattr(kind, "without_effect", ()):
             findings.unknown[*path, name] = suggestion(name, path, hints)
     return _build(kind, fitted, path, findings)
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from hermes.config.bounds import Natural, NotNegative, Positive, Seconds, SecondsOrNone
+from hermes.config.bounds import Natural, Positive, Seconds, SecondsOrNone
 
 # No `from __future__ import annotations` here, for the reason given in `sections.py`.
 
@@ -30,12 +30,16 @@ class McpOAuthConfig(Struct, kw_only=True):
 class McpSamplingConfig(Struct, kw_only=True):
     """Model calls that an MCP server asks for. The budget of plugins applies to them, as mcp:NAME."""
 
+    #: Settings of other releases that need no value here: these calls have no tools.
+    without_effect = frozenset({"max_tool_rounds"})
+
     enabled: bool = True  #: False refuses them.
     model: str = ""  #: Model to use; empty is the conversation's.
     max_tokens_cap: Positive = 4_096  #: Most tokens of one answer.
     timeout: Seconds = 30  #: Seconds for one answer.
     max_rpm: Natural = 10  #: Requests in a minute; 0 is no limit.
     allowed_models: list[str] = []  #: Models that the server may ask for; empty ignores its wishes.
+    log_level: Literal["debug", "info", "warning"] = "info"  #: Level of the line in the log for each answer.
 
 
 class McpElicitationConfig(Struct, kw_only=True):
@@ -55,6 +59,9 @@ class McpLifecycleConfig(Struct, kw_only=True):
 class McpServerConfig(Struct, kw_only=True):
     """One MCP server: a command, or the address of one that runs already."""
 
+    #: Settings of other releases that need no value here: no request is sent before the first.
+    without_effect = frozenset({"skip_preflight"})
+
     command: str = ""  #: Program to start (stdio).
     args: list[str] = []  #: Its arguments.
     env: dict[str, str] = {}  #: Variables of its environment, beside a minimal one.
@@ -73,8 +80,7 @@ class McpServerConfig(Struct, kw_only=True):
     sandbox: bool = False  #: Run the command in the sandbox of the terminal.
     timeout: Seconds = 300  #: Seconds one call may take.
     connect_timeout: Seconds = 60  #: Seconds until the server must have answered for the first time.
-    keepalive_interval: NotNegative = 180  #: Accepted, without effect: a server that died is noticed at once.
-    skip_preflight: bool = False  #: Accepted, without effect: there is no request before the first.
+    keepalive_interval: SecondsOrNone = 180  #: Ask a server with a url after this time if it still answers; 0 never.
     idle_timeout_seconds: SecondsOrNone = 0  #: Stop the server after this time without a call; 0 never.
     max_lifetime_seconds: SecondsOrNone = 0  #: Restart the server after this time, between two calls; 0 never.
     lifecycle: McpLifecycleConfig | None = None  #: The last two, written as a section.

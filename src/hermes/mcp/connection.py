@@ -53,6 +53,7 @@ class ServerConnection:
         connect_timeout: float,
         idle_timeout: float = 0,
         max_lifetime: float = 0,
+        keepalive: float = 0,
         read_manifest: Callable[[Client], Awaitable[Manifest]],
         on_manifest: Callable[[Manifest], None],
     ) -> None:
@@ -61,6 +62,7 @@ class ServerConnection:
         self._connect_timeout = connect_timeout
         self._idle_timeout = idle_timeout
         self._max_lifetime = max_lifetime
+        self._keepalive = keepalive
         self._read_manifest = read_manifest
         self._on_manifest = on_manifest
         self.state: ConnectionState = "idle"
@@ -176,7 +178,7 @@ class ServerConnection:
                     self.state, self._failures, self._last_used = "ready", 0, time.monotonic()
                     self._on_manifest(manifest)
                     ready.set_result(client)
-                    await self._until_stopped(stop)
+                    await self._until_stopped(stop, client)
         except asyncio.CancelledError:
             self._settle_ready(ready, ServerUnavailable(f"the MCP server {self.name} was stopped"))
             raise
@@ -207,9 +209,9 @@ class ServerConnection:
         self.error = f"the MCP server {self.name} cannot be used: {why}" + (f"; {words}" if words else "")
         log.warning("%s", self.error)
 
-    async def _until_stopped(self, stop: asyncio.Event) -> None:
-        """Wait for the end: asked for, or because the connection was idle or old."""
-        born = time.monotonic()
+    async def _until_stopped(self, stop: asyncio.Event, client: Client) -> None:
+        """Wait for the end: asked for, because the connection was idle or old, or because the server is silent."""
+        born = heard = time.monotonic()
         while not stop.is_set():
             now = time.monotonic()
             limits = [self._last_used + self._idle_timeout] if self._idle_timeout else []
@@ -217,8 +219,24 @@ class ServerConnection:
             if limits and min(limits) <= now and not self._calls:
                 self.state, self._ready = "idle", None
                 return
+            if self._keepalive:
+                if max(self._last_used, heard) + self._keepalive <= now and not self._calls:
+                    if not await self._still_answers(client):
+                        self._fail("it no longer answers", None)
+                        return
+                    heard = now = time.monotonic()
+                limits.append(max(self._last_used, heard) + self._keepalive)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), max(min(limits) - now, 0.05) if limits else None)
+
+    async def _still_answers(self, client: Client) -> bool:
+        try:
+            async with asyncio.timeout(self._connect_timeout):
+                await client.list_tools()
+        except Exception as error:
+            log.info("the MCP server %s does not answer: %s", self.name, described(unwrap(error)))
+            return False
+        return True
 
     async def close(self) -> None:
         """End the connection and its process."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
     from hermes.config.sections import Config
     from hermes.contract.llm import PluginLlmCompleteResult
 
+log = logging.getLogger("hermes.mcp")
+
 _MINUTE = 60.0
+_LEVELS = {"debug": logging.DEBUG, "info": logging.INFO, "warning": logging.WARNING}
 
 
 class SamplingModels:
@@ -52,7 +56,7 @@ class SamplingModels:
         model = next((allowed[wish.lower()] for wish in wishes if wish.lower() in allowed), settings.model)
         token = current_scope.set(scope)
         try:
-            return self._models.access(f"mcp:{server}").complete(
+            answer = self._models.access(f"mcp:{server}").complete(
                 list(messages),
                 model=model or None,
                 max_tokens=min(max_tokens, settings.max_tokens_cap),
@@ -62,6 +66,8 @@ class SamplingModels:
             )
         finally:
             current_scope.reset(token)
+        log.log(_LEVELS[settings.log_level], "the MCP server %s had an answer of the model %s", server, answer.model)
+        return answer
 
     def _check_rate(self, server: str, most: int) -> None:
         asked, now = self._asked.setdefault(server, deque()), time.monotonic()

@@ -61,6 +61,7 @@ class McpServer:
             connect_timeout=entry.connect_timeout,
             idle_timeout=entry.idle_timeout_seconds or (lifecycle.idle_timeout_seconds if lifecycle else 0),
             max_lifetime=entry.max_lifetime_seconds or (lifecycle.max_lifetime_seconds if lifecycle else 0),
+            keepalive=entry.keepalive_interval if entry.url else 0,
             read_manifest=self._read_manifest,
             on_manifest=lambda manifest: self._on_manifest(self, manifest),
         )
@@ -211,9 +212,11 @@ class McpServer:
 
     def _start_process(self, settings: McpSettings) -> Any:
         from hermes.mcp.transport.stdio import StdioProcess
+        from hermes.mcp.transport.suspicious import check_command
 
         environment = self._environment
         folder = Path(self.entry.cwd).expanduser() if self.entry.cwd else environment.cwd
+        check_command(self.name, settings.command, cwd=environment.cwd / folder, hermes_home=environment.home)
         confinement = environment.confinements.of_mcp_server(
             folder, settings.env, sandboxed=self.entry.sandbox, environ=environment.environ
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,6 +18,7 @@ from hermes.mcp.manifest import ManifestCache
 from hermes.mcp.names import toolset_name
 from hermes.mcp.settings import check_entry, entry_digest, find_entry
 from hermes.mcp.tools import offered_names
+from hermes.mcp.transport.suspicious import check_command
 from hermes.mcp.transport.tokens import forget_tokens
 from hermes.sanitize import redact_text
 
@@ -31,6 +33,7 @@ def run_add(args: argparse.Namespace) -> int:
     written = _written_entry(args)
     entry = msgspec.convert(written, McpServerConfig)
     check_entry(args.name, entry)
+    check_command(args.name, [entry.command, *entry.args], cwd=Path.cwd(), hermes_home=home)
     if not args.no_test and not entry.auth:
         show_manifest(args.name, try_server(home, config, args.name, entry), entry)
     edit_config(home, f'mcp_servers."{args.name}"', written)
