@@ -24,6 +24,7 @@ ROWS = (
     "approval",
     "compaction",
     "export",
+    "replay",
     "children",
     "streams",
     "wires",

@@ -424,7 +424,7 @@ class ConversationAttempt(Attempt):
     def _parameters(self) -> dict[str, Any]:
         """The parameters of the request, without secrets. Steps mostly have the same ones."""
         rest = {name: value for name, value in self.request.items() if name not in _NOT_PARAMETERS}
-        return {"parameters": self._sanitised(rest)}
+        return {"parameters": self.call.memo.repeated(rest, self._sanitised)}
 
     def _sanitised_request(self) -> dict[str, Any]:
         body = {name: value for name, value in self.request.items() if name not in ("timeout", "http_client")}

@@ -151,7 +151,10 @@ class TurnJournal:
     def step(self, key: str, state: StepState, effect: str, body: object, shared: Fields = NO_FIELDS) -> None:
         """Record a step, which a replay finds by its key. ``shared`` are further fields, as for an event."""
         if not key.startswith("tool:"):  # the record of a tool is masked where it is made
-            body, shared = self._masked(body), self._masked(shared) if shared else shared
+            if shared:
+                body, shared = self._masked((body, shared))  # one search instead of two
+            else:
+                body = self._masked(body)
         self._add_event(f"step_{state}", key, effect, body, shared)
         self.steps[key] = Step(state, {**cast("Fields", body), **shared} if shared else body)
 
@@ -212,6 +215,8 @@ class TurnJournal:
         The death of the process does not undo it, a power failure may. For what can be repeated: a claim, an answer
         that is shown and the end of a turn need ``commit``, which waits for this too.
         """
+        if self._store.is_scratch:
+            return  # there is nothing to keep after the death of this process
         if self._commit_rows():
             self._store.start_sync()
 

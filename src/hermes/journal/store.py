@@ -37,7 +37,7 @@ class Store:
     def __init__(self, path: Path, *, is_scratch: bool = False) -> None:
         """``is_scratch``: the file is thrown away afterwards, so that nothing waits for the disk."""
         database.check_sqlite_version()
-        self._is_scratch = is_scratch
+        self.is_scratch = is_scratch
         self.path = path
         self._writer: sqlite3.Connection | None = None
         self._reader: sqlite3.Connection | None = None
@@ -77,13 +77,13 @@ class Store:
 
     def start_sync(self) -> None:
         """Bring what is written to the disk, beside this thread."""
-        if not self._is_scratch:
+        if not self.is_scratch:
             self._log.start()
 
     def sync(self) -> None:
         """Return once everything that was written so far is on disk, so that it survives a power failure too."""
         try:
-            if not self._is_scratch:
+            if not self.is_scratch:
                 self._log.wait()
         except OSError as error:
             raise explain(error, self.path) from error

@@ -107,8 +107,9 @@ def compare_turns(
 def _moved_calls(before: TurnRecording, after: TurnRecording) -> dict[str, str]:
     """The same calls of one reply in another order: the step of each in the other run."""
     moved: dict[str, str] = {}
-    for reply in {key.partition(".")[0] for key in before.steps if key.startswith("tool:")}:
-        first, second = _calls_of(before, reply), _calls_of(after, reply)
+    replies, others = _calls_by_reply(before), _calls_by_reply(after)
+    for reply, first in replies.items():
+        second = others.get(reply, {})
         if first != second and sorted(first.values()) == sorted(second.values()):
             for key, call in first.items():
                 same = key if second.get(key) == call else next(one for one, other in second.items() if other == call)
@@ -117,9 +118,14 @@ def _moved_calls(before: TurnRecording, after: TurnRecording) -> dict[str, str]:
     return moved
 
 
-def _calls_of(turn: TurnRecording, reply: str) -> dict[str, bytes]:
-    found = {key: (body["name"], body["args"]) for key, body in turn.steps.items() if key.startswith(f"{reply}.")}
-    return {key: msgspec.json.encode(call, order="deterministic") for key, call in found.items()}
+def _calls_by_reply(turn: TurnRecording) -> dict[str, dict[str, bytes]]:
+    """The calls of each reply: tool and arguments by step."""
+    found: dict[str, dict[str, bytes]] = {}
+    for key, body in turn.steps.items():
+        if key.startswith("tool:"):
+            call = msgspec.json.encode((body["name"], body["args"]), order="deterministic")
+            found.setdefault(key.partition(".")[0], {})[key] = call
+    return found
 
 
 def _order(key: str) -> tuple[int, int, int]:

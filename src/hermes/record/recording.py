@@ -18,17 +18,20 @@ from hermes.journal.steps import is_aside
 from hermes.journal.store import Store
 
 _EVENTS = (
-    "SELECT seq, turn_id, kind, key, effect, body, at FROM events WHERE session_id = ? AND turn_id <> '' ORDER BY seq"
+    "SELECT seq, turn_id, kind, key, effect, body, at FROM events "
+    "WHERE session_id = ? AND seq >= ? AND turn_id <> '' ORDER BY seq"
 )
 _TURNS = (
     "SELECT id, ordinal, task_id, request_key, source, state, undone, first_seq, started_at, ended_at, answer, error "
-    "FROM turns WHERE session_id = ? ORDER BY ordinal"
+    "FROM turns WHERE session_id = ? AND ordinal >= ? ORDER BY ordinal"
 )
 _CALLS = (
     "SELECT turn_id, key, provider, model, status, duration, input_tokens, output_tokens, cost_usd, error, content "
     "FROM model_calls WHERE session_id = ? ORDER BY started_at, api_request_id"
 )
-_MESSAGES = "SELECT turn, step, position, body FROM messages WHERE session_id = ? ORDER BY turn, step, position"
+_MESSAGES = (
+    "SELECT turn, step, position, body FROM messages WHERE session_id = ? AND turn >= ? ORDER BY turn, step, position"
+)
 _QUESTIONS = (
     "SELECT turn_id, key, digest, surface, kind, answer, reason FROM questions WHERE session_id = ? ORDER BY rowid"
 )
@@ -168,22 +171,27 @@ class Recording:
         return found
 
 
-def load_recording(store: Store, session_id: str, *, with_children: bool = True) -> Recording:
-    """Read a session, by its id or a unique beginning. Raises ``HermesError`` when part of the record is missing."""
+def load_recording(store: Store, session_id: str, *, first_turn: int = 0) -> Recording:
+    """Read a session, by its id or a unique beginning, with its children and its turns from ``first_turn`` on.
+
+    Raises ``HermesError`` when part of the record is missing.
+    """
     row = Sessions(store).get(session_id)
-    return store.read(lambda connection: _load(connection, row.id, with_children))
+    return store.read(lambda connection: _load(connection, row.id, first_turn))
 
 
-def _load(connection: JournalConnection, session_id: str, with_children: bool) -> Recording:
+def _load(connection: JournalConnection, session_id: str, first_turn: int = 0) -> Recording:
     query = "SELECT id, title, cwd, platform, provider, model, principal, parent_id, parent_call FROM sessions "
     row = connection.execute(f"{query} WHERE id = ?", (session_id,)).fetchone()
-    turns = {one[0]: _turn(one) for one in connection.execute(_TURNS, (session_id,)).fetchall()}
-    for seq, turn_id, kind, key, effect, body, _at in connection.execute(_EVENTS, (session_id,)).fetchall():
+    found = connection.execute(_TURNS, (session_id, first_turn)).fetchall()
+    turns = {one[0]: _turn(one) for one in found}
+    events = connection.execute(_EVENTS, (session_id, found[0][7] if found and first_turn else 0)).fetchall()
+    for seq, turn_id, kind, key, effect, body, _at in events:
         turn = turns.get(turn_id)
         if turn is not None:
             _add_event(turn, kind, key, effect, _unpacked(connection, session_id, seq, turn, kind, key, body))
     by_ordinal = {turn.ordinal: turn for turn in turns.values()}
-    for ordinal, step, position, body in connection.execute(_MESSAGES, (session_id,)).fetchall():
+    for ordinal, step, position, body in connection.execute(_MESSAGES, (session_id, first_turn)).fetchall():
         turn = by_ordinal[ordinal]
         where = f"message {step}.{position}"
         turn.messages[step, position] = _unpacked(connection, session_id, 0, turn, where, "", body)
@@ -196,9 +204,8 @@ def _load(connection: JournalConnection, session_id: str, with_children: bool) -
     questions = [RecordedQuestion(*one) for one in connection.execute(_QUESTIONS, (session_id,)).fetchall()]
     known: tuple[Any, ...] = (*row, list(turns.values()), questions)
     recording = Recording(*known)
-    if with_children:
-        found = connection.execute("SELECT id FROM sessions WHERE parent_id = ? ORDER BY rowid", (session_id,))
-        recording.children = [_load(connection, child, True) for (child,) in found.fetchall()]
+    children = connection.execute("SELECT id FROM sessions WHERE parent_id = ? ORDER BY rowid", (session_id,))
+    recording.children = [_load(connection, child) for (child,) in children.fetchall()]
     return recording
 
 

@@ -50,8 +50,9 @@ class ReplayResult:
     differences: list[Difference] = field(default_factory=list[Difference])
     turns: int = 0
     steps: int = 0
-    #: Seconds that the turns took, and those of the original.
+    #: Seconds that the turns took, with the CPU for them and for comparing them, and those of the original.
     seconds: float = 0.0
+    cpu_seconds: float = 0.0
     recorded_seconds: float = 0.0
     #: What is to be known about the result, a line each.
     notes: list[str] = field(default_factory=list[str])
@@ -278,7 +279,7 @@ class _ReplayRun:
         memory = host.runtime.memory
         tools = [tool for tool in host.offered_tools() if not memory.is_closed_to(session.principal, tool)]
         session.offered = self._tools.order(tools, host.tools, turn)
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         session.run(
             turn.message,
             task_id=turn.task_id,
@@ -292,7 +293,9 @@ class _ReplayRun:
         self._session = session
         if self._settings.keep:
             self._copied = turn.ordinal + 1
-        return self._compare(host, turn)
+        differences = self._compare(host, turn)
+        self._result.cpu_seconds += time.process_time() - cpu
+        return differences
 
     def _open_session(self, host: Host, turn: TurnRecording) -> Session:
         recording = self._recording
@@ -320,9 +323,9 @@ class _ReplayRun:
         return replace(models, max_retries=_NO_LIMIT, health=None, keys=None)
 
     def _compare(self, host: Host, turn: TurnRecording) -> list[Difference]:
-        again = load_recording(host.store, self._recording.id)
+        again = load_recording(host.store, self._recording.id, first_turn=turn.ordinal)
         strict, session_id = self._settings.strict, self._recording.id
-        found = compare_turns(session_id, turn, again.turns[turn.ordinal], strict=strict)
+        found = compare_turns(session_id, turn, again.turns[0], strict=strict)
         if self._settings.tools == "recorded":
             calls = {body["id"] for body in turn.steps.values() if body.get("name") == DELEGATE}
             children = {child.id: child for child in again.children}

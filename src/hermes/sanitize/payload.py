@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from itertools import islice
 from typing import Any, cast
 
@@ -40,6 +41,17 @@ class Memo:
         self.results: dict[tuple[bytes, int], bytes] = {}
         #: Entries used or added by the current payload.
         self.used: dict[tuple[bytes, int], bytes] = {}
+        self._last: tuple[bytes, Any] = (b"", None)
+
+    def repeated(self, value: Any, make: Callable[[Any], Any]) -> Any:
+        """What ``make`` returns for plain data; made once for as long as the same data is given again."""
+        try:
+            content = msgspec.json.encode(value)
+        except (TypeError, ValueError, RecursionError):
+            return make(value)
+        if content != self._last[0]:
+            self._last = (content, make(value))
+        return self._last[1]
 
     def forget_unused(self) -> None:
         """Keep only the entries used by the last payload."""
