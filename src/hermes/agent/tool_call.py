@@ -414,8 +414,13 @@ class ToolCall(msgspec.Struct):
         """Finish the call, and return the content of its message. Text of strangers is marked here and only here."""
         text = self.finish(ended)
         # A refusal is Hermes' own text.
-        by_strangers = self.tool is not None and self.tool.untrusted and ended.status != "blocked"
-        return mark_untrusted(text) if by_strangers else text
+        if self.tool is None or not self.tool.untrusted or ended.status == "blocked":
+            return text
+        decide = self.tool.untrusted
+        # So are the errors of built-in tools; a command that failed has a result, not an error.
+        if not isinstance(decide, bool) and not (ended.status == "ok" and decide(ended.args, self.context)):
+            return text
+        return mark_untrusted(text, f"{self.scope.turn_id}:{ended.tool_call_id}" if self.scope.turn_id else "")
 
     def finish(self, ended: ToolEnded) -> str:
         """Emit how the call ended, once, and return the result as the model may see it, without a mark."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from hermes.tools.origin import fetches, reads_outside
 from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits
 from hermes.tools.schema import fields, flag, number, text
 
@@ -14,14 +15,30 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
     """The tools every host has. ``limits`` appear in the descriptions for the model."""
     arguments = _terminal_args(limits or ToolLimits(), can_leave_sandbox)
     return [
-        Tool("terminal", "terminal", _TERMINAL, arguments, _terminal, changes_tree=True, emoji="💻"),
+        Tool(
+            *("terminal", "terminal", _TERMINAL, arguments, _terminal),
+            changes_tree=True,
+            untrusted=fetches,
+            emoji="💻",
+        ),
         Tool("process", "terminal", _PROCESS, _PROCESS_ARGS, _process, emoji="⚙️"),
-        Tool("read_file", "file", _READ, _READ_ARGS, _read_file, "pure", parallel=True, quick=True, emoji="📖"),
+        Tool(
+            *("read_file", "file", _READ, _READ_ARGS, _read_file, "pure"),
+            parallel=True,
+            quick=True,
+            untrusted=reads_outside,
+            emoji="📖",
+        ),
         Tool(
             "write_file", "file", _WRITE, _WRITE_ARGS, _write_file, writes=_written, preview=_write_preview, emoji="✍️"
         ),
         Tool("patch", "file", _PATCH, _PATCH_ARGS, _patch, writes=_patched, preview=_patch_preview, emoji="🔧"),
-        Tool("search_files", "file", _SEARCH, _SEARCH_ARGS, _search_files, "pure", parallel=True, emoji="🔎"),
+        Tool(
+            *("search_files", "file", _SEARCH, _SEARCH_ARGS, _search_files, "pure"),
+            parallel=True,
+            untrusted=reads_outside,
+            emoji="🔎",
+        ),
     ]
 
 

@@ -102,8 +102,8 @@ class Tool(msgspec.Struct, frozen=True):
     plugin: str = ""
     #: The result is text of strangers (a web page, another agent, the server of a tool). Its message to the model is
     #: put between ``<untrusted ID>`` and ``</untrusted ID>``, in one place for every tool: ``ToolCall.message``.
-    #: A tool returns its plain result and adds no mark of its own.
-    untrusted: bool = False
+    #: A tool returns its plain result and adds no mark of its own. A function decides by the arguments of a call.
+    untrusted: bool | Callable[[Args, ToolContext], bool] = False
 
     def definition(self) -> dict[str, Any]:
         """The definition for the model."""

@@ -27,12 +27,16 @@ def tool_error(message: str, **extra: Any) -> str:
     return tool_result(error=message, **extra)
 
 
-def mark_untrusted(text: str) -> str:
+def mark_untrusted(text: str, secret: str = "") -> str:
     """The text between marks that say that strangers wrote it.
 
-    Its author cannot know the id of the marks, so a closing mark inside the text does not end it.
+    Its author cannot know the id of the marks, so a closing mark inside the text does not end it. The id is made from
+    ``secret``, which the author does not know either, so that a run that is run again has the same marks.
     """
-    mark = f"untrusted {os.urandom(2).hex()}"
+    import hashlib  # few runs have such texts
+
+    random = hashlib.sha256(secret.encode()).digest() if secret else os.urandom(2)
+    mark = f"untrusted {random[:2].hex()}"
     return f"<{mark}>\n{text}\n</{mark}>"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from hermes.tools.origin import fetches
 from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.schema import fields, flag, number, text
 
@@ -240,7 +241,9 @@ def _execute_code(runtime: Runtime) -> Tool:
         return run_execute_code(args, context, runtime)
 
     arguments = fields(["code"], code=text())
-    return Tool("execute_code", "code_execution", _CODE, arguments, run, changes_tree=True, emoji="🐍")
+    return Tool(
+        "execute_code", "code_execution", _CODE, arguments, run, changes_tree=True, untrusted=fetches, emoji="🐍"
+    )
 
 
 # -- delegate_task --------------------------------------------------------------------------------------------------
