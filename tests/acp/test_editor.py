@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import socket
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -13,12 +14,21 @@ from typing import Any, cast
 
 import acp
 import pytest
-from acp.schema import ClientCapabilities, HttpMcpServer, ImageContentBlock, TextContentBlock
+from acp.schema import (
+    ClientCapabilities,
+    EnvVariable,
+    HttpMcpServer,
+    ImageContentBlock,
+    McpServerStdio,
+    TextContentBlock,
+)
 
 from hermes.acp.server import AcpServer
 from hermes.host import Host
 from hermes.testing import ScriptedProvider, hanging, reasoning, text, tool_call
 from support.configured import configured_host
+from support.mcp_rig import FAULTY
+from support.waiting import HANG
 
 
 class Editor:
@@ -161,6 +171,40 @@ def test_a_prompt_streams_thoughts_tools_diffs_and_plans(rig: Rig) -> None:
         assert "compress" in names and "quit" not in names
 
     rig.run(script, drive)
+
+
+def test_a_patch_of_several_files_is_shown_as_diffs(rig: Rig) -> None:
+    for name in ("a", "b"):
+        (rig.workdir / f"{name}.txt").write_text("one\ntwo\nthree\n")
+    patch = """*** Begin Patch
+*** Update File: a.txt
+@@
+ one
+-two
++zwei
+*** Delete File: b.txt
+*** Add File: c.txt
++new
+*** End Patch"""
+    script = [tool_call("patch", {"mode": "patch", "patch": patch}), text("done")]
+
+    async def drive(agent: Any, editor: Editor, _provider: ScriptedProvider) -> None:
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        await agent.set_session_mode(session_id=session.session_id, mode_id="accept-edits")
+        await agent.prompt(session_id=session.session_id, prompt=words("go"))
+        await editor.until(lambda: editor.said() == "done")
+
+    editor = Editor()
+    rig.run(script, drive, editor)
+    [call] = editor.of("tool_call")
+    paths = [str(rig.workdir / f"{name}.txt") for name in ("a", "b", "c")]
+    assert call["locations"] == [{"path": path} for path in paths]
+    changed, deleted, added = call["content"]
+    assert changed == {"type": "diff", "path": paths[0], "oldText": "one\ntwo\n", "newText": "one\nzwei\n"}
+    assert deleted == {"type": "diff", "path": paths[1], "oldText": "one\ntwo\nthree\n", "newText": ""}
+    assert added == {"type": "diff", "path": paths[2], "newText": "new\n"}
+    assert (rig.workdir / "a.txt").read_text() == "one\nzwei\nthree\n"
+    assert editor.of("tool_call_update")[0]["status"] == "completed"
 
 
 @pytest.mark.parametrize(("picks", "is_there"), [("allow_once", False), ("reject_once", True), ("nothing", True)])
@@ -382,3 +426,23 @@ def test_mcp_servers_of_the_editor_join_those_of_the_configuration(rig: Rig) -> 
     [host] = hosts
     assert host.mcp is not None
     assert [status.name for status in host.mcp.status()] == ["docs"]
+
+
+def test_a_program_that_the_editor_names_is_started_and_called(rig: Rig) -> None:
+    script = [tool_call("mcp__notes__echo", {"text": "hi"}), tool_call("mcp__notes__environment", {}), text("done")]
+
+    async def drive(agent: Any, _editor: Editor, provider: ScriptedProvider) -> None:
+        server = McpServerStdio(
+            name="notes",
+            command=sys.executable,
+            args=["-S", str(FAULTY)],
+            env=[EnvVariable(name="NOTES_FOLDER", value="notes-of-ann")],
+        )
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[server])
+        await agent.prompt(session_id=session.session_id, prompt=words("go"))
+        offered = {tool["function"]["name"] for tool in provider.requests[0].body["tools"]}
+        assert "mcp__notes__echo" in offered
+        assert "echo: hi" in provider.requests[1].messages[-1]["content"]
+        assert "NOTES_FOLDER" in provider.requests[2].messages[-1]["content"]
+
+    rig.run(script, drive, mcp_discovery_timeout=HANG)

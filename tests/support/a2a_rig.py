@@ -21,6 +21,7 @@ from hermes.a2a.server.access.listen_address import ListenAddress
 from hermes.a2a.server.access.principals import Principals, read_principals
 from hermes.a2a.server.process import serve_until
 from hermes.config import A2AConfig, Config
+from hermes.config.mcp_sections import McpServerConfig
 from hermes.config.sections import A2APrincipalConfig, AgentConfig, ApprovalsConfig, ModelConfig
 from hermes.host import Host, HostOptions
 from hermes.sanitize import Redactor
@@ -74,6 +75,7 @@ def served(
     grpc: bool = False,
     approvals: ApprovalsConfig | None = None,
     retries: int = 0,
+    mcp_servers: dict[str, McpServerConfig] | None = None,
     **options: Any,
 ) -> Generator[Served]:
     """Serve an agent that talks to the provider, on a thread of its own.
@@ -90,6 +92,7 @@ def served(
         agent=AgentConfig(api_max_retries=retries),
         approvals=approvals or ApprovalsConfig(),
         a2a=settings,
+        mcp_servers=mcp_servers or {},
     )
     redactor = Redactor()
     principals = read_principals(config.a2a, env or {}, redactor)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 
 from hermes.sanitize import Redactor
+from hermes.tools.files.patch_v4a import FilePatch, PatchError, parse_patch, paths_in
 from hermes.tools.files.paths import resolve_path
 
 _KINDS = {
@@ -53,10 +55,12 @@ class ToolUpdates:
             "kind": _KINDS.get(name, "other"),
             "rawInput": shown,
         }
-        path = self._path(args)
-        if path is not None:
-            fields["locations"] = [{"path": path}]
-        content = self._diff(name, shown, path)
+        path = self._path(args.get("path"))
+        patch = str(args.get("patch") or "") if name == "patch" and args.get("mode") == "patch" else ""
+        files = [path] if path is not None else list(map(self._path, paths_in(patch)))
+        if any(files):
+            fields["locations"] = [{"path": file} for file in files if file]
+        content = self._patch_diffs(str(shown.get("patch"))) if patch else self._diff(name, shown, path)
         if content:
             fields["content"] = content
         return fields
@@ -93,8 +97,7 @@ class ToolUpdates:
         ]
         return {"sessionUpdate": "plan", "entries": entries}
 
-    def _path(self, args: dict[str, Any]) -> str | None:
-        path = args.get("path")
+    def _path(self, path: object) -> str | None:
         if not isinstance(path, str) or not path:
             return None
         try:
@@ -112,6 +115,22 @@ class ToolUpdates:
             return [{"type": "diff", "path": path, "oldText": old, "newText": new}]
         return []
 
+    def _patch_diffs(self, patch: str) -> list[dict[str, Any]]:
+        """What a patch of several files changes, a piece at a time; nothing for one that cannot be read."""
+        try:
+            files = parse_patch(patch)
+        except PatchError:
+            return []
+        return [diff for file in files if (path := self._path(file.path)) for diff in self._file_diffs(file, path)]
+
+    def _file_diffs(self, file: FilePatch, path: str) -> Iterator[dict[str, Any]]:
+        if file.action == "add":
+            yield {"type": "diff", "path": path, "oldText": None, "newText": file.content}
+        elif file.action == "delete":
+            yield {"type": "diff", "path": path, "oldText": self._text_of(path), "newText": ""}
+        for hunk in file.hunks:
+            yield {"type": "diff", "path": path, "oldText": _lines(hunk.old()), "newText": _lines(hunk.new())}
+
     def _text_of(self, path: str) -> str | None:
         """The text of a file before it is changed; None for a new one."""
         try:
@@ -120,6 +139,10 @@ class ToolUpdates:
         except OSError:
             return None
         return self._redactor.mask_known(data.decode("utf-8", "replace"))
+
+
+def _lines(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def _title(name: str, args: dict[str, Any]) -> str:

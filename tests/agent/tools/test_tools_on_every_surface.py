@@ -15,19 +15,25 @@ import pytest
 from hermes.acp.server import AcpServer
 from hermes.api.agent import Agent
 from hermes.cli.main import main
+from hermes.config import load_config
+from hermes.config.mcp_sections import McpServerConfig, McpToolFilterConfig
 from hermes.host import Host
+from hermes.mcp.manifest import Manifest, ManifestCache, ManifestTool
+from hermes.mcp.settings import entry_digest
 from hermes.testing import ScriptedProvider, text, tool_call
 from support import write_config
 from support.a2a_rig import served, wire_message
 from support.configured import configured_host
 from support.repl_terminal import ReplTerminal
 
-TOOLSETS = ["hermes-cli", "web", "code_execution", "vision"]
+TOOLSETS = ["hermes-cli", "web", "code_execution", "vision", "mcp-f"]
 
 EVERYWHERE = {
     *("terminal", "process", "read_file", "write_file", "patch", "search_files", "todo", "session_search"),
     *("skills_list", "skill_view", "web_fetch", "vision_analyze", "delegate_task", "clarify", "memory", "execute_code"),
 }
+#: The tools of the MCP server of these tests that are offered.
+MCP = {"mcp__f__echo", "mcp__f__where"}
 #: Only its parent talks to a child, and decides what outlives the task.
 NOT_FOR_CHILDREN = {"delegate_task", "clarify", "memory", "execute_code"}
 
@@ -45,13 +51,18 @@ def prompt(provider: ScriptedProvider, home: Path, workdir: Path) -> None:
 
 
 def a2a_server(provider: ScriptedProvider, home: Path, workdir: Path) -> None:
-    with served(home, workdir, provider, toolsets=TOOLSETS) as server:
+    servers = load_config(home).config.mcp_servers
+    with served(home, workdir, provider, toolsets=TOOLSETS, mcp_servers=servers) as server:
         server.rpc("SendMessage", wire_message("hello"))
 
 
 def editor(provider: ScriptedProvider, home: Path, workdir: Path) -> None:
     def make_host(cwd: Path) -> Host:
-        return configured_host(home, cwd, provider, options={"platform": "acp", "toolsets": TOOLSETS})
+        return configured_host(
+            *(home, cwd, provider),
+            mcp_servers=load_config(home).config.mcp_servers,
+            options={"platform": "acp", "toolsets": TOOLSETS},
+        )
 
     lines = Lines()
     sink = io.BytesIO()
@@ -114,21 +125,31 @@ def test_the_model_has_the_same_tools(
     monkeypatch.chdir(workdir)
     _write_skill(workdir)
     with ScriptedProvider([text("answered")]) as provider:
-        write_config(home, provider.base_url)
+        write_config(home, provider.base_url, _with_known_server(home))
         surface(provider, home, workdir)
-    assert _offered(provider, 0) == EVERYWHERE
+    assert _offered(provider, 0) == EVERYWHERE | MCP
     assert "- sheep: Counts sheep." in str(provider.requests[0].messages[0]["content"])
 
 
 def test_a_child_has_them_too_but_for_those_of_its_parent(home: Path, workdir: Path) -> None:
     _write_skill(workdir)
+    write_config(home, "http://127.0.0.1:9/v1", _with_known_server(home))
+    servers = load_config(home).config.mcp_servers
     script = [tool_call("delegate_task", {"goal": "count"}), text("three"), text("done")]
     with (
         ScriptedProvider(script) as provider,
-        configured_host(home, workdir, provider, options={"toolsets": TOOLSETS}) as host,
+        configured_host(home, workdir, provider, mcp_servers=servers, options={"toolsets": TOOLSETS}) as host,
     ):
         host.new_session().run("go")
-    assert _offered(provider, 1) == EVERYWHERE - NOT_FOR_CHILDREN
+    assert _offered(provider, 1) == (EVERYWHERE | MCP) - NOT_FOR_CHILDREN
+
+
+def _with_known_server(home: Path) -> str:
+    """Settings with an MCP server whose tools are stored, so that none is started."""
+    entry = McpServerConfig(command="no-such-program", tools=McpToolFilterConfig(include=["echo", "where"]))
+    tools = [ManifestTool(name, f"The tool {name}", {"type": "object"}) for name in ("echo", "where", "hidden")]
+    ManifestCache(home).put("f", Manifest(digest=entry_digest(entry), server="f 1", protocol="1", tools=tools))
+    return "mcp_servers: {f: {command: no-such-program, tools: {include: [echo, where]}}}\n"
 
 
 def _write_skill(workdir: Path) -> None:

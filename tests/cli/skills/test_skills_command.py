@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.main import main
+from support.configured import write_plugin
 
 
 @pytest.fixture(autouse=True)
@@ -41,6 +42,23 @@ def test_a_folder_is_added_listed_and_removed(home: Path, workdir: Path, capsys:
     assert main(["skills", "remove", "sheep"]) == 0
     assert list((home / "skills").iterdir()) == []
     assert not list(workdir.rglob("ran"))
+
+
+def test_skills_of_plugins_are_listed_too(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = "from pathlib import Path\nprint('loading')\ndef register(ctx):\n"
+    code += "    ctx.register_skill('count', Path(__file__).parent / 'sheep')\n"
+    write_plugin(home, "farm", code)
+    write_skill(home / "plugins/farm", "sheep")
+    write_skill(home / "skills", "goats", "Counts goats.")
+    assert main(["skills"]) == 0
+    assert "farm:" not in capsys.readouterr().out, "it is not enabled"
+    (home / "config.yaml").write_text("plugins: {enabled: [farm]}\n")
+    assert main(["skills"]) == 0
+    assert capsys.readouterr().out == "goats       user     Counts goats.\nfarm:count  plugin   Counts sheep.\n"
+    assert main(["skills", "list", "--json"]) == 0
+    assert [skill["source"] for skill in json.loads(capsys.readouterr().out)] == ["user", "plugin"]
+    assert main(["skills", "check"]) == 0
+    assert "2 skills, 0 cannot be used" in capsys.readouterr().out
 
 
 def test_a_repository_gives_one_skill_or_all(home: Path, workdir: Path, capsys: pytest.CaptureFixture[str]) -> None:

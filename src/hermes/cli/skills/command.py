@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from hermes.cli.terminal import one_line, plain, print_json
 from hermes.config import hermes_home, load_config
@@ -53,16 +57,35 @@ def run(args: argparse.Namespace) -> int:
     return args.action(args, hermes_home())
 
 
-def _skills(home: Path) -> Skills:
-    return Skills(home, load_config(home).config.skills)
+@contextlib.contextmanager
+def _opened_skills(home: Path) -> Generator[Skills]:
+    """The skills. Enabled plugins are loaded, for those that they bring."""
+    config = load_config(home).config
+    if not config.plugins.enabled:
+        yield Skills(home, config.skills)
+        return
+    from hermes.config import apply_env, load_env_file
+    from hermes.host import Host
+    from hermes.log import setup_logging
+    from hermes.sanitize import Redactor
+
+    redactor = Redactor()
+    setup_logging(home, redactor=redactor)
+    apply_env(load_env_file(home))
+    with contextlib.redirect_stdout(sys.stderr):  # output of plugins while they load
+        host = Host(home, msgspec.structs.replace(config, mcp_servers={}), redactor=redactor)
+    with host:
+        yield host.runtime.skills
 
 
 # -- list -----------------------------------------------------------------------------------------------------------
 
 
 def _list(args: argparse.Namespace, home: Path) -> int:
-    skills, cwd = _skills(home), Path.cwd()
-    found = skills.usable(cwd)
+    cwd = Path.cwd()
+    with _opened_skills(home) as skills:
+        found = skills.usable(cwd)
+        broken = [skill for skill in skills.all(cwd) if skill.problem]
     if args.json:
         print_json([_record(skill) for skill in found])
         return 0
@@ -71,7 +94,6 @@ def _list(args: argparse.Namespace, home: Path) -> int:
     width = max((len(skill.name) for skill in found), default=0)
     for skill in found:
         print(f"{plain(skill.name):<{width}}  {skill.source:<7}  {one_line(skill.description, _LONGEST_DESCRIPTION)}")
-    broken = [skill for skill in skills.all(cwd) if skill.problem]
     if broken:
         print(f"{len(broken)} cannot be used: 'hermes skills check' says why")
     return 0
@@ -99,7 +121,8 @@ def _check(args: argparse.Namespace, home: Path) -> int:
     if args.folders:
         found = [read_manifest((cwd / folder).resolve(), "user") for folder in args.folders]
     else:
-        found = _skills(home).all(cwd)
+        with _opened_skills(home) as skills:
+            found = skills.all(cwd)
     notes = dict(shadowed(found))
     if args.json:
         print_json([{**_record(skill), "shadowed_by": notes.get(skill.folder, "")} for skill in found])
@@ -150,7 +173,7 @@ def _add(args: argparse.Namespace, home: Path) -> int:
 def _remove(args: argparse.Namespace, home: Path) -> int:
     from hermes.cli.skills.install import remove_skill
 
-    known = {skill.name: skill for skill in reversed(_skills(home).all(Path.cwd()))}
+    known = {skill.name: skill for skill in reversed(Skills(home, load_config(home).config.skills).all(Path.cwd()))}
     own = {name: skill for name, skill in known.items() if skill.source == "user"}
     for name in args.names:
         skill = own.get(name) or known.get(name)

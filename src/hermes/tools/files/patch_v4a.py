@@ -30,6 +30,10 @@ class Hunk:
         """The lines that must be in the file."""
         return [text for sign, text in self.lines if sign != "+"]
 
+    def new(self) -> list[str]:
+        """The lines that are there afterwards."""
+        return [text for sign, text in self.lines if sign != "-"]
+
 
 @dataclass(slots=True)
 class FilePatch:
