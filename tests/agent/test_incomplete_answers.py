@@ -15,6 +15,7 @@ from hermes.agent.events import TurnFailed
 from hermes.agent.setup import CONTINUE
 from hermes.agent.turn import MAX_CONTINUATIONS
 from hermes.api.agent import Agent
+from hermes.config.sections import ProviderConfig
 from hermes.testing import EventRecorder, ScriptedProvider, text, tool_call, tool_calls
 from hermes.trace.verify.session import verify
 from support import HostFactory, run_hermes, write_config
@@ -52,13 +53,22 @@ def test_it_is_continued_three_times_at_most(make_host: HostFactory) -> None:
     assert (again.status, again.finish_reason, again.error) == (result.status, result.finish_reason, result.error)
 
 
-@pytest.mark.parametrize("model", [{"max_tokens": 50}, {"extra_body": {"max_completion_tokens": 50}}])
-def test_it_is_not_continued_when_the_user_set_the_limit(home: Path, workdir: Path, model: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    "sections",
+    [
+        {"model": {"max_tokens": 50}},
+        {"model": {"extra_body": {"max_tokens": 50}}},
+        {"providers": {"custom": ProviderConfig(max_tokens=50)}},
+        {"model": {"max_tokens": 50}, "providers": {"custom": ProviderConfig(max_tokens=70)}},
+    ],
+)
+def test_it_is_not_continued_when_the_user_set_the_limit(home: Path, workdir: Path, sections: dict[str, Any]) -> None:
     with (
         ScriptedProvider([cut("half"), text("more")]) as provider,
-        configured_host(home, workdir, provider, model=model) as host,
+        configured_host(home, workdir, provider, **sections) as host,
     ):
         result = host.new_session().run("go")
+    assert provider.requests[0].body["max_tokens"] == 50
     assert (result.status, result.answer, len(provider.requests)) == ("incomplete", "half", 1)
     assert result.error == "the answer was cut off at the output limit; raise model.max_tokens"
 

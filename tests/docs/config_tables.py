@@ -17,8 +17,7 @@ from hermes.config.messages import allowed_values
 from hermes.config.sections import Config
 
 from .markdown import code, table
-
-PACKAGE = Path(sections.__file__).parents[1]
+from .setting_exercise import recorded_reads
 
 
 class Section(NamedTuple):
@@ -156,13 +155,7 @@ def _comments(kind: type[msgspec.Struct]) -> Mapping[str, str]:
 
 @cache
 def keys_in_effect() -> frozenset[str]:
-    """The settings that the runtime reads: some code outside of the configuration uses an attribute of that name."""
-    read = {
-        node.attr
-        for file in PACKAGE.rglob("*.py")
-        if not file.is_relative_to(PACKAGE / "config")
-        for node in ast.walk(ast.parse(file.read_bytes()))
-        if isinstance(node, ast.Attribute)
-    }
+    """The settings that the runtime reads, by the record of a run that uses them."""
+    read = recorded_reads()
     everything = (setting for section in _sections(Section("", Config, Config())) for setting in _settings(section))
-    return frozenset(setting.key for setting in everything if setting.name in read)
+    return frozenset(one.key for one in everything if f"{one.section.kind.__name__}.{one.name}" in read)

@@ -19,6 +19,7 @@ from .generated import MAKERS, rewrite, up_to_date
 from .help_text import words_of
 from .man_page import MAN_PAGE, man_page
 from .pages import DOCS, README, ROOT, all_pages, blocks, generated_blocks
+from .setting_exercise import RECORD, run_exercise
 
 
 @pytest.mark.parametrize("path", all_pages(), ids=lambda path: path.name)
@@ -52,11 +53,16 @@ def test_help_is_the_same_help_when_python_wraps_it_otherwise() -> None:
     assert words_of(older) != words_of("  -q, --query TEXT  a message")
 
 
-def test_settings_in_effect_are_found_in_the_sources() -> None:
+def test_settings_in_effect_are_those_that_a_run_reads() -> None:
     seen = keys_in_effect()
     assert {"model.base_url", "providers.<name>.model", "fallback_providers[].key_env", "plugins.entries"} <= seen
     assert {"local.threads", "approvals.mode", "delegation.max_concurrent_children", "compression.threshold"} <= seen
-    assert "approvals.cron_mode" not in seen
+    assert seen.isdisjoint(("approvals.cron_mode", "mcp_servers.<name>.keepalive_interval", "terminal.backend"))
+
+
+@pytest.mark.slow
+def test_the_record_of_the_settings_is_that_of_a_run() -> None:
+    assert run_exercise() == RECORD.read_text(), "run: python -m tests.docs --settings"
 
 
 def test_hooks_that_fire_are_found_in_the_sources() -> None:

@@ -81,8 +81,16 @@ def write_config(home: Path, base_url: str, extra: str = "") -> None:
 def hermes_environment(home: Path, env: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a ``hermes`` process that shares nothing with the person who runs the tests."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
-    base = {"HERMES_HOME": str(home), "HOME": str(home.parent), "PYTHONPATH": str(SOURCES)}
+    base = {"HERMES_HOME": str(home), "HOME": str(home.parent), "PYTHONPATH": str(SOURCES), **recording_environment()}
     return {**kept, **base, **(env or {})}
+
+
+def recording_environment() -> dict[str, str]:
+    """What a process needs to record the settings that it reads, see ``support.setting_reads``; usually nothing."""
+    if "RECORD_SETTING_READS" not in os.environ:
+        return {}
+    path = os.pathsep.join((str(SOURCES), str(Path(__file__).with_name("recording"))))
+    return {"RECORD_SETTING_READS": os.environ["RECORD_SETTING_READS"], "PYTHONPATH": path}
 
 
 def hermes_command(*arguments: str) -> list[str]:

@@ -61,6 +61,8 @@ def run_forked(
 @functools.cache
 def _address() -> str:
     """Where the forking process of this process listens."""
+    from support import recording_environment
+
     folder = tempfile.TemporaryDirectory(prefix="hermes-fork-")
     address = str(Path(folder.name, "socket"))
     sources = Path(__file__).parents[2] / "src"
@@ -68,7 +70,7 @@ def _address() -> str:
         [sys.executable, "-W", "error", __file__, address],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(sources)},
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": str(sources), **recording_environment()},
     )
     assert process.stdin is not None and process.stdout is not None
     assert process.stdout.read(1) == b"."

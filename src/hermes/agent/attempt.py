@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from hermes.journal.bodies import to_json
 from hermes.journal.steps import ModelCallRow
@@ -81,6 +82,8 @@ class Attempt:
         timeout: float | None = None,
         budget: CallBudget | None = None,
     ) -> None:
+        if asked.max_tokens is None and endpoint.max_tokens is not None:
+            asked = replace(asked, max_tokens=endpoint.max_tokens)
         self.endpoint = endpoint
         self.interrupt = interrupt
         self.wire = access.wire_for(endpoint)

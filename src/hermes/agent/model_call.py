@@ -81,7 +81,9 @@ class ModelRuntime(msgspec.Struct, frozen=True):
     @property
     def has_output_limit(self) -> bool:
         """Whether the user limits the length of an answer."""
-        return self.max_tokens is not None or any(name in self.endpoints[0].extra_body for name in _LIMITS)
+        first = self.endpoints[0]
+        limit = first.max_tokens if self.max_tokens is None else self.max_tokens
+        return limit is not None or any(name in first.extra_body for name in _LIMITS)
 
 
 #: The parts of a request that the journal holds elsewhere, or that steer only the client.

@@ -68,6 +68,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     sees_images: bool | None = None
     #: The context window in tokens; ``None`` when unknown.
     context_length: int | None = None
+    #: The most tokens that one answer may have, unless the request says it; ``None`` leaves it to the model.
+    max_tokens: int | None = None
     #: The name of the one stored credential that may be used; empty is any of the provider's, or the key above.
     credential: str = ""
     #: The environment variables that may hold the key, where the server is known to want one.

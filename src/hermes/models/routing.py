@@ -123,6 +123,7 @@ def endpoint_for(
         quirks=_quirks(named, profile, model),
         sees_images=_first(own.supports_vision, _sees_images(named, profile, model)),
         context_length=own.context_length or _context_length(named, profile, model),
+        max_tokens=named.max_tokens,
         # A server at another address, or on this machine, may want no key.
         key_variables=tuple(filter(None, names)) if profile and url == profile.base_url and _is_public(url) else (),
         max_response_bytes=own.max_response_bytes,
