@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import struct
+import sys
+import termios
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.cli.terminal import cells, fitted, one_line, plain, short_duration, shows_unicode
+from hermes.cli.terminal import cells, fitted, one_line, plain, print_error, short_duration, shows_unicode
 
 
 @pytest.mark.parametrize(
@@ -68,3 +75,21 @@ def test_durations() -> None:
 def test_unicode_needs_an_encoding_and_a_terminal() -> None:
     assert shows_unicode("UTF-8", "xterm") and shows_unicode("utf8", None)
     assert not shows_unicode("utf-8", "dumb") and not shows_unicode("cp1252", "xterm") and not shows_unicode(None, None)
+
+
+def test_an_error_is_wrapped_at_words_on_a_terminal_and_one_line_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "unknown option '--queri'; did you mean '--query'? 'hermes chat --help' shows what is allowed."
+    print_error(text)
+    assert capsys.readouterr().err == f"Error: {text}\n"
+
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    with open(theirs, "w") as terminal:  # noqa: PTH123  (a descriptor)
+        monkeypatch.setattr(sys, "stderr", terminal)
+        print_error(text)
+    rows = os.read(ours, 4_096).decode().splitlines()
+    os.close(ours)
+    assert len(rows) == 3 and all(len(row) <= 40 for row in rows)
+    assert " ".join(rows) == f"Error: {text}"

@@ -160,6 +160,11 @@ def test_a_project_command_that_wants_more_is_asked_about_once(
     _write(workdir, ".hermes/commands/state.md", _ASKS)
     with ScriptedProvider([text("ok"), text("ok"), text("ok")]) as provider:
         prompt, session = _attended(make_host(provider))
+        prompt.surface.answers_questions = False
+        prompt.refused("/state main")
+        assert FolderTrust(home).decision(workdir) is None, "a message instead of an answer is not a stored no"
+        prompt.surface.questions.clear()
+        prompt.surface.answers_questions = True
         prompt.surface.says_yes = False
         assert f"hermes trust add {workdir}" in prompt.refused("/state main")
         [question] = prompt.surface.questions
@@ -272,10 +277,10 @@ def test_doctor_names_broken_files_and_those_that_want_trust(home: Path, workdir
     _write(workdir, ".hermes/agents/reviewer.md", _REVIEWER)
     found = list(check_prompt_files(Installation(home, workdir)))
     assert [(one.status, one.what) for one in found] == [
-        ("ok", "commands from files"),
-        ("warning", "commands from files"),
-        ("ok", "agents from files"),
-        ("warning", "agents from files"),
+        ("ok", "command files"),
+        ("warning", "command files"),
+        ("ok", "agent files"),
+        ("warning", "agent files"),
     ]
     assert (found[0].detail, found[2].detail) == ("good", "reviewer")
     assert "broken.md" in found[1].detail

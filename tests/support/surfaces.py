@@ -21,6 +21,8 @@ class RecordingSurface:
         self.show_reasoning = False
         #: What the person says when asked for a yes.
         self.says_yes = True
+        #: Whether they answer at all, and do not type something else.
+        self.answers_questions = True
         self.questions: list[str] = []
         self.asked: list[UserMessage] = []
         self.waiting: list[str] = []
@@ -64,6 +66,10 @@ class RecordingSurface:
     def confirm(self, question: str) -> bool:
         self.questions.append(question)
         return self.says_yes
+
+    def decide(self, question: str) -> bool | None:
+        self.questions.append(question)
+        return self.says_yes if self.answers_questions else None
 
     def clear_screen(self) -> None:
         self.cleared += 1

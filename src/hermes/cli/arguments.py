@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
+from hermes.cli.terminal import print_error
+
 _UNITS = {"h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -34,7 +36,8 @@ class CommandParser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Print the error and where the help is, without the whole usage, and exit with 2."""
         end = "" if message.endswith("?") else "."
-        self.exit(2, f"Error: {message}{end} '{self.prog} --help' shows what is allowed.\n")
+        print_error(f"{message}{end} '{self.prog} --help' shows what is allowed.")
+        self.exit(2)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         choices = None if action.choices is None else [str(choice) for choice in action.choices]

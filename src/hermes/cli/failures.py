@@ -7,7 +7,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, TextIO
 
-from hermes.cli.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain, print_error
 from hermes.errors import HermesError, Interrupted
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _print_error(text: str) -> None:
     # Earlier output comes first; if it cannot be written, the reason still can.
     silence_output()
     with contextlib.suppress(OSError, ValueError):
-        print(f"Error: {text}", file=sys.stderr)
+        print_error(text)
 
 
 def _output_is_closed() -> bool:

@@ -156,7 +156,7 @@ def _print_help() -> int:
 def _unknown_command(name: str, added: list[str]) -> int:
     from difflib import get_close_matches
 
-    from hermes.cli.terminal import plain
+    from hermes.cli.terminal import plain, print_error
     from hermes.contract.commands import COMMAND_NAMES
 
     close = get_close_matches(name, [*COMMANDS, "help", *added], n=1, cutoff=0.5)
@@ -166,7 +166,7 @@ def _unknown_command(name: str, added: list[str]) -> int:
         hint = f"did you mean {plain(close[0])!r}?"
     else:
         hint = f"commands are {plain(', '.join([*COMMANDS, *added]))}."
-    print(f"Error: unknown command {plain(name)!r}; {hint}", file=sys.stderr)
+    print_error(f"unknown command {plain(name)!r}; {hint}")
     return 2
 
 

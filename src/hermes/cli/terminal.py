@@ -179,9 +179,25 @@ def page(lines: Iterable[str]) -> None:
         sys.stdout.flush()
 
 
+def print_note(text: str) -> None:
+    """Print a line on stderr; on a terminal it is wrapped at words."""
+    import os
+
+    try:
+        rows = word_wrapped(text, os.get_terminal_size(sys.stderr.fileno()).columns or 80)
+    except (OSError, ValueError, AttributeError):  # not a terminal
+        rows = [text]
+    print("\n".join(rows), file=sys.stderr, flush=True)
+
+
+def print_error(text: str) -> None:
+    """Print an error on stderr; on a terminal it is wrapped at words."""
+    print_note(f"Error: {text}")
+
+
 def warn(text: str) -> None:
     """Print a warning on stderr."""
-    print(f"Warning: {one_line(text, 1000)}", file=sys.stderr)
+    print_note(f"Warning: {one_line(text, 1000)}")
 
 
 def write_private_file(path: Path, text: str) -> None:

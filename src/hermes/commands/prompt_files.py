@@ -76,7 +76,9 @@ def _is_trusted(conversation: Conversation, file: PromptFile, wishes: list[str])
         return False
     asked = "\n".join(f"    {wish}" for wish in wishes)
     question = f"/{file.name} of this project wants to\n{asked}\n  Do you trust the files of {file.root}?"
-    return files.trust.decide(file.root, is_trusted=conversation.surface.confirm(question)).is_trusted
+    answer = conversation.surface.decide(question)
+    # Other text, or Ctrl-C, is no answer: the user is asked again next time.
+    return answer is not None and files.trust.decide(file.root, is_trusted=answer).is_trusted
 
 
 def _message(conversation: Conversation, file: PromptFile, arguments: str, cwd: Path) -> str:

@@ -90,6 +90,10 @@ class Surface(Protocol):
         """Ask the user to confirm. True where no one can be asked: they typed the command."""
         ...
 
+    def decide(self, question: str) -> bool | None:
+        """Ask the user for a decision that is stored; None where there is no answer."""
+        ...
+
     def clear_screen(self) -> None:
         """Begin with an empty screen."""
         ...
@@ -143,6 +147,9 @@ class OneShotSurface:
 
     def confirm(self, question: str) -> bool:
         return True
+
+    def decide(self, question: str) -> bool | None:
+        return None
 
     def clear_screen(self) -> None:
         pass

@@ -73,6 +73,16 @@ def configure(home: Path, yaml: str) -> None:
 # -- list -------------------------------------------------------------------------------------------------------------
 
 
+def test_the_list_fits_a_terminal_of_80_columns(home: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    about = "description: Sends turns to a server as traces, with generations, tools, usage and cost.\n"
+    write_plugin(home / "plugins" / "observability" / "long_name", f"name: long_name\n{about}", "")
+    monkeypatch.setenv("COLUMNS", "80")
+    head, *rows = plugins(capsys, "list").splitlines()
+    assert head.split() == ["KEY", "STATUS", "VERSION", "SOURCE", "CALLS", "FAILED", "TIME"]
+    assert all(len(row) <= 80 for row in [head, *rows])
+    assert " ".join(row.strip() for row in rows[1:]).startswith(about.partition(": ")[2].strip())
+
+
 def test_the_list_tells_status_and_source_and_runs_nothing(home: Path, tmp_path: Path, capsys: Output) -> None:
     assert plugins(capsys) == "No plugins. Create one with: hermes plugins new NAME\n"
     explode = f"open({str(tmp_path / 'ran')!r}, 'w')\n"
@@ -531,8 +541,15 @@ def test_a_new_plugin_is_complete_and_its_test_passes(name: str, home: Path, tmp
     assert load_config(home).config.plugins.enabled == [name]
 
 
-def test_new_elsewhere(tmp_path: Path, capsys: Output) -> None:
-    plugins(capsys, "new", "mine", "--path", str(tmp_path / "deep" / "er"))
+def _no_module(_name: str) -> None:
+    """No module is installed."""
+
+
+def test_new_elsewhere(tmp_path: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "pip install" not in plugins(capsys, "new", "other")
+    monkeypatch.setattr("hermes.cli.plugins.command.find_spec", _no_module)
+    shown = plugins(capsys, "new", "mine", "--path", str(tmp_path / "deep" / "er"))
+    assert "-m pytest" in shown and "(needs: pip install pytest)" in shown
     assert (tmp_path / "deep" / "er" / "mine" / "tests" / "test_mine.py").exists()
 
 

@@ -36,8 +36,8 @@ def test_pasted_blocks_shell_output_the_editor_and_images_reach_the_model(home: 
 
             terminal.send("!echo made by $((40 + 2)); exit 3")
             terminal.wait_for("made by 42\n(exit code 3; the agent gets this with your next message)")
-            terminal.send("!sleep 600")
-            terminal.wait_for("> !sleep 600")
+            terminal.send("!echo runs $((40 + 1)); sleep 600")
+            terminal.wait_for("runs 41")
             terminal.type(CTRL_C)
             terminal.wait_for("exit code -9")
             terminal.type("a draft" + CTRL_X_CTRL_E)

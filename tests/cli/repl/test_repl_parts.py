@@ -231,6 +231,19 @@ class TestTurnView:
         assert shown.take(finished) == "✓ terminal true  20 ms\n"
         assert shown.end(result(answer="Done.")) == "Done.\n"
 
+    def test_a_reason_that_does_not_fit_is_below_its_call_and_wrapped_at_words(self) -> None:
+        shown = view()
+        reason = "This call needs approval (recursive-delete: deletes a directory tree) and no one can give it."
+        refused = tool_ended("c", "terminal", {"command": "rm -rf build"}, "blocked", 0, reason)
+        shown.width = 60
+        first, *rest = shown.take(refused).splitlines()
+        assert first == "✗ terminal rm -rf build  0 ms"
+        assert " ".join(line.strip() for line in rest) == f"blocked: {reason}"
+        assert all(line.startswith("  ") and len(line) <= 60 for line in rest)
+
+        short = tool_ended("c", "read_file", {"path": "a"}, "blocked", 0, "a is private")
+        assert shown.take(short) == "✗ read_file a  0 ms  blocked: a is private\n"
+
     def test_an_answer_that_a_plugin_replaced_is_shown_as_it_is_on_record(self) -> None:
         shown = view()
         shown.take(TextDelta("draft\n\n"))

@@ -29,7 +29,7 @@ from hermes.cli.failures import (
     NO_MESSAGE,
     OUTPUT_LOST,
 )
-from hermes.cli.terminal import can_draw, can_prompt, is_interactive, one_line, plain
+from hermes.cli.terminal import can_draw, can_prompt, is_interactive, one_line, plain, print_error, print_note
 from hermes.config import Config, LoadedConfig, apply_env, hermes_home, load_config, load_env_file
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
@@ -333,17 +333,17 @@ def _exit_code(result: TurnResult, interrupt: Interrupt, redactor: Redactor) -> 
     if result.status == "completed":
         return 0
     if result.status == "incomplete":
-        print(f"Incomplete: {one_line(redactor.redact(result.error or result.finish_reason))}", file=sys.stderr)
+        print_note(f"Incomplete: {one_line(redactor.redact(result.error or result.finish_reason))}")
         return EXIT_BUDGET if result.finish_reason == "budget" else EXIT_INCOMPLETE
     if result.status == "interrupted" and interrupt.reason.startswith(OUTPUT_LOST):
         return EXIT_OUTPUT_CLOSED
     if result.status == "interrupted" and (result.error or "").startswith(GIVEN_UP):
-        print(f"The last turn was {one_line(result.error or '')}. Send a message with --query.", file=sys.stderr)
+        print_note(f"The last turn was {one_line(result.error or '')}. Send a message with --query.")
         return EXIT_INTERRUPTED
     if result.status == "interrupted":
         print(f"Interrupted. Continue with: hermes chat --resume {result.session_id}", file=sys.stderr)
         return EXIT_TERMINATED if interrupt.reason == "terminated" else EXIT_INTERRUPTED
-    print(f"Error: {one_line(redactor.redact(result.error or 'the turn failed'))}", file=sys.stderr)
+    print_error(one_line(redactor.redact(result.error or "the turn failed")))
     return EXIT_FAILED
 
 

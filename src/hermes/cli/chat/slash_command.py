@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO
 
 from hermes.agent.session import Session
-from hermes.cli.terminal import one_line, plain
+from hermes.cli.terminal import one_line, plain, print_error
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import CommandAnswer, is_command, run_command
 from hermes.commands.surface import OneShotSurface, UserMessage
@@ -48,4 +47,4 @@ def _print(host: Host, answer: CommandAnswer, stdout: TextIO) -> None:
     if answer.text:
         print(plain(answer.text), file=stdout, flush=True)
     if answer.error:
-        print(f"Error: {one_line(host.redactor.redact(answer.error))}", file=sys.stderr)
+        print_error(one_line(host.redactor.redact(answer.error)))

@@ -16,6 +16,8 @@ from hermes.sanitize import Redactor, is_secret_key
 _LONGEST = 2_000
 #: Longest subject on a line without a width limit.
 _USUAL = 100
+#: Longest error below a line.
+_LONGEST_ERROR = 400
 #: Frames of the spinner per second.
 _FRAMES = 8
 _CHILD_INDENT = "  "
@@ -76,6 +78,11 @@ def finished_line(event: ToolEnded, redactor: Redactor, *, width: int | None = N
     if code:
         error = f"exit {code}"
     return _line(head, subject, short_duration(event.duration_ms / 1000), error, width=width, symbols=symbols)
+
+
+def whole_error(event: ToolEnded, redactor: Redactor) -> str:
+    """Why a call failed, in more words than its line has room for; empty when it did not."""
+    return "" if event.status == "ok" else _error(event.status, event.error_message, redactor, _LONGEST_ERROR)
 
 
 def has_failed(event: ToolEnded) -> bool:
@@ -195,11 +202,11 @@ def _child_name(event: ChildStarted | ChildEnded) -> str:
     return f"child {event.task_index + 1}:"
 
 
-def _error(status: str, error: str | None, redactor: Redactor) -> str:
+def _error(status: str, error: str | None, redactor: Redactor, limit: int = _USUAL) -> str:
     text = error or ""
     if not text.startswith(f"{status}: "):
         text = f"{status}: {text}"
-    return one_line(_safe(text, redactor), _USUAL)
+    return one_line(_safe(text, redactor), limit)
 
 
 def _safe(text: str, redactor: Redactor) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from hermes.checkpoints.restore import PlannedFile, RestorePlan, file_diff, plan_restore, restore
 from hermes.checkpoints.store import Checkpoint, CheckpointStore
 from hermes.cli.arguments import moment, positive_number
-from hermes.cli.terminal import can_prompt, confirm, plain, print_json, print_lines
+from hermes.cli.terminal import can_prompt, confirm, plain, print_json, print_lines, terminal_width
 from hermes.commands.text import columns, plural, shortened
 from hermes.config import hermes_home, load_config
 from hermes.config.principals import principal_home
@@ -68,7 +68,8 @@ def _list(args: argparse.Namespace, store: CheckpointStore, _home: Path) -> int:
     elif not found:
         print("There are no checkpoints. One is made before the first change of each turn.")
     else:
-        print_lines(columns([("ID", "MADE", "FILES", "FOLDER", "BEFORE"), *map(_row, found)], indent=""))
+        width = terminal_width(80) if sys.stdout.isatty() else None
+        print_lines(columns([("ID", "MADE", "FILES", "FOLDER", "BEFORE"), *map(_row, found)], indent="", width=width))
     return 0
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.terminal import plain, print_data, print_json, print_lines
+from hermes.cli.terminal import plain, print_data, print_error, print_json, print_lines
 from hermes.commands.settings import masked, select, setting_lines
 from hermes.config import LoadedConfig, config_path, hermes_home, load_config, load_env_file
 from hermes.config.document import parse_value
@@ -44,7 +44,7 @@ def edit_by_hand(home: Path) -> int:
             replace_config(home, before, after)
             break
         except ConfigError as error:
-            print(f"Error: {plain(str(error))}", file=sys.stderr)
+            print_error(plain(str(error)))
             if not _wants_retry():
                 print(f"{path} is unchanged; your edit is kept in {copy}", file=sys.stderr)
                 return 1

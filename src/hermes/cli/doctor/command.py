@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import sys
 import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from hermes.cli.doctor import configuration, journal, model, plugins, system, to
 from hermes.cli.doctor.check import TOTAL_SECONDS, Check, run_check
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.report import DoctorReport, GroupResults, print_group, print_summary
+from hermes.cli.terminal import print_error
 from hermes.config import hermes_home
 
 
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the checks and print the report."""
     unknown = [name for name in args.groups if name not in GROUPS]
     if unknown:
-        print(f"Error: unknown group {unknown[0]!r}; groups are {', '.join(GROUPS)}", file=sys.stderr)
+        print_error(f"unknown group {unknown[0]!r}; groups are {', '.join(GROUPS)}")
         return 2
     # What the checked parts log is not shown: the report says it.
     logging.getLogger("hermes").addHandler(logging.NullHandler())

@@ -100,14 +100,15 @@ def check_prompt_files(installation: Installation) -> Iterator[CheckResult]:
     files = PromptFiles(installation.home)
     kinds: tuple[PromptKind, ...] = ("commands", "agents")
     for kind in kinds:
+        what = f"{kind.removesuffix('s')} files"
         names = ", ".join(file.name for file in files.usable(kind, installation.cwd))
-        yield ok(f"{kind} from files", names or "none")
+        yield ok(what, names or "none")
         for file in files.all(kind, installation.cwd):
             if file.problem:
-                yield warning(f"{kind} from files", file.problem, "repair the file, or remove it")
+                yield warning(what, file.problem, "repair the file, or remove it")
             elif file.wishes() and files.trust.decision(file.root) is None:
                 wants = "; ".join(file.wishes())
-                yield warning(f"{kind} from files", f"{file.path} wants to {wants}", command=how_to_trust(file.root))
+                yield warning(what, f"{file.path} wants to {wants}", command=how_to_trust(file.root))
 
 
 def check_skills(installation: Installation) -> Iterator[CheckResult]:

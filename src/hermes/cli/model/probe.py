@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 
 import msgspec
@@ -12,7 +11,7 @@ from msgspec.structs import replace
 from hermes.agent.attempt import Attempt
 from hermes.cli.model.problems import ModelProblem, address_of, explain, split_advice
 from hermes.cli.model.setup import LIST_TIMEOUTS, ModelSetup, open_setup
-from hermes.cli.terminal import one_line
+from hermes.cli.terminal import one_line, print_error
 from hermes.errors import ConfigError, HermesError, ProviderError
 from hermes.models.endpoint import Endpoint, Timeouts
 from hermes.models.reply import Reply
@@ -56,7 +55,7 @@ def run_test(args: argparse.Namespace) -> int:
             print(one_line(line))
         else:
             line = ModelProblem("other", outcome.detail, outcome.fix).line
-            print(f"Error: {one_line(setup.redactor.redact(f'{outcome.problem}: {line}'))}", file=sys.stderr)
+            print_error(one_line(setup.redactor.redact(f"{outcome.problem}: {line}")))
     return 0 if outcome.ok else 1
 
 

@@ -325,8 +325,8 @@ def _corrected(setup: ModelSetup, chosen: Selection, endpoint: Endpoint, models:
             chosen.model = near
             return True
     else:
-        typed = ask(f"[k]eep {chosen.model} or [N]ot: ").lower()
-    return typed in ("k", "keep")
+        typed = ask(f"Use {chosen.model} anyway? [y/N] ").lower()
+    return typed in ("k", "keep") or (not near and typed in ("y", "yes"))
 
 
 def _listed(setup: ModelSetup, endpoint: Endpoint, key: str, *, refresh: bool = False) -> list[str] | None:

@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from hermes.cli.plugins.conformance import configure_test, run_test
@@ -175,6 +176,7 @@ def _new(installed: InstalledPlugins, args: argparse.Namespace) -> int:
 
     folder = write_scaffold(args.name, Path(args.path).expanduser())
     print(f"Created plugin {args.name} in {folder}.")
-    print(f"Run its tests:  {Path(sys.executable).name} -m pytest {folder}")
+    needed = "" if find_spec("pytest") else "  (needs: pip install pytest)"
+    print(f"Run its tests:  {Path(sys.executable).name} -m pytest {folder}{needed}")
     print(f"Install it:     hermes plugins install {folder.resolve()} --enable")
     return 0

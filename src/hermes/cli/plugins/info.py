@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any
 
 from hermes.cli.plugins.installed import InstalledPlugins, PluginRow, as_json
-from hermes.cli.terminal import one_line, print_json, print_lines
+from hermes.cli.terminal import one_line, print_json, print_lines, terminal_width, word_wrapped
 from hermes.commands.text import plural
 from hermes.config.sections import PluginsConfig
 from hermes.errors import PluginError
@@ -20,23 +20,32 @@ from hermes.plugins.offers import SELECTED_BY
 from hermes.plugins.registry import LoadedPlugin, ProviderOffer
 from hermes.sanitize import redact_text
 
+#: Width of a file or a pipe: nothing is wrapped there.
+_UNLIMITED = 1_000_000
+
 
 def list_lines(rows: Sequence[PluginRow]) -> Iterator[str]:
     """A table of plugins, with problems below each."""
-    width = max([len(row.key) for row in rows] + [3])
-    yield f"{'KEY':<{width}}  {'STATUS':<11}  {'VERSION':<8}  {'SOURCE':<10}  {'CALLS':>6}  {'FAILED':>6}  {'TIME':>7}"
-    for row in rows:
-        key, version = one_line(row.key), one_line(row.version, 8) or "-"
-        start = f"{key:<{width}}  {row.status:<11}  {version:<8}  {row.source:<10}"
-        yield f"{start}  {row.calls:>6}  {row.failures:>6}  {_seconds(row.seconds):>7}"
-        indent = " " * (width + 2)
-        if row.description:
-            yield indent + _safe(row.description, 100)
-        for more in (_registrations(row), _exported(row), _model_use(row)):
-            if more:
-                yield indent + more
-        for problem in problem_lines(row):
-            yield f"{indent}! {problem}"
+    table = [("KEY", "STATUS", "VERSION", "SOURCE", "CALLS", "FAILED", "TIME"), *map(_cells, rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    screen = terminal_width(_UNLIMITED)
+    for line, row in zip(table, [None, *rows], strict=True):
+        names, numbers = zip(line[:4], widths, strict=False), zip(line[4:], widths[4:], strict=True)
+        yield "  ".join([*(cell.ljust(size) for cell, size in names), *(cell.rjust(size) for cell, size in numbers)])
+        for more in () if row is None else _more_lines(row):
+            yield from word_wrapped(f"    {more}", screen)
+
+
+def _cells(row: PluginRow) -> tuple[str, ...]:
+    version = one_line(row.version, 8) or "-"
+    return one_line(row.key), row.status, version, row.source, str(row.calls), str(row.failures), _seconds(row.seconds)
+
+
+def _more_lines(row: PluginRow) -> Iterator[str]:
+    """The lines below a plugin in the table."""
+    yield from filter(None, (_safe(row.description, 100), _registrations(row), _exported(row), _model_use(row)))
+    for problem in problem_lines(row):
+        yield f"! {problem}"
 
 
 def plain_lines(rows: Iterable[PluginRow]) -> Iterator[str]:

@@ -262,6 +262,9 @@ class Dialogue:
     def confirm(self, question: str) -> bool:
         return not self._attended or self.questions.confirm(question, self.interrupt())
 
+    def decide(self, question: str) -> bool | None:
+        return self.questions.decide(question, self.interrupt()) if self._attended else None
+
     def clear_screen(self) -> None:
         self._display.clear()
 

@@ -122,10 +122,14 @@ class PromptQuestions:
 
     def confirm(self, text: str, interrupt: Interrupt) -> bool:
         """Ask for confirmation; an interrupt is a no."""
+        return bool(self.decide(text, interrupt))
+
+    def decide(self, text: str, interrupt: Interrupt) -> bool | None:
+        """Ask for a decision; None when the user stopped, or typed something else."""
         try:
-            return bool(self._ask(yes_or_no(text), interrupt))
+            return self._ask(yes_or_no(text), interrupt)
         except Interrupted:
-            return False
+            return None
 
     def _ask(self, question: PromptQuestion[T], interrupt: Interrupt) -> T | None:
         """Wait for the answer; None after the timeout."""
@@ -209,16 +213,16 @@ def clarifying_question(text: str, choices: Sequence[str]) -> PromptQuestion[str
     )
 
 
-def yes_or_no(text: str) -> PromptQuestion[bool]:
-    """A yes-or-no question."""
+def yes_or_no(text: str) -> PromptQuestion[bool | None]:
+    """A yes-or-no question; None when it was not answered."""
 
-    def read(line: str) -> bool:
+    def read(line: str) -> bool | None:
         if line.lower() not in ("y", "yes", "n", "no", ""):
             raise HermesError("answer y or n")
         return line.lower() in ("y", "yes")
 
     hint = "[y]es or [N]o? Anything else is a no, and your next message."
-    return PromptQuestion(text, hint=hint, label="yes? ", read=read, refusal=False, takes_messages=True)
+    return PromptQuestion(text, hint=hint, label="yes? ", read=read, refusal=None, takes_messages=True)
 
 
 class OneShotQuestions(PromptQuestions):

@@ -6,11 +6,22 @@ import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 
+from msgspec.structs import replace
+
 from hermes.agent.events import TurnResult
 from hermes.cli.chat.output import WITHDRAWN, failure_text
 from hermes.cli.chat.theme import Theme
 from hermes.cli.chat.tool_details import DetailLine, current_task, folded_details
-from hermes.cli.chat.tool_lines import ASCII, UNICODE, Running, RunningTools, has_failed, running_line
+from hermes.cli.chat.tool_lines import (
+    ASCII,
+    UNICODE,
+    Running,
+    RunningTools,
+    finished_line,
+    has_failed,
+    running_line,
+    whole_error,
+)
 from hermes.cli.repl.markdown.stream import MarkdownStream
 from hermes.cli.terminal import fitted, one_line, plain, switched_line, word_wrapped
 from hermes.contract.events import (
@@ -133,8 +144,14 @@ class TurnView:
         if event.tool_name == "todo" and event.status == "ok":
             self._task = one_line(self._redactor.redact(current_task(event)))
         line = self._tools.finished(event, width=self.width)
-        line = self.red(line) if has_failed(event) else self.dim(line)
-        return "\n".join([line, *self.painted(folded_details(event))])
+        if not has_failed(event):
+            return "\n".join([self.dim(line), *self.painted(folded_details(event))])
+        error = whole_error(event, self._redactor)
+        if error not in line:  # no room for all of it: it goes below
+            bare = replace(event, error_message="")
+            line = finished_line(bare, self._redactor, width=self.width, symbols=self._symbols)
+            line = "\n".join([line.removesuffix(f"  {event.status}:"), *word_wrapped(f"  {error}", self.width)])
+        return "\n".join([*map(self.red, line.split("\n")), *self.painted(folded_details(event))])
 
     def painted(self, lines: Sequence[DetailLine]) -> list[str]:
         """Details of a call in their colours, indented and cut to the width."""
