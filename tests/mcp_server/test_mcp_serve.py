@@ -16,13 +16,19 @@ import httpx2
 import pytest
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
+from starlette.responses import PlainTextResponse
+from starlette.types import Receive, Scope, Send
 
-from hermes.config.sections import ApprovalsConfig
+from hermes.a2a.server.access.principals import Principals
+from hermes.config.sections import A2AConfig, ApprovalsConfig
+from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.questions import Questions
 from hermes.mcp_server.client import DEFAULT_SCOPES, ServedClient
+from hermes.mcp_server.http import TokenGate
 from hermes.mcp_server.server import build_server
 from hermes.mcp_server.service import AgentService
+from hermes.scope import Interrupt
 from hermes.testing import ScriptedProvider, text, tool_call
 from mcp import Client, StdioServerParameters
 from support.configured import configured_host
@@ -217,3 +223,65 @@ def test_texts_are_what_a_client_shows(home: Path, workdir: Path) -> None:
 
     with serving(home, workdir, []) as (_, run):
         run(work)
+
+
+_OWN = {"host": "127.0.0.1:8", "content-type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 200),
+        ({"origin": "http://127.0.0.1:8"}, 200),
+        ({"origin": "http://127.0.0.1:3000"}, 403),  # a page of a development server
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({"host": "evil.example"}, 403),
+        ({"content-length": "99999999999"}, 413),
+    ],
+)
+def test_without_a_token_web_pages_and_long_requests_are_refused(headers: dict[str, str], status: int) -> None:
+    gate = TokenGate(Principals(), _served_app, _served_app, A2AConfig())
+    assert _post(gate, {**_OWN, **headers}) == status
+
+
+def test_a_body_without_a_length_and_a_flood_of_requests_are_limited() -> None:
+    settings = A2AConfig(max_body_bytes=10, max_requests_per_minute=2)
+    gate = TokenGate(Principals(), _served_app, _served_app, settings)
+    assert [_post(gate, _OWN, body) for body in (b"x" * 11, b"{}", b"{}")] == [413, 200, 429]
+
+
+async def _served_app(scope: Scope, receive: Receive, send: Send) -> None:
+    await receive()
+    await PlainTextResponse("served")(scope, receive, send)
+
+
+def _post(gate: TokenGate, headers: dict[str, str], body: bytes = b"{}") -> int:
+    """The status that a request is answered with."""
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    sent: list[Any] = []
+
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(gate({"type": "http", "method": "POST", "path": "/mcp", "headers": raw}, receive, send))
+    return sent[0]["status"]
+
+
+def test_the_prompts_of_a_caller_are_limited(home: Path, workdir: Path) -> None:
+    caller = ServedClient("bob")
+    with serving(home, workdir, [text("done")], a2a=A2AConfig(max_tasks_of_caller=1)) as (host, _):
+        service = AgentService(host)
+
+        def again(**_fields: Any) -> None:
+            with pytest.raises(HermesError, match="too many prompts run already"):
+                service.run(caller, "second", "", print, Interrupt())
+            refused.append(True)
+
+        refused: list[bool] = []
+        host.hooks.subscribe("pre_llm_call", "test", again)
+        assert service.run(caller, "first", "", print, Interrupt())["answer"] == "done"
+        assert refused

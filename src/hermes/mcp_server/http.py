@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import signal
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
@@ -14,7 +15,10 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from hermes.a2a.server.access.middleware import is_from_program, read_body, replayed_body
 from hermes.a2a.server.access.principals import Principal, Principals
+from hermes.a2a.server.access.rate_limits import RateLimiter
+from hermes.config.sections import A2AConfig
 from hermes.mcp_server.client import ServedClient
 from hermes.mcp_server.server import build_server
 from hermes.mcp_server.service import AgentService
@@ -26,10 +30,12 @@ _CLIENT = "hermes.client"
 class TokenGate:
     """Lets requests with a valid token through, to the server with the tools of their principal."""
 
-    def __init__(self, principals: Principals, plain: ASGIApp, approving: ASGIApp) -> None:
+    def __init__(self, principals: Principals, plain: ASGIApp, approving: ASGIApp, settings: A2AConfig) -> None:
         self._principals = principals
         self._plain = plain
         self._approving = approving
+        self._max_body_bytes = settings.max_body_bytes
+        self._rate = RateLimiter(settings.max_requests_per_minute)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -38,12 +44,29 @@ class TokenGate:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         principal = self._principals.authenticate(headers)
         if principal is None:
-            answer = JSONResponse({"error": "a valid bearer token is required"}, 401, {"WWW-Authenticate": "Bearer"})
-            await answer(scope, receive, send)
+            await _refuse(401, "a valid bearer token is required", ("WWW-Authenticate", "Bearer"))(scope, receive, send)
             return
+        if not self._principals and not is_from_program(headers):
+            await _refuse(403, "without a token only programs on this machine may call")(scope, receive, send)
+            return
+        wait = self._rate.retry_after(principal.name)
+        if wait:
+            later = ("Retry-After", str(math.ceil(wait)))
+            await _refuse(429, f"too many requests; try again in {wait:.1f} s", later)(scope, receive, send)
+            return
+        if scope["method"] == "POST":
+            body = await read_body(receive, headers, self._max_body_bytes)
+            if body is None:
+                await _refuse(413, f"the request is longer than {self._max_body_bytes:,} bytes")(scope, receive, send)
+                return
+            receive = replayed_body(body, receive)
         client = _served(principal)
         scope[_CLIENT] = client
         await (self._approving if client.may_approve else self._plain)(scope, receive, send)
+
+
+def _refuse(status: int, message: str, *headers: tuple[str, str]) -> JSONResponse:
+    return JSONResponse({"error": message}, status, dict(headers))
 
 
 def _served(principal: Principal) -> ServedClient:
@@ -73,10 +96,11 @@ async def _serve(
     security = TransportSecuritySettings(allowed_hosts=allowed, allowed_origins=[f"http://{name}" for name in allowed])
     plain, approving = (build_server(service, _client_of, may_approve=may) for may in (False, True))
     apps = [server.streamable_http_app(transport_security=security, host=host) for server in (plain, approving)]
+    for_plain, for_approving = apps
     async with contextlib.AsyncExitStack() as stack:
         for app in apps:
             await stack.enter_async_context(_lifespan(app))
-        config.app = TokenGate(principals, *apps)
+        config.app = TokenGate(principals, for_plain, for_approving, service.settings)
         server = uvicorn.Server(config)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import threading
+from collections import Counter
+from collections.abc import Callable, Generator
 from typing import Any
 
 from hermes.agent.session import Session
@@ -28,6 +31,11 @@ class AgentService:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._questions = Questions(host.store)
+        #: The limits of callers, which the MCP server shares with the A2A server.
+        self.settings = host.config.a2a
+        #: Prompts that run, by principal.
+        self._running: Counter[str] = Counter()
+        self._counting = threading.Lock()
 
     def run(
         self, client: ServedClient, prompt: str, session_id: str, report: Report, interrupt: Interrupt
@@ -37,6 +45,28 @@ class AgentService:
             raise HermesError("this client may not run prompts (scope send)")
         if not prompt.strip():
             raise HermesError("prompt is empty; say what the agent is to do")
+        with self._admitted(client.principal):
+            return self._run(client, prompt, session_id, report, interrupt)
+
+    @contextlib.contextmanager
+    def _admitted(self, principal: str) -> Generator[None]:
+        """Count a prompt while it runs. Those of callers are limited: each holds a thread."""
+        limits = self.settings
+        with self._counting:
+            if principal and (
+                self._running[principal] >= limits.max_tasks_of_caller or self._running.total() >= limits.max_tasks
+            ):
+                raise HermesError("too many prompts run already; try again later")
+            self._running[principal] += 1
+        try:
+            yield
+        finally:
+            with self._counting:
+                self._running[principal] -= 1
+
+    def _run(
+        self, client: ServedClient, prompt: str, session_id: str, report: Report, interrupt: Interrupt
+    ) -> dict[str, Any]:
         session = self._session(client, session_id)
         responder = JournalResponder(self._questions, client, self._host.config.a2a.approval_timeout)
         self._host.responders.attach(session.id, responder)

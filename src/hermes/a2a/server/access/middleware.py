@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -126,13 +127,13 @@ class AccessMiddleware:
         refusal = self._check_origin(headers)
         principal = self._policy.principals.authenticate(headers)
         if refusal is None and principal is not None and scope["method"] == "POST":
-            found = await _read(receive, headers, self._max_body_bytes)
+            found = await read_body(receive, headers, self._max_body_bytes)
             if found is None:
                 limit = f"the request is longer than {self._max_body_bytes:,} bytes"
                 refusal = AccessRefusal(413, "INVALID_ARGUMENT", limit)
             else:
                 body = found
-                receive = _replayed(body, receive)
+                receive = replayed_body(body, receive)
                 envelope = _envelope(body) if is_rpc else envelope
         method = rest_method(scope["method"], scope["path"])
         if is_rpc:
@@ -157,19 +158,22 @@ class AccessMiddleware:
                 admission.end_request()
 
     def _check_origin(self, headers: dict[str, str]) -> AccessRefusal | None:
-        """Without tokens: keep out web pages in a local browser (cross-site requests, DNS rebinding).
-
-        A page of another port is another site: a development server may show pages of strangers.
-        """
-        if self._policy.principals:
-            return None
-        host, origin = headers.get("host", ""), headers.get("origin")
-        name = urlsplit(f"//{host}").hostname
-        is_local = name is not None and is_loopback(name)
-        is_own = origin is None or origin.lower() == f"http://{host.lower()}"
-        if is_local and is_own and headers.get("sec-fetch-site", "none") in _OWN_SITES:
+        """Without tokens: keep out web pages in a local browser (cross-site requests, DNS rebinding)."""
+        if self._policy.principals or is_from_program(headers):
             return None
         return AccessRefusal(403, "PERMISSION_DENIED", "without a token only programs on this machine may call")
+
+
+def is_from_program(headers: Mapping[str, str]) -> bool:
+    """Whether a request (names of headers in lower case) can only come from a program on this machine.
+
+    A page of another port is another site: a development server may show pages of strangers.
+    """
+    host, origin = headers.get("host", ""), headers.get("origin")
+    name = urlsplit(f"//{host}").hostname
+    is_local = name is not None and is_loopback(name)
+    is_own = origin is None or origin.lower() == f"http://{host.lower()}"
+    return is_local and is_own and headers.get("sec-fetch-site", "none") in _OWN_SITES
 
 
 def _unusable(body: bytes, headers: dict[str, str], is_rpc: bool, envelope: _Envelope | None) -> Response | None:
@@ -230,7 +234,7 @@ def _is_json(body: bytes) -> bool:
     return True
 
 
-async def _read(receive: Receive, headers: dict[str, str], limit: int) -> bytes | None:
+async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) -> bytes | None:
     """The body; None when it is too long, without reading all of it."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > limit:
@@ -245,7 +249,8 @@ async def _read(receive: Receive, headers: dict[str, str], limit: int) -> bytes 
             return bytes(body)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def replayed_body(body: bytes, receive: Receive) -> Receive:
+    """A source of messages that begins with a body that was read already."""
     first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
