@@ -245,6 +245,7 @@ def test_redirects_are_not_followed() -> None:
         ("", [], False),
         ("http://hooks.example.org/", ["*.example.org"], True),
         ("http://example.org/", ["*.example.org"], False),
+        ("http://hooks.name.invalid/", ["*.name.invalid"], True),  # it cannot be looked up at this moment
         ("http://badexample.org/", ["*.example.org"], False),
     ],
 )

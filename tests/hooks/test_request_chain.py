@@ -109,6 +109,24 @@ def test_answers_of_another_shape_are_ignored(hooks: Hooks, value: Any) -> None:
     assert not outcome.changed
 
 
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        ("text", "it returned str; {'args': {...}} or None is expected"),
+        ({"args": [1]}, "'args' in its answer is list; a dict is expected"),
+        ({"request": {"wrong": "key"}}, "'args' in its answer is NoneType; a dict is expected"),
+    ],
+)
+def test_an_answer_of_another_shape_is_one_warning(
+    hooks: Hooks, caplog: pytest.LogCaptureFixture, value: Any, problem: str
+) -> None:
+    asked = chain(hooks, "tool_request", answer(value))
+    for _ in range(3):
+        asked.run({"command": "ls"}, CONTEXT)
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert len(warnings) == 1 and problem in warnings[0]
+
+
 def test_one_that_raises_is_skipped_with_a_warning(hooks: Hooks, caplog: pytest.LogCaptureFixture) -> None:
     def fail(**_fields: Any) -> None:
         raise ValueError("bad day")

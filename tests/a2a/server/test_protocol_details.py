@@ -279,6 +279,15 @@ def test_an_answer_that_is_sent_twice_counts_once(home: Path, workdir: Path) -> 
     assert states == ["TASK_STATE_COMPLETED"] * 2 and len(provider.requests) == 2
 
 
+def test_another_answer_under_the_id_of_the_first_message_is_an_answer(home: Path, workdir: Path) -> None:
+    script = by_step(tool_call("clarify", {"question": "Which?"}), text("done"))
+    with ScriptedProvider(script) as provider, served(home, workdir, provider) as agent:
+        first = wire_message("go")
+        task = agent.rpc("SendMessage", first)["result"]["task"]
+        answer = wire_message("blue", taskId=task["id"], messageId=first["message"]["messageId"])
+        assert agent.rpc("SendMessage", answer)["result"]["task"]["status"]["state"] == "TASK_STATE_COMPLETED"
+
+
 # -- operation ---------------------------------------------------------------------------------------------------------
 
 

@@ -321,7 +321,9 @@ class A2ARequestHandler(RequestHandler):
         """The task of a message that was accepted before; one that failed or was refused is tried again."""
         if message.task_id:
             known = await self._known(message.task_id, context)
-            is_known = any(earlier.message_id == message.message_id for earlier in known.history)
+            is_known = any(
+                earlier.message_id == message.message_id and earlier.parts == message.parts for earlier in known.history
+            )
             return self._activate(known, context) if is_known else None
         task_id = self._messages.task_of(context.user.user_name, message)
         if task_id is None:
