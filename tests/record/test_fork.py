@@ -19,6 +19,7 @@ from hermes.record.recording import load_recording
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.trace.verify.session import verify
 from support import HostFactory, write_config
+from support.configured import write_plugin
 
 NOTHING = ForkChanges()
 
@@ -126,3 +127,48 @@ def test_the_command_makes_several(
     assert {request.body["model"] for request in provider.requests} == {"other"}
     with closing(Store(home / "state.db")) as store:
         assert len(Sessions(store).list()) == 3
+
+
+def test_the_command_only_makes_the_session(
+    home: Path, origin: str, host: Host, provider: ScriptedProvider, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.close()
+    write_config(home, provider.base_url)
+    assert main(["fork", origin, "--at", "2.3", "--no-run"]) == 0
+    new_id = capsys.readouterr().out.strip().removeprefix("session_id: ")
+    assert provider.requests == []
+    assert main(["chat", "-Q", "--resume", new_id, "-q", "Go on."]) == 0
+    assert "From the fork." in capsys.readouterr().out
+    # A fork at a turn is only its message, which would be lost.
+    assert main(["fork", origin, "--at", "2", "--no-run"]) == 1
+    assert "give a step, such as --at 2.1" in capsys.readouterr().err
+
+
+def test_the_command_asks_another_provider(home: Path, origin: str, host: Host, provider: ScriptedProvider) -> None:
+    host.close()
+    with ScriptedProvider(text("From another one.")) as other:
+        write_config(home, provider.base_url, f"providers:\n  other: {{base_url: {other.base_url}, api_key: k}}\n")
+        assert main(["fork", origin, "--at", "2.3", "--provider", "other", "--model", "second"]) == 0
+        assert [request.body["model"] for request in other.requests] == ["second"]
+    assert provider.requests == []
+
+
+def test_the_command_leaves_a_plugin_out(
+    home: Path, workdir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = """
+def register(ctx):
+    schema = {"name": "look_at_clock", "description": "Says what time it is.", "parameters": {"type": "object"}}
+    ctx.register_tool("look_at_clock", "clock", schema, lambda args, **_: "noon")
+"""
+    write_plugin(home, "clock", source)
+    monkeypatch.chdir(workdir)
+    with ScriptedProvider([tool_call("look_at_clock", {}), text("Noon."), text("I cannot know.")]) as provider:
+        write_config(home, provider.base_url, "plugins:\n  enabled: [clock]\n")
+        assert main(["chat", "-Q", "-q", "What time is it?"]) == 0
+        with closing(Store(home / "state.db")) as store:
+            [origin] = [row.id for row in Sessions(store).list()]
+        assert main(["fork", origin, "--at", "1.1", "--disable", "clock"]) == 0
+        offered = [{tool["function"]["name"] for tool in request.body["tools"]} for request in provider.requests]
+    assert "look_at_clock" in offered[0] and offered[2] == offered[0] - {"look_at_clock"}
+    assert "I cannot know." in capsys.readouterr().out

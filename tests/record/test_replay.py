@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, get_args
 
+import msgspec
 import pytest
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.cli.main import main
 from hermes.config import Config
+from hermes.config.sections import BudgetsConfig
 from hermes.errors import HermesError, SessionNotFound
 from hermes.journal.store import Store
 from hermes.models.endpoint import ApiMode
@@ -105,6 +108,20 @@ def test_an_unknown_outcome_is_replayed_as_unknown(make_host: HostFactory, tmp_p
         result = again(home, session.id, tmp_path / "elsewhere")
         assert result.identical, shown(result)
         assert (session.cwd / "effects.log").read_text() == effects, "a replayed tool ran"
+
+
+@pytest.mark.parametrize("limit", [{"tokens": 20}, {"calls": 1}])
+def test_a_turn_that_its_budget_stopped(limit: dict[str, int], home: Path, workdir: Path, tmp_path: Path) -> None:
+    (workdir / "a").write_text("a")
+    budgets = msgspec.convert({"on_limit": "stop", "turn": limit}, BudgetsConfig)
+    look = [tool_call("read_file", {"path": "a"}), tool_call("read_file", {"path": "a", "offset": 1}), text("Enough.")]
+    with ScriptedProvider(look) as provider, configured_host(home, workdir, provider, budgets=budgets) as host:
+        session = host.new_session()
+        ended = session.run("Look.")
+    with closing(Store(home / "state.db")) as store:
+        assert any(key.startswith("budget:") for key in load_recording(store, session.id).turns[0].steps), ended
+    result = again(home, session.id, tmp_path / "elsewhere")
+    assert result.identical, shown(result)
 
 
 class Asker:
@@ -263,6 +280,50 @@ def test_a_bundle_that_was_changed_or_is_newer_is_refused(recorded: str, home: P
         bundle.write_text(text_)
         with pytest.raises(HermesError, match=problem):
             read_bundle(bundle)
+
+
+def _without(mark: str) -> Callable[[list[str]], list[str]]:
+    return lambda lines: [line for line in lines if mark not in line]
+
+
+def _with(old: str, new: str) -> Callable[[list[str]], list[str]]:
+    return lambda lines: [line.replace(old, new) for line in lines]
+
+
+def _twice(lines: list[str]) -> list[str]:
+    return [*lines, *lines[1:]]
+
+
+@pytest.mark.parametrize(
+    ("edit", "problem"),
+    [
+        (_with('"schema":', '"schema":"x","y":'), "line 1: this is no part of a bundle"),
+        (_with('"session":"2', '"session":7,"x":"2'), "line 1: this is no part"),
+        (_without('"table":"sessions"'), "does not have the session .* that it names"),
+        (_without('"table":"turns"'), "has a message of turn 1, but no such turn"),
+        (_with('"row":', '"rows":'), "no part of a bundle"),
+        (_with('"chain":"', '"chain":"zz'), "no part of a bundle"),
+        (_with("You are Hermes", "You are somebody"), r"line \d+: this is no part of a bundle"),
+        (_twice, "rows that do not fit each other: UNIQUE"),
+        (_with('"started_at":', '"started_at":"x","y":'), "rows that do not fit each other"),
+        (_with('"body":"{', '"body":"['), "it is no JSON"),
+        (_with('\\"args\\"', '\\"orgs\\"'), r"event \d .step_done tool:1.0. .* does not have the parts"),
+        (_with('\\"reply\\"', '\\"roply\\"'), r"event \d .step_done model:1. .* does not have the parts"),
+        (_with('\\"arguments\\"', '\\"orguments\\"'), "does not have the parts"),
+        (_with('\\"message\\"', '\\"massage\\"'), "event 1 .turn_started. .* does not have the parts"),
+        (_with("model:1", "model:x"), "does not have the parts"),
+    ],
+)
+def test_a_bundle_with_a_digest_that_fits_its_changes_is_refused_all_the_same(
+    edit: Callable[[list[str]], list[str]], problem: str, recorded: str, home: Path, tmp_path: Path
+) -> None:
+    with closing(Store(home / "state.db")) as store:
+        lines = edit(write_bundle(store, recorded).splitlines()[:-1])
+    body = "".join(f"{line}\n" for line in lines)
+    bundle = tmp_path / "run.bundle"
+    bundle.write_text(f'{body}{{"sha256":"{hashlib.sha256(body.encode()).hexdigest()}"}}\n')
+    with pytest.raises(HermesError, match=problem), open_bundle(bundle) as (copy, session_id):
+        load_recording(copy, session_id)
 
 
 def test_missing_parts_are_named(recorded: str, home: Path, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 import msgspec
 
-from hermes.errors import HermesError
+from hermes.errors import HermesError, JournalError
 from hermes.journal.connection import JournalConnection
 from hermes.journal.schema import MIGRATIONS
 from hermes.journal.sessions import Sessions
@@ -76,10 +76,13 @@ def read_bundle(path: Path) -> tuple[str, SessionRows]:
     head = _decode(path, 1, lines[0]) if lines else {}
     if _MARK not in head:
         raise HermesError(f"{path} is no bundle; 'hermes sessions export ID --bundle FILE' writes one")
-    if head[_MARK] > BUNDLE_VERSION or head["schema"] > len(MIGRATIONS):
+    version, schema, session_id = (head.get(name) for name in (_MARK, "schema", "session"))
+    if not isinstance(version, int) or not isinstance(schema, int) or not isinstance(session_id, str):
+        raise _no_part(path, 1)
+    if version > BUNDLE_VERSION or schema > len(MIGRATIONS):
         raise HermesError(
             f"{path} was written by hermes {head.get('hermes', '')}, which is newer than this one "
-            f"(schema {head['schema']}, this one knows {len(MIGRATIONS)}); upgrade hermes"
+            f"(schema {schema}, this one knows {len(MIGRATIONS)}); upgrade hermes"
         )
     end = _decode(path, len(lines), lines[-1])
     digest = hashlib.sha256("".join(f"{line}\n" for line in lines[:-1]).encode()).hexdigest()
@@ -87,8 +90,14 @@ def read_bundle(path: Path) -> tuple[str, SessionRows]:
         raise HermesError(f"{path} is cut off or was changed: its last line does not fit the lines before it")
     rows = SessionRows()
     for number, line in enumerate(lines[1:-1], start=2):
-        _add(rows, _decode(path, number, line), path, number)
-    return head["session"], rows
+        found = _decode(path, number, line)
+        try:
+            _add(rows, found)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            raise _no_part(path, number) from None
+    if not any(row.get("id") == session_id for row in rows.tables["sessions"]):
+        raise HermesError(f"{path} does not have the session {session_id} that it names; export it again")
+    return session_id, rows
 
 
 def _decode(path: Path, number: int, line: str) -> dict[str, Any]:
@@ -97,20 +106,26 @@ def _decode(path: Path, number: int, line: str) -> dict[str, Any]:
     except msgspec.DecodeError:
         found = None
     if not isinstance(found, dict):
-        raise HermesError(f"{path}, line {number}: this is no part of a bundle")
+        raise _no_part(path, number)
     return cast("dict[str, Any]", found)
 
 
-def _add(rows: SessionRows, line: dict[str, Any], path: Path, number: int) -> None:
+def _no_part(path: Path, number: int) -> HermesError:
+    return HermesError(f"{path}, line {number}: this is no part of a bundle")
+
+
+def _add(rows: SessionRows, line: dict[str, Any]) -> None:
+    """Add what a line has. Raises one of several errors when it has something else."""
     if "blob" in line:
-        rows.blobs[line["blob"]] = line["data"]
+        data: str = line["data"]
+        if hashlib.sha256(data.encode()).hexdigest() != line["blob"]:
+            raise ValueError("another text")
+        rows.blobs[line["blob"]] = data
     elif "use" in line:
         rows.uses.add((line["session"], line["use"]))
-    elif line.get("table") in rows.tables:
+    else:
         raw = {name: bytes.fromhex(value) for name, value in line.get("hex", {}).items()}
         rows.tables[line["table"]].append({**line["row"], **raw})
-    else:
-        raise HermesError(f"{path}, line {number}: this is no part of a bundle")
 
 
 @contextlib.contextmanager
@@ -121,5 +136,8 @@ def open_bundle(path: Path) -> Generator[tuple[Store, str]]:
         tempfile.TemporaryDirectory(prefix="hermes-bundle-") as folder,
         contextlib.closing(Store(Path(folder) / "state.db")) as store,
     ):
-        store.write(lambda connection: write_rows(connection, rows))
+        try:
+            store.write(lambda connection: write_rows(connection, rows))
+        except JournalError as error:
+            raise HermesError(f"{path} has rows that do not fit each other: {error.__cause__ or error}") from None
         yield store, session_id

@@ -35,8 +35,25 @@ _MESSAGES = (
 _QUESTIONS = (
     "SELECT turn_id, key, digest, surface, kind, answer, reason FROM questions WHERE session_id = ? ORDER BY rowid"
 )
+_STEP = re.compile(r"[a-z_]+(:\d+(\.\d+)?)?")
+#: What the body of a step has at least, by the kind of step.
+_NEEDED = {"model": ("reply",), "tool": ("id", "name", "args", "result", "status")}
 #: The facts in a prompt that was recorded without them.
 _PLACE = re.compile(r"^Working directory: (.*)\nSystem: (.*), shell (.*)\nDate: (\S+)$", re.MULTILINE)
+
+
+class _StoredCall(msgspec.Struct):
+    """The part of a tool call in a stored reply that it cannot be without."""
+
+    name: str
+    arguments: str
+
+
+class _StoredReply(msgspec.Struct):
+    """The part of a stored reply that it cannot be without."""
+
+    content: str = ""
+    tool_calls: list[_StoredCall] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,10 +206,18 @@ def _load(connection: JournalConnection, session_id: str, first_turn: int = 0) -
     for seq, turn_id, kind, key, effect, body, _at in events:
         turn = turns.get(turn_id)
         if turn is not None:
-            _add_event(turn, kind, key, effect, _unpacked(connection, session_id, seq, turn, kind, key, body))
+            value = _unpacked(connection, session_id, seq, turn, kind, key, body)
+            if not _is_whole(kind, key, value):
+                raise HermesError(
+                    f"event {seq} ({f'{kind} {key}'.strip()}) of session {session_id} does not have the parts that it "
+                    "needs; the record was changed by hand"
+                )
+            _add_event(turn, kind, key, effect, value)
     by_ordinal = {turn.ordinal: turn for turn in turns.values()}
     for ordinal, step, position, body in connection.execute(_MESSAGES, (session_id, first_turn)).fetchall():
-        turn = by_ordinal[ordinal]
+        turn = by_ordinal.get(ordinal)
+        if turn is None:
+            raise HermesError(f"session {session_id} has a message of turn {ordinal + 1}, but no such turn")
         where = f"message {step}.{position}"
         turn.messages[step, position] = _unpacked(connection, session_id, 0, turn, where, "", body)
     for turn_id, *call, content in connection.execute(_CALLS, (session_id,)).fetchall():
@@ -229,6 +254,28 @@ def _unpacked(
     if isinstance(value, dict) and "$redacted" in value:
         raise HermesError(f"{where} was redacted, so that this run can be verified but not run again")
     return cast("dict[str, Any]", value)
+
+
+def _is_whole(kind: str, key: str, body: Any) -> bool:
+    """Whether an event has what is read from it."""
+    if not isinstance(body, dict):
+        return False
+    fields = cast("dict[str, Any]", body)
+    if kind == "turn_started":
+        message: Any = fields.get("message")
+        return isinstance(message, dict) and "content" in message
+    if kind != "step_done":
+        return kind != "attempt_failed" or "reason" in fields
+    name = key.partition(":")[0]
+    if _STEP.fullmatch(key) is None or any(field not in fields for field in _NEEDED.get(name, ())):
+        return False
+    if name != "model":
+        return True
+    try:
+        msgspec.convert(fields["reply"], _StoredReply)
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def _add_event(turn: TurnRecording, kind: str, key: str, effect: str | None, body: dict[str, Any]) -> None:

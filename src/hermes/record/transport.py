@@ -102,15 +102,15 @@ class RecordedTransport:
 
     def _answer(self, session_id: str, turn: TurnRecording, on_delta: Callable[[Delta], None] | None) -> Record:
         index = self.position(session_id) - (turn.id in self._stopped)
-        if index >= len(turn.attempts):
-            raise _end_of(turn)
-        attempt, following = turn.attempts[index], turn.attempts[index + 1 : index + 2]
-        number = attempt.key.partition(":")[2]
-        budget = turn.steps.get(f"budget:{number}")
-        if budget is not None and turn.id not in self._stopped:
-            # The budget ended before this call; the answer that concludes the turn is asked for next.
+        attempt = turn.attempts[index] if index < len(turn.attempts) else None
+        budget = _budget_before(turn, attempt)
+        if budget is not None and (attempt is None or turn.id not in self._stopped):
+            # The budget ended before this call; the answer that concludes the turn is asked for next, if it was.
             self._stopped.add(turn.id)
-            raise BudgetExceeded(budget["why"])
+            raise BudgetExceeded(budget)
+        if attempt is None:
+            raise _end_of(turn)
+        following = turn.attempts[index + 1 : index + 2]
         if attempt.failed:
             raise self._failure(attempt, following[0] if following else None, on_delta)
         reply = _reply(attempt.body["reply"])
@@ -184,6 +184,15 @@ def _reply(body: dict[str, Any]) -> Reply:
     reply = msgspec.convert({**body, "usage": None}, Reply)
     reply.usage = msgspec.convert(usage, Usage) if usage else None
     return reply
+
+
+def _budget_before(turn: TurnRecording, attempt: RecordedAttempt | None) -> str | None:
+    """Why a budget stopped the turn before an attempt, or after the last one."""
+    if attempt is not None:
+        step = turn.steps.get(f"budget:{attempt.key.partition(':')[2]}")
+    else:
+        step = next((body for key, body in turn.steps.items() if key.startswith("budget:")), None)
+    return None if step is None else step["why"]
 
 
 def _end_of(turn: TurnRecording) -> BaseException:

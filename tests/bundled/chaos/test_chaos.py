@@ -13,6 +13,7 @@ import pytest
 from hermes.bundled.chaos import Chaos, ChaosRule, ChaosSettings
 from hermes.config.sections import PluginsConfig
 from hermes.host import Host
+from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.record.recording import load_recording
 from hermes.record.replay import recorded_config, replay
@@ -67,6 +68,18 @@ def test_models_fail_and_the_failure_is_replayed(
     assert identical(home, session.id, tmp_path)
 
 
+def test_a_slow_model_answers_all_the_same(make_host: HostFactory, home: Path, tmp_path: Path) -> None:
+    with ScriptedProvider(text("Done.")) as provider:
+        host = chaos_host(make_host, provider, [{"provider": "*", "fault": "slow", "seconds": 0.05}])
+        session = host.new_session()
+        assert session.run("go").answer == "Done."
+        host.close()
+    with closing(Store(home / "state.db")) as store:
+        [call] = load_recording(store, session.id).turns[0].calls
+    assert call.duration >= 0.05
+    assert identical(home, session.id, tmp_path)
+
+
 def test_a_model_that_writes_wrong_json(make_host: HostFactory, home: Path, tmp_path: Path) -> None:
     with ScriptedProvider([tool_call("read_file", {"path": "a"}), text("Done.")]) as provider:
         host = chaos_host(make_host, provider, [{"provider": "custom", "fault": "wrong_json"}])
@@ -101,12 +114,20 @@ def test_times_limits_the_faults() -> None:
     assert chaos.rule_for("provider", "a", {}) is None
 
 
-def test_kill_ends_the_process_at_the_call(home: Path, workdir: Path) -> None:
+def test_kill_ends_the_process_at_the_call(home: Path, workdir: Path, tmp_path: Path) -> None:
     rules = "plugins:\n  enabled: [chaos]\n  entries:\n    chaos: {rules: [{tool: read_file, fault: kill}]}\n"
-    with ScriptedProvider([tool_call("read_file", {"path": "a"}), text("Done.")]) as provider:
+    script = [tool_call("read_file", {"path": "a"}), text("Done."), text("More.")]
+    with ScriptedProvider(script) as provider:
         write_config(home, provider.base_url, rules)
         ended = run_hermes("chat", "-Q", "-q", "go", home=home, cwd=workdir)
-    assert ended.returncode == -signal.SIGKILL
+        assert ended.returncode == -signal.SIGKILL
+        # Without the plugin the turn is finished, and the whole of it is replayed.
+        write_config(home, provider.base_url)
+        with closing(Store(home / "state.db")) as store:
+            [session] = Sessions(store).list()
+        ended = run_hermes("chat", "-Q", "--resume", session.id, "-q", "more", home=home, cwd=workdir)
+        assert ended.returncode == 0, ended.stderr
+    assert identical(home, session.id, tmp_path)
 
 
 WRONG = ({"fault": "error"}, {"fault": "boom", "tool": "a"}, {"fault": "error", "tool": "a", "provider": "b"})

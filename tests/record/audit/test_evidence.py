@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import os
 import random
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +21,12 @@ import pytest
 from hermes.cli.main import main
 from hermes.errors import HermesError
 from hermes.host import Host
+from hermes.journal.sessions import Sessions
+from hermes.journal.store import Store
 from hermes.record.audit.evidence import export_evidence, verify_evidence
 from hermes.record.audit.seals import SealFile, check_signature, public_key_of, read_seals, seal_session
 from hermes.testing import ScriptedProvider, text, tool_call
-from support import HostFactory
+from support import HostFactory, run_hermes, write_config
 
 Lines = list[bytes]
 
@@ -119,7 +125,10 @@ def test_redacted_exports_are_valid_and_say_nothing(host: Host, session_id: str)
 
 # -- signatures -----------------------------------------------------------------------------------------------------
 
-needs_ssh = pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="ssh-keygen is not installed")
+needs_ssh = pytest.mark.skipif(
+    shutil.which("ssh-keygen") is None and "HERMES_TEST_ALL_PROGRAMS" not in os.environ,
+    reason="ssh-keygen is not installed",
+)
 
 
 @pytest.fixture
@@ -178,6 +187,42 @@ def test_the_commands(
     capsys.readouterr()
     assert main(["audit", "verify", str(file), *options]) == 1
     assert "was altered" in capsys.readouterr().out
+
+
+@needs_ssh
+def test_a_hook_command_seals_every_turn(home: Path, workdir: Path, key: Path) -> None:
+    """The hook runs when the turn has ended, so that the seal covers all of it."""
+    command = f"{sys.executable} -m hermes audit seal --hook --key {key}"
+    entry = f"hooks:\n  on_session_end:\n    - command: {command}\n      sandbox: false\n"
+    with ScriptedProvider(text("Done.")) as provider:
+        write_config(home, provider.base_url, entry)
+        ended = run_hermes("chat", "-Q", "--accept-hooks", "-q", "go", home=home, cwd=workdir)
+    assert ended.returncode == 0, ended.stderr
+    with closing(Store(home / "state.db")) as store:
+        [session] = Sessions(store).list()
+        [seal] = SealFile(home, session.id).read()
+        assert check_signature(seal, [public_key_of(key)]) == ""
+        result = verify_evidence(export_evidence(store, session.id, [seal]))
+    assert result.problems == [] and seal.seq == result.events
+
+
+def test_what_a_hook_command_gives_has_to_name_a_session(
+    host: Host, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    host.close()
+    for given in (b"", b"no JSON", b"[]", b"{}"):
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given)))
+        assert main(["audit", "seal", "--hook"]) == 1
+        assert "--hook: there is no session_id in the input" in capsys.readouterr().err
+
+
+def test_without_ssh_keygen_it_says_so(
+    host: Host, session_id: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "key").write_text("a key")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(HermesError, match="ssh-keygen is not installed; it comes with OpenSSH"):
+        seal_session(host.store, home, session_id, tmp_path / "key")
 
 
 def test_errors_say_what_to_do(host: Host, session_id: str, home: Path, tmp_path: Path) -> None:

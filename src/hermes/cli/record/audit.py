@@ -69,7 +69,7 @@ def _seal(args: argparse.Namespace) -> int:
 
     name: str | None = args.session
     if args.hook:
-        name = str(msgspec.json.decode(sys.stdin.buffer.read(), type=dict[str, object]).get("session_id") or "")
+        name = _session_of_hook(sys.stdin.buffer.read())
     with open_store() as store:
         session_id = session_named(store, name)
         seal = seal_session(store, hermes_home(), session_id, Path(args.key).expanduser())
@@ -80,6 +80,16 @@ def _seal(args: argparse.Namespace) -> int:
     if not args.hook:
         print(f"sealed event {seal.seq} of {seal.session} with {seal.fingerprint}")
     return 0
+
+
+def _session_of_hook(data: bytes) -> str:
+    try:
+        found = msgspec.json.decode(data, type=dict[str, object]).get("session_id")
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = None
+    if not isinstance(found, str) or not found:
+        raise HermesError("--hook: there is no session_id in the input; a hook command of on_session_end gets one")
+    return found
 
 
 def _export(args: argparse.Namespace) -> int:
