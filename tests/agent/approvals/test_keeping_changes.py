@@ -159,3 +159,23 @@ def test_an_answer_that_comes_after_a_restart(
     assert ("kept" in result, hook.exists()) == ((answer == "once"),) * 2
     assert (repository / "count").read_text() == "ran\n", "the command ran once"
     assert len(ended) == 1
+
+
+def test_a_change_by_a_plugins_own_call_stays_undone_without_a_question(home: Path, repository: Path) -> None:
+    person = ScriptedResponder(says("once"))
+    with ScriptedProvider([text("done")]) as provider, open_host(home, repository, provider) as host:
+        session = host.new_session()
+        host.responders.attach(session.id, person)
+        results: list[dict[str, Any]] = []
+
+        def call(**_fields: Any) -> None:
+            result = host.services.dispatch_tool("terminal", {"command": SET_KEY})
+            results.append(msgspec.json.decode(result))
+
+        host.hooks.subscribe("pre_llm_call", "test", call)
+        session.run("go")
+    assert person.requests == []
+    [result] = results
+    assert result["undone"] and "kept" not in result
+    config = (repository / ".git" / "config").read_text()
+    assert "fsmonitor" not in config and "Bob" in config

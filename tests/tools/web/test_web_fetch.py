@@ -17,6 +17,7 @@ from hermes.config.sections import SecurityConfig, WebConfig
 from hermes.host import Host
 from hermes.http.address import Address
 from hermes.http.ssrf import public_only
+from hermes.scope import Scope, current_scope
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.tools.web import web_fetch
 from support.configured import configured_host
@@ -167,6 +168,19 @@ def test_private_addresses_are_refused_in_every_notation(home: Path, workdir: Pa
             assert "private network" in fetch(host, url.replace("127.0.0.1", name))["error"]
         assert "private network" in fetch(host, "http://169.254.169.254/latest/meta-data/")["error"]
         assert asked == []
+
+
+def test_the_network_of_the_owner_is_closed_to_callers(host: Host) -> None:
+    with serving(one(200, "text/plain", b"secret")) as (url, asked):
+        for tool, args in (("web_fetch", {"url": url}), ("vision_analyze", {"image_url": url, "question": "?"})):
+            token = current_scope.set(Scope(principal="bob"))
+            try:
+                answer = host.services.dispatch_tool(tool, args)
+            finally:
+                current_scope.reset(token)
+            assert "private" in answer, answer
+        assert asked == []
+        assert fetch(host, url)["content"] == "secret"
 
 
 def test_the_guard_is_asked_about_the_target_of_a_redirect_too(

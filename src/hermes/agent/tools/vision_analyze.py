@@ -57,7 +57,8 @@ def _fetched(url: str, context: ToolContext, runtime: Runtime) -> dict[str, Any]
     if context.confinements.redactor.mask_known(url) != url:
         raise HermesError("image_url contains a secret of the user, which must not leave; it was not fetched")
     try:
-        allowed = runtime.config.security.allow_private_urls
+        # The owner's network is not that of a caller.
+        allowed = runtime.config.security.allow_private_urls and not context.scope.principal
         data = fetch(
             url, max_bytes=MAX_IMAGE_BYTES, timeout=20.0, allow_private=allowed, client=runtime.models.driver.http
         ).data

@@ -89,7 +89,9 @@ class WebProviders:
         from hermes.tools.web.web_fetch import Page, page_result, run_web_fetch
 
         if not self._settings.extract_backend:
-            return run_web_fetch(args, context, self._client(), self._settings, allow_private=self._allow_private)
+            # The owner's network is not that of a caller.
+            allow_private = self._allow_private and not context.scope.principal
+            return run_web_fetch(args, context, self._client(), self._settings, allow_private=allow_private)
         url = str(args["url"]).strip()
         try:
             offer = self._offer("extract")
