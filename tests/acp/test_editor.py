@@ -429,9 +429,15 @@ def test_mcp_servers_of_the_editor_join_those_of_the_configuration(rig: Rig) -> 
 
 
 def test_a_program_that_the_editor_names_is_started_and_called(rig: Rig) -> None:
-    script = [tool_call("mcp__notes__echo", {"text": "hi"}), tool_call("mcp__notes__environment", {}), text("done")]
+    colours = {"type": "object", "properties": {"colour": {"type": "string", "enum": ["red", "blue"]}}}
+    script = [
+        tool_call("mcp__notes__echo", {"text": "hi"}),
+        tool_call("mcp__notes__environment", {}),
+        tool_call("mcp__notes__ask", {"message": "Which colour?", "requestedSchema": colours}),
+        text("done"),
+    ]
 
-    async def drive(agent: Any, _editor: Editor, provider: ScriptedProvider) -> None:
+    async def drive(agent: Any, editor: Editor, provider: ScriptedProvider) -> None:
         server = McpServerStdio(
             name="notes",
             command=sys.executable,
@@ -444,5 +450,9 @@ def test_a_program_that_the_editor_names_is_started_and_called(rig: Rig) -> None
         assert "mcp__notes__echo" in offered
         assert "echo: hi" in provider.requests[1].messages[-1]["content"]
         assert "NOTES_FOLDER" in provider.requests[2].messages[-1]["content"]
+        [question] = editor.asked
+        assert question["call"]["title"].startswith("The MCP server notes asks: Which colour?")
+        assert {"red", "blue"} <= {name for _, name in question["options"]}
+        assert "action" in provider.requests[3].messages[-1]["content"]
 
     rig.run(script, drive, mcp_discovery_timeout=HANG)
