@@ -56,8 +56,9 @@ def test_help_is_the_same_help_when_python_wraps_it_otherwise() -> None:
 def test_settings_in_effect_are_those_that_a_run_reads() -> None:
     seen = keys_in_effect()
     assert {"model.base_url", "providers.<name>.model", "fallback_providers[].key_env", "plugins.entries"} <= seen
+    assert "mcp_servers.<name>.keepalive_interval" in seen
     assert {"local.threads", "approvals.mode", "delegation.max_concurrent_children", "compression.threshold"} <= seen
-    assert seen.isdisjoint(("approvals.cron_mode", "mcp_servers.<name>.keepalive_interval", "terminal.backend"))
+    assert seen.isdisjoint(("approvals.cron_mode", "security.redact_secrets", "terminal.backend"))
 
 
 @pytest.mark.slow
