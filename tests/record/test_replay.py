@@ -201,6 +201,12 @@ def test_one_turn_alone(recorded: str, home: Path, tmp_path: Path) -> None:
         again(home, recorded, tmp_path / "elsewhere", turn=9)
 
 
+def test_the_last_turns_of_a_record_are_read_alone(recorded: str, home: Path) -> None:
+    with closing(Store(home / "state.db")) as store:
+        whole, last = load_recording(store, recorded), load_recording(store, recorded, first_turn=2)
+    assert last.turns == whole.turns[2:] and len(whole.turns) == 3
+
+
 def test_a_changed_prompt_is_the_first_difference(recorded: str, home: Path, tmp_path: Path) -> None:
     with closing(Store(home / "state.db")) as store:
         config = recorded_config(load_recording(store, recorded))

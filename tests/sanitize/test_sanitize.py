@@ -328,3 +328,19 @@ def test_a_memo_never_changes_the_result(bodies: list[dict[str, Any]]) -> None:
     for body in bodies:
         document = {"messages": [body, *bodies], **body}
         assert sanitise(document, memo=memo) == sanitise(document)
+
+
+def test_data_that_is_given_again_is_sanitised_once() -> None:
+    memo = Memo()
+    made: list[Any] = []
+
+    def make(value: Any) -> Any:
+        made.append(value)
+        return sanitise(value)
+
+    value: dict[str, Any] = {"model": "one", "stop": ["a"]}
+    first = memo.repeated(value, make)
+    assert memo.repeated(dict(value), make) is first and len(made) == 1
+    value["stop"].append("b")  # changed in place
+    assert memo.repeated(value, make) == {"model": "one", "stop": ["a", "b"]}
+    assert memo.repeated({"odd": object}, make)["odd"] and len(made) == 3
