@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -333,6 +334,8 @@ def message(
         line += f": {detail}"
     if reason in _ADVICE:
         line += f"; {_ADVICE[reason].format(address=endpoint.address_setting, wait=_span(wait))}"
+    if reason == "model_missing" and not urlsplit(endpoint.base_url).path.strip("/"):
+        line += ", which usually ends in /v1"
     return scrub(endpoint, line)
 
 

@@ -117,6 +117,14 @@ def test_a_configuration_without_keys_may_be_read(home: Path, workdir: Path) -> 
     assert examine(home, workdir, "system").one("secret files", "ok")["detail"] == "not readable by other users"
 
 
+def test_a_configuration_that_cannot_be_read_may_contain_keys(home: Path, workdir: Path) -> None:
+    write_private_config(home, "model: [\n")
+    (home / "config.yaml").chmod(0o644)
+    home.chmod(0o755)
+    detail = examine(home, workdir, "system").one("secret files", "broken")["detail"]
+    assert "config.yaml may contain keys and is readable by other users" in detail
+
+
 def test_the_summary_offers_the_repair(home: Path, workdir: Path) -> None:
     home.mkdir(mode=0o700)
     (home / ".env").write_text("A=1\n")

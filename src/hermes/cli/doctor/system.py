@@ -202,8 +202,10 @@ def _check(path: Path, installation: Installation, *, holds_keys: bool) -> Itera
     if installation.fix and _set_mode(path, _PRIVATE):
         yield ok("secret files", f"mode of {path} changed from {mode} to 0600", fixed=True)
         return
-    what = "keys" if holds_keys else "conversations"
-    detail = f"{path} contains {what} and is readable by other users (mode {mode})"
+    what = "contains keys" if holds_keys else "contains conversations"
+    if installation.config is None and path == config_path(installation.home):
+        what = "may contain keys"  # it cannot be read as configuration
+    detail = f"{path} {what} and is readable by other users (mode {mode})"
     if status.st_uid != os.geteuid():
         yield warning("secret files", f"{detail}; it belongs to another user", "its owner must run chmod 600 on it")
         return
