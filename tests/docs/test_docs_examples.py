@@ -46,6 +46,7 @@ def test_plugins_that_are_shown_can_be_loaded(path: Path, tmp_path: Path) -> Non
                 assert harness.plugin.problems == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", _WITH_CONSOLE, ids=lambda path: path.name)
 def test_console_examples_print_what_the_page_shows(path: Path) -> None:
     for _, ran in run_page(path):

@@ -344,3 +344,10 @@ def test_data_that_is_given_again_is_sanitised_once() -> None:
     value["stop"].append("b")  # changed in place
     assert memo.repeated(value, make) == {"model": "one", "stop": ["a", "b"]}
     assert memo.repeated({"odd": object}, make)["odd"] and len(made) == 3
+
+
+def test_a_memo_tells_bytes_from_their_base64_text() -> None:
+    memo = Memo()
+    assert sanitise({"messages": [{"a": "YWJj"}]}, memo=memo) == {"messages": [{"a": "YWJj"}]}
+    assert sanitise({"messages": [{"a": b"abc"}]}, memo=memo) == sanitise({"messages": [{"a": b"abc"}]})
+    assert sanitise({"messages": [{"a": 2**70}]}, memo=memo) == sanitise({"messages": [{"a": 2**70}]})

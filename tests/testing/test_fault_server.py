@@ -12,6 +12,7 @@ import pytest
 
 from hermes.testing import FAULTS, Fault, FaultServer, cuts, recorded, text
 from support import CERTIFICATE
+from support.waiting import wait_until
 
 REQUEST = b"POST /v1/chat/completions HTTP/1.1\r\nauthorization: Bearer sk-mine\r\ncontent-length: 2\r\n\r\n{}"
 
@@ -56,14 +57,16 @@ def test_a_reset_is_one() -> None:
 
 def test_silence_lasts_until_the_server_is_closed() -> None:
     before = set(threading.enumerate())
-    with FaultServer("silence", "stall") as server, call(server) as sock, call(server) as other:
-        sock.settimeout(0.1)
-        with pytest.raises(TimeoutError):
-            sock.recv(1)
-        server.close()
-        sock.settimeout(10)
-        assert sock.recv(1) == b""
-        assert read_all(other).startswith(b"HTTP/1.1 200 OK")
+    with FaultServer("silence", "stall") as server, call(server) as sock:
+        wait_until(lambda: server.requests, "the first request")
+        with call(server) as other:
+            sock.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                sock.recv(1)
+            server.close()
+            sock.settimeout(10)
+            assert sock.recv(1) == b""
+            assert read_all(other).startswith(b"HTTP/1.1 200 OK")
     assert set(threading.enumerate()) <= before  # a thread of an earlier test may have ended meanwhile
 
 

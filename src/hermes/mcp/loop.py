@@ -13,8 +13,8 @@ from hermes.scope import Interrupt
 
 T = TypeVar("T")
 
-#: How long the end of the loop may take.
-_CLOSE_SECONDS = 1.0
+#: How long the end of the loop may take: stopping a server that ignores the end of its input and SIGTERM takes most.
+_CLOSE_SECONDS = 3.0
 
 
 class McpLoop:
@@ -71,4 +71,4 @@ def _cancel_all(loop: asyncio.AbstractEventLoop) -> None:
     for task in tasks:
         task.cancel()
     if tasks:
-        loop.run_until_complete(asyncio.wait(tasks, timeout=_CLOSE_SECONDS / 2))
+        loop.run_until_complete(asyncio.wait(tasks, timeout=_CLOSE_SECONDS - 0.5))

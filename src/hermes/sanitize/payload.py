@@ -18,7 +18,9 @@ SMALLEST_PAYLOAD_CHARS = 1_000
 
 _PASSES = (SizeLimits(), SizeLimits(chars=1_000, items=50))
 _PLAIN = Redactor()
-_encode = msgspec.json.Encoder().encode
+#: The content by which a part is recognised. Not JSON, in which bytes and their Base64 text are the same.
+_encode = msgspec.msgpack.Encoder().encode
+_NOT_ENCODABLE = (TypeError, ValueError, OverflowError, RecursionError)
 
 
 def payload_limit() -> int:
@@ -46,8 +48,8 @@ class Memo:
     def repeated(self, value: Any, make: Callable[[Any], Any]) -> Any:
         """What ``make`` returns for plain data; made once for as long as the same data is given again."""
         try:
-            content = msgspec.json.encode(value)
-        except (TypeError, ValueError, RecursionError):
+            content = _encode(value)
+        except _NOT_ENCODABLE:
             return make(value)
         if content != self._last[0]:
             self._last = (content, make(value))
@@ -125,7 +127,7 @@ def _assemble_list(
         try:
             key = (_encode(item), chars)
             part = results[key]
-        except (KeyError, TypeError, ValueError, RecursionError):
+        except (KeyError, *_NOT_ENCODABLE):
             part, fits = _remembered(item, 2, limits, room, redactor, memo)
         else:
             used[key] = part
@@ -144,7 +146,7 @@ def _remembered(
 ) -> tuple[bytes, bool]:
     try:
         key = (_encode(part), limits.chars)
-    except (TypeError, ValueError, RecursionError):
+    except _NOT_ENCODABLE:
         return _one_part(part, depth, limits, room, redactor)
     known = memo.results.get(key) or memo.used.get(key)
     if known is not None:
