@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
-from hermes.config.mcp_sections import McpLifecycleConfig, McpToolFilterConfig
+from hermes.config.mcp_sections import McpLifecycleConfig, McpServerConfig, McpToolFilterConfig
 from hermes.errors import Interrupted
 from hermes.host import Host
 from hermes.mcp.server import McpServer
 from hermes.mcp.servers import ServerStatus
 from hermes.scope import Scope, current_scope
 from support import is_running
-from support.mcp_rig import call, faulty, mcp_host, wait_for_state
+from support.mcp_rig import FAULTY, call, faulty, mcp_host, wait_for_state
 from support.sandbox_rig import real_backend
 from support.waiting import wait_until, wait_until_gone
 
@@ -262,7 +264,9 @@ def test_a_reload_stops_what_is_gone_and_keeps_what_is_unchanged(tmp_path: Path)
 def test_a_server_runs_in_the_sandbox_on_request(tmp_path: Path) -> None:
     real_backend("bubblewrap")
     home = tmp_path / "home"
-    with mcp_host(home, {"f": faulty(sandbox=True), "g": faulty()}) as host:
+    # Neither a file nor an environment below /tmp, of which the sandbox has its own.
+    program = McpServerConfig(command=os.path.realpath(sys.executable), args=["-S", "-c", FAULTY.read_text()])
+    with mcp_host(home, {"f": replace(program, sandbox=True), "g": program}) as host:
         variables = [msgspec.json.decode(call(host, f"mcp__{name}__environment")["result"]) for name in "fg"]
     assert variables[0]["XDG_CACHE_HOME"].startswith(variables[0]["TMPDIR"])
     assert "XDG_CACHE_HOME" not in variables[1]
