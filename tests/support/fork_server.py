@@ -64,7 +64,7 @@ class ForkServer:
     def wait(self, pid: int, output: Path, *, kill_after: float | None = None) -> Ended:
         """Wait for the end of a process, which is killed after some seconds if wanted."""
         code = self._ask({"wait": pid, "kill_after": kill_after})["code"]
-        return Ended(code, output.read_text(), output.with_suffix(".err").read_text())
+        return Ended(code, _text(output), _text(output.with_suffix(".err")))
 
     def run(self, *arguments: str, crash_at: int = 0, kill_after: float | None = None) -> Ended:
         """Run a process to its end."""
@@ -75,6 +75,11 @@ class ForkServer:
         self._process.stdin.write(json.dumps(request) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
+
+
+def _text(path: Path) -> str:
+    """What a process printed; one that was killed at once has not even opened the file."""
+    return path.read_text() if path.exists() else ""
 
 
 def main() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -151,7 +152,9 @@ class Confinements:
         key = ("read-only", scope.principal, str(workspace), _SCRIPTS)
         with self._lock:
             if key not in self._sandboxes:
-                self._sandboxes[key] = self._make(backend, "read-only", scope, str(workspace), (), is_script=True)
+                # The interpreter and our part of the script may lie below /tmp, of which the sandbox has its own.
+                shown = (sys.prefix, str(Path(__file__).parents[1] / "code"))
+                self._sandboxes[key] = self._make(backend, "read-only", scope, str(workspace), shown, is_script=True)
             return Confinement(built.variables, sandbox=self._sandboxes[key])
 
     def confines_scripts(self) -> bool:
