@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+from collections.abc import Generator
 from typing import TYPE_CHECKING, TextIO
 
 from hermes.cli.terminal import one_line, plain, print_error
@@ -159,3 +160,17 @@ def _exit_timeout() -> float:
         return load_config(hermes_home()).config.plugins.exit_timeout
     except Exception:
         return 5.0
+
+
+@contextlib.contextmanager
+def serving_packages(extra: str) -> Generator[None]:
+    """Report a missing package of a server, and the extra that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("hermes"):
+            raise
+        wanted = "a2a" if error.name.startswith("a2a") else extra
+        raise HermesError(
+            f"serving needs the package {error.name}, which is not installed; install it with: hermes install {wanted}"
+        ) from None

@@ -6,8 +6,13 @@ import contextlib
 import os
 from collections.abc import Generator
 from pathlib import Path
+from typing import TypeVar
+
+import msgspec
 
 from hermes.errors import ConfigError
+
+T = TypeVar("T")
 
 
 def hermes_home() -> Path:
@@ -39,6 +44,25 @@ def locked(home: Path) -> Generator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def read_document(path: Path, kind: type[T], what: str, advice: str) -> T | None:
+    """A JSON document of a home; None without one. ``ConfigError`` when it is not ``what``, with the advice."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not {what} ({error}); {advice}") from None
+
+
+def write_private_document(path: Path, document: object) -> None:
+    """Replace a JSON document in one step; only its owner can read it."""
+    if path.exists():
+        path.chmod(0o600)  # the new content takes over the mode of the old
+    write_atomically(path, msgspec.json.format(msgspec.json.encode(document)).decode() + "\n")
 
 
 def write_atomically(path: Path, text: str) -> None:

@@ -24,7 +24,7 @@ from pathlib import Path
 
 import msgspec
 
-from hermes.config.files import locked, write_atomically
+from hermes.config.files import locked, read_document, write_private_document
 from hermes.errors import ConfigError
 
 FILE_NAME = "trusted-folders.json"
@@ -103,24 +103,12 @@ class FolderTrust:
         return self._known
 
     def _read(self) -> dict[str, TrustDecision]:
-        try:
-            document = msgspec.json.decode(self.path.read_bytes(), type=_Document)
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be read: {error.strerror}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{self.path}: not a list of trusted folders ({error}); no folder is trusted. Remove the file, and "
-                "trust folders again with 'hermes trust add'"
-            ) from None
-        return {one.folder: one for one in document.folders}
+        advice = "no folder is trusted. Remove the file, and trust folders again with 'hermes trust add'"
+        document = read_document(self.path, _Document, "a list of trusted folders", advice)
+        return {} if document is None else {one.folder: one for one in document.folders}
 
     def _write(self, known: dict[str, TrustDecision]) -> None:
-        text = msgspec.json.format(msgspec.json.encode(_Document(list(known.values())))).decode()
-        if self.path.exists():
-            self.path.chmod(0o600)  # the new content takes over the mode of the old
-        write_atomically(self.path, text + "\n")
+        write_private_document(self.path, _Document(list(known.values())))
         self._known = known
 
 

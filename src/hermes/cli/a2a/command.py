@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import sys
-from collections.abc import Generator
 
+from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.errors import HermesError
 from hermes.log import setup_logging
 from hermes.sanitize import Redactor
 
@@ -56,7 +54,7 @@ def run(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     # The SDK's own spans would duplicate those of the turn.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
-    with _packages():
+    with serving_packages("a2a"):
         from hermes.a2a.server.access.listen_address import ListenAddress, check_listen_address
         from hermes.a2a.server.access.principals import read_principals
 
@@ -69,7 +67,7 @@ def _serve(args: argparse.Namespace) -> int:
     address = ListenAddress(args.host, args.port, args.grpc_port, args.public_url)
     principals = read_principals(loaded.config.a2a, os.environ, redactor)
     check_listen_address(address, principals)
-    with _packages():
+    with serving_packages("a2a"):
         from hermes.a2a.server.process import log_libraries, serve  # large, and not needed to refuse an address
     from hermes.host import Host, HostOptions
 
@@ -82,19 +80,6 @@ def _serve(args: argparse.Namespace) -> int:
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
         serve(host, address, principals, _announce)
     return 0
-
-
-@contextlib.contextmanager
-def _packages() -> Generator[None]:
-    """Report a missing package, and how to install it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("hermes"):
-            raise
-        raise HermesError(
-            f"serving needs the package {error.name}, which is not installed; install it with: hermes install a2a"
-        ) from None
 
 
 def _announce(url: str, grpc_address: str) -> None:

@@ -6,12 +6,11 @@ import argparse
 import contextlib
 import os
 import sys
-from collections.abc import Generator
 
+from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import A2AScope
-from hermes.errors import HermesError
 from hermes.log import setup_logging
 from hermes.sanitize import Redactor
 
@@ -24,7 +23,7 @@ def run_serve(args: argparse.Namespace) -> int:
     redactor = Redactor()
     setup_logging(home, verbose=args.verbose, redactor=redactor)
     loaded = load_config(home)
-    with _packages():
+    with serving_packages("mcp"):
         from hermes.mcp_server.client import DEFAULT_SCOPES, ServedClient
         from hermes.mcp_server.server import serve_stdio
         from hermes.mcp_server.service import AgentService
@@ -32,7 +31,7 @@ def run_serve(args: argparse.Namespace) -> int:
 
     is_http = args.http or args.port is not None
     if is_http:
-        with _packages():
+        with serving_packages("mcp"):
             from hermes.a2a.server.access.listen_address import ListenAddress, check_listen_address
             from hermes.a2a.server.access.principals import read_principals
 
@@ -57,17 +56,3 @@ def run_serve(args: argparse.Namespace) -> int:
 
 def _announce(address: str) -> None:
     print(address, file=sys.__stdout__, flush=True)
-
-
-@contextlib.contextmanager
-def _packages() -> Generator[None]:
-    """Report a missing package, and how to install it."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith("hermes"):
-            raise
-        extra = "a2a" if error.name.startswith("a2a") else "mcp"
-        raise HermesError(
-            f"serving needs the package {error.name}, which is not installed; install it with: hermes install {extra}"
-        ) from None

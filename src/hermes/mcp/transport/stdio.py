@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.mcp.errors import McpError
+from hermes.tools.terminal.child_process import check_program
 from hermes.tools.terminal.supervisor import REGISTER
 
 if TYPE_CHECKING:
@@ -277,13 +278,10 @@ class _Lines:
 
 
 def _check_program(program: str, environment: Mapping[str, str], cwd: str) -> None:
-    """``FileNotFoundError`` when there is no such program: the shell would only say so in its exit code."""
-    from shutil import which
-
-    path = program if os.sep not in program else str(Path(cwd) / program)
-    if which(path, path=environment.get("PATH")) is None:
-        import errno
-
-        raise FileNotFoundError(errno.ENOENT, "no such program; check command, or install it")
+    """``FileNotFoundError`` when there is no such program, ``McpError`` when there is no such folder."""
+    try:
+        check_program(program, environment, cwd)
+    except OSError as error:
+        raise FileNotFoundError(error.errno, "no such program; check command, or install it") from None
     if not Path(cwd).is_dir():
         raise McpError(f"cannot start {program}: the folder {cwd} does not exist")

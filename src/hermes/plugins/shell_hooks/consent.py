@@ -10,8 +10,7 @@ from typing import Literal
 
 import msgspec
 
-from hermes.config.files import locked, write_atomically
-from hermes.errors import ConfigError
+from hermes.config.files import locked, read_document, write_private_document
 from hermes.plugins.shell_hooks.command import HookCommand
 
 FILE_NAME = "shell-hooks-allowlist.json"
@@ -110,24 +109,12 @@ class AllowList:
         return list(dict.fromkeys(approval.command for approval in self._approvals.values()))
 
     def _read(self) -> dict[tuple[str, str], Approval]:
-        try:
-            document = msgspec.json.decode(self.path.read_bytes(), type=_Document)
-        except FileNotFoundError:
-            return {}
-        except OSError as error:
-            raise ConfigError(f"{self.path}: cannot be read: {error.strerror}") from None
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ConfigError(
-                f"{self.path}: not a list of accepted hook commands ({error}); "
-                "remove the file and accept them again with 'hermes hooks accept --all'"
-            ) from None
-        return {(one.event, one.command): one for one in document.approvals}
+        advice = "remove the file and accept them again with 'hermes hooks accept --all'"
+        document = read_document(self.path, _Document, "a list of accepted hook commands", advice)
+        return {} if document is None else {(one.event, one.command): one for one in document.approvals}
 
     def _write(self) -> None:
-        text = msgspec.json.format(msgspec.json.encode(_Document(list(self._approvals.values())))).decode()
-        if self.path.exists():
-            self.path.chmod(0o600)  # the new content takes over the mode of the old
-        write_atomically(self.path, text + "\n")
+        write_private_document(self.path, _Document(list(self._approvals.values())))
 
 
 def sha256_of(script: Path | None) -> str:

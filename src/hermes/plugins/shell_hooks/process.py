@@ -9,11 +9,11 @@ import select
 import time
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from hermes.scope import Interrupt
 from hermes.tools.sandbox.confinement import Confinement
+from hermes.tools.terminal.child_process import check_program
 
 if TYPE_CHECKING:
     import subprocess
@@ -108,7 +108,7 @@ def _start(
 
         def registered(line: Sequence[str], folder: str, environment: Mapping[str, str]) -> Popen[bytes]:
             env = {**environment, **variables}
-            _check_program(line[0], env, folder)
+            check_program(line[0], env, folder)
             return Popen(
                 ["/bin/sh", "-c", REGISTER + 'exec "$@" 2>"$0"', f"/dev/fd/{writing}", *line],
                 stdin=PIPE,
@@ -129,17 +129,6 @@ def _start(
     process.stderr = errors
     supervisor.add(process.pid)
     return process
-
-
-def _check_program(program: str, environment: Mapping[str, str], cwd: str) -> None:
-    """The ``OSError`` of a program that cannot be started: the shell would only say so in its exit code."""
-    import errno
-    from shutil import which
-
-    path = str(Path(cwd) / program) if os.sep in program else program
-    if which(path, path=environment.get("PATH")) is None:
-        number = errno.EACCES if os.sep in program and Path(path).exists() else errno.ENOENT
-        raise OSError(number, os.strerror(number), program)
 
 
 def _converse(

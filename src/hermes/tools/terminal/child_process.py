@@ -198,6 +198,17 @@ def find_program(name: str) -> str | None:
     return None
 
 
+def check_program(program: str, environment: Mapping[str, str], cwd: str) -> None:
+    """The ``OSError`` of a program that cannot be started: a shell before it would only say so in its exit code."""
+    import errno
+    from shutil import which
+
+    path = os.path.join(cwd, program) if os.sep in program else program
+    if which(path, path=environment.get("PATH")) is None:
+        number = errno.EACCES if os.sep in program and os.path.exists(path) else errno.ENOENT
+        raise OSError(number, os.strerror(number), program)
+
+
 def _start(
     arguments: Sequence[str],
     cwd: str,
