@@ -6,7 +6,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -271,11 +271,20 @@ class Host:
             else None,
             environment=self._describe_environment,
             inputs=self.options.inputs,
+            seal=self._sealing(),
         )
         named = [] if self.options.platform == "a2a" else runtime.prompt_files.usable("agents", self.cwd)
         for tool in (*agent_tools(runtime, named), *self.options.tools):
             self.tools.add(tool)
         return runtime
+
+    def _sealing(self) -> Callable[[str], None] | None:
+        """Seals sessions with the configured key. A journal that is thrown away is not worth it."""
+        if not self.config.audit.seal_key or self.options.journal is not None:
+            return None
+        from hermes.trace.seals import TurnSealer  # few homes seal
+
+        return TurnSealer(self.store, self.home, Path(self.config.audit.seal_key).expanduser()).seal
 
     def _describe_environment(self) -> dict[str, Any]:
         """What turns run with; made once, when everything is loaded."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Generator
 from contextlib import closing
 from pathlib import Path
@@ -16,7 +17,7 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.record.fork import ForkChanges, ForkPlace, fork_session
 from hermes.record.recording import load_recording
-from hermes.testing import ScriptedProvider, text, tool_call
+from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
 from hermes.trace.verify.session import verify
 from support import HostFactory, write_config
 from support.configured import write_plugin
@@ -142,6 +143,53 @@ def test_the_command_only_makes_the_session(
     # A fork at a turn is only its message, which would be lost.
     assert main(["fork", origin, "--at", "2", "--no-run"]) == 1
     assert "give a step, such as --at 2.1" in capsys.readouterr().err
+
+
+def test_the_command_names_the_checkpoint_of_the_turn(
+    home: Path, workdir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workdir)
+    script: list[ScriptedReply] = [text("Hello.")]
+    for content in ("one", "two"):
+        script += [tool_call("write_file", {"path": "a", "content": content}), text("Written.")]
+    with ScriptedProvider([*script, text("From the fork."), text("From the fork.")]) as provider:
+        write_config(home, provider.base_url)
+        assert main(["chat", "-Q", "-q", "hi"]) == 0
+        for message in ("write", "again"):
+            assert main(["chat", "-Q", "--continue", "-q", message]) == 0
+        with closing(Store(home / "state.db")) as store:
+            [origin] = [row.id for row in Sessions(store).list()]
+        capsys.readouterr()
+        assert main(["fork", origin, "--at", "3.1"]) == 0
+        line = capsys.readouterr().err
+        assert main(["fork", origin[:-1], "--at", "1"]) == 0
+        first = capsys.readouterr().err
+    assert (workdir / "a").read_text() == "two"
+    command = re.search(r"'hermes (checkpoints restore \d+)' restores them as they were before turn 3", line)
+    assert command is not None, line
+    assert main([*command[1].split(), "--yes"]) == 0
+    assert (workdir / "a").read_text() == "one"
+    command = re.search(r"'hermes (checkpoints restore \d+)' restores them as they were before turn 1", first)
+    assert command is not None, first
+    assert main([*command[1].split(), "--force"]) == 0
+    assert not (workdir / "a").exists()
+
+
+def test_the_command_says_that_there_is_no_checkpoint(
+    home: Path, workdir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workdir)
+    with ScriptedProvider([text("Hello."), text("From the fork.")]) as provider:
+        write_config(home, provider.base_url)
+        assert main(["chat", "-Q", "-q", "hi"]) == 0
+        with closing(Store(home / "state.db")) as store:
+            [origin] = [row.id for row in Sessions(store).list()]
+        capsys.readouterr()
+        assert main(["fork", origin, "--at", "1"]) == 0
+    assert (
+        "Files are not rewound: they are as they are now. There is no checkpoint from turn 1 on"
+        in capsys.readouterr().err
+    )
 
 
 def test_the_command_asks_another_provider(home: Path, origin: str, host: Host, provider: ScriptedProvider) -> None:

@@ -332,6 +332,30 @@ def test_a_bundle_with_a_digest_that_fits_its_changes_is_refused_all_the_same(
         load_recording(copy, session_id)
 
 
+@pytest.mark.parametrize(
+    ("command", "problem"),
+    [
+        (["replay", "missing.bundle"], "the file missing.bundle does not exist; 'hermes sessions export ID --bundle"),
+        (["replay", "some/where"], "the file some/where does not exist"),
+        (["replay", "."], "the file . is a folder"),
+        (["trace", "diff", "missing.bundle", "missing.bundle"], "the file missing.bundle does not exist"),
+        (["audit", "verify", "gone.evidence"], "the file gone.evidence does not exist; 'hermes audit export ID -o"),
+        (["replay", "nosuch"], "no session"),
+    ],
+)
+def test_a_file_that_is_missing_is_not_called_a_session(
+    command: list[str],
+    problem: str,
+    recorded: str,
+    workdir: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(workdir)
+    assert main(command) == 1
+    assert problem in capsys.readouterr().err
+
+
 def test_missing_parts_are_named(recorded: str, home: Path, tmp_path: Path) -> None:
     with closing(Store(home / "state.db")) as store:
         with pytest.raises(SessionNotFound):

@@ -72,6 +72,8 @@ class Runtime(msgspec.Struct, frozen=True, kw_only=True):
     environment: Callable[[], dict[str, Any]]
     #: Where a run that is run again gets the inputs of its turns; None takes them as they are now.
     inputs: TurnInputs | None = None
+    #: Seals a session when a turn of it has ended; None when that is not wanted.
+    seal: Callable[[str], None] | None = None
     #: The task lists in use, by session; the journal has them all.
     todo_lists: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
 

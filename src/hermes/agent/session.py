@@ -360,6 +360,8 @@ class Session:
         close_turn(journal, "failed", error, withhold_results=withhold)
         journal.commit()
         close_children(self.runtime.store, self.runtime.runner, self.id)
+        if self.runtime.seal is not None:
+            self.runtime.seal(self.id)
         self._is_new, self._turns_known = False, None
         self.transcript.earlier = Sessions(self.runtime.store).context(self.id)
         result = _recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error, "")
@@ -417,6 +419,8 @@ class Session:
             self._listener, self.journal = ignore_events, None
             if budgets is not None:
                 budgets.leave(self.id, journal.id)
+            if self.runtime.seal is not None:
+                self.runtime.seal(self.id)
 
     def _new_turn_id(self, task_id: str) -> str:
         inputs = self.runtime.inputs

@@ -73,6 +73,8 @@ class Setup(msgspec.Struct):
     facts: dict[str, Any] = {}
     #: Tools that may be called, although the request does not have them: the model finds them by a search.
     deferred: list[str] = []
+    #: The window that the server of the model had told by then, on which that choice of tools rests; 0 when it had not.
+    window: int = 0
 
     def callable_tools(self) -> frozenset[str]:
         """The names of all tools that the model may call."""
@@ -87,6 +89,8 @@ class Setup(msgspec.Struct):
         own = {"max_steps": self.max_steps, **{name: value for name, value in rest.items() if value}}
         if not self.continues:
             own["continues"] = False
+        if self.window:
+            own["window"] = self.window
         shared = {"system": self.system, "tools": self.tools, "facts": self.facts, "environment": environment}
         return own, {**shared, "deferred": self.deferred} if self.deferred else shared
 
@@ -113,6 +117,7 @@ def make_setup(session: Session, journal: TurnJournal, scope: Scope, context: st
         *(prompt, tools, session.max_steps, context, stand_ins, continues),
         facts=facts.recorded(),
         deferred=deferred,
+        window=runtime.contexts.told_by_server(session.models.endpoints[0]) or 0,
     )
 
 

@@ -401,6 +401,12 @@ class SecurityConfig(Struct, kw_only=True):
     allow_private_urls: bool = False  #: Let web tools reach private addresses.
 
 
+class AuditConfig(Struct, kw_only=True):
+    """Evidence of what was done (hermes audit)."""
+
+    seal_key: str = ""  #: Private SSH key that seals a session at the end of every turn; empty seals none.
+
+
 class A2APrincipalConfig(Struct, kw_only=True):
     """A caller of the A2A server, identified by a token."""
 
@@ -506,6 +512,7 @@ class Config(Struct, kw_only=True):
     local: LocalConfig = field(default_factory=LocalConfig)
     a2a: A2AConfig = field(default_factory=A2AConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
+    audit: AuditConfig = field(default_factory=AuditConfig)
     mcp_servers: dict[str, McpServerConfig] = {}  #: MCP servers, by name.
     mcp_discovery_timeout: NotNegative = 1.5  #: Seconds that the first turn waits for servers it does not know yet.
     mcp: McpConfig = field(default_factory=McpConfig)

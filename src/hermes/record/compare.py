@@ -20,7 +20,7 @@ _REPLY = ("content", "reasoning", "tool_calls", "finish_reason")
 #: The id of the session, for providers that cache by it.
 _CACHE_KEY = "prompt_cache_key"
 _LAST = 1_000_000_000
-_KINDS = {"compact": 0, "budget": 1, "model": 3, "tool": 4, "steer": 5, "continue": 6, "verify": 7}
+_KINDS = {"window": 0, "compact": 1, "budget": 2, "model": 3, "tool": 4, "steer": 5, "continue": 6, "verify": 7}
 
 
 @dataclass(frozen=True, slots=True)

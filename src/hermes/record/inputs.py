@@ -11,8 +11,9 @@ from hermes.agent.approvals.question import call_digest
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.agent.context.inputs import PromptFacts
 from hermes.errors import HermesError
-from hermes.record.recording import RecordedQuestion, Recording
-from hermes.scope import Interrupt
+from hermes.models.endpoint import Endpoint
+from hermes.record.recording import RecordedQuestion, Recording, TurnRecording
+from hermes.scope import Interrupt, current_scope
 
 
 class RecordedInputs:
@@ -38,6 +39,40 @@ class RecordedInputs:
         del session_id
         turn = self._turns.get(turn_id)
         return [] if turn is None else list(turn.steps.get(f"steer:{step}", {}).get("texts", ()))
+
+
+class RecordedWindows:
+    """The context windows that servers told when the turns of a recording ran."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._turns = {turn.id: turn for session in recording.family() for turn in session.turns}
+
+        #: The turns that have asked.
+        self._asked: set[str] = set()
+
+    def known(self, endpoint: Endpoint) -> int | None:
+        """What had been told when the running turn was set up, and since."""
+        turn = self._running()
+        if turn is not None and turn.id in self._asked:
+            return self._told(turn)
+        del endpoint  # a turn has one
+        return None if turn is None else turn.setup.get("window")
+
+    def find(self, endpoint: Endpoint, interrupt: Interrupt) -> int | None:
+        """What was told in the running turn."""
+        del endpoint, interrupt
+        turn = self._running()
+        if turn is None:
+            return None
+        self._asked.add(turn.id)
+        return self._told(turn)
+
+    def _told(self, turn: TurnRecording) -> int | None:
+        return next((body["tokens"] for key, body in turn.steps.items() if key.startswith("window:")), None)
+
+    def _running(self) -> TurnRecording | None:
+        scope = current_scope.get()
+        return None if scope is None else self._turns.get(scope.turn_id)
 
 
 class RecordedResponder:

@@ -37,7 +37,7 @@ _QUESTIONS = (
 )
 _STEP = re.compile(r"[a-z_]+(:\d+(\.\d+)?)?")
 #: What the body of a step has at least, by the kind of step.
-_NEEDED = {"model": ("reply",), "tool": ("id", "name", "args", "result", "status")}
+_NEEDED = {"model": ("reply",), "window": ("tokens",), "tool": ("id", "name", "args", "result", "status")}
 #: The facts in a prompt that was recorded without them.
 _PLACE = re.compile(r"^Working directory: (.*)\nSystem: (.*), shell (.*)\nDate: (\S+)$", re.MULTILINE)
 

@@ -24,7 +24,7 @@ from hermes.journal.store import Store
 from hermes.models.profiles import PROFILES
 from hermes.record.bundle import write_bundle
 from hermes.record.compare import Difference, compare_recordings, compare_turns
-from hermes.record.inputs import RecordedInputs, RecordedResponder
+from hermes.record.inputs import RecordedInputs, RecordedResponder, RecordedWindows
 from hermes.record.recording import Recording, TurnRecording, load_recording
 from hermes.record.rows import read_sessions, read_turns, remove_turns, set_head, write_rows
 from hermes.record.tools import RecordedTools
@@ -159,6 +159,7 @@ class _ReplayRun:
         )
         with host:
             host.models.driver.http = NoNetwork()
+            host.runtime.contexts.servers = RecordedWindows(recording)
             host.approvals.keeps_rules = False
             self._transport.position = lambda session_id: _attempts_made(host, session_id)
             if self._settings.tools == "recorded":

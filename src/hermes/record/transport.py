@@ -26,8 +26,8 @@ from hermes.scope import Interrupt, current_scope
 from hermes.trace.clean import Cleaner
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-#: The names of fences around what others wrote have a random end, so that no text can close one.
-_FENCE = re.compile(rb"(</?[a-z]+-)[0-9a-f]{8}(?=>)")
+#: The names of fences around what others wrote have a random part, so that no text can close one.
+_FENCE = re.compile(rb"(</?[a-z]+-)[0-9a-f]{8}(?=[->])")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,14 +19,18 @@ import msgspec
 import pytest
 
 from hermes.cli.main import main
+from hermes.config.sections import AuditConfig
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.record.audit.evidence import export_evidence, verify_evidence
-from hermes.record.audit.seals import SealFile, check_signature, public_key_of, read_seals, seal_session
-from hermes.testing import ScriptedProvider, text, tool_call
+from hermes.record.recording import load_recording
+from hermes.record.replay import recorded_config, replay
+from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
+from hermes.trace.seals import SealFile, check_signature, public_key_of, read_seals, seal_session
 from support import HostFactory, run_hermes, write_config
+from support.configured import configured_host
 
 Lines = list[bytes]
 
@@ -204,6 +208,48 @@ def test_a_hook_command_seals_every_turn(home: Path, workdir: Path, key: Path) -
         assert check_signature(seal, [public_key_of(key)]) == ""
         result = verify_evidence(export_evidence(store, session.id, [seal]))
     assert result.problems == [] and seal.seq == result.events
+
+
+@needs_ssh
+def test_a_setting_seals_every_turn(home: Path, workdir: Path, key: Path, tmp_path: Path) -> None:
+    """At the end of each turn, and also of one that failed; a replay seals nothing."""
+    audit = AuditConfig(seal_key=str(key))
+    with (
+        ScriptedProvider([text("One."), ScriptedReply(status=400), text("Three.")]) as provider,
+        configured_host(home, workdir, provider, audit=audit) as host,
+    ):
+        session = host.new_session()
+        states = [session.run(message).status for message in ("one", "two", "three")]
+        assert states == ["completed", "failed", "completed"]
+        seals = SealFile(home, session.id).read()
+        assert [check_signature(seal, [public_key_of(key)]) for seal in seals] == ["", "", ""]
+        result = verify_evidence(export_evidence(host.store, session.id, seals))
+        ends = host.store.read(
+            lambda connection: connection.execute("SELECT seq FROM events WHERE kind = 'turn_ended' ORDER BY seq")
+        ).fetchall()
+        config = recorded_config(load_recording(host.store, session.id))
+        assert config is not None and config.audit == audit
+        replay(host.store, session.id, home, config)
+    assert result.problems == [] and [seal.seq for seal in seals] == [seq for (seq,) in ends]
+    assert SealFile(home, session.id).read() == seals
+
+
+@needs_ssh
+def test_a_turn_that_cannot_be_sealed_ends_all_the_same(
+    home: Path, workdir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A key with a passphrase is not asked for: no terminal is there for it."""
+    locked = tmp_path / "locked"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "passphrase", "-f", str(locked)], check=True)
+    with (
+        ScriptedProvider([text("One."), text("Two.")]) as provider,
+        configured_host(home, workdir, provider, audit=AuditConfig(seal_key=str(locked))) as host,
+    ):
+        session = host.new_session()
+        assert [session.run("go").answer, session.run("on").answer] == ["One.", "Two."]
+    warnings = [one.message for one in caplog.records if one.levelname == "WARNING" and "is not sealed" in one.message]
+    assert len(warnings) == 1 and "audit.seal_key" in warnings[0]
+    assert SealFile(home, session.id).read() == []
 
 
 def test_what_a_hook_command_gives_has_to_name_a_session(

@@ -71,6 +71,9 @@ class RequestBuilder:
 
     def replay(self, step: int) -> None:
         """Compact before a step as it was done when the step ran, or almost ran, for the first time."""
+        told = self._journal.steps.get(f"window:{step}")
+        if told is not None:
+            self._window.learn(told.body["tokens"])
         for key in _keys(step):
             recorded = self._journal.steps.get(key)
             if recorded is not None:
@@ -83,8 +86,19 @@ class RequestBuilder:
             return
         request = self.build(place)
         tokens = self._window.tokens(request, tools)
-        if self._window.is_full(request, tokens, self._scope.interrupt):
+        self._learn_window(step, tokens)
+        if self._window.is_full(request, tokens):
             self._compact(key, place, tokens, retry=0)
+
+    def _learn_window(self, step: int, tokens: int) -> None:
+        """What the server tells about its window is on record: a run that is run again compacts at the same point."""
+        key = f"window:{step}"
+        if key in self._journal.steps:
+            return
+        told = self._window.ask(tokens, self._scope.interrupt)
+        if told is not None:
+            self._window.learn(told)
+            self._journal.step(key, "done", "pure", {"tokens": told})
 
     def make_more_room(self, step: int, place: MessagePlace, tools: list[ToolDefinition]) -> bool:
         """Compact again after a provider found the request too long. False when that is of no use."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hermes.agent.context.compressor import Compressor
 from hermes.agent.context.tokens import estimate, tools_tokens
@@ -28,7 +28,6 @@ from hermes.tools.registry import ToolRegistry
 if TYPE_CHECKING:
     from hermes.agent.context.plugin_engine import PluginEngine
     from hermes.agent.context.summary import Ask
-    from hermes.models.windows import ServerWindows
     from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.context")
@@ -43,6 +42,18 @@ _LEAST_LENGTH = 8_000
 TASK = "compression"
 
 BeforeCompress = Callable[[list[Message]], str]
+
+
+class ToldWindows(Protocol):
+    """What servers tell about the windows of their models: now, or when a run was recorded."""
+
+    def known(self, endpoint: Endpoint) -> int | None:
+        """The window of a model, as far as it was told before."""
+        ...
+
+    def find(self, endpoint: Endpoint, interrupt: Interrupt) -> int | None:
+        """The window of a model; None when its server does not tell."""
+        ...
 
 
 class Contexts:
@@ -66,7 +77,7 @@ class Contexts:
         #: The plugin engine that the configuration names; empty for the built-in one.
         self.wanted = "" if name == Compressor.name else name
         #: What servers said about the windows of their models; made when the first one is asked.
-        self._servers: ServerWindows | None = None
+        self.servers: ToldWindows | None = None
         #: That engine, once it is found.
         self.engine: PluginEngine | None = None
 
@@ -106,8 +117,11 @@ class Contexts:
 
     def length_for(self, endpoint: Endpoint) -> int:
         """How many tokens a model takes: as configured, as its server said, as the price data has it, or the usual."""
-        told = self._servers.known(endpoint) if self._servers is not None else None
-        return endpoint.context_length or told or _listed(endpoint) or DEFAULT_LENGTH
+        return endpoint.context_length or self.told_by_server(endpoint) or _listed(endpoint) or DEFAULT_LENGTH
+
+    def told_by_server(self, endpoint: Endpoint) -> int | None:
+        """The window that the server of a model told earlier."""
+        return None if self.servers is None else self.servers.known(endpoint)
 
     def seen_by(self, endpoint: Endpoint) -> int:
         """How many tokens of a conversation a model sees: the embedded one only what its wire keeps."""
@@ -121,11 +135,11 @@ class Contexts:
         """The window that a server tells, where nothing else says how long it is. Asked for once."""
         if endpoint.context_length or is_local(endpoint) or _listed(endpoint):
             return None
-        if self._servers is None:
+        if self.servers is None:
             from hermes.models.windows import ServerWindows  # only long conversations with unknown models need it
 
-            self._servers = ServerWindows(self._models.home, self._models.driver.http)
-        return self._servers.find(endpoint, interrupt)
+            self.servers = ServerWindows(self._models.home, self._models.driver.http)
+        return self.servers.find(endpoint, interrupt)
 
     def asker(self, scope: Scope, endpoints: Sequence[Endpoint]) -> tuple[Ask, int]:
         """A function that asks the model for summaries, and how many tokens that model can read at once."""
@@ -205,29 +219,34 @@ class ContextWindow:
 
     # -- making room --------------------------------------------------------------------------------------------
 
-    def is_full(self, request: list[Message], tokens: int, interrupt: Interrupt) -> bool:
+    def is_full(self, request: list[Message], tokens: int) -> bool:
         """Whether room is to be made before a request of that length."""
         if not self.is_automatic:
             return False
-        self._learn(tokens, interrupt)
         if self._engine is not None:
             answer = self._engine.should_compress(request[1:], tokens, is_counted=self._is_counted(request))
             if answer is not None:
                 return answer
         return self._compressor.should_compress(tokens)
 
-    def _learn(self, tokens: int, interrupt: Interrupt) -> None:
-        """Ask the server for the window, once the request is long enough for it to matter."""
+    def ask(self, tokens: int, interrupt: Interrupt) -> int | None:
+        """Ask the server for the window, once the request is long enough for it to matter. None: it tells nothing."""
         endpoint = self._endpoint
-        if endpoint is None or tokens < ASK_FROM_TOKENS or self._has_asked_for == endpoint:
-            return
+        if endpoint is None or tokens < ASK_FROM_TOKENS or self._has_asked_for == endpoint or not self.is_automatic:
+            return None
         self._has_asked_for = endpoint
-        told = self._contexts.ask_server(endpoint, interrupt)
-        if told is not None and told != self._compressor.context_length:
-            self._compressor.context_length = told
-            if self._engine is not None:
-                about = {"provider": endpoint.provider, "base_url": endpoint.base_url, "api_mode": endpoint.api_mode}
-                self._engine.call("update_model", endpoint.model, told, **about)
+        return self._contexts.ask_server(endpoint, interrupt)
+
+    def learn(self, told: int) -> None:
+        """Take the window that the server of the model told."""
+        endpoint = self._endpoint
+        self._has_asked_for = endpoint
+        if endpoint is None or told == self._compressor.context_length:
+            return
+        self._compressor.context_length = told
+        if self._engine is not None:
+            about = {"provider": endpoint.provider, "base_url": endpoint.base_url, "api_mode": endpoint.api_mode}
+            self._engine.call("update_model", endpoint.model, told, **about)
 
     def refused(self, tokens: int) -> None:
         """The provider found a request of that length too long: its window is no larger than that."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermes.cli.record.source import session_or_file
 from hermes.cli.terminal import plain, print_json
 from hermes.cli.trace.format import open_store, session_named
 from hermes.config import hermes_home
@@ -17,7 +18,7 @@ from hermes.errors import HermesError
 
 if TYPE_CHECKING:
     from hermes.record.audit.evidence import Verification
-    from hermes.record.audit.seals import Seal
+    from hermes.trace.seals import Seal
 
 _EXAMPLES = """
 A seal signs the last event of a session; every event is chained to the one before it, so that it covers them all.
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _seal(args: argparse.Namespace) -> int:
-    from hermes.record.audit.seals import seal_session
+    from hermes.trace.seals import seal_session
 
     name: str | None = args.session
     if args.hook:
@@ -95,7 +96,7 @@ def _session_of_hook(data: bytes) -> str:
 def _export(args: argparse.Namespace) -> int:
     from hermes.cli.terminal import write_private_file
     from hermes.record.audit.evidence import export_evidence
-    from hermes.record.audit.seals import SealFile
+    from hermes.trace.seals import SealFile
 
     with open_store() as store:
         session_id = session_named(store, args.session)
@@ -109,16 +110,16 @@ def _export(args: argparse.Namespace) -> int:
 
 def _verify(args: argparse.Namespace) -> int:
     from hermes.record.audit.evidence import export_evidence, verify_evidence
-    from hermes.record.audit.seals import SealFile, public_key_of, read_seals
+    from hermes.trace.seals import SealFile, public_key_of, read_seals
 
     anchors = read_seals(Path(args.anchors)) if args.anchors else []
     allowed = [public_key_of(Path(path).expanduser()) for path in args.key]
-    path = Path(args.run)
+    path = Path(args.run).expanduser()
     if path.is_file():
         data = path.read_bytes()
     else:
         with open_store() as store:
-            session_id = session_named(store, args.run)
+            session_id = session_or_file(store, args.run, "hermes audit export ID -o FILE")
             data = export_evidence(store, session_id, SealFile(hermes_home(), session_id).read())
     result = verify_evidence(data, anchors)
     _check_signatures(result, [*result.seals, *anchors], allowed)
@@ -130,7 +131,7 @@ def _verify(args: argparse.Namespace) -> int:
 
 
 def _check_signatures(result: Verification, seals: list[Seal], allowed: list[str]) -> None:
-    from hermes.record.audit.seals import check_signature
+    from hermes.trace.seals import check_signature
 
     if result.problems:
         return

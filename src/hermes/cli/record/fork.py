@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 
 import msgspec
@@ -65,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
     with Host(home, config, HostOptions(provider=args.provider, model=args.model)) as host:
         tools = frozenset(host.tools.all()) if args.disable else None
         changes = ForkChanges(system, args.message, tools)
-        print(_about_files(), file=sys.stderr)
+        print(plain(_about_files(host, args.session, place.turn)), file=sys.stderr)
         forks: list[tuple[str, str | None]] = []
         for _ in range(args.count):
             new_id = new_session_id()
@@ -93,11 +92,15 @@ def _continue(host: Host, session_id: str, message: str | None) -> bool:
     return result.status not in ("completed", "incomplete")
 
 
-def _about_files() -> str:
+def _about_files(host: Host, session: str, turn: int) -> str:
+    """Files stay as they are; the checkpoint that restores them is named where there is one."""
     line = "Files are not rewound: they are as they are now."
-    if find_spec("hermes.checkpoints") is not None:
-        line += " 'hermes checkpoints' shows states of the folder that can be restored."
-    return line
+    row, checkpoints = host.sessions.get(session), host.runtime.checkpoints
+    found = None if checkpoints is None else checkpoints.before_turn(row.id, turn - 1, row.principal)
+    if found is None:
+        return f"{line} There is no checkpoint from turn {turn} on."
+    whose = f" --principal {row.principal}" if row.principal else ""
+    return f"{line} 'hermes checkpoints restore{whose} {found.id}' restores them as they were before turn {turn}."
 
 
 def _text_of(path: str) -> str:

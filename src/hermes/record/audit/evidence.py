@@ -19,7 +19,7 @@ from hermes.journal.connection import JournalConnection
 from hermes.journal.events import first_link, next_link
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
-from hermes.record.audit.seals import Seal
+from hermes.trace.seals import Seal
 from hermes.version import __version__
 
 EVIDENCE_VERSION = 1

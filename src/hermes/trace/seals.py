@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -23,6 +24,8 @@ from hermes.journal.store import Store
 NAMESPACE = "hermes-audit"
 _SIGNER = "hermes"
 _PATIENCE_SECONDS = 60
+
+log = logging.getLogger("hermes.audit")
 
 
 class Seal(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -84,8 +87,29 @@ def read_seals(path: Path) -> list[Seal]:
         raise HermesError(f"{path} has a line that is no seal: {error}") from None
 
 
-def seal_session(store: Store, home: Path, session_id: str, key: Path) -> Seal:
-    """Sign the last event of a session. The same head is not signed twice with one key."""
+class TurnSealer:
+    """Seals a session when a turn of it has ended. A seal that cannot be made is reported, and stops nothing."""
+
+    def __init__(self, store: Store, home: Path, key: Path) -> None:
+        self._store, self._home, self._key = store, home, key
+        #: What was reported: the same failure at the end of every turn is one warning.
+        self._reported = ""
+
+    def seal(self, session_id: str) -> None:
+        """Sign the last event of a session."""
+        try:
+            seal_session(self._store, self._home, session_id, self._key, may_ask=False)
+        except (HermesError, OSError) as error:
+            level = logging.DEBUG if str(error) == self._reported else logging.WARNING
+            self._reported = str(error)
+            log.log(level, "session %s is not sealed (audit.seal_key): %s", session_id, error)
+
+
+def seal_session(store: Store, home: Path, session_id: str, key: Path, *, may_ask: bool = True) -> Seal:
+    """Sign the last event of a session. The same head is not signed twice with one key.
+
+    ``may_ask``: ``ssh-keygen`` may ask for the passphrase of the key at the terminal.
+    """
     session = Sessions(store).get(session_id).id
 
     def head(connection: JournalConnection) -> tuple[int, bytes | None] | None:
@@ -97,24 +121,24 @@ def seal_session(store: Store, home: Path, session_id: str, key: Path) -> Seal:
         raise HermesError(f"session {session} has no chained event, so that there is nothing to seal")
     if not key.is_file():
         raise HermesError(f"there is no key {key}; 'ssh-keygen -t ed25519' makes one, --key names another")
-    public = public_key_of(key)
+    public = public_key_of(key, may_ask=may_ask)
     file = SealFile(home, session)
     for known in file.read():
         if (known.seq, known.chain, known.public_key) == (found[0], found[1].hex(), public):
             return known
     seal = Seal(session, found[0], found[1].hex(), time.time(), public)
-    seal = msgspec.structs.replace(seal, signature=_sign(seal.statement(), key))
+    seal = msgspec.structs.replace(seal, signature=_sign(seal.statement(), key, may_ask=may_ask))
     file.append(seal)
     return seal
 
 
-def public_key_of(key: Path) -> str:
+def public_key_of(key: Path, *, may_ask: bool = True) -> str:
     """The public half of a key file, from the file beside it or from the key itself."""
     beside = key if key.suffix == ".pub" else key.with_name(f"{key.name}.pub")
     if beside.is_file():
         text = beside.read_text("utf-8", "replace")
     else:
-        text = _run(["-y", "-f", str(key)], b"", f"the key {key} cannot be read").decode()
+        text = _run(["-y", "-f", str(key)], b"", f"the key {key} cannot be read", may_ask=may_ask).decode()
     parts = text.split()
     if len(parts) < 2:
         raise HermesError(f"{beside} is no public key")
@@ -139,21 +163,27 @@ def check_signature(seal: Seal, allowed: Sequence[str]) -> str:
     return ""
 
 
-def _sign(statement: bytes, key: Path) -> str:
+def _sign(statement: bytes, key: Path, *, may_ask: bool) -> str:
     with tempfile.TemporaryDirectory(prefix="hermes-audit-") as folder:
         file = Path(folder) / "statement"
         file.write_bytes(statement)
-        _run(["-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(file)], b"", f"{key} did not sign")
+        arguments = ["-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(file)]
+        _run(arguments, b"", f"{key} did not sign", may_ask=may_ask)
         return file.with_name("statement.sig").read_text()
 
 
-def _run(arguments: list[str], stdin: bytes, failure: str) -> bytes:
+def _run(arguments: list[str], stdin: bytes, failure: str, *, may_ask: bool = True) -> bytes:
     program = shutil.which("ssh-keygen")
     if program is None:
         raise HermesError("ssh-keygen is not installed; it comes with OpenSSH")
     try:
         done = subprocess.run(
-            [program, *arguments], input=stdin, capture_output=True, timeout=_PATIENCE_SECONDS, check=False
+            [program, *arguments],
+            input=stdin,
+            capture_output=True,
+            timeout=_PATIENCE_SECONDS,
+            check=False,
+            start_new_session=not may_ask,  # without a terminal it cannot ask for a passphrase
         )
     except subprocess.TimeoutExpired:
         raise HermesError(f"{failure}: ssh-keygen gave no answer; a key with a passphrase needs ssh-agent") from None

@@ -1,0 +1,67 @@
+"""What came from outside when a run was recorded: windows that servers told, other places, locales and languages."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from hermes.config import Config
+from hermes.journal.store import Store
+from hermes.record.bundle import write_bundle
+from hermes.record.recording import Recording, load_recording
+from hermes.record.replay import ReplayResult, recorded_config, replay
+from hermes.record.show import difference_lines
+from hermes.testing import ScriptedProvider, text, tool_call
+from models.test_windows import LONG, host_at, telling
+from support import HostFactory
+
+
+def again(home: Path, session_id: str, other: Path) -> tuple[ReplayResult, Recording]:
+    with closing(Store(home / "state.db")) as store:
+        recording = load_recording(store, session_id)
+        settings = recorded_config(recording) or Config()
+        return replay(store, session_id, other, settings), recording
+
+
+def shown(result: ReplayResult) -> list[str]:
+    return [line for one in result.differences for line in difference_lines(one)]
+
+
+def test_a_window_that_the_server_told_is_taken_from_the_record(home: Path, workdir: Path, tmp_path: Path) -> None:
+    with telling({"id": "m", "max_model_len": 10_000}) as server, host_at(home, workdir, server) as host:
+        session = host.new_session()
+        for _ in range(4):
+            session.run(LONG)
+    result, recording = again(home, session.id, tmp_path / "elsewhere")
+    steps = [key for turn in recording.turns for key in turn.steps]
+    assert any(key.startswith("compact:") for key in steps), "the window is too large for this test"
+    assert steps.count("window:1") == 1, steps
+    assert shown(result) == []
+
+
+@pytest.mark.parametrize(
+    "variables", [{"LC_ALL": "C", "PYTHONUTF8": "0"}, {"LC_ALL": "tr_TR.UTF-8", "TZ": "Asia/Tokyo"}]
+)
+def test_a_bundle_is_replayed_in_another_locale(
+    variables: dict[str, str], make_host: HostFactory, workdir: Path, tmp_path: Path
+) -> None:
+    """Text of every alphabet, where files are not read as UTF-8 by themselves, and in a language with another i."""
+    (workdir / "große Îles.txt").write_text("naïve İstanbul iI 日本語 🙂\n", "utf-8")
+    script = [tool_call("read_file", {"path": "große Îles.txt"}), text("Es heißt 日本語 İ.")]
+    with ScriptedProvider(script) as provider:
+        host = make_host(provider)
+        session = host.new_session()
+        session.run("Was steht da? iİ")
+        bundle = tmp_path / "run.bundle"
+        bundle.write_text(write_bundle(host.store, session.id), "utf-8")
+        host.close()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("LC_", "LANG", "PYTHON"))}
+    environment |= {"HERMES_HOME": str(tmp_path / "elsewhere"), "PYTHONCOERCECLOCALE": "0", **variables}
+    command = [sys.executable, "-m", "hermes", "replay", str(bundle)]
+    ended = subprocess.run(command, env=environment, capture_output=True, check=False, cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (0, b"identical (1 turn, 2 model steps)\n"), ended.stderr
