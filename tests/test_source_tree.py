@@ -16,7 +16,7 @@ SOURCE = Path(hermes.__file__).parent
 
 #: A folder shows at a glance what it holds. The top level and the commands of the CLI are lists of their own kind.
 MOST_NAMES = 18
-LONGER_LISTS = {".": 30, "cli": 20}
+LONGER_LISTS = {".": 35, "cli": 20}
 MOST_LINES = 600
 MOST_FUNCTION_LINES = 80
 

@@ -101,6 +101,8 @@ class HostOptions(msgspec.Struct, frozen=True):
     #: Asks for consent to a hook command; without it, only commands that were accepted before run.
     ask_consent: AskConsent | None = None
     platform: str = "cli"
+    #: The chat platforms to run, whose plugins are loaded.
+    platforms: Sequence[str] = ()
     #: No person can be asked in this run.
     unattended: bool = False
     #: The programs that this process starts cannot read its memory. Debuggers cannot either.
@@ -405,6 +407,7 @@ class Host:
                 self.config.memory.provider.strip(),
                 self.runtime.contexts.wanted,
                 *self.models.names_for_plugins(self.options.provider),
+                *self.options.platforms,
             ],
             cwd=self.cwd,
         )

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from hermes.config import mcp_sections, sections
+from hermes.config import gateway_sections, mcp_sections, sections
 from hermes.config.check import NAMED_ITEMS
 from hermes.config.messages import allowed_values
 from hermes.config.sections import Config
@@ -135,7 +135,7 @@ def _default(section: Section, name: str) -> str:
 @cache
 def _all_comments() -> Mapping[str, Mapping[str, str]]:
     """What ``#:`` says behind each field, by class."""
-    source = "\n".join(Path(str(module.__file__)).read_text() for module in (sections, mcp_sections))
+    source = "\n".join(Path(str(module.__file__)).read_text() for module in (sections, gateway_sections, mcp_sections))
     lines = source.splitlines()
     found: dict[str, dict[str, str]] = {}
     for node in ast.parse(source).body:

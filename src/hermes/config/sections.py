@@ -16,6 +16,7 @@ from hermes.config.bounds import (
     Seconds,
     SecondsOrNone,
 )
+from hermes.config.gateway_sections import GatewayConfig
 from hermes.config.mcp_sections import McpServerConfig
 
 # No `from __future__ import annotations` here: evaluating the annotations once, at class creation, is
@@ -511,6 +512,7 @@ class Config(Struct, kw_only=True):
     skills: SkillsConfig = field(default_factory=SkillsConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
     a2a: A2AConfig = field(default_factory=A2AConfig)
+    gateway: GatewayConfig = field(default_factory=GatewayConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)
     audit: AuditConfig = field(default_factory=AuditConfig)
     mcp_servers: dict[str, McpServerConfig] = {}  #: MCP servers, by name.

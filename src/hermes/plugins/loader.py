@@ -94,7 +94,7 @@ def decide(manifest: PluginManifest, enabled: set[str], disabled: Sequence[str],
 
 def _is_selected(manifest: PluginManifest, names: Sequence[str]) -> bool:
     """Whether a setting names this one of several plugins of a kind that is loaded for what it offers alone."""
-    if manifest.kind not in ("exclusive", "model-provider"):
+    if manifest.kind not in ("exclusive", "model-provider", "platform"):
         return False
     return any(manifest.answers_to(name) or manifest.key.rpartition("/")[2] == name for name in names)
 

@@ -16,6 +16,7 @@ SELECTED_BY = {
     "context_engine": "context.engine",
     "image_gen_provider": "image_gen.provider",
     "memory_provider": "memory.provider",
+    "platform": "gateway.platforms",
     "model_provider": "model.provider",
 }
 
@@ -96,7 +97,11 @@ class ProviderRegistrations:
         install_hint: str = "",
         **entry_kwargs: Any,
     ) -> None:
-        """Offer a chat platform."""
+        """Offer a chat platform, run by ``hermes gateway run`` when ``gateway.platforms`` names it.
+
+        ``adapter_factory(config)`` makes its adapter, a ``BasePlatformAdapter``; ``entry_kwargs`` are further fields of
+        ``PlatformEntry``.
+        """
         options = {
             "label": label,
             "check_fn": check_fn,

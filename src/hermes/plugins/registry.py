@@ -113,6 +113,8 @@ class PluginSet:
     def __init__(self, hooks: Hooks) -> None:
         self._hooks = hooks
         self.plugins: dict[str, LoadedPlugin] = {}
+        #: The gateway that runs on the host of these plugins, for those that ask for it.
+        self.gateway: object | None = None
 
     def __iter__(self) -> Iterator[LoadedPlugin]:
         return iter(self.plugins.values())

@@ -23,6 +23,7 @@ from hermes.models.routing import name_of
 from hermes.plugins.check import check_plugin
 from hermes.plugins.discovery import discover, is_set, suggestion
 from hermes.plugins.manifest import PluginManifest, read_fields
+from hermes.plugins.offers import SELECTED_BY
 
 T = TypeVar("T")
 
@@ -158,6 +159,8 @@ def _row_findings(row: PluginRow, installation: Installation) -> Iterator[CheckR
         if hook in NEVER_FIRED:
             yield warning(row.key, f"subscribes to {hook}, which this version never fires")
     for offer in row.waiting:
+        if offer.partition(" ")[0] in SELECTED_BY:
+            continue  # a setting selects it
         yield warning(row.key, f"registers {offer}, which this version does not use", command=show)
 
 

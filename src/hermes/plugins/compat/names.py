@@ -35,6 +35,13 @@ NAMES = {
     "agent.tts_provider": "bases:speech",
     "agent.video_gen_provider": "media:video",
     "agent.web_search_provider": "bases:web_search",
+    "gateway.config": "platforms:config",
+    "gateway.platform_registry": "platforms:registry",
+    "gateway.platforms.base": "platforms:base",
+    "gateway.platforms.event": "platforms:base",
+    "gateway.run": "platforms:run",
+    "gateway.session": "platforms:session",
+    "gateway.whatsapp_identity": "platforms:whatsapp",
     "hermes_cli.config": "settings:names",
     "hermes_cli.dashboard_auth": "bases:dashboard_auth",
     "hermes_cli.dashboard_auth.base": "bases:dashboard_auth",
@@ -59,7 +66,7 @@ PACKAGES = frozenset(
 ROOTS = frozenset(name.partition(".")[0] for name in NAMES)
 
 #: Names so common that a plugin may also mean a module of its own: what ours lacks is looked for in the installed one.
-_COMMON = frozenset({"agent", "plugins", "providers", "tools", "utils"})
+_COMMON = frozenset({"agent", "gateway", "plugins", "providers", "tools", "utils"})
 
 _building = RLock()
 

@@ -1,0 +1,39 @@
+"""Schema of ``gateway`` in ``config.yaml``: chat platforms, who may use them, and how messages become turns."""
+
+from typing import Literal
+
+from msgspec import Struct
+
+from hermes.config.bounds import FreeForm, Natural, Positive, Seconds
+
+# No `from __future__ import annotations` here, for the reason given in `sections.py`.
+
+
+class GatewayPlatformConfig(Struct, kw_only=True):
+    """A chat platform, by its name."""
+
+    enabled: bool = True  #: Run it.
+    token: str = ""  #: Token of the bot; ${NAME} is read from the environment.
+    api_key: str = ""  #: Key of the platform's API; ${NAME} is read from the environment.
+    owners: list[str | int] = []  #: Ids of users that are the owner of this home.
+    approvers: list[str | int] = []  #: Ids of users that may also answer approvals.
+    allowed_users: list[str | int] = []  #: Ids of users that need no pairing; "*" lets in everyone.
+    home_channel: str = ""  #: Chat that scheduled work and the owner's approvals go to.
+    extra: FreeForm = {}  #: Settings of the platform itself.
+
+
+class GatewayConfig(Struct, kw_only=True):
+    """The agent on chat platforms (hermes gateway run)."""
+
+    platforms: dict[str, GatewayPlatformConfig] = {}  #: Chat platforms, by name.
+    when_busy: Literal["queue", "steer", "interrupt"] = "queue"  #: What a message does that arrives during a turn.
+    pairing: bool = True  #: Answer unknown users in a direct chat with a code that the owner may approve.
+    group_sessions_per_user: bool = True  #: Members of a group have a conversation each.
+    thread_sessions_per_user: bool = False  #: Members of a thread have a conversation each.
+    approval_timeout: Seconds = 300  #: Seconds to answer an approval or a question; then a call is denied.
+    idle_timeout: Seconds = 86_400  #: Seconds after the last message; then the next message begins a new session.
+    max_running: Positive = 32  #: Turns at the same time; further ones wait.
+    max_queued: Positive = 100  #: Messages of a chat that may wait; further ones are refused.
+    max_messages_per_minute: Natural = 60  #: Messages of one user; 0 is no limit.
+    max_message_chars: Positive = 100_000  #: Longest message.
+    max_attempts: Positive = 5  #: Attempts to answer a message or to send an answer, before it is given up.
