@@ -16,7 +16,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from hermes.config import A2AConfig, A2APrincipalConfig
+from hermes.config import A2AConfig, PrincipalConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
@@ -231,7 +231,7 @@ def test_nothing_leaves_through_the_a2a_server(tmp_path: Path, monkeypatch: pyte
         for place in ("model.api_key", "extra_headers", "userinfo", "plugin entry", "delegation"):
             monkeypatch.setenv(f"{place.upper().replace(' ', '_').replace('.', '_')}_SECRET", SENTINELS[place])
         settings = A2AConfig(
-            answer_in_status=True, files=True, principals={"alice": A2APrincipalConfig(token_env="ALICE")}
+            answer_in_status=True, files=True, principals={"alice": PrincipalConfig(token_env="ALICE")}
         )
         environment = {"ALICE": SENTINELS["principal"]}
         with served(home, work, provider, settings, env=environment) as agent:

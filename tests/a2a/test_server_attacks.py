@@ -13,16 +13,16 @@ import httpx
 import msgspec
 import pytest
 
-from hermes.a2a.server.access import slow_loris
-from hermes.config import A2AConfig, A2APrincipalConfig
+from hermes.config import A2AConfig, PrincipalConfig
 from hermes.config.sections import A2APushConfig
 from hermes.errors import HermesError
+from hermes.http_server import slow_loris
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from support.a2a_rig import VERSION, Served, served, sse_documents, wire_message
 from support.approval_rig import RISKY
 
 READER = "the-token-of-a-reader-0123456789"
-SETTINGS = A2AConfig(principals={"reader": A2APrincipalConfig(token_env="READER_TOKEN", scopes=["read"])})
+SETTINGS = A2AConfig(principals={"reader": PrincipalConfig(token_env="READER_TOKEN", scopes=["read"])})
 MESSAGE = msgspec.json.encode(wire_message("hi")).decode()
 HEAD = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\n"
 

@@ -19,10 +19,10 @@ from mcp_types import CallToolResult, TextContent
 from starlette.responses import PlainTextResponse
 from starlette.types import Receive, Scope, Send
 
-from hermes.a2a.server.access.principals import Principals
 from hermes.config.sections import A2AConfig, ApprovalsConfig
 from hermes.errors import HermesError
 from hermes.host import Host
+from hermes.http_server.principals import Principals
 from hermes.journal.questions import Questions
 from hermes.mcp_server.client import DEFAULT_SCOPES, ServedClient
 from hermes.mcp_server.http import TokenGate

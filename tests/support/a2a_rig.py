@@ -17,13 +17,12 @@ import msgspec
 from a2a.client import Client, ClientConfig, create_client
 from a2a.types import GetTaskRequest, Message, Part, Role, SendMessageRequest, StreamResponse, Task, TaskState
 
-from hermes.a2a.server.access.listen_address import ListenAddress
-from hermes.a2a.server.access.principals import Principals, read_principals
-from hermes.a2a.server.process import serve_until
+from hermes.a2a.server.process import A2AListenAddress, serve_until
 from hermes.config import A2AConfig, Config
 from hermes.config.mcp_sections import McpServerConfig
-from hermes.config.sections import A2APrincipalConfig, AgentConfig, ApprovalsConfig, ModelConfig
+from hermes.config.sections import AgentConfig, ApprovalsConfig, ModelConfig, PrincipalConfig
 from hermes.host import Host, HostOptions
+from hermes.http_server.principals import Principals, read_principals
 from hermes.sanitize import Redactor
 from hermes.scope import new_id
 from hermes.testing import ScriptedProvider
@@ -83,7 +82,7 @@ def served(
     Callers without a token work in ``workdir`` and may approve, unless the settings say something about them.
     """
     settings = settings or A2AConfig()
-    trusted = A2APrincipalConfig(scopes=["send", "read", "cancel", "approve"], workspace=str(workdir))
+    trusted = PrincipalConfig(scopes=["send", "read", "cancel", "approve"], workspace=str(workdir))
     settings = msgspec.structs.replace(settings, principals={"local": trusted, **settings.principals})
     config = Config(
         model=ModelConfig(
@@ -95,9 +94,9 @@ def served(
         mcp_servers=mcp_servers or {},
     )
     redactor = Redactor()
-    principals = read_principals(config.a2a, env or {}, redactor)
+    principals = read_principals(config, env or {}, redactor)
     with Host(home, config, HostOptions(platform="a2a", **options), cwd=workdir, env={}, redactor=redactor) as host:
-        thread = _ServerThread(host, ListenAddress(grpc_port=0 if grpc else None), principals)
+        thread = _ServerThread(host, A2AListenAddress(grpc_port=0 if grpc else None), principals)
         try:
             yield Served(thread.wait_until_ready(), host, thread.grpc)
         finally:
@@ -107,7 +106,7 @@ def served(
 @dataclass
 class _ServerThread:
     host: Host
-    address: ListenAddress
+    address: A2AListenAddress
     principals: Principals
     url: str = ""
     grpc: str = ""

@@ -10,12 +10,12 @@ from hermes.config.load import LoadedConfig, load_config
 from hermes.config.sections import (
     A2AAgentConfig,
     A2AConfig,
-    A2APrincipalConfig,
     A2APushConfig,
     Config,
     ContextConfig,
     ModelConfig,
     PluginsConfig,
+    PrincipalConfig,
 )
 
 if TYPE_CHECKING:
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 __all__ = [
     "A2AAgentConfig",
     "A2AConfig",
-    "A2APrincipalConfig",
     "A2APushConfig",
     "Config",
     "ContextConfig",
     "LoadedConfig",
     "ModelConfig",
     "PluginsConfig",
+    "PrincipalConfig",
     "apply_env",
     "config_path",
     "edit_config",

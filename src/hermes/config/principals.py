@@ -1,8 +1,15 @@
-"""Folders of principals: the part of a home that belongs to one caller."""
+"""Principals of the configuration, and the part of a home that belongs to each of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes.errors import ConfigError
+
+if TYPE_CHECKING:
+    from hermes.config.sections import Config, PrincipalConfig
 
 FOLDER = "principals"
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
@@ -29,3 +36,13 @@ def _file_name(principal: str) -> str:
     """The name as one file name: other characters are percent-encoded, and so is a dot at the start."""
     encoded = "".join(c if c in _SAFE else "".join(f"%{byte:02X}" for byte in c.encode()) for c in principal)
     return f"%2E{encoded[1:]}" if encoded.startswith(".") else encoded
+
+
+def configured_principals(config: Config) -> Iterator[tuple[str, str, PrincipalConfig]]:
+    """The principals with their settings and names: those of ``principals``, and of its older place in ``a2a``."""
+    for name, entry in config.principals.items():
+        yield f"principals.{name}", name, entry
+    for name, entry in config.a2a.principals.items():
+        if name in config.principals:
+            raise ConfigError(f"principals.{name} and a2a.principals.{name} are the same caller; keep the first one")
+        yield f"a2a.principals.{name}", name, entry

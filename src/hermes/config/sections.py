@@ -25,7 +25,7 @@ from hermes.config.mcp_sections import McpServerConfig
 #: How an endpoint is spoken to; empty means "guess it from the provider and the address".
 ApiMode = Literal["", "chat_completions", "anthropic_messages", "codex_responses"]
 ToolRule = Literal["allow", "ask", "deny"]
-A2AScope = Literal["send", "read", "cancel", "approve"]
+PrincipalScope = Literal["send", "read", "cancel", "approve"]
 PoolStrategy = Literal["fill_first", "round_robin", "random", "least_used"]
 
 
@@ -408,12 +408,12 @@ class AuditConfig(Struct, kw_only=True):
     seal_key: str = ""  #: Private SSH key that seals a session at the end of every turn; empty seals none.
 
 
-class A2APrincipalConfig(Struct, kw_only=True):
-    """A caller of the A2A server, identified by a token."""
+class PrincipalConfig(Struct, kw_only=True):
+    """A caller of a server (A2A, the OpenAI-compatible API, MCP over HTTP), identified by a token."""
 
     token_env: str = ""  #: Name of the environment variable that holds the token.
     token_sha256: str = ""  #: SHA-256 of the token in hex, instead of the token itself.
-    scopes: list[A2AScope] = field(default_factory=lambda: ["send", "read", "cancel"])  #: What they may do.
+    scopes: list[PrincipalScope] = field(default_factory=lambda: ["send", "read", "cancel"])  #: What they may do.
     workspace: str = ""  #: Folder that they work in; by default one of their own below principals/ in the home.
 
 
@@ -438,7 +438,7 @@ class A2APushConfig(Struct, kw_only=True):
 class A2AConfig(Struct, kw_only=True):
     """The agent as others reach it (hermes a2a serve), and others as it reaches them."""
 
-    principals: dict[str, A2APrincipalConfig] = {}  #: Who may call, by name.
+    principals: dict[str, PrincipalConfig] = {}  #: The older place of principals; both are read.
     approvals: Literal["deny", "ask", "allow"] = "ask"  #: Dangerous calls are refused, asked about, or run.
     approval_timeout: Seconds = 86_400  #: Seconds to answer a question of a task; then a call is denied.
     show_tools: bool = True  #: Show callers which tools are running.
@@ -511,6 +511,7 @@ class Config(Struct, kw_only=True):
     web: WebConfig = field(default_factory=WebConfig)
     skills: SkillsConfig = field(default_factory=SkillsConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
+    principals: dict[str, PrincipalConfig] = {}  #: Who may call the servers of this home, by name.
     a2a: A2AConfig = field(default_factory=A2AConfig)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from hermes.config.principals import default_workspace
-from hermes.config.sections import A2AScope
+from hermes.config.sections import PrincipalScope
 
 #: Answering approvals has to be granted: who asks for something does not approve it.
-DEFAULT_SCOPES: frozenset[A2AScope] = frozenset(("send", "read", "cancel"))
+DEFAULT_SCOPES: frozenset[PrincipalScope] = frozenset(("send", "read", "cancel"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class ServedClient:
 
     #: The name of the principal; empty is the owner of the home.
     principal: str = ""
-    scopes: frozenset[A2AScope] = DEFAULT_SCOPES
+    scopes: frozenset[PrincipalScope] = DEFAULT_SCOPES
     workspace: str = ""
 
     @property

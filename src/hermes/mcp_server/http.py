@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import signal
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, cast
 
-import uvicorn
 from mcp.server.mcpserver import Context
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from hermes.a2a.server.access.middleware import is_from_program, read_body, replayed_body
-from hermes.a2a.server.access.principals import Principal, Principals
-from hermes.a2a.server.access.rate_limits import RateLimiter
 from hermes.config.sections import A2AConfig
+from hermes.http_server import server
+from hermes.http_server.listen_address import base_url
+from hermes.http_server.principals import Principal, Principals
+from hermes.http_server.rate_limits import RateLimiter
+from hermes.http_server.requests import is_from_program, read_body, replayed_body, request_headers
 from hermes.mcp_server.client import ServedClient
 from hermes.mcp_server.server import build_server
 from hermes.mcp_server.service import AgentService
@@ -41,7 +41,7 @@ class TokenGate:
         if scope["type"] != "http":
             await self._plain(scope, receive, send)
             return
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = request_headers(scope)
         principal = self._principals.authenticate(headers)
         if principal is None:
             await _refuse(401, "a valid bearer token is required", ("WWW-Authenticate", "Bearer"))(scope, receive, send)
@@ -82,32 +82,30 @@ def serve_http(
     service: AgentService, principals: Principals, host: str, port: int, announce: Callable[[str], None]
 ) -> None:
     """Serve until a signal comes. ``announce`` is given the address."""
-    asyncio.run(_serve(service, principals, host, port, announce))
+    server.run_until_signal(lambda stop: _serve(stop, service, principals, (host, port), announce))
 
 
 async def _serve(
-    service: AgentService, principals: Principals, host: str, port: int, announce: Callable[[str], None]
+    stop: asyncio.Event,
+    service: AgentService,
+    principals: Principals,
+    address: tuple[str, int],
+    announce: Callable[[str], None],
 ) -> None:
-    config = uvicorn.Config("", host=host, port=port, log_config=None, lifespan="off", access_log=False)
-    socket = config.bind_socket()
-    address = f"http://{f'[{host}]' if ':' in host else host}:{socket.getsockname()[1]}"
+    host, port = address
     # A page of another site could call a server of this machine, by its own name for it: names are checked.
     allowed = [f"{name}:*" for name in {host, "127.0.0.1", "localhost", "[::1]"}]
     security = TransportSecuritySettings(allowed_hosts=allowed, allowed_origins=[f"http://{name}" for name in allowed])
     plain, approving = (build_server(service, _client_of, may_approve=may) for may in (False, True))
-    apps = [server.streamable_http_app(transport_security=security, host=host) for server in (plain, approving)]
+    apps = [one.streamable_http_app(transport_security=security, host=host) for one in (plain, approving)]
     for_plain, for_approving = apps
     async with contextlib.AsyncExitStack() as stack:
+        listener = stack.enter_context(server.listening(host, port))
         for app in apps:
             await stack.enter_async_context(_lifespan(app))
-        config.app = TokenGate(principals, for_plain, for_approving, service.settings)
-        server = uvicorn.Server(config)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, lambda: setattr(server, "should_exit", True))
-        announce(f"{address}/mcp")
-        config.load()
-        await server.serve([socket])
+        gate = TokenGate(principals, for_plain, for_approving, service.settings)
+        url = f"{base_url(host, listener.getsockname()[1])}/mcp"
+        await server.serve_app(gate, listener, stop, lambda: announce(url), lifespan=False)
 
 
 @contextlib.asynccontextmanager

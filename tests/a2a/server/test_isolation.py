@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from hermes.a2a.server.access.principals import read_principals
 from hermes.a2a.server.store.contexts import ContextSessions
 from hermes.a2a.server.store.database import Database
-from hermes.config import A2AConfig, A2APrincipalConfig
+from hermes.config import A2AConfig, Config, PrincipalConfig
 from hermes.config.principals import default_workspace, principal_home
 from hermes.config.sections import ApprovalsConfig
 from hermes.errors import ConfigError
+from hermes.http_server.principals import read_principals
 from hermes.sanitize import Redactor
 from hermes.testing import RecordedRequest, ScriptedProvider, text, tool_call
 from support import HostFactory
@@ -26,8 +26,8 @@ from support.configured import configured_host
 ALICE, BOB = (f"the-token-of-{name}-0123456789" for name in ("alice", "bob"))
 ENV = {"ALICE_TOKEN": ALICE, "BOB_TOKEN": BOB}
 CALLERS = {
-    "alice": A2APrincipalConfig(token_env="ALICE_TOKEN"),
-    "bob": A2APrincipalConfig(token_env="BOB_TOKEN"),
+    "alice": PrincipalConfig(token_env="ALICE_TOKEN"),
+    "bob": PrincipalConfig(token_env="BOB_TOKEN"),
 }
 SECRET = "the owner's cat is called Hieronymus"
 
@@ -150,12 +150,12 @@ def test_background_processes_are_seen_by_those_who_started_them(callers: Caller
 
 
 def test_a_configured_workspace_is_shared_and_checked(home: Path, workdir: Path) -> None:
-    principals = {"alice": A2APrincipalConfig(token_env="ALICE_TOKEN", workspace=str(workdir))}
+    principals = {"alice": PrincipalConfig(token_env="ALICE_TOKEN", workspace=str(workdir))}
     (workdir / "plan.txt").write_text("the plan")
     settings = A2AConfig(principals=principals)
     with ScriptedProvider(does) as provider, served(home, workdir, provider, settings, env=ENV) as agent:
         assert "the plan" in Callers(agent, provider).call(ALICE, "read_file", path="plan.txt")["content"]
-    gone = A2AConfig(principals={"alice": A2APrincipalConfig(token_env="ALICE_TOKEN", workspace="not-there")})
+    gone = A2AConfig(principals={"alice": PrincipalConfig(token_env="ALICE_TOKEN", workspace="not-there")})
     with (
         ScriptedProvider(does) as provider,
         pytest.raises(ConfigError, match=r"alice\.workspace: .*not-there is not a folder"),
@@ -186,7 +186,7 @@ def test_sessions_of_older_versions_are_given_to_their_callers(make_host: HostFa
         database = Database(home / "a2a.db")
         row = ("alice", "context", old.id)
         database.run_now(lambda connection: connection.execute("INSERT INTO contexts VALUES (?, ?, ?)", row))
-        principals = read_principals(A2AConfig(principals={"alice": CALLERS["alice"]}), ENV, Redactor())
+        principals = read_principals(Config(principals={"alice": CALLERS["alice"]}), ENV, Redactor())
         ContextSessions(host, database, principals)
         database.close()
         found = {row.id: row.principal for row in host.sessions.list(children=True)}

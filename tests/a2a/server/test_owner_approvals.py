@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, Task
 
-from hermes.config import A2AConfig, A2APrincipalConfig
+from hermes.config import A2AConfig, PrincipalConfig
 from hermes.journal.questions import Questions
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, text, tool_call
 from support import run_hermes
@@ -38,7 +38,7 @@ WAITING = "waiting for the owner's approval"
 
 def settings(workdir: Path, **more: Any) -> A2AConfig:
     """Callers without a token have the default scopes."""
-    return A2AConfig(principals={"local": A2APrincipalConfig(workspace=str(workdir))}, **more)
+    return A2AConfig(principals={"local": PrincipalConfig(workspace=str(workdir))}, **more)
 
 
 def immediately(words: str = "go") -> dict[str, Any]:

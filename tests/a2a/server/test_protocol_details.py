@@ -17,7 +17,7 @@ import pytest
 from a2a.types import ListTasksRequest, a2a_pb2_grpc
 from google.protobuf import json_format
 
-from hermes.config import A2AConfig, A2APrincipalConfig
+from hermes.config import A2AConfig, PrincipalConfig
 from hermes.config.sections import A2APushConfig
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, text, tool_call
 from support import run_hermes, start_hermes, write_config
@@ -151,7 +151,7 @@ def test_the_extended_card_needs_a_token(home: Path, workdir: Path, agent: Serve
     assert not card["capabilities"].get("extendedAgentCard") and not card.get("supportsAuthenticatedExtendedCard")
     assert agent.rpc("agent/getAuthenticatedExtendedCard", headers=OLD)["error"]["code"] == -32007
     token = "a-token-that-is-long-enough"
-    settings = A2AConfig(principals={"ci": A2APrincipalConfig(token_env="CI")})
+    settings = A2AConfig(principals={"ci": PrincipalConfig(token_env="CI")})
     with ScriptedProvider("x") as provider, served(home, workdir, provider, settings, env={"CI": token}) as known:
         headers = {"Authorization": f"Bearer {token}"}
         extended = known.rpc("GetExtendedAgentCard", headers=headers)["result"]
@@ -247,7 +247,7 @@ def test_the_same_message_twice_is_one_task(home: Path, workdir: Path) -> None:
 
 def test_the_same_message_id_of_two_callers_is_two_tasks(home: Path, workdir: Path) -> None:
     tokens = {name: f"the-token-of-{name}-0123456789" for name in ("alice", "bob")}
-    settings = A2AConfig(principals={name: A2APrincipalConfig(token_env=name) for name in tokens})
+    settings = A2AConfig(principals={name: PrincipalConfig(token_env=name) for name in tokens})
     message = wire_message("once", contextId="shared")
     with ScriptedProvider("fine") as provider, served(home, workdir, provider, settings, env=tokens) as agent:
         ids = {

@@ -17,15 +17,15 @@ from a2a.types import Task
 from starlette.applications import Starlette
 
 from hermes.a2a.card import CardOptions, agent_card
-from hermes.a2a.server.access.listen_address import ListenAddress, check_listen_address
-from hermes.a2a.server.access.principals import Principals, read_principals
 from hermes.a2a.server.handler import A2ARequestHandler
 from hermes.a2a.server.store.database import Database
 from hermes.a2a.server.store.messages import AcceptedMessages
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
-from hermes.config import A2AConfig, A2APrincipalConfig
+from hermes.config import A2AConfig, Config, PrincipalConfig
 from hermes.config.sections import A2APushConfig
 from hermes.errors import HermesError
+from hermes.http_server.listen_address import ListenAddress, check_listen_address
+from hermes.http_server.principals import Principals, read_principals
 from hermes.sanitize import Redactor
 from hermes.testing import ScriptedProvider, failure, reasoning, text
 from support.a2a_rig import UNUSED_TLS, VERSION, calling, said, send, served, state_name, wire_message
@@ -34,9 +34,9 @@ from support.webhook import webhook
 ALICE, BOB, CAROL = (f"the-token-of-{name}-0123456789" for name in ("alice", "bob", "carol"))
 SETTINGS = A2AConfig(
     principals={
-        "alice": A2APrincipalConfig(token_env="ALICE_TOKEN"),
-        "bob": A2APrincipalConfig(token_sha256=hashlib.sha256(BOB.encode()).hexdigest()),
-        "carol": A2APrincipalConfig(token_env="CAROL_TOKEN", scopes=["read"]),
+        "alice": PrincipalConfig(token_env="ALICE_TOKEN"),
+        "bob": PrincipalConfig(token_sha256=hashlib.sha256(BOB.encode()).hexdigest()),
+        "carol": PrincipalConfig(token_env="CAROL_TOKEN", scopes=["read"]),
     }
 )
 CALL: dict[str, Any] = {"jsonrpc": "2.0", "id": 1}
@@ -212,7 +212,7 @@ class NoTurns:
 
 
 def test_other_machines_need_tokens() -> None:
-    known = read_principals(SETTINGS, ENV, Redactor())
+    known = read_principals(Config(a2a=SETTINGS), ENV, Redactor())
     check_listen_address(ListenAddress("127.0.0.1"), Principals())
     check_listen_address(ListenAddress("::1"), Principals())
     check_listen_address(ListenAddress("192.0.2.7"), known)
@@ -226,19 +226,19 @@ def test_other_machines_need_tokens() -> None:
 @pytest.mark.parametrize(
     ("settings", "env", "words"),
     [
-        (A2AConfig(principals={"a": A2APrincipalConfig()}), {}, "give either"),
-        (A2AConfig(principals={"a": A2APrincipalConfig(token_env="X", token_sha256="y")}), {}, "give either"),
-        (A2AConfig(principals={"a": A2APrincipalConfig(token_env="X")}), {}, "X is not set"),
-        (A2AConfig(principals={"a": A2APrincipalConfig(token_env="X")}), {"X": "short"}, "5 characters"),
-        (A2AConfig(principals={"a": A2APrincipalConfig(token_sha256="abc")}), {}, "64 digits"),
+        (A2AConfig(principals={"a": PrincipalConfig()}), {}, "give either"),
+        (A2AConfig(principals={"a": PrincipalConfig(token_env="X", token_sha256="y")}), {}, "give either"),
+        (A2AConfig(principals={"a": PrincipalConfig(token_env="X")}), {}, "X is not set"),
+        (A2AConfig(principals={"a": PrincipalConfig(token_env="X")}), {"X": "short"}, "5 characters"),
+        (A2AConfig(principals={"a": PrincipalConfig(token_sha256="abc")}), {}, "64 digits"),
         (
-            A2AConfig(principals={"a": A2APrincipalConfig(token_sha256=hashlib.sha256().hexdigest())}),
+            A2AConfig(principals={"a": PrincipalConfig(token_sha256=hashlib.sha256().hexdigest())}),
             {},
             "an empty token",
         ),
-        (A2AConfig(principals={"local": A2APrincipalConfig(token_env="X")}), {"X": ALICE}, "choose another"),
+        (A2AConfig(principals={"local": PrincipalConfig(token_env="X")}), {"X": ALICE}, "choose another"),
         (
-            A2AConfig(principals={"a": A2APrincipalConfig(token_env="X"), "b": A2APrincipalConfig(token_env="X")}),
+            A2AConfig(principals={"a": PrincipalConfig(token_env="X"), "b": PrincipalConfig(token_env="X")}),
             {"X": ALICE},
             "same token",
         ),
@@ -246,12 +246,12 @@ def test_other_machines_need_tokens() -> None:
 )
 def test_invalid_principals(settings: A2AConfig, env: dict[str, str], words: str) -> None:
     with pytest.raises(HermesError, match=words):
-        read_principals(settings, env, Redactor())
+        read_principals(Config(a2a=settings), env, Redactor())
 
 
 def test_one_token_in_the_environment_is_enough() -> None:
     redactor = Redactor()
-    known = read_principals(A2AConfig(), {"HERMES_A2A_TOKEN": ALICE}, redactor)
+    known = read_principals(Config(), {"HERMES_A2A_TOKEN": ALICE}, redactor)
     found = known.authenticate({"authorization": f"Bearer {ALICE}"})
     assert found is not None and found.name == "token" and known.authenticate({}) is None
     assert ALICE not in redactor.redact(f"it is {ALICE}")

@@ -23,8 +23,8 @@ from a2a.types import (
     a2a_pb2_grpc,
 )
 
-from hermes.a2a.server.access.rate_limits import RateLimiter
 from hermes.config import A2AConfig
+from hermes.http_server.rate_limits import RateLimiter
 from hermes.testing import ScriptedProvider, by_step, hanging, text, tool_calls
 from support.a2a_rig import (
     UNUSED_TLS,

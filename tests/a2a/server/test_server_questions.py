@@ -13,7 +13,7 @@ import pytest
 from a2a.types import CancelTaskRequest, GetTaskRequest, Part, Task, TaskState
 from google.protobuf import json_format, struct_pb2
 
-from hermes.config import A2AConfig, A2APrincipalConfig
+from hermes.config import A2AConfig, PrincipalConfig
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
 from support.a2a_rig import (
     artifact_text,
@@ -163,9 +163,7 @@ def test_the_model_learns_that_there_was_no_answer_in_time(home: Path, workdir: 
 
 
 def test_a_question_needs_no_right_to_approve(home: Path, workdir: Path) -> None:
-    settings = A2AConfig(
-        principals={"ci": A2APrincipalConfig(token_env="CI", scopes=["send", "read"])}, approvals="deny"
-    )
+    settings = A2AConfig(principals={"ci": PrincipalConfig(token_env="CI", scopes=["send", "read"])}, approvals="deny")
     token = "a-token-that-is-long-enough"
 
     async def call() -> None:

@@ -24,12 +24,13 @@ from a2a.types import (
 )
 from a2a.utils.errors import InvalidParamsError
 
-from hermes.a2a.server.access.principals import Principal, PrincipalUser
+from hermes.a2a.server.access.user import PrincipalUser
 from hermes.a2a.server.store import database as database_module
 from hermes.a2a.server.store.database import Database
 from hermes.a2a.server.store.tasks import SqliteTaskStore, delete_old
 from hermes.a2a.server.store.webhooks import MAX_WEBHOOKS, SqlitePushConfigStore
 from hermes.errors import HermesError
+from hermes.http_server.principals import Principal
 from hermes.testing import ScriptedProvider, hanging, text
 from support.a2a_rig import artifact_text, calling, said, send, served, state_name, wire_message
 

@@ -18,7 +18,7 @@ from a2a.types.a2a_pb2_grpc import A2AServiceStub
 from a2a.utils.errors import TaskNotFoundError
 
 import support
-from hermes.config import A2AConfig, A2APrincipalConfig
+from hermes.config import A2AConfig, PrincipalConfig
 from hermes.testing import ScriptedProvider
 from support.a2a_rig import Served, artifact_text, calling, kinds, said, served, stream
 
@@ -65,7 +65,7 @@ def test_grpc_has_the_same_access_policy(home: Path, workdir: Path) -> None:
             assert await code(stub.SendMessage(too_long, metadata=who)) != grpc.StatusCode.OK
 
     settings = A2AConfig(
-        principals={"reader": A2APrincipalConfig(token_env="READER", scopes=["read"])}, max_body_bytes=4_000
+        principals={"reader": PrincipalConfig(token_env="READER", scopes=["read"])}, max_body_bytes=4_000
     )
     with (
         ScriptedProvider("fine") as provider,

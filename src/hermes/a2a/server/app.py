@@ -18,8 +18,7 @@ from starlette.types import ASGIApp
 from hermes.a2a.card import REST_PATH, RPC_PATH, CardOptions, agent_card, card_routes
 from hermes.a2a.push.sender import PushQueue
 from hermes.a2a.server.access.middleware import ADMISSION, PRINCIPAL, AccessMiddleware, AccessPolicy
-from hermes.a2a.server.access.principals import LOCAL, Principals, PrincipalUser
-from hermes.a2a.server.access.rate_limits import TaskSlots
+from hermes.a2a.server.access.user import PrincipalUser
 from hermes.a2a.server.compat import rest_routes, rpc_routes
 from hermes.a2a.server.content import INPUT_MODES, OUTPUT_MODES
 from hermes.a2a.server.handler import A2ARequestHandler
@@ -30,6 +29,8 @@ from hermes.a2a.server.store.messages import AcceptedMessages
 from hermes.a2a.server.store.tasks import SqliteTaskStore, delete_old
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
 from hermes.host import Host
+from hermes.http_server.principals import LOCAL, Principals
+from hermes.http_server.rate_limits import TaskSlots
 from hermes.journal.questions import QuestionRow
 
 log = logging.getLogger("hermes.a2a")
@@ -70,7 +71,7 @@ class A2AServer:
         self.database = Database(host.home / "a2a.db")
         host.runtime.guard.protect(*self.database.files())
         delete_old(self.database, settings.keep_days)
-        self._slots = TaskSlots(settings)
+        self._slots = TaskSlots(settings.max_tasks, settings.max_waiting, settings.max_tasks_of_caller)
         self.policy = AccessPolicy(principals, settings, self._slots)
         self._contexts = ContextSessions(host, self.database, principals)
         self._tasks = SqliteTaskStore(self.database)

@@ -14,10 +14,11 @@ from a2a.types import a2a_pb2_grpc
 from a2a.utils.constants import PROTOCOL_VERSION_1_0, VERSION_HEADER
 
 from hermes.a2a.server.access.middleware import ADMISSION, AccessPolicy, AccessRefusal
-from hermes.a2a.server.access.principals import Principals, PrincipalUser
-from hermes.a2a.server.access.rate_limits import Admission
+from hermes.a2a.server.access.user import PrincipalUser
 from hermes.a2a.server.app import A2AServer
 from hermes.errors import HermesError
+from hermes.http_server.principals import Principals
+from hermes.http_server.rate_limits import Admission
 
 _SECONDS_TO_DRAIN = 1.0
 #: Stands for the refusal of a version, which has no status of HTTP here.

@@ -14,10 +14,10 @@ from a2a.server.tasks import TaskUpdater
 from a2a.types import Message, Part
 from google.protobuf import json_format, struct_pb2
 
-from hermes.a2a.server.access.principals import Principal
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.config.sections import A2AConfig
 from hermes.errors import TurnSuspended
+from hermes.http_server.principals import Principal
 from hermes.journal.questions import OWNER, QuestionRow
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt

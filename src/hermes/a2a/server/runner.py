@@ -14,7 +14,6 @@ from typing import TypeVar
 from a2a.types import Message, Part, Role, Task, TaskState
 from msgspec.structs import replace
 
-from hermes.a2a.server.access.rate_limits import TaskSlots
 from hermes.a2a.server.artifacts import ArtifactStream
 from hermes.a2a.server.content import JSON, JSON_ONLY, UnusableMessage, content_of, data_part, written_files
 from hermes.a2a.server.questions import (
@@ -35,6 +34,7 @@ from hermes.agent.events import TurnResult, changed_paths
 from hermes.agent.session import Session
 from hermes.errors import HermesError, SessionBusy, TurnSuspended
 from hermes.host import Host
+from hermes.http_server.rate_limits import TaskSlots
 from hermes.journal.questions import OWNER, QuestionRow, Questions
 from hermes.models.reply import EmptyReply
 from hermes.peers.hops import hops_of, hops_scope

@@ -13,13 +13,14 @@ from a2a.server.tasks import TaskStore, TaskUpdater
 from a2a.server.tasks.task_manager import append_artifact_to_task
 from a2a.types import Message, Part, Task, TaskArtifactUpdateEvent, TaskState, TaskStatusUpdateEvent
 
-from hermes.a2a.server.access.principals import LOCAL, Principal, PrincipalUser
+from hermes.a2a.server.access.user import PrincipalUser
 from hermes.a2a.server.content import WrittenFile
 from hermes.a2a.server.store.contexts import ContextKey
 from hermes.a2a.server.store.tasks import TERMINAL
 from hermes.agent.events import TurnResult
 from hermes.agent.session import Session
 from hermes.agent.workers import Workers
+from hermes.http_server.principals import LOCAL, Principal
 from hermes.journal.questions import QuestionRow
 from hermes.scope import Interrupt
 

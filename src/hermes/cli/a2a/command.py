@@ -54,9 +54,8 @@ def run(args: argparse.Namespace) -> int:
 def _serve(args: argparse.Namespace) -> int:
     # The SDK's own spans would duplicate those of the turn.
     os.environ.setdefault("OTEL_INSTRUMENTATION_A2A_SDK_ENABLED", "false")
-    with serving_packages("a2a"):
-        from hermes.a2a.server.access.listen_address import ListenAddress, check_listen_address
-        from hermes.a2a.server.access.principals import read_principals
+    from hermes.http_server.listen_address import ListenAddress, check_listen_address
+    from hermes.http_server.principals import read_principals
 
     home = hermes_home()
     warnings: list[str] = []
@@ -64,11 +63,11 @@ def _serve(args: argparse.Namespace) -> int:
     redactor = Redactor()  # the host tells it the secrets of the home
     setup_logging(home, verbose=args.verbose, redactor=redactor)
     loaded = load_config(home)
-    address = ListenAddress(args.host, args.port, args.grpc_port, args.public_url)
-    principals = read_principals(loaded.config.a2a, os.environ, redactor)
-    check_listen_address(address, principals)
+    principals = read_principals(loaded.config, os.environ, redactor)
+    check_listen_address(ListenAddress(args.host, args.port, args.public_url), principals)
     with serving_packages("a2a"):
-        from hermes.a2a.server.process import log_libraries, serve  # large, and not needed to refuse an address
+        # Large, and not needed to refuse an address.
+        from hermes.a2a.server.process import A2AListenAddress, log_libraries, serve
     from hermes.host import Host, HostOptions
 
     log_libraries()
@@ -78,7 +77,7 @@ def _serve(args: argparse.Namespace) -> int:
     with Host(home, loaded.config, options, redactor=redactor) as host:
         for warning in (*warnings, *loaded.warnings, *host.notices):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
-        serve(host, address, principals, _announce)
+        serve(host, A2AListenAddress(args.host, args.port, args.public_url, args.grpc_port), principals, _announce)
     return 0
 
 

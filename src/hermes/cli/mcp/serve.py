@@ -10,7 +10,7 @@ import sys
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
-from hermes.config.sections import A2AScope
+from hermes.config.sections import PrincipalScope
 from hermes.log import setup_logging
 from hermes.sanitize import Redactor
 
@@ -31,13 +31,11 @@ def run_serve(args: argparse.Namespace) -> int:
 
     is_http = args.http or args.port is not None
     if is_http:
-        with serving_packages("mcp"):
-            from hermes.a2a.server.access.listen_address import ListenAddress, check_listen_address
-            from hermes.a2a.server.access.principals import read_principals
+        from hermes.http_server.listen_address import ListenAddress, check_listen_address
+        from hermes.http_server.principals import read_principals
 
-            principals = read_principals(loaded.config.a2a, os.environ, redactor)
-        public = f"http://{args.host}"  # only checked for tokens; no card is published
-        check_listen_address(ListenAddress(args.host, args.port or 0, public_url=public), principals)
+        principals = read_principals(loaded.config, os.environ, redactor)
+        check_listen_address(ListenAddress(args.host, args.port or 0), principals, is_published=False)
     options = HostOptions(provider=args.provider, model=args.model, platform="mcp", unattended=True, hide_memory=True)
     with contextlib.redirect_stdout(sys.stderr), Host(home, loaded.config, options, redactor=redactor) as host:
         for warning in (*warnings, *loaded.warnings, *host.notices):
@@ -48,7 +46,7 @@ def run_serve(args: argparse.Namespace) -> int:
 
             serve_http(service, principals, args.host, args.port or 0, _announce)  # pyright: ignore[reportPossiblyUnboundVariable]
         else:
-            granted: frozenset[A2AScope] = frozenset(("approve",)) if args.approve else frozenset()
+            granted: frozenset[PrincipalScope] = frozenset(("approve",)) if args.approve else frozenset()
             with contextlib.redirect_stdout(sys.__stdout__):
                 serve_stdio(service, ServedClient(scopes=DEFAULT_SCOPES | granted))
     return 0

@@ -1,1 +1,1 @@
-"""Access control of the A2A server: principals and scopes, rate limits, request time limits, listen address."""
+"""Access control of the A2A server: the scopes of its methods, and checks of bodies that the SDK does not make."""

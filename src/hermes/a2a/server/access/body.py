@@ -72,11 +72,6 @@ class RequestBody:
         return JSONResponse(payload, status)
 
 
-def media_type_of(header: str) -> str:
-    """The media type of a ``Content-Type`` header, without its parameters."""
-    return header.partition(";")[0].strip().lower()
-
-
 def is_unsupported_media_type(body: bytes) -> bool:
     """Whether an error of the HTTP+JSON transport is about a media type; its status is then 415."""
     return _UNSUPPORTED in body

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
-from urllib.parse import urlsplit
 
 import msgspec
 from a2a.utils.constants import AGENT_CARD_WELL_KNOWN_PATH
@@ -18,25 +16,22 @@ from hermes.a2a.server.access.body import (
     MEDIA_TYPES,
     RequestBody,
     is_unsupported_media_type,
-    media_type_of,
 )
-from hermes.a2a.server.access.listen_address import is_loopback
-from hermes.a2a.server.access.principals import Principal, Principals
-from hermes.a2a.server.access.rate_limits import Admission, RateLimiter, TaskSlots
-from hermes.config.sections import A2AConfig, A2AScope
+from hermes.config.sections import A2AConfig, PrincipalScope
+from hermes.http_server.principals import Principal, Principals
+from hermes.http_server.rate_limits import Admission, RateLimiter, TaskSlots
+from hermes.http_server.requests import is_from_program, media_type_of, read_body, replayed_body, request_headers
 
 #: The key of the ASGI scope that holds the principal of the request.
 PRINCIPAL = "hermes.principal"
 #: The key of the ASGI scope, and of the call's state, that holds the admission of a message.
 ADMISSION = "hermes.admission"
-#: Values of ``Sec-Fetch-Site`` of requests that no page of another site made.
-_OWN_SITES = ("none", "same-origin")
 
 #: For errors that have no code in the protocol.
 _JSON_RPC_CODE = -32000
 
 #: The scope of each method, as protocol 1.0 and 0.3 spell it. Methods that are not listed need ``read``.
-SCOPES: dict[str, A2AScope] = {
+SCOPES: dict[str, PrincipalScope] = {
     "SendMessage": "send",
     "SendStreamingMessage": "send",
     "CancelTask": "cancel",
@@ -121,7 +116,7 @@ class AccessMiddleware:
         if not scope["path"].isprintable():  # the router ignores a line break after a path
             await PlainTextResponse("Not Found", 404)(scope, receive, send)
             return
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = request_headers(scope)
         is_rpc = scope["path"] == "/"
         envelope, body = _Envelope(), b""
         refusal = self._check_origin(headers)
@@ -162,18 +157,6 @@ class AccessMiddleware:
         if self._policy.principals or is_from_program(headers):
             return None
         return AccessRefusal(403, "PERMISSION_DENIED", "without a token only programs on this machine may call")
-
-
-def is_from_program(headers: Mapping[str, str]) -> bool:
-    """Whether a request (names of headers in lower case) can only come from a program on this machine.
-
-    A page of another port is another site: a development server may show pages of strangers.
-    """
-    host, origin = headers.get("host", ""), headers.get("origin")
-    name = urlsplit(f"//{host}").hostname
-    is_local = name is not None and is_loopback(name)
-    is_own = origin is None or origin.lower() == f"http://{host.lower()}"
-    return is_local and is_own and headers.get("sec-fetch-site", "none") in _OWN_SITES
 
 
 def _unusable(body: bytes, headers: dict[str, str], is_rpc: bool, envelope: _Envelope | None) -> Response | None:
@@ -232,31 +215,6 @@ def _is_json(body: bytes) -> bool:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return False
     return True
-
-
-async def read_body(receive: Receive, headers: Mapping[str, str], limit: int) -> bytes | None:
-    """The body; None when it is too long, without reading all of it."""
-    announced = headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limit:
-        return None
-    body = bytearray()
-    while True:
-        message = await receive()
-        body += message.get("body", b"")
-        if len(body) > limit:
-            return None
-        if not message.get("more_body"):
-            return bytes(body)
-
-
-def replayed_body(body: bytes, receive: Receive) -> Receive:
-    """A source of messages that begins with a body that was read already."""
-    first: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
-
-    async def replay() -> Message:
-        return first.pop() if first else await receive()
-
-    return replay
 
 
 def _answer(refusal: AccessRefusal, envelope: _Envelope | None) -> JSONResponse:

@@ -10,12 +10,11 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-from hermes.a2a.server.access.principals import Principal, Principals
 from hermes.a2a.server.store.database import Database
 from hermes.agent.session import Session
-from hermes.config.principals import default_workspace, make_private
-from hermes.errors import ConfigError, SessionNotFound
+from hermes.errors import SessionNotFound
 from hermes.host import Host
+from hermes.http_server.principals import Principal, Principals, workspace_of
 
 #: Sessions kept in memory between turns; others are read from the journal when they continue.
 _MAX_OPEN = 500
@@ -92,14 +91,7 @@ class ContextSessions:
 
     def workspace(self, principal: Principal) -> Path:
         """The folder that a caller works in: that of the configuration, or its own below the home."""
-        if not principal.workspace:
-            return make_private(default_workspace(self._host.home, principal.name))
-        folder = (self._host.cwd / Path(principal.workspace).expanduser()).resolve()
-        if not folder.is_dir():
-            raise ConfigError(
-                f"a2a.principals.{principal.name}.workspace: {folder} is not a folder; make it, or name another"
-            )
-        return folder
+        return workspace_of(principal, self._host.home, self._host.cwd)
 
     def _adopt(self) -> None:
         """Give the sessions of older versions, which had no principal, to their callers."""

@@ -8,8 +8,6 @@ import time
 from collections import Counter, OrderedDict
 from collections.abc import AsyncGenerator
 
-from hermes.config.sections import A2AConfig
-
 #: Buckets kept in memory; a caller whose bucket was dropped starts with a full one.
 _MAX_BUCKETS = 10_000
 
@@ -38,10 +36,10 @@ class RateLimiter:
 class TaskSlots:
     """A bounded number of tasks run at the same time; a bounded number of further ones wait, for a slot or a turn."""
 
-    def __init__(self, settings: A2AConfig) -> None:
-        self._slots = asyncio.Semaphore(settings.max_tasks)
-        self._max_admitted = settings.max_tasks + settings.max_waiting
-        self._max_of_one = settings.max_tasks_of_caller
+    def __init__(self, max_running: int, max_waiting: int, max_of_one: int) -> None:
+        self._slots = asyncio.Semaphore(max_running)
+        self._max_admitted = max_running + max_waiting
+        self._max_of_one = max_of_one
         #: Messages that were accepted and are not answered yet, by caller.
         self._admitted: Counter[str] = Counter()
         #: The server is about to stop: no new tasks.

@@ -1,4 +1,4 @@
-"""Principals: the callers of the server, authenticated by a token, each with its scopes."""
+"""Principals: the callers of a server, authenticated by a token, each with its scopes and its workspace."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ import hmac
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from a2a.auth.user import User
-
-from hermes.config.sections import A2AConfig, A2AScope
+from hermes.config.principals import configured_principals, default_workspace, make_private
+from hermes.config.sections import Config, PrincipalScope
 from hermes.errors import ConfigError
 from hermes.sanitize import Redactor
 
 #: Answering approvals (``approve``) has to be granted by name: who asks for something does not approve it.
-DEFAULT_SCOPES: frozenset[A2AScope] = frozenset(("send", "read", "cancel"))
-#: Holds the token of a single caller, without any configuration.
+DEFAULT_SCOPES: frozenset[PrincipalScope] = frozenset(("send", "read", "cancel"))
+#: Holds the token of a single caller of A2A and MCP, without any configuration.
 TOKEN_VARIABLE = "HERMES_A2A_TOKEN"
 _MIN_TOKEN_CHARS = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -27,11 +27,16 @@ class Principal:
     """A caller and its scopes."""
 
     name: str
-    scopes: frozenset[A2AScope] = DEFAULT_SCOPES
+    scopes: frozenset[PrincipalScope] = DEFAULT_SCOPES
     #: The folder that the configuration gives it; empty is one of its own in the home.
     workspace: str = ""
     #: Whether it sent a valid token.
     is_authenticated: bool = True
+
+    @property
+    def may_approve(self) -> bool:
+        """Whether it may answer approvals of its own work."""
+        return "approve" in self.scopes
 
 
 #: Every caller on this machine, when no token is required.
@@ -42,28 +47,20 @@ _TOKEN_HOLDER = Principal("token")
 _BUILT_IN = {principal.name: principal for principal in (LOCAL, _TOKEN_HOLDER)}
 
 
-class PrincipalUser(User):
-    """A principal as the user of the SDK: its name is the owner of tasks."""
-
-    def __init__(self, principal: Principal) -> None:
-        self.principal = principal
-
-    @property
-    def is_authenticated(self) -> bool:
-        return self.principal.is_authenticated
-
-    @property
-    def user_name(self) -> str:
-        return self.principal.name
-
-
 class Principals:
     """All callers that have a token, and the one that stands for callers without, when none has."""
 
-    def __init__(self, known: Mapping[bytes, Principal] | None = None, local: Principal = LOCAL) -> None:
+    def __init__(
+        self,
+        known: Mapping[bytes, Principal] | None = None,
+        local: Principal = LOCAL,
+        token_variable: str = TOKEN_VARIABLE,
+    ) -> None:
         #: By the SHA-256 digest of the token.
         self._known = dict(known or {})
         self.local = local
+        #: The variable with the token of a single caller.
+        self.token_variable = token_variable
 
     def __bool__(self) -> bool:
         return bool(self._known)
@@ -90,14 +87,25 @@ class Principals:
         return found
 
 
-def read_principals(settings: A2AConfig, env: Mapping[str, str], redactor: Redactor) -> Principals:
+def workspace_of(principal: Principal, home: Path, cwd: Path) -> Path:
+    """The folder that a caller works in: that of the configuration (relative to ``cwd``), or its own in the home."""
+    if not principal.workspace:
+        return make_private(default_workspace(home, principal.name))
+    folder = (cwd / Path(principal.workspace).expanduser()).resolve()
+    if not folder.is_dir():
+        raise ConfigError(f"principals.{principal.name}.workspace: {folder} is not a folder; make it, or name another")
+    return folder
+
+
+def read_principals(
+    config: Config, env: Mapping[str, str], redactor: Redactor, token_variable: str = TOKEN_VARIABLE
+) -> Principals:
     """The principals of the configuration, and the one whose token is in the environment."""
     known: dict[bytes, Principal] = {}
     built_in = dict(_BUILT_IN)
-    for name, entry in settings.principals.items():
-        where = f"a2a.principals.{name}"
+    for where, name, entry in configured_principals(config):
         if not name.strip():
-            raise ConfigError("a2a.principals: a caller has an empty name; give it one")
+            raise ConfigError(f"{where.removesuffix('.')}: a caller has an empty name; give it one")
         if name in _BUILT_IN:
             if entry.token_env or entry.token_sha256:
                 raise ConfigError(f"{where}: this name is for callers without a token here; choose another")
@@ -123,10 +131,10 @@ def read_principals(settings: A2AConfig, env: Mapping[str, str], redactor: Redac
         if twin is not None:
             raise ConfigError(f"{where}: differs from {twin} only in case; some file systems take them for one")
         known[digest] = Principal(name, frozenset(entry.scopes), entry.workspace)
-    token = env.get(TOKEN_VARIABLE, "")
+    token = env.get(token_variable, "")
     if token:
-        known.setdefault(_digest(token, TOKEN_VARIABLE, redactor), built_in[_TOKEN_HOLDER.name])
-    return Principals(known, built_in[LOCAL.name])
+        known.setdefault(_digest(token, token_variable, redactor), built_in[_TOKEN_HOLDER.name])
+    return Principals(known, built_in[LOCAL.name], token_variable)
 
 
 def _digest(token: str, what: str, redactor: Redactor) -> bytes:

@@ -1,4 +1,4 @@
-"""Listen address of the server: refuses to be open to other machines without tokens."""
+"""Listen address of a server: one that is open to other machines needs tokens."""
 
 from __future__ import annotations
 
@@ -6,29 +6,30 @@ import functools
 import ipaddress
 from dataclasses import dataclass
 
-from hermes.a2a.server.access.principals import TOKEN_VARIABLE, Principals
 from hermes.errors import HermesError
+from hermes.http_server.principals import Principals
 
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """The host and ports to listen on, and the URL to publish."""
+    """The host and port to listen on, and the URL to publish."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    #: None serves no gRPC; 0 is any free port.
-    grpc_port: int | None = None
     public_url: str = ""
 
 
-def check_listen_address(address: ListenAddress, principals: Principals) -> None:
-    """Raise ``HermesError`` for an address open to other machines without tokens, or one that cannot be called."""
+def check_listen_address(address: ListenAddress, principals: Principals, *, is_published: bool = True) -> None:
+    """Raise ``HermesError`` for an address open to other machines without tokens.
+
+    ``is_published``: clients are given the address, so it must be one that can be called.
+    """
     if not is_loopback(address.host) and not principals:
         raise HermesError(
-            f"{address.host} can be reached by other machines, and no token is required: set {TOKEN_VARIABLE} in "
-            f".env, name callers under a2a.principals, or listen on 127.0.0.1"
+            f"{address.host} can be reached by other machines, and no token is required: set "
+            f"{principals.token_variable} in .env, name callers under principals, or listen on 127.0.0.1"
         )
-    if is_wildcard(address.host) and not address.public_url:
+    if is_published and is_wildcard(address.host) and not address.public_url:
         raise HermesError(
             f"{address.host} is an address to listen on, not one to call; use --public-url to say how others reach "
             f"this server"
@@ -52,3 +53,9 @@ def is_wildcard(host: str) -> bool:
         return ipaddress.ip_address(host.strip("[]")).is_unspecified
     except ValueError:
         return not host
+
+
+def base_url(host: str, port: int) -> str:
+    """The URL of a server at that host, as a program on this machine calls it."""
+    called = "127.0.0.1" if is_wildcard(host) else host
+    return f"http://[{called}]:{port}" if ":" in called else f"http://{called}:{port}"

@@ -1,0 +1,1 @@
+"""Parts that every HTTP server of the runtime shares: uvicorn, listen address, principals, limits, request checks."""
