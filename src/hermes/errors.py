@@ -73,6 +73,10 @@ class SessionBusy(JournalError):
     """Another live runner holds the session."""
 
 
+class QueueFull(HermesError):
+    """Too many turns wait already: of everyone, or of this caller. To be sent again later."""
+
+
 class LeaseLost(JournalError):
     """This runner's fencing token (epoch) is outdated: another one has the session. Nothing more may be written."""
 

@@ -303,15 +303,19 @@ class Host:
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
-    def new_session(self, *, principal: str = "", cwd: Path | None = None) -> Session:
+    def new_session(self, *, principal: str = "", cwd: Path | None = None, platform: str = "") -> Session:
         """A conversation that starts here and now. It is stored from its first message on.
 
-        ``principal`` is the caller it belongs to; empty is the owner of the home.
+        ``principal`` is the caller it belongs to; empty is the owner of the home. ``platform`` is the surface; empty
+        is that of the host.
         """
-        return self._open_session(new_session_id(), cwd or self.cwd, principal=principal)
+        return self._open_session(new_session_id(), cwd or self.cwd, principal=principal, platform=platform)
 
-    def resume_session(self, session_id: str, *, cwd: Path | None = None) -> Session:
-        """The conversation with that id (or a unique beginning of it), in ``cwd`` or where it was started."""
+    def resume_session(self, session_id: str, *, cwd: Path | None = None, platform: str = "") -> Session:
+        """The conversation with that id (or a unique beginning of it), in ``cwd`` or where it was started.
+
+        ``platform`` is the surface that it continues at; empty is that of the host.
+        """
         row = self.sessions.get(session_id)
         already = self.open_sessions.get(row.id)
         if already is not None:
@@ -322,28 +326,36 @@ class Host:
                 f"session {row.id} worked in {cwd}, which is gone; make that directory again, or start a new session"
             )
         self.approvals.modes.resume(row.id, row.mode)
-        return self._open_session(row.id, cwd, self.sessions.context(row.id), principal=row.principal)
+        history = self.sessions.context(row.id)
+        return self._open_session(row.id, cwd, history, principal=row.principal, platform=platform)
 
     def _open_session(
-        self, session_id: str, cwd: Path, history: list[Message] | None = None, *, principal: str = ""
+        self,
+        session_id: str,
+        cwd: Path,
+        history: list[Message] | None = None,
+        *,
+        principal: str = "",
+        platform: str = "",
     ) -> Session:
+        platform = platform or self.options.platform
         session = Session(
             self.runtime,
             session_id,
             models=self._models(),
-            offered=self.tools_for(cwd, principal),
+            offered=self.tools_for(cwd, principal, platform),
             max_steps=self.options.max_turns or self.config.agent.max_turns,
             cwd=cwd,
-            platform=self.options.platform,
+            platform=platform,
             principal=principal,
             history=history,
             is_new=history is None,
         )
         return self.open_sessions.add(session)
 
-    def tools_for(self, cwd: Path, principal: str) -> list[Tool]:
+    def tools_for(self, cwd: Path, principal: str, platform: str = "") -> list[Tool]:
         """The tools that a session in ``cwd`` offers. Those for skills are left out where there is no skill."""
-        tools = [tool for tool in self.offered_tools() if not self.runtime.memory.is_closed_to(principal, tool)]
+        tools = [tool for tool in self.offered_tools(platform) if not self.runtime.memory.is_closed_to(principal, tool)]
         if any(tool.name in SKILL_TOOLS for tool in tools) and not self.runtime.skills.usable(cwd, principal):
             tools = [tool for tool in tools if tool.name not in SKILL_TOOLS]
         return tools
@@ -365,12 +377,12 @@ class Host:
             raise SessionNotFound("there is no session to continue; start one with 'hermes chat --query TEXT'")
         return self.resume_session(row.id)
 
-    def offered_tools(self) -> list[Tool]:
-        """The tools that a new session offers to its model."""
+    def offered_tools(self, platform: str = "") -> list[Tool]:
+        """The tools that a new session at a platform offers to its model; empty is that of the host."""
         config, options = self.config, self.options
         toolsets = options.toolsets
         if toolsets is None:
-            named = config.platform_toolsets.get(options.platform) or config.toolsets
+            named = config.platform_toolsets.get(platform or options.platform) or config.toolsets
             toolsets = [*named, *self._toolsets_set_up()]
         if self.mcp is not None and (options.allowed_tools is not None or options.toolsets is not None):
             self.mcp.settle()  # what is named has to be known
@@ -513,15 +525,14 @@ class Host:
 
     def _offer_changed_tools(self) -> None:
         """Bring the tools of open sessions up to date after the registry has changed."""
-        sessions = [session for session in self.open_sessions if session.parent is None]
-        if not sessions:
-            return
-        try:
-            wanted = self.offered_tools()
-        except HermesError as error:
-            log.warning("tools that came late are not offered: %s", error)
-            wanted = []
-        for session in sessions:
+        for session in self.open_sessions:
+            if session.parent is not None:
+                continue
+            try:
+                wanted = self.offered_tools(session.platform)
+            except HermesError as error:
+                log.warning("tools that came late are not offered: %s", error)
+                wanted = []
             session.renew_tools(wanted)
 
     # -- life ---------------------------------------------------------------------------------------------------

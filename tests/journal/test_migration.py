@@ -14,6 +14,7 @@ from hermes.journal.bodies import unpack
 from hermes.journal.database import empty_journal
 from hermes.journal.questions import Questions
 from hermes.journal.runner import Runner
+from hermes.journal.schema import MIGRATIONS
 from hermes.journal.sessions import Sessions
 from hermes.journal.turns import reopen_turn
 from hermes.trace.verify.session import verify
@@ -61,7 +62,7 @@ def test_nothing_of_an_old_home_is_lost(old_journal: Path, open_store: StoreFact
     store = open_store()
     sessions = Sessions(store).list()
     assert len(sessions) == 3 and contents(old_journal) == before
-    assert rows(old_journal, "PRAGMA user_version") == [(7,)]
+    assert rows(old_journal, "PRAGMA user_version") == [(len(MIGRATIONS),)]
     backup = Path(f"{old_journal}.schema4.bak")
     assert contents(backup) == before and rows(backup, "PRAGMA user_version") == [(4,)]
 

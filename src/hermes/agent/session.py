@@ -24,13 +24,21 @@ from hermes.agent.model_call import ModelRuntime
 from hermes.agent.runtime import Runtime
 from hermes.agent.turn import Turn
 from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
-from hermes.errors import SessionBusy, SessionNotFound
+from hermes.errors import JournalError, SessionBusy, SessionNotFound
 from hermes.journal.bodies import message_text
 from hermes.journal.leases import SessionInfo
 from hermes.journal.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn
 from hermes.journal.sessions import Sessions
 from hermes.journal.steps import Message, TurnJournal, TurnState
-from hermes.journal.turns import begin_turn, close_children, finish_reason_of, reopen_turn, unfinished_state
+from hermes.journal.turns import (
+    begin_turn,
+    claim_turn,
+    close_children,
+    find_submission,
+    finish_reason_of,
+    reopen_turn,
+    unfinished_state,
+)
 from hermes.models.usage import Usage
 from hermes.sanitize import Memo
 from hermes.scope import Interrupt, Scope, new_id
@@ -38,6 +46,7 @@ from hermes.tools.registry import Tool
 
 if TYPE_CHECKING:
     from hermes.journal.history.undoing import UndoneTurn
+    from hermes.journal.store import Store
 
 log = logging.getLogger("hermes.turn")
 
@@ -181,6 +190,38 @@ class Session:
                     self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason
                 )
             return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
+
+    def run_accepted(
+        self, turn_id: str, *, listener: Listener = ignore_events, interrupt: Interrupt | None = None
+    ) -> TurnResult:
+        """Run a turn of this session that was accepted before, by this process or another (``journal.turns``).
+
+        One that a process left unfinished is continued, one that has ended gives its recorded result. Turns that were
+        left before it are finished first.
+        """
+        runtime, interrupt = self.runtime, interrupt or Interrupt()
+        with self._exclusive(), self._with_next_models():
+            self._turns_known = None  # another process may have continued the conversation
+            submission = runtime.store.read(lambda connection: find_submission(connection, turn_id))
+            if submission is None:
+                raise JournalError(f"turn {turn_id!r} was never submitted")
+            if submission.state == "queued":
+                self._finish(("running",), listener, interrupt)
+            endpoint = self.models.endpoints[0]
+            journal = claim_turn(
+                *(runtime.store, runtime.runner, turn_id),
+                endpoint=(endpoint.provider, endpoint.model),
+                environment=runtime.environment(),
+            )
+            if journal.state != "running":
+                return _recorded_result(
+                    self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason
+                )
+            options = submission.options
+            return self._run_turn(
+                *(journal, listener, interrupt, options.get("context", "")),
+                is_structured=options.get("is_structured", False),
+            )
 
     # -- turns that an earlier run left -------------------------------------------------------------------------
     #
@@ -470,6 +511,16 @@ def _files_of_call(call: ToolEnded, cwd: Path) -> list[Path]:
         with contextlib.suppress(ValueError):  # the call itself failed for it
             found.append(Path(resolve_path(path, cwd)))
     return found
+
+
+def stored_result(store: Store, turn_id: str) -> TurnResult | None:
+    """The recorded result of a turn of any session; None when there is none, or when it has not ended."""
+    query = "SELECT session_id, state, answer, error FROM turns WHERE id = ?"
+    row = store.read(lambda connection: connection.execute(query, (turn_id,)).fetchone())
+    if row is None or row[1] in ("queued", "running"):
+        return None
+    session_id, state, answer, error = row
+    return _recorded_result(session_id, turn_id, state, answer, error, finish_reason_of(store, session_id, turn_id))
 
 
 def _recorded_result(

@@ -457,6 +457,16 @@ class A2AConfig(Struct, kw_only=True):
     call_timeout: Seconds = 300  #: Seconds another agent may be silent before a call to it fails.
 
 
+class WorkerConfig(Struct, kw_only=True):
+    """The turns that surfaces hand over: how many run at the same time, and how many may wait."""
+
+    slots: Positive = 8  #: Turns that run at the same time in one process.
+    child_slots: Positive = 8  #: The same for turns that another turn waits for; they use no other slots.
+    max_waiting: Natural = 1_000  #: Turns that may wait; further ones are refused. 0 is no limit.
+    max_waiting_of_principal: Natural = 100  #: The same for the turns of one caller.
+    max_running_of_principal: Natural = 0  #: Turns of one caller that run at the same time; 0 is no limit.
+
+
 class McpConfig(Struct, kw_only=True):
     """MCP servers in general."""
 
@@ -518,5 +528,6 @@ class Config(Struct, kw_only=True):
     audit: AuditConfig = field(default_factory=AuditConfig)
     mcp_servers: dict[str, McpServerConfig] = {}  #: MCP servers, by name.
     mcp_discovery_timeout: NotNegative = 1.5  #: Seconds that the first turn waits for servers it does not know yet.
+    worker: WorkerConfig = field(default_factory=WorkerConfig)
     mcp: McpConfig = field(default_factory=McpConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)

@@ -58,17 +58,17 @@ class Lease(msgspec.Struct, frozen=True):
         return rows[0]
 
 
-def create_session(connection: JournalConnection, runner: Runner, session: SessionInfo, title: str) -> Lease:
-    """Add a session that this runner owns."""
+def create_session(connection: JournalConnection, runner: Runner | None, session: SessionInfo, title: str) -> Lease:
+    """Add a session that this runner owns; None leaves it to the first one that takes it."""
     now = time.time()
     values = (session.id, session.parent_id, session.parent_call, session.platform, title, session.cwd)
-    values = (*values, session.provider, session.model, session.principal, session.mode, runner.id)
+    values = (*values, session.provider, session.model, session.principal, session.mode, runner and runner.id)
     connection.execute(
         "INSERT INTO sessions (id, parent_id, parent_call, platform, title, cwd, provider, model, principal, mode, "
         "runner, epoch, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
         (*(value and clean_text(value) for value in values), now, now),
     )
-    return Lease(session.id, runner.id, 1)
+    return Lease(session.id, runner.id if runner else "", 1)
 
 
 def take_lease(connection: JournalConnection, runner: Runner, session_id: str) -> Lease:

@@ -259,4 +259,20 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX model_calls_by_time ON model_calls (started_at);
     CREATE INDEX outside_calls_by_time ON outside_calls (started_at);
     """,
+    """
+    -- Turns that were accepted to be run later, perhaps by another process. While its turn is queued it has a negative
+    -- ordinal, and gets its place in the conversation when it starts.
+    CREATE TABLE submissions (
+        turn_id      TEXT PRIMARY KEY REFERENCES turns (id) ON DELETE CASCADE,
+        session_id   TEXT NOT NULL REFERENCES sessions (id) ON DELETE CASCADE,
+        queue        TEXT NOT NULL,     -- whose slots it uses: turns, or children
+        priority     INTEGER NOT NULL,
+        principal    TEXT NOT NULL,
+        submitted_at REAL NOT NULL,
+        options      TEXT NOT NULL,     -- JSON: what the turn is to be run with
+        message      TEXT NOT NULL      -- empty once the turn has started: its first event has it
+    ) STRICT;
+    CREATE INDEX submissions_of_session ON submissions (session_id);
+    CREATE INDEX turns_queued ON turns (state) WHERE state IN ('queued', 'running');
+    """,
 )

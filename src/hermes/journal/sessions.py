@@ -133,7 +133,7 @@ class Sessions:
 
     def turn_count(self, session_id: str) -> int:
         """How many turns a session has had."""
-        query = "SELECT count(*) FROM turns WHERE session_id = ?"
+        query = "SELECT count(*) FROM turns WHERE session_id = ? AND ordinal >= 0"
         return self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone()[0])
 
     def last_turn(self, session_id: str) -> dict[str, Any] | None:
@@ -246,7 +246,7 @@ def _find(connection: JournalConnection, session_id: str) -> SessionRow:
 def _turns(connection: JournalConnection, session_id: str) -> list[dict[str, Any]]:
     query = (
         "SELECT id, ordinal, task_id, request_key, state, attempts, started_at, ended_at, answer, error, undone "
-        "FROM turns WHERE session_id = ? ORDER BY ordinal"
+        "FROM turns WHERE session_id = ? AND ordinal >= 0 ORDER BY ordinal"
     )
     return [{**row, "undone": bool(row["undone"])} for row in _records(connection.execute(query, (session_id,)))]
 

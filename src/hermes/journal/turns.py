@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any, NamedTuple
 
-from hermes.errors import JournalError, SessionBusy
-from hermes.journal.bodies import message_text, to_json, unpack
+import msgspec
+
+from hermes.errors import JournalError, QueueFull, SessionBusy
+from hermes.journal.bodies import clean_text, message_text, pack, to_json, unpack
 from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import Lease, SessionInfo, create_session, take_lease
 from hermes.journal.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn, count_progress, is_final, settle_claims
@@ -63,17 +66,28 @@ def _start(
         lease = create_session(connection, runner, session, session.title or _title(message))
     else:
         lease = take_lease(connection, runner, session.id)
-    ordinal, unfinished = connection.execute(
-        "SELECT count(*), count(*) FILTER (WHERE state = 'running') FROM turns WHERE session_id = ?", (session.id,)
-    ).fetchone()
-    if unfinished:
-        raise JournalError(f"session {session.id} has an unfinished turn; resume it first")
+    ordinal = _next_ordinal(connection, session.id)
     connection.execute(
         "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "
         "started_at) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, ?)",
         (turn_id, session.id, ordinal, task_id, request_key, source, LOOP_VERSION, lease.head_seq + 1, time.time()),
     )
-    turn = TurnJournal(store, lease, turn_id, ordinal, task_id, "running")
+    return _started(connection, TurnJournal(store, lease, turn_id, ordinal, task_id, "running"), message)
+
+
+def _next_ordinal(connection: JournalConnection, session_id: str) -> int:
+    """The place of a turn that starts now. Those that wait in a queue have none yet."""
+    ordinal, unfinished = connection.execute(
+        "SELECT count(*) FILTER (WHERE ordinal >= 0), count(*) FILTER (WHERE state = 'running') FROM turns "
+        "WHERE session_id = ?",
+        (session_id,),
+    ).fetchone()
+    if unfinished:
+        raise JournalError(f"session {session_id} has an unfinished turn; resume it first")
+    return ordinal
+
+
+def _started(connection: JournalConnection, turn: TurnJournal, message: Message) -> TurnJournal:
     turn.event("turn_started", "", {"message": message})
     turn.message(0, 0, message)
     turn.write_pending(connection)
@@ -89,20 +103,33 @@ def _deliver_again(
     message: Message,
     environment: Fields,
 ) -> TurnJournal:
-    state, first_seq, owner = connection.execute(
-        "SELECT t.state, t.first_seq, s.runner FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.id = ?",
-        (turn_id,),
+    state, owner = connection.execute(
+        "SELECT t.state, s.runner FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.id = ?", (turn_id,)
     ).fetchone()
-    query = "SELECT body FROM events WHERE session_id = ? AND seq = ?"
-    started = unpack(connection, connection.execute(query, (session_id, first_seq)).fetchone()[0])
-    if to_json(started["message"]) != to_json(message):
-        raise JournalError(f"another message with this request key was accepted before, as turn {turn_id}")
+    _refuse_another_message(connection, turn_id, message)
+    if state == "queued":
+        raise SessionBusy(f"this very message waits already, to be answered in session {session_id}")
     if state != "running":
         # An epoch that no lease ever had: this turn is over and can only be read.
         return _load(connection, store, Lease(session_id, runner.id, -1), turn_id)
     if owner == runner.id:
         raise SessionBusy(f"session {session_id} is answering this very message already; wait for it to end")
     return resume_turn(connection, store, runner, session_id, turn_id, environment)
+
+
+def _refuse_another_message(connection: JournalConnection, turn_id: str, message: Message) -> None:
+    """Raise when a turn was accepted with another message than this one."""
+    waiting = connection.execute("SELECT message FROM submissions WHERE turn_id = ?", (turn_id,)).fetchone()
+    if waiting is not None and waiting[0]:
+        known = unpack(connection, waiting[0])
+    else:
+        query = (
+            "SELECT e.body FROM turns t JOIN events e ON e.session_id = t.session_id AND e.seq = t.first_seq "
+            "WHERE t.id = ?"
+        )
+        known = unpack(connection, connection.execute(query, (turn_id,)).fetchone()[0])["message"]
+    if to_json(known) != to_json(message):
+        raise JournalError(f"another message with this request key was accepted before, as turn {turn_id}")
 
 
 def reopen_turn(
@@ -306,3 +333,187 @@ def _is_over(step: Step | None) -> bool:
 def _title(message: Message) -> str:
     line = " ".join(message_text(message).split())
     return line if len(line) <= 60 else line[:59] + "…"
+
+
+# -- turns that are accepted now and run later --------------------------------------------------------------------
+
+
+class QueueLimits(NamedTuple):
+    """How many turns may wait at most, and how many of one principal. 0 is no limit."""
+
+    waiting: int = 0
+    waiting_of_principal: int = 0
+
+
+NO_LIMITS = QueueLimits()
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """A turn as it was submitted, and its state now."""
+
+    turn_id: str
+    session_id: str
+    task_id: str
+    request_key: str
+    #: The surface that it came from.
+    source: str
+    state: TurnState
+    #: Whose slots it uses: ``turns``, or ``children`` for what another turn waits for.
+    queue: str
+    #: Turns with a higher number start first.
+    priority: int
+    #: The caller it is for; empty is the owner of the home.
+    principal: str
+    submitted_at: float
+    #: What the turn is to be run with, as plain data.
+    options: dict[str, Any] = {}
+
+
+_SUBMISSION = (
+    "SELECT t.id, t.session_id, t.task_id, t.request_key, t.source, t.state, u.queue, u.priority, u.principal, "
+    "u.submitted_at, u.options FROM turns t JOIN submissions u ON u.turn_id = t.id WHERE "
+)
+
+
+def accept_turn(
+    connection: JournalConnection,
+    session: SessionInfo,
+    submission: Submission,
+    message: Message,
+    limits: QueueLimits = NO_LIMITS,
+) -> tuple[Submission, bool]:
+    """Put a turn into the queue of its session, in the transaction of the caller; False when it was there before.
+
+    A session that is not stored yet is made. Raises ``QueueFull``, or ``JournalError`` when the idempotency key was
+    used for another message.
+    """
+    known = connection.execute(
+        "SELECT id FROM turns WHERE session_id = ? AND request_key = ?", (session.id, submission.request_key)
+    ).fetchone()
+    if known is not None:
+        _refuse_another_message(connection, known[0], message)
+        found = find_submission(connection, known[0])
+        if found is None:
+            raise JournalError(f"turn {known[0]} was not submitted: the process that accepted it runs it")
+        return found, False
+    _refuse_when_full(connection, submission.principal, limits)
+    now = time.time()
+    if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is None:
+        create_session(connection, None, session, session.title or _title(message))
+    (lowest,) = connection.execute("SELECT min(ordinal) FROM turns WHERE session_id = ?", (session.id,)).fetchone()
+    connection.execute(
+        "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "
+        "started_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, 0, ?)",
+        (
+            *(submission.turn_id, session.id, min(lowest or 0, 0) - 1, submission.task_id, submission.request_key),
+            *(submission.source, LOOP_VERSION, now),
+        ),
+    )
+    connection.execute(
+        "INSERT INTO submissions (turn_id, session_id, queue, priority, principal, submitted_at, options, message) "
+        "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            *(submission.turn_id, session.id, submission.queue, submission.priority, clean_text(submission.principal)),
+            *(now, to_json(submission.options), pack(connection, session.id, to_json(message))),
+        ),
+    )
+    return msgspec.structs.replace(submission, submitted_at=now), True
+
+
+def _refuse_when_full(connection: JournalConnection, principal: str, limits: QueueLimits) -> None:
+    if not any(limits):
+        return
+    waiting, own = connection.execute(
+        "SELECT count(*), count(*) FILTER (WHERE u.principal = ?) FROM turns t JOIN submissions u ON u.turn_id = t.id "
+        "WHERE t.state = 'queued'",
+        (principal,),
+    ).fetchone()
+    if limits.waiting and waiting >= limits.waiting:
+        raise QueueFull(f"{waiting} turns wait already, which is the limit (worker.max_waiting); try again later")
+    if limits.waiting_of_principal and own >= limits.waiting_of_principal:
+        raise QueueFull(
+            f"{own} turns of this caller wait already, which is the limit (worker.max_waiting_of_principal); "
+            f"try again when some have ended"
+        )
+
+
+def find_submission(connection: JournalConnection, turn_id: str) -> Submission | None:
+    """A turn as it was submitted; None when there is no such turn, or when it never waited."""
+    return next(iter(_submissions(connection, "t.id = ?", (turn_id,))), None)
+
+
+def open_submissions(store: Store) -> list[Submission]:
+    """The submitted turns that have not ended, in the order of their sessions' queues."""
+    where = "t.state IN ('queued', 'running') ORDER BY u.submitted_at, t.ordinal DESC"
+    return store.read(lambda connection: _submissions(connection, where, ()))
+
+
+def _submissions(connection: JournalConnection, where: str, values: tuple[object, ...]) -> list[Submission]:
+    rows = connection.execute(_SUBMISSION + where, values).fetchall()
+    return [Submission(*row[:10], options=msgspec.json.decode(row[10])) for row in rows]
+
+
+def claim_turn(
+    store: Store,
+    runner: Runner,
+    turn_id: str,
+    *,
+    endpoint: tuple[str, str] = ("", ""),
+    environment: Fields = NO_FIELDS,
+) -> TurnJournal:
+    """Take up a submitted turn: start it, or continue it where a process that died left it.
+
+    One that has ended is returned as it is and can only be read. ``endpoint`` is the provider and the model, for a
+    session that has none on record. Raises ``SessionBusy`` while another process holds the session.
+    """
+    store.check_after(runner.start())
+
+    def write(connection: JournalConnection) -> TurnJournal:
+        row = connection.execute("SELECT session_id, state FROM turns WHERE id = ?", (turn_id,)).fetchone()
+        if row is None:
+            raise JournalError(f"there is no turn {turn_id!r}")
+        session_id, state = row
+        if state == "queued":
+            return _start_accepted(connection, store, runner, session_id, turn_id, endpoint)
+        if state == "running":
+            return resume_turn(connection, store, runner, session_id, turn_id, environment)
+        return _load(connection, store, Lease(session_id, runner.id, -1), turn_id)
+
+    return store.write(write)
+
+
+def _start_accepted(
+    connection: JournalConnection,
+    store: Store,
+    runner: Runner,
+    session_id: str,
+    turn_id: str,
+    endpoint: tuple[str, str],
+) -> TurnJournal:
+    lease = take_lease(connection, runner, session_id)
+    ordinal = _next_ordinal(connection, session_id)
+    (stored,) = connection.execute("SELECT message FROM submissions WHERE turn_id = ?", (turn_id,)).fetchone()
+    message = unpack(connection, stored)
+    rows = connection.execute(
+        "UPDATE turns SET state = 'running', ordinal = ?, first_seq = ?, started_at = ? "
+        "WHERE id = ? AND state = 'queued' RETURNING task_id",
+        (ordinal, lease.head_seq + 1, time.time(), turn_id),
+    ).fetchall()
+    connection.execute("UPDATE submissions SET message = '' WHERE turn_id = ?", (turn_id,))
+    connection.execute(
+        "UPDATE sessions SET provider = ?, model = ? WHERE id = ? AND model = ''", (*endpoint, session_id)
+    )
+    turn = TurnJournal(store, lease, turn_id, ordinal, rows[0][0], "running")
+    return _started(connection, turn, message)
+
+
+def cancel_queued(store: Store, turn_id: str, reason: str) -> bool:
+    """Give up a turn that has not started. False when it has, or when there is none.
+
+    It was never part of the conversation, and counts as undone.
+    """
+    values = (time.time(), f"{GIVEN_UP}: {clean_text(reason)}", turn_id)
+    query = (
+        "UPDATE turns SET state = 'interrupted', undone = 1, ended_at = ?, error = ? WHERE id = ? AND state = 'queued'"
+    )
+    return store.write(lambda connection: connection.execute(query, values).rowcount) == 1

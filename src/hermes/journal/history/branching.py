@@ -27,7 +27,7 @@ _COPIES = (
     "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, attempts, loop_version, "
     f"first_seq, started_at, ended_at, answer, error, undone) SELECT {_TURN.format('id')}, :new, ordinal, task_id, "
     "request_key, source, state, attempts, loop_version, first_seq, started_at, ended_at, answer, error, undone "
-    "FROM turns WHERE session_id = :old",
+    "FROM turns WHERE session_id = :old AND ordinal >= 0",
     "INSERT INTO events (session_id, seq, turn_id, kind, key, effect, body, at, epoch) SELECT :new, seq, "
     f"{_TURN.format('turn_id')}, kind, key, effect, body, at, 1 FROM events WHERE session_id = :old ORDER BY seq",
     "INSERT INTO messages (session_id, turn, step, position, role, body) SELECT :new, turn, step, position, role, body "

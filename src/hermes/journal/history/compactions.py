@@ -57,7 +57,9 @@ def record_compaction(store: Store, runner: Runner, session_id: str, compaction:
     def write(connection: JournalConnection) -> None:
         lease = take_lease(connection, runner, session_id)
         turns, unfinished = connection.execute(
-            "SELECT count(*), count(*) FILTER (WHERE state = 'running') FROM turns WHERE session_id = ?", (session_id,)
+            "SELECT count(*) FILTER (WHERE ordinal >= 0), count(*) FILTER (WHERE state = 'running') FROM turns "
+            "WHERE session_id = ?",
+            (session_id,),
         ).fetchone()
         if unfinished or turns != compaction.covers[0]:
             raise JournalError(f"session {session_id} went on while it was being compressed; try again")

@@ -29,7 +29,8 @@ def inspect_session(store: Store, session_id: str) -> list[Record]:
         reader = _Reader(connection, session_id)
         records = [
             {"record": "session", "id": session_id, "head_seq": row[0]},
-            *reader.table("turn", _TURNS, "ordinal", _same),
+            # Those that never started have no place in the conversation yet, and no events.
+            *(turn for turn in reader.table("turn", _TURNS, "ordinal", _same) if turn["ordinal"] >= 0),
             *reader.table("model_call", _CALLS, "api_request_id", _same),
             *reader.table("event", _EVENTS, "seq", reader.event),
             *reader.table("message", _MESSAGES, "id", reader.message),

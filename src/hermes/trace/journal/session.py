@@ -24,7 +24,7 @@ _SESSION = (
     "WHERE id = ?"
 )
 _CHILDREN = "SELECT id FROM sessions WHERE parent_id = ? ORDER BY created_at, id"
-_TURNS = "SELECT * FROM turns WHERE session_id = ? ORDER BY ordinal"
+_TURNS = "SELECT * FROM turns WHERE session_id = ? AND ordinal >= 0 ORDER BY ordinal"
 _EVENTS = "SELECT turn_id, kind, key, body, at FROM events WHERE session_id = ? ORDER BY seq"
 _CALLS = "SELECT * FROM model_calls WHERE session_id = ? ORDER BY started_at, api_request_id"
 _APPROVALS = (

@@ -1,0 +1,164 @@
+"""Execution of submitted turns on one host, the same for every dispatcher: open the session, run, release it."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from threading import Lock
+
+from hermes.agent.events import Listener, TurnResult
+from hermes.agent.session import Session, stored_result
+from hermes.dispatch.port import DispatchedTurn, TurnEntry, TurnRequest
+from hermes.errors import HermesError, JournalError, SessionNotFound, TurnSuspended
+from hermes.host import Host
+from hermes.journal.connection import JournalConnection
+from hermes.journal.leases import SessionInfo, release_lease
+from hermes.journal.questions import Questions
+from hermes.journal.recovery import close_turn
+from hermes.journal.steps import Message
+from hermes.journal.turns import QueueLimits, Submission, accept_turn, claim_turn
+from hermes.scope import Interrupt, new_id
+
+log = logging.getLogger("hermes.dispatch")
+
+#: Sessions that stay open between their turns; others are read from the journal when they continue.
+MAX_OPEN_SESSIONS = 200
+
+
+class Execution:
+    """Accepts and runs turns with the sessions of one host. Thread-safe; a session has one turn at a time."""
+
+    def __init__(self, host: Host, entries: Mapping[str, TurnEntry]) -> None:
+        self.host = host
+        self._entries = entries
+        self._open: OrderedDict[str, Session] = OrderedDict()
+        self._lock = Lock()
+
+    # -- accepting ----------------------------------------------------------------------------------------------
+
+    def prepare(self, request: TurnRequest) -> tuple[SessionInfo, Submission, Message]:
+        """What the journal stores of a request."""
+        task_id = request.task_id or new_id()
+        session = SessionInfo(
+            request.session_id,
+            request.cwd,
+            request.platform,
+            title=request.title,
+            principal=request.principal,
+        )
+        submission = Submission(
+            turn_id=f"{request.session_id}:{task_id}:{new_id()[:8]}",
+            session_id=request.session_id,
+            task_id=task_id,
+            request_key=request.request_key or task_id,
+            source=request.platform,
+            state="queued",
+            queue=request.queue,
+            priority=request.priority,
+            principal=request.principal,
+            submitted_at=0.0,
+            options={
+                **({"context": request.context} if request.context else {}),
+                **({"is_structured": True} if request.is_structured else {}),
+                **({"extra": request.extra} if request.extra else {}),
+            },
+        )
+        message = self.host.redactor.mask_data({"role": "user", "content": request.message})
+        return session, submission, message
+
+    def accept(self, request: TurnRequest) -> tuple[Submission, bool]:
+        """Store a turn as queued; False when its idempotency key was known."""
+        session, submission, message = self.prepare(request)
+        limits = self.limits
+
+        def write(connection: JournalConnection) -> tuple[Submission, bool]:
+            return accept_turn(connection, session, submission, message, limits)
+
+        return self.host.store.write(write)
+
+    @property
+    def limits(self) -> QueueLimits:
+        """How many turns may wait."""
+        settings = self.host.config.worker
+        return QueueLimits(settings.max_waiting, settings.max_waiting_of_principal)
+
+    # -- running ------------------------------------------------------------------------------------------------
+
+    def run(self, submission: Submission, listener: Listener, interrupt: Interrupt) -> DispatchedTurn:
+        """Run a turn until it ends or is suspended.
+
+        Raises ``JournalError`` (also ``SessionBusy``, ``LeaseLost``) when it cannot be run here and now. Any other
+        failure ends the turn.
+        """
+        try:
+            session = self._session(submission)
+        except (JournalError, TurnSuspended):
+            raise
+        except Exception as error:
+            return DispatchedTurn("ended", self._fail(submission, error))
+        try:
+            with self._entered(session, submission):
+                return DispatchedTurn(
+                    "ended", session.run_accepted(submission.turn_id, listener=listener, interrupt=interrupt)
+                )
+        except TurnSuspended:
+            return DispatchedTurn("suspended")
+        finally:
+            with contextlib.suppress(JournalError):  # it ends with this process at the latest
+                release_lease(self.host.store, self.host.runner, submission.session_id)
+            self._keep(session)
+
+    def _entered(self, session: Session, submission: Submission) -> contextlib.AbstractContextManager[object]:
+        entry = self._entries.get(submission.source)
+        return contextlib.nullcontext() if entry is None else entry(session, submission)
+
+    def _session(self, submission: Submission) -> Session:
+        return self.host.resume_session(submission.session_id, platform=submission.source)
+
+    def _fail(self, submission: Submission, error: Exception) -> TurnResult:
+        """End a turn whose session cannot be opened."""
+        host = self.host
+        text = host.redactor.redact(str(error) if isinstance(error, HermesError) else repr(error))
+        log.error("turn %s cannot be run: %s", submission.turn_id, text)
+        journal = claim_turn(host.store, host.runner, submission.turn_id)
+        if journal.state == "running":
+            close_turn(journal, "failed", text)
+            journal.commit()
+        release_lease(host.store, host.runner, submission.session_id)
+        return self.result(submission.turn_id)
+
+    def abandon(self, submission: Submission, reason: str) -> None:
+        """Give up a turn that no process runs: withdraw its questions and close it, without running anything of it."""
+        questions = Questions(self.host.store)
+        for question in questions.pending(session_id=submission.session_id):
+            questions.withdraw(question.id, reason)
+        session = self._session(submission)
+        try:
+            session.abandon_open_turn(reason)
+        finally:
+            release_lease(self.host.store, self.host.runner, submission.session_id)
+            self._keep(session)
+
+    def _keep(self, session: Session) -> None:
+        """Keep a session open for its next turn, and close those that were not used for long."""
+        with self._lock:
+            self._open[session.id] = session
+            self._open.move_to_end(session.id)
+            old = self._open.popitem(last=False)[1] if len(self._open) > MAX_OPEN_SESSIONS else None
+        if old is not None:
+            old.close("idle")
+
+    # -- results ------------------------------------------------------------------------------------------------
+
+    def is_suspended(self, submission: Submission) -> bool:
+        """Whether a turn that no process runs waits for an answer."""
+        return bool(Questions(self.host.store).pending(session_id=submission.session_id))
+
+    def result(self, turn_id: str) -> TurnResult:
+        """The recorded result of a turn that has ended."""
+        found = stored_result(self.host.store, turn_id)
+        if found is None:
+            raise SessionNotFound(f"there is no turn {turn_id!r}")
+        return found

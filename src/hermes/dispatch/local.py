@@ -1,0 +1,255 @@
+"""The local dispatcher: turns run in this process, on a bounded number of threads."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Collection, Mapping
+from functools import partial
+
+from hermes.agent.events import Listener, ignore_events
+from hermes.contract.events import TurnEvent
+from hermes.dispatch.execution import Execution
+from hermes.dispatch.fair_queue import FairQueue
+from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry, TurnRequest, TurnTicket
+from hermes.errors import JournalError, SessionBusy, SessionNotFound
+from hermes.host import Host
+from hermes.journal.turns import Submission, cancel_queued, find_submission, open_submissions
+from hermes.scope import Interrupt
+
+log = logging.getLogger("hermes.dispatch")
+
+#: Results that are kept whole; later ones are read from the journal, which does not keep the list of calls.
+_MAX_RESULTS = 256
+#: Seconds until a turn whose session another process holds is tried again, and the longest such pause.
+_RETRY_SECONDS, _MAX_RETRY_SECONDS = 0.1, 5.0
+
+
+class _LocalTurn:
+    """One turn that this process waits for, runs, or has suspended."""
+
+    def __init__(self, submission: Submission) -> None:
+        self.submission = submission
+        self.interrupt = Interrupt()
+        self.listeners: list[Listener] = []
+        self.now = DispatchedTurn("queued")
+        self.failures = 0
+
+    def listen(self, event: TurnEvent) -> None:
+        for listener in tuple(self.listeners):
+            try:
+                listener(event)
+            except Exception:
+                log.exception("a listener of turn %s failed; it hears no more", self.submission.turn_id)
+                self.listeners.remove(listener)
+
+
+class LocalDispatcher:
+    """Runs submitted turns on threads of this process. Implements ``Dispatcher``."""
+
+    def __init__(
+        self, host: Host, *, entries: Mapping[str, TurnEntry] | None = None, platforms: Collection[str] | None = None
+    ) -> None:
+        """``entries`` are what surfaces do around their turns, by platform.
+
+        ``platforms`` are the surfaces whose turns are taken over from an earlier process; None takes all.
+        """
+        settings = host.config.worker
+        self._execution = Execution(host, entries or {})
+        self._host = host
+        self._platforms = platforms
+        self._queue = FairQueue(
+            {TURNS: settings.slots, CHILDREN: settings.child_slots}, settings.max_running_of_principal
+        )
+        self._turns: dict[str, _LocalTurn] = {}
+        self._ended: OrderedDict[str, DispatchedTurn] = OrderedDict()
+        self._changed = threading.Condition()
+        self._is_started = False
+        self._is_released = False
+
+    # -- the port -----------------------------------------------------------------------------------------------
+
+    def submit(self, request: TurnRequest, *, listener: Listener = ignore_events) -> TurnTicket:
+        submission, is_new = self._execution.accept(request)
+        ticket = TurnTicket(submission.turn_id, submission.session_id, is_new)
+        with self._changed:
+            turn = self._turns.get(submission.turn_id)
+            if turn is None and submission.state == "queued":
+                turn = self._add(submission)
+            if turn is not None and listener is not ignore_events:
+                turn.listeners.append(listener)
+            self._start_ready()
+        return ticket
+
+    def resume(self, turn_id: str, *, listener: Listener = ignore_events) -> None:
+        submission = self._submission(turn_id)
+        with self._changed:
+            turn = self._turns.get(turn_id)
+            if turn is not None and turn.now.state != "suspended":
+                return  # it waits or runs
+            if turn is None:
+                if submission.state != "running":
+                    return  # it has ended
+                turn = self._turns[turn_id] = _LocalTurn(submission)
+            turn.now, turn.interrupt = DispatchedTurn("queued"), Interrupt()
+            if listener is not ignore_events:
+                turn.listeners.append(listener)
+            self._queue.let_go(submission.session_id)
+            self._queue.add(submission, is_first=True)
+            self._start_ready()
+
+    def cancel(self, turn_id: str, reason: str = "cancelled") -> bool:
+        if cancel_queued(self._host.store, turn_id, reason):
+            with self._changed:
+                self._queue.remove(turn_id)
+                if turn_id in self._turns:
+                    self._queue.let_go(self._turns[turn_id].submission.session_id)
+                    self._end(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
+            return True
+        submission = self._submission(turn_id)
+        with self._changed:
+            turn = self._turns.get(turn_id)
+            is_here = turn is not None and turn.now.state in ("queued", "running")
+            if turn is not None:
+                turn.interrupt.cancel(reason)
+        if is_here:
+            return True
+        if submission.state != "running":
+            return False
+        self._execution.abandon(submission, reason)
+        with self._changed:
+            self._queue.let_go(submission.session_id)
+            self._end(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
+            self._start_ready()
+        return True
+
+    def wait(self, turn_id: str, *, timeout: float | None = None, listener: Listener | None = None) -> DispatchedTurn:
+        until = None if timeout is None else time.monotonic() + timeout
+        with self._changed:
+            turn = self._turns.get(turn_id)
+            if turn is not None and listener is not None:
+                turn.listeners.append(listener)
+            while turn is not None and turn.now.state in ("queued", "running"):
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    break
+                self._changed.wait(left)
+            if turn is not None:
+                if listener is not None and listener in turn.listeners:
+                    turn.listeners.remove(listener)
+                return turn.now
+            if turn_id in self._ended:
+                return self._ended[turn_id]
+        return self._recorded(turn_id)
+
+    def start(self) -> None:
+        left = open_submissions(self._host.store)
+        if self._platforms is not None:
+            left = [submission for submission in left if submission.source in self._platforms]
+        suspended = {one.turn_id for one in left if one.state == "running" and self._execution.is_suspended(one)}
+        with self._changed:
+            self._is_started = True
+            # What had started continues before what waits behind it.
+            for submission in sorted(left, key=lambda one: one.state == "queued"):
+                if submission.turn_id in self._turns:
+                    continue
+                if submission.turn_id in suspended:
+                    self._turns[submission.turn_id] = turn = _LocalTurn(submission)
+                    turn.now = DispatchedTurn("suspended")
+                    self._queue.hold(submission.session_id)
+                else:
+                    self._add(submission)
+            self._start_ready()
+
+    def release(self, timeout: float | None = None) -> bool:
+        with self._changed:
+            self._is_released = True
+            return self._changed.wait_for(lambda: not self._queue.running, timeout)
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    @property
+    def waiting(self) -> int:
+        """How many turns wait in this process."""
+        with self._changed:
+            return len(self._queue)
+
+    @property
+    def running(self) -> int:
+        """How many turns run in this process."""
+        with self._changed:
+            return self._queue.running
+
+    def _add(self, submission: Submission) -> _LocalTurn:
+        turn = self._turns[submission.turn_id] = _LocalTurn(submission)
+        self._queue.add(submission)
+        return turn
+
+    def _start_ready(self) -> None:
+        """Start what may start. With the lock held."""
+        while self._is_started and not self._is_released and (submission := self._queue.take()) is not None:
+            turn = self._turns[submission.turn_id]
+            turn.now = DispatchedTurn("running")
+            self._host.workers.submit(partial(self._run, turn))
+
+    def _run(self, turn: _LocalTurn) -> None:
+        submission = turn.submission
+        now = DispatchedTurn("queued")
+        try:
+            now = self._execution.run(submission, turn.listen, turn.interrupt)
+        except SessionBusy as error:
+            log.debug("turn %s waits: %s", submission.turn_id, error)
+        except JournalError as error:
+            log.warning("turn %s is tried again: %s", submission.turn_id, error)
+        except Exception:
+            # Taking it up again counts in the journal: a turn that always fails like this ends as a dead letter.
+            log.exception("turn %s was cut off and is tried again", submission.turn_id)
+        with self._changed:
+            self._queue.done(submission, is_held=now.state != "ended")
+            if now.state == "ended":
+                self._end(submission.turn_id, now)
+            else:
+                turn.now = now
+                if now.state == "queued":
+                    self._postpone(turn)
+            self._start_ready()
+            self._changed.notify_all()
+
+    def _postpone(self, turn: _LocalTurn) -> None:
+        """Try a turn again later; those of its session wait for it."""
+        pause = min(_RETRY_SECONDS * 2**turn.failures, _MAX_RETRY_SECONDS)
+        turn.failures += 1
+        timer = threading.Timer(pause, self._try_again, (turn,))
+        timer.daemon = True
+        timer.start()
+
+    def _try_again(self, turn: _LocalTurn) -> None:
+        with self._changed:
+            if self._turns.get(turn.submission.turn_id) is turn:
+                self._queue.let_go(turn.submission.session_id)
+                self._queue.add(turn.submission, is_first=True)
+                self._start_ready()
+
+    def _end(self, turn_id: str, now: DispatchedTurn) -> None:
+        turn = self._turns.pop(turn_id, None)
+        if turn is not None:
+            turn.now = now
+        if now.result is not None:
+            self._ended[turn_id] = now
+            if len(self._ended) > _MAX_RESULTS:
+                self._ended.popitem(last=False)
+        self._changed.notify_all()
+
+    def _submission(self, turn_id: str) -> Submission:
+        found = self._host.store.read(lambda connection: find_submission(connection, turn_id))
+        if found is None:
+            raise SessionNotFound(f"there is no submitted turn {turn_id!r}")
+        return found
+
+    def _recorded(self, turn_id: str) -> DispatchedTurn:
+        submission = self._submission(turn_id)
+        if submission.state in ("queued", "running"):
+            return DispatchedTurn(submission.state)
+        return DispatchedTurn("ended", self._execution.result(turn_id))

@@ -1,0 +1,355 @@
+"""Submitted turns in one process: accepted on disk, run in order, cancelled, suspended, taken over by the next one."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Generator
+from contextlib import AbstractContextManager, closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
+from hermes.agent.session import Session
+from hermes.config.sections import WorkerConfig
+from hermes.contract.events import TextDelta, TurnEvent
+from hermes.dispatch.local import LocalDispatcher
+from hermes.dispatch.port import CHILDREN, Dispatcher, TurnRequest
+from hermes.errors import JournalError, QueueFull, SessionNotFound, TurnSuspended
+from hermes.host import Host
+from hermes.journal.history.inspection import inspect_session
+from hermes.journal.questions import Questions
+from hermes.journal.recovery import MAX_TAKE_UPS
+from hermes.journal.turns import Submission
+from hermes.scope import Interrupt
+from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, by_step, text, tool_call
+from hermes.trace.verify.session import verify
+from support.configured import configured_host
+from support.waiting import HANG, wait_until
+
+
+class Model:
+    """Answers every message with itself; a message that begins with ``hold`` waits until it is let go."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.asked: list[str] = []
+
+    def __call__(self, request: RecordedRequest) -> ScriptedReply:
+        said = request.last_user_text
+        self.asked.append(said)
+        if said.startswith("hold"):
+            return text(f"Answer to {said}", hold=self.gate)
+        if said.startswith("run"):
+            return by_step(tool_call("terminal", {"command": f"rm -r {said[4:]}"}), text("Run."))(request)  # type: ignore[return-value]
+        return text(f"Answer to {said}")
+
+
+class Rig:
+    """A home, a scripted model and dispatchers on it; each dispatcher stands for one process."""
+
+    def __init__(self, home: Path, cwd: Path) -> None:
+        self.home, self.cwd = home, cwd
+        self.model = Model()
+        self.provider = ScriptedProvider(self.model)
+        self._hosts: list[Host] = []
+
+    def host(self, **settings: Any) -> Host:
+        self._hosts.append(configured_host(self.home, self.cwd, self.provider, worker=WorkerConfig(**settings)))
+        return self._hosts[-1]
+
+    def dispatcher(self, *, starts: bool = True, entries: Any = None, **settings: Any) -> LocalDispatcher:
+        dispatcher = LocalDispatcher(self.host(**settings), entries=entries)
+        if starts:
+            dispatcher.start()
+        return dispatcher
+
+    def request(self, message: str, session_id: str = "s1", **fields: Any) -> TurnRequest:
+        values: dict[str, Any] = {"request_key": message, "platform": "test", "cwd": str(self.cwd), **fields}
+        return TurnRequest(session_id=session_id, message=message, **values)
+
+    def query(self, sql: str) -> list[Any]:
+        with closing(sqlite3.connect(self.home / "state.db")) as connection:
+            return connection.execute(sql).fetchall()
+
+    def close(self) -> None:
+        self.model.gate.set()
+        for host in self._hosts:
+            host.close()
+        self.provider.close()
+
+
+@pytest.fixture
+def rig(home: Path, workdir: Path) -> Generator[Rig]:
+    rig = Rig(home, workdir)
+    with rig.provider:
+        yield rig
+        rig.close()
+
+
+def ended(dispatcher: Dispatcher, turn_id: str) -> str:
+    """The answer of a turn, or how it ended without one."""
+    turn = dispatcher.wait(turn_id, timeout=HANG)
+    assert turn.result is not None, turn
+    return turn.result.answer or turn.result.status
+
+
+def test_a_turn_is_on_disk_before_submit_returns(rig: Rig) -> None:
+    dispatcher = rig.dispatcher(starts=False)
+    ticket = dispatcher.submit(rig.request("hello"))
+    assert ticket.is_new
+    assert rig.query("SELECT id, state, ordinal FROM turns") == [(ticket.turn_id, "queued", -1)]
+    assert dispatcher.wait(ticket.turn_id, timeout=0).state == "queued"
+    dispatcher.start()
+    assert ended(dispatcher, ticket.turn_id) == "Answer to hello"
+    assert rig.query("SELECT state, ordinal FROM turns") == [("completed", 0)]
+
+
+def test_the_next_process_runs_what_the_last_one_accepted(rig: Rig) -> None:
+    first = rig.dispatcher(starts=False)
+    tickets = [first.submit(rig.request(name)) for name in ("one", "two")]
+    second = rig.dispatcher()
+    assert [ended(second, ticket.turn_id) for ticket in tickets] == ["Answer to one", "Answer to two"]
+    assert rig.model.asked == ["one", "two"]
+    # The conversation is whole: the second request has the first answer.
+    assert "Answer to one" in str(rig.provider.requests[1].messages)
+
+
+def test_the_turns_of_a_session_run_in_order_and_those_of_others_beside_them(rig: Rig) -> None:
+    dispatcher = rig.dispatcher(slots=2)
+    held = dispatcher.submit(rig.request("hold"))
+    second = dispatcher.submit(rig.request("second"))
+    other = dispatcher.submit(rig.request("other", "s2"))
+    assert ended(dispatcher, other.turn_id) == "Answer to other"
+    assert dispatcher.wait(second.turn_id, timeout=0).state == "queued"
+    assert (dispatcher.running, dispatcher.waiting) == (1, 1)
+    rig.model.gate.set()
+    assert ended(dispatcher, held.turn_id) == "Answer to hold"
+    assert ended(dispatcher, second.turn_id) == "Answer to second"
+
+
+def test_the_same_key_is_the_same_turn(rig: Rig) -> None:
+    dispatcher = rig.dispatcher()
+    first = dispatcher.submit(rig.request("hello"))
+    ended(dispatcher, first.turn_id)
+    again = dispatcher.submit(rig.request("hello"))
+    assert (again.turn_id, again.is_new) == (first.turn_id, False)
+    assert ended(dispatcher, again.turn_id) == "Answer to hello"
+    assert rig.model.asked == ["hello"]
+    with pytest.raises(JournalError, match="another message with this request key"):
+        dispatcher.submit(rig.request("other", request_key="hello"))
+
+
+def test_the_same_key_while_the_turn_waits_is_the_same_turn(rig: Rig) -> None:
+    dispatcher = rig.dispatcher(starts=False)
+    tickets = [dispatcher.submit(rig.request("hello")) for _ in range(2)]
+    assert tickets[0].turn_id == tickets[1].turn_id
+    dispatcher.start()
+    ended(dispatcher, tickets[0].turn_id)
+    assert rig.model.asked == ["hello"]
+
+
+def test_a_waiting_turn_that_is_cancelled_never_starts(rig: Rig) -> None:
+    dispatcher = rig.dispatcher()
+    held = dispatcher.submit(rig.request("hold"))
+    waits = dispatcher.submit(rig.request("never"))
+    third = dispatcher.submit(rig.request("third"))
+    assert dispatcher.cancel(waits.turn_id, "changed my mind")
+    assert ended(dispatcher, waits.turn_id) == "interrupted"
+    rig.model.gate.set()
+    assert ended(dispatcher, third.turn_id) == "Answer to third"
+    assert not dispatcher.cancel(waits.turn_id)
+    assert not dispatcher.cancel(held.turn_id)
+    assert rig.model.asked == ["hold", "third"]
+    host = rig.host()
+    assert verify(inspect_session(host.store, "s1")) == []
+    assert "never" not in str(host.sessions.messages("s1"))
+
+
+def test_a_running_turn_is_cancelled_through_its_interrupt(rig: Rig) -> None:
+    dispatcher = rig.dispatcher()
+    held = dispatcher.submit(rig.request("hold"))
+    rig.provider.wait_for_request()
+    assert dispatcher.cancel(held.turn_id, "stop")
+    assert ended(dispatcher, held.turn_id) == "interrupted"
+
+
+def test_live_events_reach_the_listener_and_one_that_fails_costs_no_turn(rig: Rig) -> None:
+    dispatcher = rig.dispatcher(starts=False)
+    heard: list[TurnEvent] = []
+
+    def broken(_event: TurnEvent) -> None:
+        raise RuntimeError("no")
+
+    ticket = dispatcher.submit(rig.request("hello"), listener=heard.append)
+    dispatcher.submit(rig.request("hello"), listener=broken)
+    dispatcher.start()
+    ended(dispatcher, ticket.turn_id)
+    assert "".join(event.text for event in heard if isinstance(event, TextDelta)) == "Answer to hello"
+
+
+def test_too_many_waiting_turns_are_refused(rig: Rig) -> None:
+    dispatcher = rig.dispatcher(starts=False, max_waiting=3, max_waiting_of_principal=2)
+    dispatcher.submit(rig.request("a", principal="ann"))
+    dispatcher.submit(rig.request("b", principal="ann"))
+    with pytest.raises(QueueFull, match=r"of this caller.*max_waiting_of_principal"):
+        dispatcher.submit(rig.request("c", principal="ann"))
+    dispatcher.submit(rig.request("d", "s2", principal="bob"))
+    with pytest.raises(QueueFull, match=r"3 turns wait already"):
+        dispatcher.submit(rig.request("e", "s3", principal="eve"))
+    assert len(rig.query("SELECT * FROM turns")) == 3
+
+
+def test_children_run_while_their_parents_use_every_slot(rig: Rig) -> None:
+    dispatcher = rig.dispatcher(slots=1, child_slots=1)
+    parent = dispatcher.submit(rig.request("hold"))
+    child = dispatcher.submit(rig.request("child", "s2", queue=CHILDREN))
+    assert ended(dispatcher, child.turn_id) == "Answer to child"
+    rig.model.gate.set()
+    ended(dispatcher, parent.turn_id)
+
+
+def test_release_lets_running_turns_end_and_leaves_the_rest(rig: Rig) -> None:
+    dispatcher = rig.dispatcher()
+    held = dispatcher.submit(rig.request("hold"))
+    rig.provider.wait_for_request()
+    waits = dispatcher.submit(rig.request("later"))
+    assert not dispatcher.release(timeout=0)
+    rig.model.gate.set()
+    assert dispatcher.release(timeout=HANG)
+    assert ended(dispatcher, held.turn_id) == "Answer to hold"
+    assert dispatcher.wait(waits.turn_id, timeout=0).state == "queued"
+    assert ended(rig.dispatcher(), waits.turn_id) == "Answer to later"
+
+
+def test_a_session_is_free_for_other_processes_between_turns(rig: Rig) -> None:
+    dispatcher = rig.dispatcher()
+    ended(dispatcher, dispatcher.submit(rig.request("one")).turn_id)
+    with rig.host() as other:
+        other.resume_session("s1").run("from the command line")
+    ended(dispatcher, dispatcher.submit(rig.request("two")).turn_id)
+    assert "from the command line" in str(rig.provider.requests[-1].messages)
+
+
+def test_a_turn_waits_while_another_process_has_its_session(rig: Rig) -> None:
+    other = rig.host()
+    session = other.new_session()
+    session.run("first")
+    dispatcher = rig.dispatcher()
+    ticket = dispatcher.submit(rig.request("second", session.id))
+    wait_until(lambda: dispatcher.running == 0 and dispatcher.waiting == 0, "the first try")
+    assert dispatcher.wait(ticket.turn_id, timeout=0).state in ("queued", "running")
+    other.runner.close()
+    assert ended(dispatcher, ticket.turn_id) == "Answer to second"
+
+
+def test_a_turn_whose_folder_is_gone_fails_with_the_reason(rig: Rig) -> None:
+    dispatcher = rig.dispatcher()
+    ticket = dispatcher.submit(rig.request("hello", cwd=str(rig.cwd / "gone")))
+    turn = dispatcher.wait(ticket.turn_id, timeout=HANG)
+    assert turn.result is not None
+    assert turn.result.status == "failed"
+    assert "gone" in (turn.result.error or "")
+    assert dispatcher.wait(ticket.turn_id).result == turn.result
+
+
+def test_a_turn_that_always_kills_its_process_ends_as_a_dead_letter(rig: Rig) -> None:
+    ticket = rig.dispatcher(starts=False).submit(rig.request("hold"))
+    host = rig.host()
+
+    class Killed(BaseException):
+        pass
+
+    def die(_event: TurnEvent) -> None:
+        raise Killed
+
+    for _ in range(MAX_TAKE_UPS + 1):
+        session = host.resume_session("s1")
+        with pytest.raises(Killed):
+            session.run_accepted(ticket.turn_id, listener=die)
+    result = host.resume_session("s1").run_accepted(ticket.turn_id)
+    assert (result.status, result.error_type) == ("failed", "TakenUpTooOften")
+    assert rig.provider.requests == []
+
+
+# -- questions ------------------------------------------------------------------------------------------------------
+
+
+class Later:
+    """A user who answers later."""
+
+    surface = "test"
+
+    def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
+        raise TurnSuspended(None)
+
+    def answer(self, question: str, choices: Any, interrupt: Interrupt) -> str | None:
+        raise TurnSuspended(None)
+
+
+def asking(host: Host) -> Any:
+    def enter(session: Session, _submission: Submission) -> AbstractContextManager[None]:
+        @contextmanager
+        def attached() -> Generator[None]:
+            host.responders.attach(session.id, Later())
+            yield
+            host.responders.detach(session.id)
+
+        return attached()
+
+    return {"test": enter}
+
+
+def suspended(rig: Rig) -> tuple[LocalDispatcher, Host, str, str]:
+    """A turn that waits for an approval, and one that waits behind it."""
+    host = rig.host()
+    dispatcher = LocalDispatcher(host, entries=asking(host))
+    dispatcher.start()
+    (rig.cwd / "folder").mkdir()
+    asks = dispatcher.submit(rig.request("run folder"))
+    behind = dispatcher.submit(rig.request("behind"))
+    assert dispatcher.wait(asks.turn_id, timeout=HANG).state == "suspended"
+    return dispatcher, host, asks.turn_id, behind.turn_id
+
+
+def test_a_suspended_turn_continues_with_the_answer_before_those_behind_it(rig: Rig) -> None:
+    dispatcher, host, asks, behind = suspended(rig)
+    assert dispatcher.wait(behind, timeout=0).state == "queued"
+    assert dispatcher.running == 0
+    (question,) = Questions(host.store).pending()
+    Questions(host.store).answer(question.id, "once")
+    dispatcher.resume(asks)
+    assert ended(dispatcher, asks) == "Run."
+    assert not (rig.cwd / "folder").exists()
+    assert ended(dispatcher, behind) == "Answer to behind"
+
+
+def test_a_suspended_turn_survives_the_process(rig: Rig) -> None:
+    dispatcher, host, asks, behind = suspended(rig)
+    dispatcher.release()
+    host.close()
+    host = rig.host()
+    dispatcher = LocalDispatcher(host, entries=asking(host))
+    dispatcher.start()
+    assert dispatcher.wait(asks, timeout=HANG).state == "suspended"
+    Questions(host.store).answer(Questions(host.store).pending()[0].id, "once")
+    dispatcher.resume(asks)
+    assert [ended(dispatcher, one) for one in (asks, behind)] == ["Run.", "Answer to behind"]
+
+
+def test_a_suspended_turn_can_be_cancelled(rig: Rig) -> None:
+    dispatcher, host, asks, behind = suspended(rig)
+    assert dispatcher.cancel(asks, "no longer needed")
+    assert ended(dispatcher, asks).endswith(("[interrupted]", "interrupted"))
+    assert Questions(host.store).pending() == []
+    assert ended(dispatcher, behind) == "Answer to behind"
+    assert (rig.cwd / "folder").exists()
+
+
+def test_an_unknown_turn_is_an_error(rig: Rig) -> None:
+    dispatcher = rig.dispatcher()
+    for call in (dispatcher.wait, dispatcher.cancel, dispatcher.resume):
+        with pytest.raises(SessionNotFound, match="no submitted turn 'x'"):
+            call("x")
