@@ -348,6 +348,22 @@ def test_a_suspended_turn_can_be_cancelled(rig: Rig) -> None:
     assert (rig.cwd / "folder").exists()
 
 
+def test_who_watches_a_turn_is_told_of_each_stop_once(rig: Rig) -> None:
+    dispatcher, host, asks, behind = suspended(rig)
+    seen: list[str] = []
+    dispatcher.watch(asks, lambda turn: seen.append(turn.state))
+    assert seen == ["suspended"], "it was so already"
+    said: list[TurnEvent] = []
+    Questions(host.store).answer(Questions(host.store).pending()[0].id, "once")
+    dispatcher.resume(asks)
+    dispatcher.watch(asks, lambda turn: seen.append(turn.state), listener=said.append)
+    dispatcher.watch(behind, lambda turn: seen.append(turn.result.answer if turn.result else "nothing"))
+    wait_until(lambda: len(seen) == 3)
+    assert seen == ["suspended", "ended", "Answer to behind"]
+    dispatcher.watch(asks, lambda turn: seen.append(turn.result.answer if turn.result else "nothing"))
+    assert seen[3:] == ["Run."]
+
+
 def test_an_unknown_turn_is_an_error(rig: Rig) -> None:
     dispatcher = rig.dispatcher()
     for call in (dispatcher.wait, dispatcher.cancel, dispatcher.resume):

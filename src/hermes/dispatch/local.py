@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
 from hermes.agent.events import Listener, ignore_events
@@ -34,6 +34,7 @@ class _LocalTurn:
         self.submission = submission
         self.interrupt = Interrupt()
         self.listeners: list[Listener] = []
+        self.watchers: list[Callable[[DispatchedTurn], None]] = []
         self.now = DispatchedTurn("queued")
         self.failures = 0
 
@@ -44,6 +45,16 @@ class _LocalTurn:
             except Exception:
                 log.exception("a listener of turn %s failed; it hears no more", self.submission.turn_id)
                 self.listeners.remove(listener)
+
+    def settle(self, now: DispatchedTurn) -> None:
+        """It has ended or is suspended: those who watch it are told, once."""
+        self.now = now
+        watchers, self.watchers = self.watchers, []
+        for settled in watchers:
+            try:
+                settled(now)
+            except Exception:
+                log.exception("the end of turn %s could not be reported", self.submission.turn_id)
 
 
 class LocalDispatcher:
@@ -144,6 +155,20 @@ class LocalDispatcher:
                 return self._ended[turn_id]
         return self._recorded(turn_id)
 
+    def watch(
+        self, turn_id: str, settled: Callable[[DispatchedTurn], None], *, listener: Listener = ignore_events
+    ) -> None:
+        with self._changed:
+            turn = self._turns.get(turn_id)
+            if turn is not None:
+                if listener is not ignore_events:
+                    turn.listeners.append(listener)
+                if turn.now.state in ("queued", "running"):
+                    turn.watchers.append(settled)
+                    return
+            now = self._ended.get(turn_id) if turn is None else turn.now
+        settled(now or self._recorded(turn_id))
+
     def start(self) -> None:
         left = open_submissions(self._host.store)
         if self._platforms is not None:
@@ -210,10 +235,11 @@ class LocalDispatcher:
             self._queue.done(submission, is_held=now.state != "ended")
             if now.state == "ended":
                 self._end(submission.turn_id, now)
+            elif now.state == "suspended":
+                turn.settle(now)
             else:
                 turn.now = now
-                if now.state == "queued":
-                    self._postpone(turn)
+                self._postpone(turn)
             self._start_ready()
             self._changed.notify_all()
 
@@ -235,7 +261,7 @@ class LocalDispatcher:
     def _end(self, turn_id: str, now: DispatchedTurn) -> None:
         turn = self._turns.pop(turn_id, None)
         if turn is not None:
-            turn.now = now
+            turn.settle(now)
         if now.result is not None:
             self._ended[turn_id] = now
             if len(self._ended) > _MAX_RESULTS:

@@ -98,6 +98,16 @@ class Dispatcher(Protocol):
         """
         ...
 
+    def watch(
+        self, turn_id: str, settled: Callable[[DispatchedTurn], None], *, listener: Listener = ignore_events
+    ) -> None:
+        """Call ``settled`` once, when the turn has ended or is suspended; at once when it is so already.
+
+        For surfaces with many turns: no thread waits. ``settled`` may be called on any thread and must not block.
+        ``listener`` receives the live events from now on.
+        """
+        ...
+
     def start(self) -> None:
         """Begin to run turns, first those that an earlier process left."""
         ...
