@@ -13,7 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hermes.cli.terminal import cells, fitted, one_line, plain, print_error, short_duration, shows_unicode
+from hermes.cli.terminal import (
+    cells,
+    fitted,
+    one_line,
+    plain,
+    print_error,
+    short_duration,
+    shows_unicode,
+    terminal_width,
+    word_wrapped,
+)
 
 
 @pytest.mark.parametrize(
@@ -93,3 +103,24 @@ def test_an_error_is_wrapped_at_words_on_a_terminal_and_one_line_elsewhere(
     os.close(ours)
     assert len(rows) == 3 and all(len(row) <= 40 for row in rows)
     assert " ".join(rows) == f"Error: {text}"
+
+
+@given(st.text(alphabet=" a\u4e2d\u0301\n", max_size=30), st.integers(0, 6))
+def test_wrapping_ends_at_every_width_and_loses_no_word(text: str, width: int) -> None:
+    rows = word_wrapped(text, width)
+    assert "".join("".join(rows).split()) == "".join(text.split())
+
+
+def test_a_terminal_without_a_width_gets_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        with os.fdopen(theirs, "w") as terminal:
+            monkeypatch.setattr(sys, "stdout", terminal)
+            monkeypatch.delenv("COLUMNS", raising=False)
+            assert terminal_width(72) == 72
+            monkeypatch.setenv("COLUMNS", "0")
+            assert terminal_width(72) == 72
+            monkeypatch.setenv("COLUMNS", "40")
+            assert terminal_width(72) == 40
+    finally:
+        os.close(ours)

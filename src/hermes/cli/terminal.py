@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import sys
 from collections.abc import Iterable
@@ -85,7 +86,8 @@ def _wrapped_line(line: str, width: int) -> list[str]:
         row += word.lstrip(" ") if is_empty else word
         is_empty = False
         while cells(row) > width:
-            end = len(fitted(row, width, ""))
+            # At least one character, although none fits where a wide one meets the last column.
+            end = max(len(fitted(row, width, "")), len(indent) + 1)
             rows.append(row[:end])
             row = indent + row[end:]
     return [*rows, row]
@@ -112,15 +114,14 @@ def shows_unicode(encoding: str | None, term: str | None) -> bool:
 
 
 def terminal_width(default: int) -> int:
-    """Columns of the terminal on stdout; the default when stdout is not a terminal."""
+    """Columns of the terminal on stdout; the default when stdout is not a terminal, or one that tells none."""
     import os
 
+    with contextlib.suppress(KeyError, ValueError):
+        if (columns := int(os.environ["COLUMNS"])) > 0:
+            return columns
     try:
-        return int(os.environ["COLUMNS"])
-    except (KeyError, ValueError):
-        pass
-    try:
-        return os.get_terminal_size(sys.stdout.fileno()).columns
+        return os.get_terminal_size(sys.stdout.fileno()).columns or default
     except (OSError, ValueError):
         return default
 

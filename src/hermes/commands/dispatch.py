@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from hermes.commands.conversation import Conversation
 from hermes.contract.commands import COMMAND_NAMES, OWN_PREFIX
@@ -20,8 +21,7 @@ log = logging.getLogger("hermes.commands")
 _COMMAND = re.compile(r"/([a-zA-Z][\w-]*(?::[\w-]+)?)(?:\s+(.*))?\s*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class CommandAnswer:
+class CommandAnswer(msgspec.Struct, frozen=True):
     """The answer of a command: plain text, without secrets. Its surface removes terminal control sequences."""
 
     text: str = ""

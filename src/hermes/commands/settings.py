@@ -11,9 +11,8 @@ from hermes.agent.approvals.decide import Approvals
 from hermes.agent.approvals.modes import MODES
 from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
-from hermes.config.document import KeyPath
 from hermes.config.listing import Setting, list_settings
-from hermes.config.messages import dotted, suggestion
+from hermes.config.messages import KeyPath, dotted, suggestion
 from hermes.config.secrets import is_unnamed_secret
 from hermes.errors import ConfigError, HermesError
 from hermes.sanitize import REDACTED, is_secret_key, redact_text

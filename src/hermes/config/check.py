@@ -10,8 +10,7 @@ from typing import Any, cast, get_args
 import msgspec
 
 from hermes.config.aliases import AliasedConfig, AliasedModelConfig
-from hermes.config.document import KeyPath
-from hermes.config.messages import allowed_values, describe, dotted, suggestion
+from hermes.config.messages import KeyPath, allowed_values, describe, dotted, suggestion
 from hermes.config.sections import ApiMode, AuxiliaryConfig, HooksConfig
 
 #: Sections whose other keys are names chosen by the user: the field that collects them, and what an item is.

@@ -8,10 +8,9 @@ from typing import Any
 
 import yaml
 
+from hermes.config.messages import KeyPath
 from hermes.errors import ConfigError
 
-#: The way to a value: keys of mappings and indexes of lists.
-KeyPath = tuple[str | int, ...]
 Document = dict[str, Any]
 
 _DEEPEST = 50

@@ -14,10 +14,10 @@ from ruamel.yaml.error import YAMLError
 from ruamel.yaml.tokens import CommentToken
 
 from hermes.config.check import check
-from hermes.config.document import KeyPath, parse_document
+from hermes.config.document import parse_document
 from hermes.config.files import config_path, locked, write_atomically
 from hermes.config.load import read_text
-from hermes.config.messages import describe, dotted
+from hermes.config.messages import KeyPath, describe, dotted
 from hermes.config.sections import Config
 from hermes.errors import ConfigError
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 import msgspec
 
 from hermes.config.check import NAMED_ITEMS
-from hermes.config.document import KeyPath
+from hermes.config.messages import KeyPath
 
 
 class Setting(NamedTuple):

@@ -7,9 +7,11 @@ from typing import Any
 
 import msgspec
 
-from hermes.config.document import KeyPath
 from hermes.config.environment import holds_secret_or_address
 from hermes.config.sections import Config
+
+#: The way to a value: keys of mappings and indexes of lists.
+KeyPath = tuple[str | int, ...]
 
 _LONGEST_SHOWN = 60
 

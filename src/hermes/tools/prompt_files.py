@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Literal
+
+import msgspec
 
 from hermes.config.trust import FolderTrust, project_root
 from hermes.errors import ConfigError
@@ -30,8 +31,7 @@ _INLINE_COMMAND = re.compile(r"!`([^`\n]+)`")
 _ARGUMENT = re.compile(r"\$(ARGUMENTS|[1-9])")
 
 
-@dataclass(frozen=True, slots=True)
-class PromptFile:
+class PromptFile(msgspec.Struct, frozen=True):
     """One file as it describes itself."""
 
     name: str

@@ -129,7 +129,7 @@ def test_what_is_typed_while_the_agent_works_waits_survives_a_stop_and_is_answer
             terminal.send("/quit")
             assert terminal.end() == 0
     assert shown.index("[interrupted]") < shown.index("To the second.") < shown.index("To the third.")
-    assert "> second\nTo the second.\n" in shown and "> third\nTo the third.\n" in shown
+    assert "> second\nTo the second.\n" in shown and "> third\nTo the third." in shown
     assert "queued" not in shown.splitlines()[-1]
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
+from msgspec.structs import replace
 
 from hermes.cli.repl.status_line import StatusFacts, session_facts, short_count, short_session_id, status_line
 from hermes.cli.terminal import cells

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TextIO
+
+import msgspec
 
 from hermes.agent.session import Session
 from hermes.cli.terminal import one_line, plain, print_error
@@ -15,8 +16,7 @@ from hermes.host import Host
 from hermes.scope import Interrupt
 
 
-@dataclass(frozen=True, slots=True)
-class CommandOutcome:
+class CommandOutcome(msgspec.Struct, frozen=True):
     """The result of the command."""
 
     succeeded: bool

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Literal
+
+import msgspec
+from msgspec import field
 
 ThemeName = Literal["auto", "dark", "light", "none"]
 
 
-@dataclass(frozen=True, slots=True)
-class Theme:
+class Theme(msgspec.Struct, frozen=True):
     """Colours as parameters of the escape sequence; without colour all text is plain."""
 
     has_colour: bool = True

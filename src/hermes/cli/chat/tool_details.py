@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal, Protocol, cast
 
 import msgspec
@@ -21,8 +20,7 @@ LineKind = Literal["plain", "added", "removed", "place", "note"]
 _BOXES = {"completed": "[x]", "in_progress": "[>]", "cancelled": "[-]"}
 
 
-@dataclass(frozen=True, slots=True)
-class DetailLine:
+class DetailLine(msgspec.Struct, frozen=True):
     """One line, and what it is, for its colour."""
 
     text: str

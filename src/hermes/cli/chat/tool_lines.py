@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, cast
+
+import msgspec
+from msgspec.structs import replace
 
 from hermes.cli.chat.tool_details import exit_code
 from hermes.cli.terminal import cells, fitted, one_line, running_time, short_duration, shows_unicode
@@ -37,8 +39,7 @@ _SUBJECTS = {
 _PATCHED_FILE = re.compile(r"^\*\*\* (?:Add|Update|Delete|Move) File: *(\S.*)$", re.MULTILINE)
 
 
-@dataclass(frozen=True, slots=True)
-class Symbols:
+class Symbols(msgspec.Struct, frozen=True):
     """The symbols in the lines."""
 
     ok: str
@@ -52,8 +53,7 @@ UNICODE = Symbols("✓", "✗", "⠋⠙⠹⠸⠼⠴⠦⠧", "…", "→")
 ASCII = Symbols("+", "x", "|/-\\", "...", "->")
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(msgspec.Struct, frozen=True):
     """A running call or child. Name and subject are computed once, not per frame."""
 
     name: str

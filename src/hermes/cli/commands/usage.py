@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from dataclasses import asdict
+
+from msgspec.structs import asdict
 
 from hermes.cli.arguments import moment
 from hermes.cli.terminal import one_line, print_json

@@ -7,8 +7,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Protocol
+
+from msgspec.structs import replace
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.agent.events import TurnResult

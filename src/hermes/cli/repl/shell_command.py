@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from hermes.errors import HermesError
 from hermes.scope import Interrupt
@@ -19,8 +20,7 @@ _MOST_CHARACTERS = 20_000
 _MOST_SHOWN = 1_000
 
 
-@dataclass(frozen=True, slots=True)
-class ShellOutput:
+class ShellOutput(msgspec.Struct, frozen=True):
     """A finished command."""
 
     command: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from hermes.agent.session import Session
 from hermes.cli.terminal import cells, fitted, one_line
@@ -14,8 +14,7 @@ from hermes.journal.usage.spending import session_spending
 _IMPORTANCE = ("mode", "model", "context", "queued", "cost", "tokens", "session")
 
 
-@dataclass(frozen=True, slots=True)
-class StatusFacts:
+class StatusFacts(msgspec.Struct, frozen=True):
     """Content of the status line. Unknown parts are left out."""
 
     model: str = ""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from hermes.agent.events import TurnResult
 from hermes.agent.workers import Workers
 from hermes.scope import Interrupt
 
 
-@dataclass(frozen=True, slots=True)
-class QueuedTurn:
+class QueuedTurn(msgspec.Struct, frozen=True):
     """A turn to run."""
 
     #: The message as typed.

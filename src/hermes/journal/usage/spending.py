@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, get_args
+
+import msgspec
 
 from hermes.journal.store import Store
 
@@ -39,8 +40,7 @@ _QUERY = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Used:
+class Used(msgspec.Struct, frozen=True):
     """What one day, model, purpose or session took."""
 
     name: str
@@ -92,8 +92,7 @@ _SESSION_QUERY = """
 """
 
 
-@dataclass(frozen=True, slots=True)
-class Spending:
+class Spending(msgspec.Struct, frozen=True):
     """What one model took for one purpose."""
 
     #: Empty for the conversation itself, ``children``, the name of a side job, or ``plugin:`` and a plugin's key.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 Alignment = Literal["left", "center", "right"]
 
@@ -17,8 +18,7 @@ _DELIMITER_CELL = re.compile(r":?-+:?$")
 _CELL_END = re.compile(r"(?<!\\)\|")
 
 
-@dataclass(frozen=True, slots=True)
-class Fence:
+class Fence(msgspec.Struct, frozen=True):
     """An open code fence."""
 
     indent: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from hermes.cli.chat.theme import DARK, Theme
 from hermes.cli.repl.markdown.lines import (
@@ -30,8 +31,7 @@ _PREVIEW = 4_000
 _LEAST_ROOM = 10
 
 
-@dataclass(slots=True)
-class _Container:
+class _Container(msgspec.Struct):
     """An open quote or list item: what its first line begins with, and what every other one does."""
 
     first: str

@@ -6,9 +6,9 @@ import os
 import re
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
@@ -25,8 +25,7 @@ _PATH_BEGINNING = re.compile(r"~|\.{0,2}/")
 _BLANK = re.compile(r"\s")
 
 
-@dataclass(frozen=True, slots=True)
-class CommandWords:
+class CommandWords(msgspec.Struct, frozen=True):
     """Completions of a slash command. Names are without the slash."""
 
     name: str
