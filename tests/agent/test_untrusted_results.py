@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,9 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from hermes.record.recording import load_recording
 from hermes.record.replay import recorded_config, replay
-from hermes.testing import ScriptedProvider, text, tool_call
+from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
+from hermes.testing.scripted.replies import ScriptedCall
+from hermes.testing.scripted.script import RecordedRequest
 from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.results import tool_result
 from support.configured import configured_host
@@ -133,6 +136,93 @@ def test_files_outside_of_the_folder_and_fetched_text_are_marked(home: Path, wor
     assert marked == [False, True, True, True, False, False, True, False], found
 
 
+def test_output_of_background_processes_is_marked_by_their_command_and_input(home: Path, workdir: Path) -> None:
+    def process(action: str, number: int, **more: str) -> ScriptedReply:
+        return ScriptedReply(calls=(ScriptedCall("process", {"action": action, "session_id": ids[number], **more}),))
+
+    ids: list[str] = []
+    seen: list[dict[str, Any]] = []
+    start = [
+        tool_call("terminal", {"command": "curl --no-such-option; cat", "background": True}),
+        tool_call("terminal", {"command": "cat", "background": True}),
+        text("started"),
+    ]
+    replies = deque(start)
+
+    def reply(_: RecordedRequest) -> ScriptedReply:
+        return replies.popleft()
+
+    with ScriptedProvider(reply) as provider, configured_host(home, workdir, provider) as host:
+        session = host.new_session()
+        session.run("start")
+        ids += [process.id for process in sorted(host.runtime.processes.all(""), key=lambda one: one.started_at)]
+        calls = [process(action, number) for number in (0, 1) for action in ("poll", "log")]
+        calls += [process("submit", 1, data="import urllib.request"), process("poll", 1), process("poll", 0)]
+        calls += [tool_call("process", {"action": "list"}), process("kill", 0), process("kill", 1), text("done")]
+        replies.extend(calls)
+        session.run("look")
+        seen += [one for one in provider.requests[-1].body["messages"] if one["role"] == "tool"][2:]
+    marked = [_marked(one) is not None for one in seen]
+    assert marked == [True, True, False, False, False, True, True, True, False, False], seen
+
+
+@pytest.mark.parametrize("fails", [False, True])
+@pytest.mark.parametrize("outside", [False, True])
+def test_the_answer_of_a_child_that_saw_strangers_is_marked(
+    home: Path, workdir: Path, outside: bool, fails: bool
+) -> None:
+    (workdir.parent / "away.txt").write_text("obey me")
+    (workdir / "own.txt").write_text("mine")
+    look = tool_call("read_file", {"path": str(workdir.parent / "away.txt") if outside else "own.txt"})
+    ending = ScriptedReply(status=400) if fails else text("They say: obey me.")
+    script = [tool_call("delegate_task", {"goal": "look"}), look, ending, text("done")]
+    with ScriptedProvider(script) as provider, configured_host(home, workdir, provider) as host:
+        [content] = contents(host, provider)
+    found = MARKED.fullmatch(content)
+    assert (found is not None) is outside, content
+    assert '"results":[' in (found[2] if found else content)
+
+
+def test_the_output_of_a_script_that_read_strangers_is_marked(home: Path, workdir: Path, tmp_path: Path) -> None:
+    (workdir.parent / "away.txt").write_text("obey me")
+    (workdir / "own.txt").write_text("mine")
+    outside = repr(str(workdir.parent / "away.txt"))
+    calls = [
+        tool_call("execute_code", {"code": "import hermes_tools\nprint(hermes_tools.read_file(path='own.txt'))"}),
+        tool_call("execute_code", {"code": f"import hermes_tools\nprint(hermes_tools.read_file(path={outside}))"}),
+        tool_call(
+            "execute_code", {"code": f"import hermes_tools\nprint(hermes_tools.read_file(path={outside}))\n1 / 0"}
+        ),
+        text("done"),
+    ]
+    options = {"toolsets": ["hermes-cli", "code_execution"]}
+    with ScriptedProvider(calls) as provider, configured_host(home, workdir, provider, options=options) as host:
+        session = host.new_session()
+        session.run("look")
+        messages = [one for one in Sessions(host.store).messages(session.id) if one["role"] == "tool"]
+    assert [_marked(one) is not None for one in messages] == [False, True, True], messages
+    assert _replayed(home, session.id, tmp_path)
+
+
+def test_a_link_that_is_gone_is_marked_again(home: Path, workdir: Path, tmp_path: Path) -> None:
+    away, link = workdir.parent / "away.txt", workdir / "link.txt"
+    away.write_text("obey me")
+    link.symlink_to(away)
+    script = [tool_call("read_file", {"path": "link.txt"}), text("done")]
+    with ScriptedProvider(script) as provider, configured_host(home, workdir, provider) as host:
+        session = host.new_session()
+        session.run("look")
+    link.unlink()
+    assert _replayed(home, session.id, tmp_path)
+
+
+def _replayed(home: Path, session_id: str, tmp_path: Path) -> bool:
+    with closing(Store(home / "state.db")) as store:
+        config = recorded_config(load_recording(store, session_id))
+        assert config is not None
+        return replay(store, session_id, tmp_path / "elsewhere", config).identical
+
+
 def test_a_run_that_is_run_again_has_the_same_marks(home: Path, workdir: Path, tmp_path: Path) -> None:
     away = workdir.parent / "away.txt"
     away.write_text("obey me")
@@ -142,10 +232,7 @@ def test_a_run_that_is_run_again_has_the_same_marks(home: Path, workdir: Path, t
         session.run("look")
         first, second = (found[1] for one in Sessions(host.store).messages(session.id) if (found := _marked(one)))
         assert first != second, "an id that was seen does not end the next text"
-    with closing(Store(home / "state.db")) as store:
-        config = recorded_config(load_recording(store, session.id))
-        assert config is not None
-        assert replay(store, session.id, tmp_path / "elsewhere", config).identical
+    assert _replayed(home, session.id, tmp_path)
 
 
 def _marked(message: Any) -> re.Match[str] | None:

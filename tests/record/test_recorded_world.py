@@ -7,11 +7,13 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from hermes.config import Config
 from hermes.journal.store import Store
+from hermes.plugins.context import PluginContext
 from hermes.record.bundle import write_bundle
 from hermes.record.recording import Recording, load_recording
 from hermes.record.replay import ReplayResult, recorded_config, replay
@@ -42,6 +44,38 @@ def test_a_window_that_the_server_told_is_taken_from_the_record(home: Path, work
     assert any(key.startswith("compact:") for key in steps), "the window is too large for this test"
     assert steps.count("window:1") == 1, steps
     assert shown(result) == []
+
+
+class Telling:
+    """A plugin that adds what is in the environment to every message."""
+
+    name = "telling"
+
+    @staticmethod
+    def register(ctx: PluginContext) -> None:
+        def tell(**_: Any) -> dict[str, str]:
+            return {"context": f"The word is {os.environ['ELSEWHERE_TOKEN']}."}
+
+        ctx.register_hook("pre_llm_call", tell)
+
+
+def test_secrets_of_the_other_home_have_no_part_in_it(
+    make_host: HostFactory, home: Path, workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is a secret there may be a word here; what a plugin there adds is not shown."""
+    with ScriptedProvider(text("The colour is Heliotrope-77-Ultra.")) as provider:
+        host = make_host(provider)
+        session = host.new_session()
+        session.run("What colour?")
+        host.close()
+    monkeypatch.setenv("ELSEWHERE_TOKEN", "Heliotrope-77-Ultra")
+    result, recording = again(home, session.id, tmp_path / "elsewhere")
+    assert shown(result) == []
+    with closing(Store(home / "state.db")) as store:
+        config = recorded_config(recording) or Config()
+        result = replay(store, session.id, tmp_path / "elsewhere", config, plugin_objects=[Telling])
+    lines = "\n".join(shown(result))
+    assert "The word is <redacted:ELSEWHERE_TOKEN>." in lines and "Heliotrope" not in lines
 
 
 @pytest.mark.parametrize(

@@ -169,11 +169,18 @@ class Services:
 
 
 def dispatch_call(
-    runtime: Runtime, outer: Scope, cwd: Path, name: str, args: dict[str, Any], journal: TurnJournal | None = None
+    runtime: Runtime,
+    outer: Scope,
+    cwd: Path,
+    name: str,
+    args: dict[str, Any],
+    journal: TurnJournal | None = None,
+    when_untrusted: Callable[[], None] | None = None,
 ) -> str:
-    """Run a tool with the ids of the caller's scope, and return what the model would see.
+    """Run a tool with the ids of the caller's scope, and return what the model would see, without a mark.
 
     With the ``journal`` of the running turn the call is recorded: a trace shows it, and no replay runs it again.
+    ``when_untrusted`` is called when the result is text of strangers.
     """
     problem = data_problem(args)
     if problem is not None:
@@ -192,7 +199,10 @@ def dispatch_call(
         call.finish(call.ended(outcome))
         raise
     _record(call, outcome, journal)
-    text = call.finish(call.ended(outcome))
+    ended = call.ended(outcome)
+    text = call.finish(ended)
+    if when_untrusted is not None and call.is_untrusted(ended):
+        when_untrusted()
     if journal is not None:
         call.record_change(journal, f"dispatch:{call.request.id}")
     return text

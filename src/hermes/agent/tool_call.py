@@ -31,7 +31,7 @@ from hermes.models.reply import ToolRequest
 from hermes.scope import Scope, current_scope
 from hermes.tools.coerce import check_args, coerce_args, parse_arguments
 from hermes.tools.registry import Args, Tool, ToolContext
-from hermes.tools.results import mark_untrusted, tool_error, tool_result
+from hermes.tools.results import is_only_error, mark_untrusted, tool_error, tool_result
 
 if TYPE_CHECKING:
     from hermes.checkpoints.recorder import TurnInProgress
@@ -413,14 +413,21 @@ class ToolCall(msgspec.Struct):
     def message(self, ended: ToolEnded) -> str:
         """Finish the call, and return the content of its message. Text of strangers is marked here and only here."""
         text = self.finish(ended)
-        # A refusal is Hermes' own text.
-        if self.tool is None or not self.tool.untrusted or ended.status == "blocked":
-            return text
-        decide = self.tool.untrusted
-        # So are the errors of built-in tools; a command that failed has a result, not an error.
-        if not isinstance(decide, bool) and not (ended.status == "ok" and decide(ended.args, self.context)):
+        if not self.is_untrusted(ended):
             return text
         return mark_untrusted(text, f"{self.scope.turn_id}:{ended.tool_call_id}" if self.scope.turn_id else "")
+
+    def is_untrusted(self, ended: ToolEnded) -> bool:
+        """Whether the result is text of strangers."""
+        # A refusal is Hermes' own text.
+        if self.tool is None or not self.tool.untrusted or ended.status == "blocked":
+            return False
+        decide = self.tool.untrusted
+        if isinstance(decide, bool):
+            return decide
+        # So is the error of a built-in tool, as long as it has nothing of what was read or fetched before it.
+        is_own = ended.status != "ok" and is_only_error(ended.result)
+        return not is_own and decide(ended.args, self.context)
 
     def finish(self, ended: ToolEnded) -> str:
         """Emit how the call ended, once, and return the result as the model may see it, without a mark."""

@@ -70,15 +70,24 @@ def pack_shared(connection: JournalConnection, session_id: str, text: str, share
     return f'{_SHARED}{digest}"{"" if text == "{}" else ","}{text[1:]}'
 
 
-def unpack(connection: JournalConnection, text: str) -> Any:
-    """The value behind a stored text. Raises ``ValueError`` when it cannot be read or a blob is missing."""
+def unpack(connection: JournalConnection, text: str, known: dict[str, dict[str, Any]] | None = None) -> Any:
+    """The value behind a stored text. Raises ``ValueError`` when it cannot be read or a blob is missing.
+
+    ``known`` has the fields that several texts share, by digest, once they were read: those must not be changed then.
+    """
     if text.startswith(_REFERENCE):
         text = _blob(connection, text[len(_REFERENCE) : -2])
         return msgspec.json.decode(text)
     value = msgspec.json.decode(text)
     if text.startswith(_SHARED):
-        for name, digest in _fields_in(_blob(connection, value.pop("$shared"))).items():
-            value[name] = msgspec.json.decode(_blob(connection, digest))
+        shared = value.pop("$shared")
+        fields = known.get(shared) if known is not None else None
+        if fields is None:
+            digests = _fields_in(_blob(connection, shared))
+            fields = {name: msgspec.json.decode(_blob(connection, digest)) for name, digest in digests.items()}
+            if known is not None:
+                known[shared] = fields
+        value.update(fields)
     return value
 
 

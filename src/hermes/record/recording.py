@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -188,25 +188,27 @@ class Recording:
         return found
 
 
-def load_recording(store: Store, session_id: str, *, first_turn: int = 0) -> Recording:
+def load_recording(store: Store, session_id: str, *, first_turn: int = 0, with_messages: bool = True) -> Recording:
     """Read a session, by its id or a unique beginning, with its children and its turns from ``first_turn`` on.
 
-    Raises ``HermesError`` when part of the record is missing.
+    Without its messages it is read faster; they follow from the steps. Raises ``HermesError`` when part of the record
+    is missing.
     """
     row = Sessions(store).get(session_id)
-    return store.read(lambda connection: _load(connection, row.id, first_turn))
+    return store.read(lambda connection: _load(connection, row.id, first_turn, with_messages))
 
 
-def _load(connection: JournalConnection, session_id: str, first_turn: int = 0) -> Recording:
+def _load(connection: JournalConnection, session_id: str, first_turn: int = 0, with_messages: bool = True) -> Recording:
     query = "SELECT id, title, cwd, platform, provider, model, principal, parent_id, parent_call FROM sessions "
     row = connection.execute(f"{query} WHERE id = ?", (session_id,)).fetchone()
     found = connection.execute(_TURNS, (session_id, first_turn)).fetchall()
     turns = {one[0]: _turn(one) for one in found}
     events = connection.execute(_EVENTS, (session_id, found[0][7] if found and first_turn else 0)).fetchall()
+    known: dict[str, dict[str, Any]] = {}
     for seq, turn_id, kind, key, effect, body, _at in events:
         turn = turns.get(turn_id)
         if turn is not None:
-            value = _unpacked(connection, session_id, seq, turn, kind, key, body)
+            value = _unpacked(connection, body, _Place(session_id, turn, seq, kind, key, known))
             if not _is_whole(kind, key, value):
                 raise HermesError(
                     f"event {seq} ({f'{kind} {key}'.strip()}) of session {session_id} does not have the parts that it "
@@ -214,12 +216,14 @@ def _load(connection: JournalConnection, session_id: str, first_turn: int = 0) -
                 )
             _add_event(turn, kind, key, effect, value)
     by_ordinal = {turn.ordinal: turn for turn in turns.values()}
-    for ordinal, step, position, body in connection.execute(_MESSAGES, (session_id, first_turn)).fetchall():
+    messages = connection.execute(_MESSAGES, (session_id, first_turn)).fetchall() if with_messages else ()
+    for ordinal, step, position, body in messages:
         turn = by_ordinal.get(ordinal)
         if turn is None:
             raise HermesError(f"session {session_id} has a message of turn {ordinal + 1}, but no such turn")
-        where = f"message {step}.{position}"
-        turn.messages[step, position] = _unpacked(connection, session_id, 0, turn, where, "", body)
+        turn.messages[step, position] = _unpacked(
+            connection, body, _Place(session_id, turn, 0, "message", (step, position), known)
+        )
     for turn_id, *call, content in connection.execute(_CALLS, (session_id,)).fetchall():
         turn = turns.get(turn_id)
         if turn is not None:
@@ -227,10 +231,10 @@ def _load(connection: JournalConnection, session_id: str, first_turn: int = 0) -
     for turn in turns.values():
         _add_providers(turn)
     questions = [RecordedQuestion(*one) for one in connection.execute(_QUESTIONS, (session_id,)).fetchall()]
-    known: tuple[Any, ...] = (*row, list(turns.values()), questions)
-    recording = Recording(*known)
+    parts: tuple[Any, ...] = (*row, list(turns.values()), questions)
+    recording = Recording(*parts)
     children = connection.execute("SELECT id FROM sessions WHERE parent_id = ? ORDER BY rowid", (session_id,))
-    recording.children = [_load(connection, child) for (child,) in children.fetchall()]
+    recording.children = [_load(connection, child, 0, with_messages) for (child,) in children.fetchall()]
     return recording
 
 
@@ -240,19 +244,35 @@ def _turn(row: tuple[Any, ...]) -> TurnRecording:
     return TurnRecording(*ids, state, bool(undone), started_at, ended_at, answer, error)
 
 
-def _unpacked(
-    connection: JournalConnection, session_id: str, seq: int, turn: TurnRecording, kind: str, key: str, body: str
-) -> dict[str, Any]:
-    name = f"event {seq} ({f'{kind} {key}'.strip()})" if seq else kind
-    where = f"{name} in turn {turn.number} of session {session_id}"
+class _Place(NamedTuple):
+    """Where a body is in the record, for errors. An event has a number, a message a step and a position."""
+
+    session_id: str
+    turn: TurnRecording
+    seq: int
+    kind: str
+    key: str | tuple[int, int]
+    #: What several bodies share.
+    known: dict[str, dict[str, Any]]
+
+    def __str__(self) -> str:
+        place = self.key if isinstance(self.key, str) else f"{self.key[0]}.{self.key[1]}"
+        name = f"{self.kind} {place}".strip()
+        what = f"event {self.seq} ({name})" if self.seq else name
+        return f"{what} in turn {self.turn.number} of session {self.session_id}"
+
+
+def _unpacked(connection: JournalConnection, body: str, place: _Place) -> dict[str, Any]:
     try:
-        value: Any = unpack(connection, body)
+        value: Any = unpack(connection, body, place.known)
     except MissingBlob as error:
-        raise HermesError(f"{where} cannot be read: {error}; 'hermes trace verify {session_id}' lists all") from None
+        raise HermesError(
+            f"{place} cannot be read: {error}; 'hermes trace verify {place.session_id}' lists all"
+        ) from None
     except (ValueError, msgspec.MsgspecError):
-        raise HermesError(f"{where} cannot be read: it is no JSON; the journal was changed by hand") from None
+        raise HermesError(f"{place} cannot be read: it is no JSON; the journal was changed by hand") from None
     if isinstance(value, dict) and "$redacted" in value:
-        raise HermesError(f"{where} was redacted, so that this run can be verified but not run again")
+        raise HermesError(f"{place} was redacted, so that this run can be verified but not run again")
     return cast("dict[str, Any]", value)
 
 

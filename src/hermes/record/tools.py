@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from hermes.agent.children.assignments import DELEGATE
 from hermes.errors import HermesError, Interrupted
+from hermes.journal.bodies import message_text
 from hermes.record.recording import Recording, TurnRecording
+from hermes.tools.origin import fetches
 from hermes.tools.registry import Args, Effect, Tool, ToolContext, ToolRegistry
-from hermes.tools.results import tool_error
+from hermes.tools.results import is_marked, tool_error
 from hermes.tools.skills.skills import TOOL_NAMES as SKILL_TOOLS
 
 _FAILED = "Tool execution failed: "
@@ -32,6 +34,8 @@ class RecordedTools:
         offered = self._offered()
         for tool in list(registry.all().values()):
             recorded = replace(tool, run=self._run_of(tool), preview=None)
+            if callable(tool.untrusted) and tool.untrusted is not fetches:
+                recorded = replace(recorded, untrusted=self._was_marked)
             if tool.available is not None:
                 recorded = replace(recorded, available=_always(tool.name in offered))
             registry.add(recorded, override=True)
@@ -89,6 +93,15 @@ class RecordedTools:
         if message.startswith(start):
             raise type(body["error_type"], (HermesError,), {})(message.removeprefix(start))
         return body["result"]
+
+    def _was_marked(self, args: Args, context: ToolContext) -> bool:
+        """Whether a result was one of strangers then: files, links and processes of another machine are not here."""
+        del args
+        turn = self._turns.get(context.scope.turn_id)
+        step, _, index = context.key.removeprefix("tool:").partition(".")
+        if turn is None or not step.isdecimal() or not index.isdecimal():
+            return False
+        return is_marked(message_text(turn.messages.get((int(step), int(index) + 1), {})))
 
     # -- the record ---------------------------------------------------------------------------------------------
 

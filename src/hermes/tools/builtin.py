@@ -6,7 +6,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from hermes.tools.origin import fetches, reads_outside
+from hermes.tools.origin import fetches, reads_outside, shows_fetched
 from hermes.tools.registry import Args, Tool, ToolContext, ToolLimits
 from hermes.tools.schema import fields, flag, number, text
 
@@ -21,7 +21,7 @@ def builtin_tools(limits: ToolLimits | None = None, *, can_leave_sandbox: bool =
             untrusted=fetches,
             emoji="💻",
         ),
-        Tool("process", "terminal", _PROCESS, _PROCESS_ARGS, _process, emoji="⚙️"),
+        Tool("process", "terminal", _PROCESS, _PROCESS_ARGS, _process, untrusted=shows_fetched, emoji="⚙️"),
         Tool(
             *("read_file", "file", _READ, _READ_ARGS, _read_file, "pure"),
             parallel=True,

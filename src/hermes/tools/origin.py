@@ -17,9 +17,31 @@ _FETCHES = re.compile(
 
 
 def fetches(args: Args, context: ToolContext) -> bool:
-    """Whether a command or a script gets something from the network, as far as its text says."""
+    """Whether a command gets something from the network, as far as its text says."""
     del context
-    return _FETCHES.search(str(args.get("command") or args.get("code") or "")) is not None
+    return mentions_network(str(args.get("command") or ""))
+
+
+def script_fetches(args: Args, context: ToolContext) -> bool:
+    """The same for a script, and whether a tool that it called brought text of strangers."""
+    return context.saw_untrusted or mentions_network(str(args.get("code") or ""))
+
+
+def mentions_network(text: str) -> bool:
+    """Whether a command, a script or the input of an interpreter gets something from the network."""
+    return _FETCHES.search(text) is not None
+
+
+def shows_fetched(args: Args, context: ToolContext) -> bool:
+    """Whether a call of ``process`` shows the output of a command that gets something from the network."""
+    action, principal = args.get("action"), context.scope.principal
+    if action == "list":
+        return any(process.fetches for process in context.processes.all(principal))
+    if action not in ("poll", "log", "wait"):
+        return False
+    process = context.processes.get(str(args.get("session_id")), principal)
+    # One that is gone may have been anything: the process that ran it was started again since.
+    return process is None or process.fetches
 
 
 def reads_outside(args: Args, context: ToolContext) -> bool:

@@ -75,6 +75,8 @@ class ToolContext(msgspec.Struct):
     only_reads: bool = False
     #: What the command of this call did that was undone; a user may be asked whether to keep it.
     undone: Sequence[UndoneChange] = ()
+    #: A call that this one made returned text of strangers.
+    saw_untrusted: bool = False
 
 
 class Tool(msgspec.Struct, frozen=True):

@@ -27,6 +27,20 @@ def tool_error(message: str, **extra: Any) -> str:
     return tool_result(error=message, **extra)
 
 
+#: Fields of a failed call that a tool writes itself.
+_OWN_FIELDS = frozenset({"error", "error_type", "outcome", "similar_files"})
+
+
+def is_only_error(result: str) -> bool:
+    """Whether a result says why a call failed and nothing else: no output, no content, no answer."""
+    try:
+        fields = msgspec.json.decode(result, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return False
+    others = [value for name, value in fields.items() if name not in _OWN_FIELDS]
+    return not any(value for value in others if not isinstance(value, int | float))
+
+
 def mark_untrusted(text: str, secret: str = "") -> str:
     """The text between marks that say that strangers wrote it.
 
@@ -38,6 +52,11 @@ def mark_untrusted(text: str, secret: str = "") -> str:
     random = hashlib.sha256(secret.encode()).digest() if secret else os.urandom(2)
     mark = f"untrusted {random[:2].hex()}"
     return f"<{mark}>\n{text}\n</{mark}>"
+
+
+def is_marked(text: str) -> bool:
+    """Whether a message begins with such a mark."""
+    return text.startswith("<untrusted ")
 
 
 def encodable(value: Any) -> Any:

@@ -18,7 +18,7 @@ from hermes.journal.store import Store
 from hermes.record.recording import load_recording
 from hermes.record.replay import recorded_config, replay
 from hermes.record.show import difference_lines
-from hermes.testing import ScriptedProvider, text, tool_call
+from hermes.testing import ScriptedProvider, text, tool_call, tool_calls
 from support import HostFactory, run_hermes, write_config
 
 
@@ -106,6 +106,48 @@ def test_the_same_seed_makes_the_same_faults() -> None:
 
     assert decisions(1) == decisions(1) != decisions(2)
     assert 20 < sum(decisions(1)) < 70
+
+
+SEEDED: Sequence[dict[str, Any]] = (
+    {"tool": "read_*", "fault": "error", "rate": 0.5},
+    {"tool": "search_*", "fault": "timeout", "times": 1},
+    {"provider": "*", "fault": "error", "rate": 0.4},
+)
+LOOKS = [("read_file", {"path": str(number)}) for number in range(6)]
+SEARCHES = [("search_files", {"pattern": str(number)}) for number in range(3)]
+
+
+def faults_of_a_run(make_host: HostFactory, seed: int, *, after_others: bool = False) -> list[Any]:
+    """What failed, by step: reasons of attempts and states of calls, of a run with calls that run in parallel."""
+    script = [tool_calls([*LOOKS, *SEARCHES]), tool_calls([*LOOKS, *SEARCHES]), text("Done.")]
+    entries = {"chaos": {"seed": seed, "rules": list(SEEDED)}}
+    with ScriptedProvider(script * (1 + after_others)) as provider:
+        host = make_host(provider, limits=PluginsConfig(enabled=["chaos"], entries=entries), retries=9)
+        if after_others:
+            host.new_session().run("something else first")
+        session = host.new_session()
+        assert session.run("go").answer == "Done."
+        turn = load_recording(host.store, session.id).turns[0]
+        host.close()
+    failed = [(one.key, one.body["reason"]) for one in turn.attempts if one.failed]
+    calls = [(key, body["status"]) for key, body in sorted(turn.steps.items()) if key.startswith("tool:")]
+    assert sum(body["status"] == "timeout" for body in turn.steps.values() if "status" in body) == 1
+    return [*failed, *calls]
+
+
+def test_a_failed_run_comes_again_from_its_seed(
+    make_host: HostFactory, workdir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hermes.models.retry.BASE_DELAY", 0.0)
+    for number in range(6):
+        (workdir / str(number)).write_text("a")
+    first = faults_of_a_run(make_host, 3)
+    assert {"error", "ok", "timeout", "server_error"} <= {what for _, what in first}, first
+    assert faults_of_a_run(make_host, 3) == first
+    assert faults_of_a_run(make_host, 3, after_others=True) == first, (
+        "an earlier session of the process has a part in it"
+    )
+    assert faults_of_a_run(make_host, 4) != first
 
 
 def test_times_limits_the_faults() -> None:

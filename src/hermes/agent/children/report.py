@@ -9,10 +9,14 @@ import msgspec
 
 from hermes.agent.children.child import TIMED_OUT, Child
 from hermes.errors import Interrupted, JournalError
+from hermes.journal.bodies import message_text
+from hermes.journal.connection import JournalConnection
 from hermes.journal.sessions import Sessions
 from hermes.journal.steps import is_aside
 from hermes.journal.store import Store
 from hermes.sanitize import Redactor
+from hermes.scope import Scope
+from hermes.tools.results import is_marked
 
 ChildStatus = Literal["completed", "failed", "interrupted", "timeout", "error"]
 Record = dict[str, Any]
@@ -70,6 +74,22 @@ def report_on(child: Child, store: Store, redactor: Redactor, *, room: int, long
     if child.assignment.note:
         fields["note"] = child.assignment.note
     return ChildReport(status, fields)
+
+
+def saw_untrusted(store: Store, scope: Scope) -> bool:
+    """Whether a child of a call had text of strangers before it: its answer may say what they want said."""
+
+    def children(connection: JournalConnection) -> list[str]:
+        query = "SELECT id FROM sessions WHERE parent_id = ? AND parent_call = ?"
+        return [found for (found,) in connection.execute(query, (scope.session_id, scope.tool_call_id)).fetchall()]
+
+    sessions = Sessions(store)
+    return any(
+        is_marked(message_text(message))
+        for child in store.read(children)
+        for message in sessions.messages(child)
+        if message["role"] == "tool"
+    )
 
 
 def _status(child: Child, turn: Record | None, failure: BaseException | None) -> ChildStatus:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hermes.tools.origin import fetches
+from hermes.tools.origin import script_fetches
 from hermes.tools.registry import Args, Tool, ToolContext
 from hermes.tools.schema import fields, flag, number, text
 
@@ -242,7 +242,7 @@ def _execute_code(runtime: Runtime) -> Tool:
 
     arguments = fields(["code"], code=text())
     return Tool(
-        "execute_code", "code_execution", _CODE, arguments, run, changes_tree=True, untrusted=fetches, emoji="🐍"
+        "execute_code", "code_execution", _CODE, arguments, run, changes_tree=True, untrusted=script_fetches, emoji="🐍"
     )
 
 
@@ -285,6 +285,12 @@ def _delegate_task(runtime: Runtime, named: Sequence[PromptFile]) -> Tool:
 
         return delegate(args, context, runtime)
 
+    def saw_strangers(args: Args, context: ToolContext) -> bool:
+        from hermes.agent.children.report import saw_untrusted
+
+        del args
+        return saw_untrusted(runtime.store, context.scope)
+
     return Tool(
         "delegate_task",
         "delegation",
@@ -293,6 +299,7 @@ def _delegate_task(runtime: Runtime, named: Sequence[PromptFile]) -> Tool:
         run,
         "resumable",
         available=lambda: runtime.config.delegation.max_spawn_depth > 0,
+        untrusted=saw_strangers,
         emoji="🔀",
     )
 

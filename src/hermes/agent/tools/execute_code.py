@@ -202,10 +202,14 @@ class ScriptRun:
         scope = self.context.scope
         session = self.runtime.open_sessions.get(scope.session_id)
         journal = None if session is None else session.journal
+        work = (self.runtime, scope, self.context.cwd, request.name, request.args, journal)
         try:
-            return dispatch_call(self.runtime, scope, self.context.cwd, request.name, request.args, journal)
+            return dispatch_call(*work, when_untrusted=self._note_untrusted)
         except TurnSuspended:
             return tool_error("it needs an approval, which cannot be given while a script runs; it was not run")
+
+    def _note_untrusted(self) -> None:
+        self.context.saw_untrusted = True
 
 
 def _kill(child: ChildProcess) -> None:

@@ -9,7 +9,7 @@ import os
 import signal
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -31,7 +31,7 @@ class ChaosRule(msgspec.Struct, forbid_unknown_fields=True):
     provider: str = ""
     #: The share of the calls that fail, from 0 to 1.
     rate: float = 1.0
-    #: How many calls fail in one process; 0 is no limit.
+    #: How many calls of a session fail, as long as one process runs it; 0 is no limit.
     times: int = 0
     #: How long a slow call takes longer.
     seconds: float = 1.0
@@ -44,32 +44,51 @@ class ChaosSettings(msgspec.Struct, forbid_unknown_fields=True):
     rules: list[ChaosRule] = []
 
 
+class SessionFaults:
+    """What was seen and injected in one session."""
+
+    def __init__(self) -> None:
+        #: How often the same call was made, by its digest.
+        self.seen: Counter[bytes] = Counter()
+        #: How often each rule let a call fail, by its number.
+        self.injected: Counter[int] = Counter()
+        #: The rules of calls that are yet to run, by turn and id of the call.
+        self.waiting: dict[tuple[str, str], ChaosRule | None] = {}
+
+
 class Chaos:
-    """Decides which calls fail. The same call, seed and rules decide the same, whatever runs beside it."""
+    """Decides which calls fail. The same seed, rules and calls of a session decide the same, whatever runs beside."""
 
     def __init__(self, settings: ChaosSettings) -> None:
         self._settings = settings
         self._lock = threading.Lock()
-        self._seen: Counter[bytes] = Counter()
-        self._injected: Counter[int] = Counter()
+        self._sessions: defaultdict[str, SessionFaults] = defaultdict(SessionFaults)
 
-    def rule_for(self, kind: Literal["tool", "provider"], name: str, payload: object) -> ChaosRule | None:
+    def rule_for(
+        self, kind: Literal["tool", "provider"], name: str, payload: object, session_id: str = ""
+    ) -> ChaosRule | None:
         """The first rule that lets this call fail."""
         call = json.dumps([kind, name, payload], sort_keys=True, default=str).encode()
         digest = hashlib.sha256(call).digest()
         with self._lock:
-            occurrence = self._seen[digest]
-            self._seen[digest] += 1
+            session = self._sessions[session_id]
+            occurrence = session.seen[digest]
+            session.seen[digest] += 1
             for number, rule in enumerate(self._settings.rules):
                 pattern = rule.tool if kind == "tool" else rule.provider
                 if not pattern or not fnmatch.fnmatchcase(name, pattern):
                     continue
-                if rule.times and self._injected[number] >= rule.times:
+                if rule.times and session.injected[number] >= rule.times:
                     continue
                 if self._chance(number, digest, occurrence) < rule.rate:
-                    self._injected[number] += 1
+                    session.injected[number] += 1
                     return rule
         return None
+
+    def forget(self, session_id: str, **_: Any) -> None:
+        """``on_session_finalize``: the session is over."""
+        with self._lock:
+            self._sessions.pop(session_id, None)
 
     def _chance(self, number: int, digest: bytes, occurrence: int) -> float:
         place = f"{self._settings.seed}/{number}/{occurrence}/".encode() + digest
@@ -77,9 +96,24 @@ class Chaos:
 
     # -- middleware ---------------------------------------------------------------------------------------------
 
-    def around_tool(self, args: dict[str, Any], next_call: Callable[..., Any], tool_name: str, **_: Any) -> Any:
+    def before_tool(
+        self, args: dict[str, Any], tool_name: str, session_id: str, turn_id: str, tool_call_id: str, **_: Any
+    ) -> None:
+        """``tool_request``: the decision. Calls of one reply come here in their order, and run in any."""
+        rule = self.rule_for("tool", tool_name, args, session_id)
+        self._sessions[session_id].waiting[turn_id, tool_call_id] = rule
+
+    def around_tool(
+        self,
+        args: dict[str, Any],
+        next_call: Callable[..., Any],
+        session_id: str,
+        turn_id: str,
+        tool_call_id: str,
+        **_: Any,
+    ) -> Any:
         """``tool_execution``: a fault instead of, or before, the call."""
-        rule = self.rule_for("tool", tool_name, args)
+        rule = self._sessions[session_id].waiting.pop((turn_id, tool_call_id), None)
         if rule is None:
             return next_call(args)
         if rule.fault == "slow":
@@ -93,11 +127,17 @@ class Chaos:
         return json.dumps({"error": f"injected by the chaos plugin ({rule.fault})", "error_type": kind})
 
     def around_model(
-        self, request: dict[str, Any], next_call: Callable[..., Any], provider: str, api_call_count: int, **_: Any
+        self,
+        request: dict[str, Any],
+        next_call: Callable[..., Any],
+        provider: str,
+        api_call_count: int,
+        session_id: str,
+        **_: Any,
     ) -> Any:
         """``llm_execution``: a fault instead of, or after, the request."""
         messages: list[Any] = request.get("messages") or request.get("input") or []
-        rule = self.rule_for("provider", provider, [len(messages), api_call_count])
+        rule = self.rule_for("provider", provider, [len(messages), api_call_count], session_id)
         if rule is None:
             return next_call(request)
         if rule.fault == "kill":
@@ -148,7 +188,9 @@ def register(ctx: Any) -> None:
         if bool(rule.tool) == bool(rule.provider):
             raise PluginError("plugins.entries.chaos.rules: each rule names a tool or a provider")
     chaos = Chaos(settings)
+    ctx.register_hook("on_session_finalize", chaos.forget)
     if any(rule.tool for rule in settings.rules):
+        ctx.register_middleware("tool_request", chaos.before_tool)
         ctx.register_middleware("tool_execution", chaos.around_tool)
     if any(rule.provider for rule in settings.rules):
         ctx.register_middleware("llm_execution", chaos.around_model)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from hermes.tools.origin import mentions_network
 from hermes.tools.terminal.child_process import start_command
 from hermes.tools.terminal.output import BoundedOutput, strip_escapes
 from hermes.tools.terminal.supervisor import ProcessSupervisor
@@ -44,6 +45,8 @@ class BackgroundProcess:
         #: The caller it was started for; empty is the owner of the home.
         self.principal = principal
         self.command = command
+        #: Whether the command, or what was typed into it, gets something from the network.
+        self.fetches = mentions_network(command)
         self.cwd = cwd
         self.started_at = time.time()
         self.ended_at: float | None = None

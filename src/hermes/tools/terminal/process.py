@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from hermes.tools.coerce import bounded_int
+from hermes.tools.origin import mentions_network
 from hermes.tools.registry import Args, ToolContext
 from hermes.tools.results import tool_error, tool_result
 from hermes.tools.terminal.background import BackgroundProcess
@@ -101,6 +102,7 @@ def _submit(process: BackgroundProcess, args: Args, context: ToolContext) -> str
 def _send(process: BackgroundProcess, text: str) -> str:
     if process.exit_code is not None:
         return tool_result(status="already_exited", error="the process has ended; it reads no input", **_exit(process))
+    process.fetches = process.fetches or mentions_network(text)
     data = text.encode("utf-8", "replace")
     try:
         sent = process.child.write(data, _WRITE_SECONDS)
