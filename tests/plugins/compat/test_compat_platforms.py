@@ -118,7 +118,7 @@ def test_a_platform_is_a_name_that_looks_like_an_enum() -> None:
         ),
     ],
 )
-def test_session_keys(source: dict[str, Any], options: dict[str, bool], key: str) -> None:
+def test_session_keys(source: dict[str, Any], options: dict[str, Any], key: str) -> None:
     assert build_session_key(SessionSource(Platform("irc"), **source), **options) == key
 
 
