@@ -275,4 +275,76 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX submissions_of_session ON submissions (session_id);
     CREATE INDEX turns_queued ON turns (state) WHERE state IN ('queued', 'running');
     """,
+    """
+    -- Chat platforms: which session a conversation is in, what arrived, what is to be sent, and who was let in.
+    CREATE TABLE gateway_chats (
+        key        TEXT PRIMARY KEY,    -- platform, chat, thread and user
+        platform   TEXT NOT NULL,
+        principal  TEXT NOT NULL,
+        session_id TEXT NOT NULL,       -- on record once its first turn is
+        source     TEXT NOT NULL,       -- JSON: where its last message came from
+        last_at    REAL NOT NULL,
+        expired_at REAL NOT NULL        -- when the session was ended because it was idle; 0 while it is in use
+    ) STRICT;
+    CREATE INDEX gateway_chats_by_time ON gateway_chats (last_at);
+    CREATE INDEX gateway_chats_by_session ON gateway_chats (session_id);
+
+    CREATE TABLE gateway_inbox (
+        number      INTEGER PRIMARY KEY AUTOINCREMENT,
+        chat        TEXT NOT NULL,
+        platform    TEXT NOT NULL,
+        delivery    TEXT NOT NULL,      -- the platform's id of the message: twice the same is one message
+        event       TEXT NOT NULL,      -- JSON
+        state       TEXT NOT NULL CHECK (state IN ('queued', 'waiting', 'done', 'dead')),
+        attempts    INTEGER NOT NULL DEFAULT 0,
+        error       TEXT NOT NULL DEFAULT '',
+        received_at REAL NOT NULL,
+        ended_at    REAL,
+        UNIQUE (platform, chat, delivery)
+    ) STRICT;
+    CREATE INDEX gateway_inbox_open ON gateway_inbox (number) WHERE state IN ('queued', 'waiting');
+
+    CREATE TABLE gateway_outbox (
+        number     INTEGER PRIMARY KEY AUTOINCREMENT,
+        key        TEXT NOT NULL UNIQUE,    -- the same message added twice is sent once
+        platform   TEXT NOT NULL,
+        chat_id    TEXT NOT NULL,
+        content    TEXT NOT NULL,
+        thread_id  TEXT NOT NULL DEFAULT '',
+        reply_to   TEXT NOT NULL DEFAULT '',
+        kind       TEXT NOT NULL DEFAULT 'text',
+        details    TEXT NOT NULL DEFAULT '{}',  -- JSON: of a question
+        state      TEXT NOT NULL CHECK (state IN ('waiting', 'sending', 'sent', 'failed', 'unknown')),
+        attempts   INTEGER NOT NULL DEFAULT 0,
+        error      TEXT NOT NULL DEFAULT '',
+        message_id TEXT NOT NULL DEFAULT '',    -- the platform's
+        created_at REAL NOT NULL,
+        due_at     REAL NOT NULL
+    ) STRICT;
+    CREATE INDEX gateway_outbox_open ON gateway_outbox (platform, chat_id, number)
+        WHERE state IN ('waiting', 'sending');
+
+    CREATE TABLE gateway_users (
+        platform    TEXT NOT NULL,
+        user_id     TEXT NOT NULL,
+        name        TEXT NOT NULL,
+        role        TEXT NOT NULL CHECK (role IN ('user', 'approver', 'owner')),
+        approved_at REAL NOT NULL,
+        PRIMARY KEY (platform, user_id)
+    ) STRICT;
+    CREATE TABLE gateway_pairings (
+        platform     TEXT NOT NULL,
+        user_id      TEXT NOT NULL,
+        name         TEXT NOT NULL,
+        chat_id      TEXT NOT NULL,
+        salt         TEXT NOT NULL,
+        digest       TEXT NOT NULL,     -- SHA-256 of the salt and the code
+        requested_at REAL NOT NULL,
+        PRIMARY KEY (platform, user_id)
+    ) STRICT;
+    CREATE TABLE gateway_lockouts (
+        failures INTEGER NOT NULL,
+        since    REAL NOT NULL
+    ) STRICT;
+    """,
 )

@@ -1,0 +1,1 @@
+"""What the gateway keeps in the journal: messages that arrived, answers to send, chats, users and pairing codes."""
