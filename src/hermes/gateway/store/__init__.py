@@ -1,1 +1,1 @@
-"""What the gateway keeps in the journal: messages that arrived, answers to send, chats, users and pairing codes."""
+"""Tables of the gateway in the journal: messages that arrived, answers to send, chats, users, pairing codes."""

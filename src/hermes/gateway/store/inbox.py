@@ -149,7 +149,9 @@ class Inbox:
         def read(connection: JournalConnection) -> None:
             for start in range(0, len(keys), 500):
                 part = keys[start : start + 500]
-                query = f"SELECT request_key, session_id, id FROM turns WHERE request_key IN ({', '.join('?' * len(part))})"
+                query = (
+                    f"SELECT request_key, session_id, id FROM turns WHERE request_key IN ({', '.join('?' * len(part))})"
+                )
                 for key, session_id, turn_id in connection.execute(query, part).fetchall():
                     found[wanted[key]] = (session_id, turn_id)
 
