@@ -7,7 +7,7 @@ import os
 import sys
 
 from hermes.cli.failures import serving_packages
-from hermes.cli.terminal import plain
+from hermes.cli.terminal import plain, print_note
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.log import setup_logging
 from hermes.sanitize import Redactor
@@ -76,7 +76,7 @@ def _serve(args: argparse.Namespace) -> int:
     )
     with Host(home, loaded.config, options, redactor=redactor) as host:
         for warning in (*warnings, *loaded.warnings, *host.notices):
-            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+            print_note(f"Warning: {plain(redactor.redact(warning))}")
         serve(host, A2AListenAddress(args.host, args.port, args.public_url, args.grpc_port), principals, _announce)
     return 0
 

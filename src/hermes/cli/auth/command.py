@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from hermes.agent.llm.models import Models
-from hermes.cli.terminal import plain, print_json
+from hermes.cli.terminal import plain, print_json, print_note
 from hermes.cli.trace.format import table
 from hermes.config import Config, hermes_home, load_config, load_env_file
 from hermes.config.sections import ModelConfig, PoolStrategy
@@ -76,7 +76,7 @@ def run(args: argparse.Namespace) -> int:
         return args.action(args, auth)
     finally:
         for notice in auth.file.notices:
-            print(f"Warning: {plain(notice)}", file=sys.stderr)
+            print_note(f"Warning: {plain(notice)}")
 
 
 # -- add and remove -------------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
         raise HermesError(NO_MESSAGE)
     if not _is_for_programs(args):
         for warning in (*warnings, *loaded.warnings):
-            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+            print_note(f"Warning: {plain(redactor.redact(warning))}")
     with _own_stdout(args, redactor, loaded.config.display) as output, _host(home, loaded, args, redactor) as host:
         try:
             if at_prompt:
@@ -227,7 +227,7 @@ def _answer(
 
             print(mode_notice(host.approvals, session), file=sys.stderr)
         _attach_questions(host, session, output)
-        host.confinements.notify = lambda line: print(f"Warning: {plain(line)}", file=sys.stderr)
+        host.confinements.notify = lambda line: print_note(f"Warning: {plain(line)}")
         notices = [] if args.verbose else list(host.notices)  # --verbose shows the log, which has them too
         instructions = session.instructions
         # Reading the files makes the notices; a file that is not read makes one, too.
@@ -276,7 +276,7 @@ def _converse(
         if begins:
             output.begin(session.id)
         for notice in notices:
-            print(f"Warning: {plain(notice)}", file=sys.stderr)
+            print_note(f"Warning: {plain(notice)}")
 
     listener, begins = _listener(output, interrupt), True
     session.when_accepted = begin

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _host(args: argparse.Namespace, cwd: Path) -> Host:
-    from hermes.cli.terminal import plain
+    from hermes.cli.terminal import plain, print_note
     from hermes.config import apply_env, hermes_home, load_config, load_env_file
     from hermes.host import Host, HostOptions
     from hermes.log import setup_logging
@@ -71,5 +71,5 @@ def _host(args: argparse.Namespace, cwd: Path) -> Host:
     )
     host = Host(home, loaded.config, options, cwd=cwd, redactor=redactor)
     for warning in (*warnings, *loaded.warnings, *host.notices):
-        print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        print_note(f"Warning: {plain(redactor.redact(warning))}")
     return host

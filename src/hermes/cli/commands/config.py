@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from hermes.cli.terminal import plain, print_data, print_error, print_json, print_lines
+from hermes.cli.terminal import plain, print_data, print_error, print_json, print_lines, print_note
 from hermes.commands.settings import masked, select, setting_lines
 from hermes.config import LoadedConfig, config_path, hermes_home, load_config, load_env_file
 from hermes.config.document import parse_value
@@ -50,7 +50,7 @@ def edit_by_hand(home: Path) -> int:
                 return 1
     copy.unlink(missing_ok=True)
     for warning in loaded.warnings:
-        print(f"Warning: {plain(warning.replace(str(copy), str(path)))}", file=sys.stderr)
+        print_note(f"Warning: {plain(warning.replace(str(copy), str(path)))}")
     print(f"{path} is saved")
     return 0
 
@@ -153,7 +153,7 @@ def _load(home: Path) -> LoadedConfig:
     environ = {**os.environ, **load_env_file(home, warnings=warnings)}
     loaded = load_config(home, environ=environ)
     for warning in [*warnings, *loaded.warnings]:
-        print(f"Warning: {plain(warning)}", file=sys.stderr)
+        print_note(f"Warning: {plain(warning)}")
     return loaded
 
 

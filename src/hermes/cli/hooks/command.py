@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hermes.cli.terminal import one_line, plain, print_json
+from hermes.cli.terminal import one_line, plain, print_json, print_note
 from hermes.config import Config, apply_env, config_path, hermes_home, load_config, load_env_file
 from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
@@ -87,7 +86,7 @@ def _configured(home: Path) -> Configured:
     accept_all = loaded.config.hooks_auto_accept or is_set("HERMES_ACCEPT_HOOKS")
     warnings += (*loaded.warnings, *remarks)
     for warning in warnings:
-        print(f"Warning: {_shown(warning)}", file=sys.stderr)
+        print_note(f"Warning: {_shown(warning)}")
     return Configured(home, loaded.config, commands, warnings, accept_all)
 
 
@@ -178,7 +177,7 @@ def _revoke(configured: Configured, wanted: str | None) -> int:
         print("No hook commands were accepted.")
     if configured.accept_all:
         setting = "HERMES_ACCEPT_HOOKS" if is_set("HERMES_ACCEPT_HOOKS", os.environ) else "hooks_auto_accept"
-        print(f"Warning: {setting} still allows every hook command", file=sys.stderr)
+        print_note(f"Warning: {setting} still allows every hook command")
     return 0
 
 

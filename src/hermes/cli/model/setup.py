@@ -6,7 +6,6 @@ It opens ``Models`` without a host. A key itself is never shown.
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self, cast
@@ -16,7 +15,7 @@ from msgspec.structs import replace
 
 from hermes.agent.llm.models import Models
 from hermes.cli.model.server_models import ModelListCache, list_models
-from hermes.cli.terminal import plain
+from hermes.cli.terminal import plain, print_note
 from hermes.config import Config, apply_env, env_path, hermes_home, load_config, load_env_file
 from hermes.config.secrets import home_secrets
 from hermes.config.sections import ModelConfig, ProviderConfig
@@ -100,7 +99,7 @@ def open_setup(home: Path | None = None, *, show_warnings: bool = True) -> Model
     loaded = load_config(home)
     setup = ModelSetup(Origins(home, loaded.config, loaded.raw, env_file, os.environ))
     for warning in (*warnings, *loaded.warnings, *setup.keys.notices) if show_warnings else ():
-        print(f"Warning: {plain(setup.redactor.redact(warning))}", file=sys.stderr)
+        print_note(f"Warning: {plain(setup.redactor.redact(warning))}")
     return setup
 
 

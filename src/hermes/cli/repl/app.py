@@ -10,7 +10,7 @@ from hermes.agent.session import Session
 from hermes.cli.failures import NO_MESSAGE
 from hermes.cli.repl.dialogue import Dialogue
 from hermes.cli.repl.prompt.plain import PlainPrompt
-from hermes.cli.terminal import can_draw, one_line, plain, shows_unicode, terminal_width, word_wrapped
+from hermes.cli.terminal import can_draw, one_line, plain, print_note, shows_unicode, terminal_width, word_wrapped
 from hermes.commands.dispatch import run_command
 from hermes.commands.settings import mode_notice
 from hermes.commands.text import plural
@@ -79,7 +79,7 @@ def _greet(dialogue: Dialogue, notices: Sequence[str]) -> None:
 
 def _warn(notices: Sequence[str]) -> None:
     for notice in notices:
-        print(f"Warning: {plain(notice)}", file=sys.stderr)
+        print_note(f"Warning: {plain(notice)}")
     sys.stderr.flush()
 
 

@@ -21,6 +21,7 @@ from hermes.cli.repl.questions import PromptQuestion, PromptQuestions
 from hermes.cli.repl.shell_command import run_shell_command, user_environment
 from hermes.cli.repl.status_line import StatusFacts, session_facts, shown_mode
 from hermes.cli.repl.turn_queue import QueuedTurn, TurnQueue
+from hermes.cli.terminal import one_line
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import is_command, run_command
 from hermes.commands.sessions import title_of
@@ -131,6 +132,8 @@ class Dialogue:
         self._command: Interrupt | None = None
         #: Whether that command is one of the user's shell.
         self._is_in_shell = False
+        #: Interrupts of the shell commands that have not begun.
+        self._waiting_commands: list[Interrupt] = []
         #: Output of shell commands that the next message brings along.
         self._for_next_message: list[str] = []
         #: The last turn was left by a process that died, and the user has not said what to do with it.
@@ -157,8 +160,12 @@ class Dialogue:
             is_answer = not self._is_for_us(text)
             if is_answer:
                 self._reply(question, text)
-        if text.strip() and not is_answer:
-            self._put(lambda: self._handle(text))
+        if not text.strip() or is_answer:
+            return
+        interrupt = Interrupt()
+        if self._is_for_shell(text):
+            self._waiting_commands.append(interrupt)
+        self._put(lambda: self._handle(text, interrupt))
 
     def ctrl_c(self) -> None:
         """Stop the running turn or command; the second time in a row, leave."""
@@ -175,6 +182,8 @@ class Dialogue:
             if not self._is_in_shell:
                 self._turns.stop(BY_KEY)
             self._stop_command()
+            for waiting in tuple(self._waiting_commands):
+                waiting.cancel(BY_KEY)
 
     def leave(self, code: int, reason: str = BY_KEY, *, insist: bool = False) -> None:
         """Stop everything, then end the display."""
@@ -303,12 +312,12 @@ class Dialogue:
                     self._state.notify_all()
                 self._changed()
 
-    def _handle(self, text: str) -> None:
+    def _handle(self, text: str, interrupt: Interrupt) -> None:
         if is_command(self.host, text):
             self._run_command(text)
             return
-        if self._is_for_us(text):
-            self._run_in_shell(text.strip()[1:].strip())
+        if self._is_for_shell(text):
+            self._run_in_shell(text.strip()[1:].strip(), interrupt)
             return
         if self._is_undecided:
             self._offer_to_finish()
@@ -335,18 +344,26 @@ class Dialogue:
             self._offer_to_finish()
 
     def _is_for_us(self, text: str) -> bool:
-        """Whether a line is a command, or one for the shell. A pipe has no commands for the shell."""
-        return is_command(self.host, text) or (self._attended and text.lstrip().startswith("!"))
+        """Whether a line is a command, or one for the shell."""
+        return is_command(self.host, text) or self._is_for_shell(text)
 
-    def _run_in_shell(self, command: str) -> None:
-        if not command:
-            raise HermesError("the command is missing: !ls shows the files, for example")
-        session = self.conversation.session
-        environment = user_environment(load_env_file(self.host.home))
-        self._command = interrupt = Interrupt()
-        self._is_in_shell = True
+    def _is_for_shell(self, text: str) -> bool:
+        """Whether a line is a command for the shell. A pipe has none."""
+        return self._attended and text.lstrip().startswith("!")
+
+    def _run_in_shell(self, command: str, interrupt: Interrupt) -> None:
+        # From here on Ctrl-C reaches it as the running command, before that as a waiting one.
+        self._command, self._is_in_shell = interrupt, True
         try:
-            finished = run_shell_command(command, session.cwd, environment, interrupt, self._display.say)
+            self._waiting_commands.remove(interrupt)
+            if interrupt.cancelled:
+                self._display.note(f"Not run: {one_line(command)}")
+                return
+            if not command:
+                raise HermesError("the command is missing: !ls shows the files, for example")
+            environment = user_environment(load_env_file(self.host.home))
+            cwd = self.conversation.session.cwd
+            finished = run_shell_command(command, cwd, environment, interrupt, self._display.say)
         finally:
             self._command, self._is_in_shell = None, False
         self._for_next_message.append(finished.as_context())

@@ -14,7 +14,7 @@ from msgspec.structs import asdict, replace
 from hermes.cli.arguments import positive_number
 from hermes.cli.sessions import prune
 from hermes.cli.sessions.transcript import event_lines, hit_lines, list_lines, markdown, transcript_lines
-from hermes.cli.terminal import confirm, one_line, print_data, write_private_file
+from hermes.cli.terminal import confirm, one_line, print_data, print_note, write_private_file
 from hermes.commands.text import plural
 from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor
@@ -232,13 +232,13 @@ def _forget_elsewhere(journal: Journal, deleted: list[str]) -> None:
     try:
         journal.index.forget(deleted)
     except JournalError as error:
-        print(f"Warning: the search index still contains them: {one_line(str(error))}", file=sys.stderr)
+        print_note(f"Warning: the search index still contains them: {one_line(str(error))}")
     from hermes.checkpoints.store import CheckpointError, delete_checkpoints_of
 
     try:
         delete_checkpoints_of(journal.store.path.parent, deleted)
     except CheckpointError as error:
-        print(f"Warning: their checkpoints are still there: {one_line(str(error))}", file=sys.stderr)
+        print_note(f"Warning: their checkpoints are still there: {one_line(str(error))}")
 
 
 def _rename(journal: Journal, args: argparse.Namespace) -> int:
