@@ -19,7 +19,7 @@ import pytest
 from hermes.config import A2AConfig, PrincipalConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.testing import OtlpReceiver, RecordedRequest, ScriptedProvider, text, tool_calls
 from support import run_hermes
 from support.a2a_rig import served, wire_message
@@ -142,7 +142,7 @@ def plant(home: Path, base_url: str) -> dict[str, str]:
 
 def recorded(home: Path) -> str:
     """Everything in the journal, as it is stored."""
-    store = Store(home / "state.db")
+    store = SqliteStore(home / "state.db")
     try:
         sessions = Sessions(store)
         rows = sessions.list(limit=1_000, children=True)

@@ -65,6 +65,10 @@ class JournalTooNew(JournalError):
     """The database was written by a newer program."""
 
 
+class JournalUnavailable(JournalError):
+    """The database cannot be reached at the moment. Nothing is wrong with what is in it."""
+
+
 class SessionNotFound(JournalError):
     """No session has that id."""
 

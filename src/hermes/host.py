@@ -38,12 +38,9 @@ from hermes.config.sections import BudgetsConfig, Config, PermissionMode
 from hermes.errors import HermesError, SessionNotFound
 from hermes.hooks.limits import PluginLimits
 from hermes.hooks.table import Hooks
-from hermes.journal.database import lost_history
-from hermes.journal.history.search import SearchIndex
 from hermes.journal.questions import Questions
-from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store import open_store
 from hermes.local.endpoint import NOTICE, is_embedded
 from hermes.plugins.discovery import is_set
 from hermes.plugins.loader import load_plugins
@@ -193,12 +190,14 @@ class Host:
         self.notices += self.confinements.start_lines(has_callers=self.options.platform == "a2a")
 
     def _open_journal(self) -> None:
-        folder = self.options.journal or self.home
-        self.store = Store(folder / "state.db", is_scratch=self.options.journal is not None)
-        self._journal_notice = lost_history(self.store.path)
-        self.runner = Runner(folder / "runners")
+        if self.options.journal is None:
+            self.store = open_store(self.home)
+        else:
+            self.store = open_store(self.options.journal, is_scratch=True)
+        self._journal_notice = self.store.notice()
+        self.runner = self.store.new_runner()
         self.sessions = Sessions(self.store)
-        self.search = SearchIndex(self.store, folder / "search.db")
+        self.search = self.store.search_index()
         self.guard = FileGuard(self.home)
         self.guard.protect(*self.store.files(), *self.search.files())
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.store import Store
 from hermes.testing import ScriptedProvider, text, tool_call
 from hermes.trace.journal.session import session_record
@@ -42,7 +43,7 @@ def calling(home: Path, workdir: Path) -> Any:
 def test_what_changes_things_is_on_record_before_it_starts(calling: Any, workdir: Path, home: Path) -> None:
     session_id = calling("terminal", {"command": "touch made"})
     assert (workdir / "made").exists()
-    store = Store(home / "state.db")
+    store = SqliteStore(home / "state.db")
     (first, key), (second, same) = dispatched(store)
     assert (first, second) == ("dispatch_claimed", "dispatch_done") and key == same
     [turn] = session_record(store, session_id).turns
@@ -53,7 +54,7 @@ def test_what_changes_things_is_on_record_before_it_starts(calling: Any, workdir
 
 def test_what_only_reads_is_on_record_when_it_is_over(calling: Any, home: Path) -> None:
     calling("read_file", {"path": "missing"})
-    store = Store(home / "state.db")
+    store = SqliteStore(home / "state.db")
     assert [kind for kind, _ in dispatched(store)] == ["dispatch_done"]
     store.close()
 
@@ -74,7 +75,7 @@ def test_a_call_that_the_process_did_not_survive_is_not_forgotten(home: Path, wo
         )
         run_hermes("chat", "--yolo", "-q", "go", home=home, cwd=workdir)
         assert (workdir / "begun").exists()
-        store = Store(home / "state.db")
+        store = SqliteStore(home / "state.db")
         assert [kind for kind, _ in dispatched(store)] == ["dispatch_claimed"]
         store.close()
         shown = run_hermes("trace", "show", home=home, cwd=workdir).stdout

@@ -13,7 +13,7 @@ import pytest
 from hermes.agent.events import TurnResult
 from hermes.errors import JournalError
 from hermes.host import Host
-from hermes.journal import durability
+from hermes.journal.sqlite import durability
 from hermes.testing import ScriptedProvider, text, tool_call, tool_calls
 from support import HostFactory
 

@@ -12,7 +12,7 @@ import pytest
 
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.record.recording import load_recording
 from hermes.record.replay import recorded_config, replay
 from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
@@ -217,7 +217,7 @@ def test_a_link_that_is_gone_is_marked_again(home: Path, workdir: Path, tmp_path
 
 
 def _replayed(home: Path, session_id: str, tmp_path: Path) -> bool:
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         config = recorded_config(load_recording(store, session_id))
         assert config is not None
         return replay(store, session_id, tmp_path / "elsewhere", config).identical

@@ -24,14 +24,14 @@ _RESULT = '{"content": "' + "a line of a file that was read\\n" * 20 + '"}'
 
 def measure(workspace: Workspace) -> list[Row]:
     """Two rows: the time for the long session, and its time per step against that of a short one."""
-    from hermes.journal.store import Store
+    from hermes.journal.sqlite.store import SqliteStore
     from hermes.trace.formats.atif import document
     from hermes.trace.journal.session import session_record
 
     path = workspace.folder / "export" / "state.db"
     for steps in (FEW_STEPS, STEPS):
         write_session(path, f"session-{steps}", steps)
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
 
         def export(session_id: str) -> int:
             return len(msgspec.json.encode(document(session_record(store, session_id))))
@@ -67,13 +67,13 @@ def _best(work: Callable[[], int], repeat: int) -> tuple[float, int]:
 def write_session(path: Path, session_id: str, steps: int) -> None:
     """Put a session on record whose one turn reads a file in every step."""
     from hermes.journal.leases import SessionInfo
-    from hermes.journal.runner import Runner
+    from hermes.journal.runner import FileRunner
+    from hermes.journal.sqlite.store import SqliteStore
     from hermes.journal.steps import ModelCallRow
-    from hermes.journal.store import Store
     from hermes.journal.turns import begin_turn
 
     now = time.time() - steps
-    with closing(Store(path)) as store, closing(Runner(path.parent / "runners")) as runner:
+    with closing(SqliteStore(path)) as store, closing(FileRunner(path.parent / "runners")) as runner:
         info = SessionInfo(session_id, "/", "cli", "custom", "scripted", None, None)
         message = {"role": "user", "content": "Read them all."}
         turn_id = f"{session_id}:turn"

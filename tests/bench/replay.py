@@ -14,6 +14,7 @@ from hermes.config.sections import AgentConfig, ModelConfig
 from hermes.host import Host
 from hermes.journal.bodies import body_digest, pack, pack_shared
 from hermes.journal.events import next_link
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.store import Store
 from hermes.record.replay import ReplayResult, replay
 from hermes.testing import ScriptedProvider, text, tool_call
@@ -39,7 +40,7 @@ def measure(workspace: Workspace) -> list[Row]:
     home = workspace.folder / "recorded"
     session_id, config = _record(home, workspace.notes)
     best = float("inf")
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         fastest = _replay(store, session_id, workspace, config)  # the first one pays for what is loaded on first use
         for _ in range(workspace.repeat or REPEAT):
             result = _replay(store, session_id, workspace, config)

@@ -20,7 +20,7 @@ import httpx
 import pytest
 
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, text, tool_call, tool_calls
 from hermes.testing.scripted.script import ReplyLike
 from hermes.trace.verify.session import verify
@@ -107,7 +107,7 @@ class Storm:
         session_id = self.session_of(message)
         assert session_id is not None
         name = message.split()[1]
-        with closing(Store(self.home / "state.db")) as store:
+        with closing(SqliteStore(self.home / "state.db")) as store:
             sessions = Sessions(store)
             turn = sessions.last_turn(session_id)
             assert turn is not None and (turn["state"], turn["answer"]) == ("completed", answer), turn
@@ -184,7 +184,7 @@ def test_the_prompt(home: Path, workdir: Path, tmp_path: Path) -> None:
                 time.sleep(storm.chance.uniform(0, 0.3))
             session_id = storm.session_of(message)
             assert session_id is not None
-            with closing(Store(home / "state.db")) as store:
+            with closing(SqliteStore(home / "state.db")) as store:
                 turn = Sessions(store).last_turn(session_id)
             if number % 4 == 0 and turn is not None and turn["state"] == "running":
                 with ReplTerminal(home, workdir, "--resume", session_id, ready="Continue it?") as terminal:

@@ -10,7 +10,7 @@ import pytest
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.errors import SessionBusy
 from hermes.journal.history.undoing import undo_turns
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner
 from hermes.scope import Interrupt
 from hermes.testing import EventRecorder, ScriptedProvider, text
 from support import HostFactory
@@ -115,7 +115,7 @@ def test_a_session_that_was_left_may_be_used_by_another_process(make_host: HostF
         prompt = Prompt(host)
         first = prompt.session
         first.run("hello")
-        other = Runner(home / "runners")
+        other = FileRunner(home / "runners")
         try:
             with pytest.raises(SessionBusy):
                 undo_turns(host.store, other, first.id, 1)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner, Runner
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.store import Store
 from journal.kit import RunnerFactory, StoreFactory
 
@@ -23,7 +24,7 @@ def open_store(journal_path: Path) -> Generator[StoreFactory]:
     stores: list[Store] = []
 
     def build() -> Store:
-        stores.append(Store(journal_path))
+        stores.append(SqliteStore(journal_path))
         return stores[-1]
 
     yield build
@@ -42,7 +43,7 @@ def new_runner(tmp_path: Path) -> Generator[RunnerFactory]:
     runners: list[Runner] = []
 
     def build() -> Runner:
-        runners.append(Runner(tmp_path / "journal" / "runners"))
+        runners.append(FileRunner(tmp_path / "journal" / "runners"))
         return runners[-1]
 
     yield build

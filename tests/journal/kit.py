@@ -15,7 +15,7 @@ from typing import Any
 
 from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.steps import Message, TurnJournal
 from hermes.journal.store import Store
 from hermes.journal.turns import begin_turn
@@ -23,6 +23,7 @@ from support.waiting import wait_until
 
 StoreFactory = Callable[[], Store]
 RunnerFactory = Callable[[], Runner]
+FileRunnerFactory = Callable[[], FileRunner]
 
 #: Where a process of its own finds the runtime and these tests.
 PYTHON_PATH = os.pathsep.join(str(Path(__file__).parents[2] / folder) for folder in ("src", "tests"))

@@ -6,9 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from hermes.journal import store as store_module
-from hermes.journal.runner import Runner
-from hermes.journal.store import Store
+from hermes.journal.runner import FileRunner
+from hermes.journal.sqlite import store as store_module
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.turns import reopen_turn
 from journal.kit import start_turn
 
@@ -16,7 +16,7 @@ from journal.kit import start_turn
 def main(folder: Path, session_id: str, limit: int) -> None:
     # Often, so that processes die during checkpoints too.
     store_module.CHECKPOINT_EVERY_COMMITS = 7
-    store, runner = Store(folder / "state.db"), Runner(folder / "runners")
+    store, runner = SqliteStore(folder / "state.db"), FileRunner(folder / "runners")
     turn = reopen_turn(store, runner, session_id, states=("running",)) or start_turn(store, runner, session_id)
     first = len(turn.steps)
     for number in range(first, first + limit):

@@ -7,25 +7,25 @@ from pathlib import Path
 import pytest
 
 from hermes.errors import JournalCorrupt
-from hermes.journal import database
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner
+from hermes.journal.sqlite import database
 from hermes.journal.store import Store
 from hermes.testing import ScriptedProvider, text
-from journal.kit import RunnerFactory, StoreFactory, finish_turn, python, rows, start_turn
+from journal.kit import FileRunnerFactory, RunnerFactory, StoreFactory, finish_turn, python, rows, start_turn
 from support import HostFactory
 
 #: A process that takes a session and dies with it.
 DIES = """
 import os, signal, sys
 from pathlib import Path
-from hermes.journal.runner import Runner
-runner = Runner(Path(sys.argv[1]))
+from hermes.journal.runner import FileRunner, Runner
+runner = FileRunner(Path(sys.argv[1]))
 runner.start()
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def spoil(path: Path, store: Store, runner: Runner) -> None:
+def spoil(path: Path, store: Store, runner: FileRunner) -> None:
     """Damage a page in the middle of the table of events."""
     for _ in range(30):
         finish_turn(start_turn(store, runner))
@@ -38,7 +38,7 @@ def spoil(path: Path, store: Store, runner: Runner) -> None:
 
 
 def test_damage_is_found_at_the_start_after_a_crash(
-    store: Store, runner: Runner, open_store: StoreFactory, new_runner: RunnerFactory, journal_path: Path
+    store: Store, runner: FileRunner, open_store: StoreFactory, new_runner: RunnerFactory, journal_path: Path
 ) -> None:
     spoil(journal_path, store, runner)
     before = journal_path.read_bytes()
@@ -49,7 +49,7 @@ def test_damage_is_found_at_the_start_after_a_crash(
 
 
 def test_the_file_is_checked_after_a_crash_only_and_once(
-    store: Store, runner: Runner, new_runner: RunnerFactory, monkeypatch: pytest.MonkeyPatch
+    store: Store, runner: FileRunner, new_runner: RunnerFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checks: list[str] = []
     real = database.find_damage
@@ -69,7 +69,7 @@ def test_the_file_is_checked_after_a_crash_only_and_once(
     assert checks == ["check"]
 
 
-def test_a_runner_that_is_just_starting_is_not_taken_for_dead(new_runner: RunnerFactory) -> None:
+def test_a_runner_that_is_just_starting_is_not_taken_for_dead(new_runner: FileRunnerFactory) -> None:
     runner = new_runner()
     runner.folder.mkdir(parents=True)
     starting = runner.folder / "0123456789abcdef"
@@ -92,7 +92,7 @@ def test_a_database_that_is_gone_beside_its_index_is_said(
 
 
 def test_a_turn_never_ends_before_it_began(
-    store: Store, runner: Runner, journal_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: Store, runner: FileRunner, journal_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = start_turn(store, runner)
     monkeypatch.setattr("hermes.journal.steps.time.time", lambda: 1.0)

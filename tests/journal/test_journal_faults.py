@@ -13,9 +13,10 @@ import pytest
 from hermes.errors import JournalCorrupt, JournalError, JournalTooNew
 from hermes.journal import schema
 from hermes.journal.connection import JournalConnection
-from hermes.journal.history.search import SearchIndex
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.sessions import Sessions
+from hermes.journal.sqlite.search import SqliteSearchIndex
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.store import Store
 from hermes.tools.files.guard import FileGuard
 from journal.kit import (
@@ -41,7 +42,7 @@ def read_sessions(store: Store) -> list[tuple[str]]:
 
 
 def make_journal(path: Path, *session_ids_: str) -> None:
-    store = Store(path)
+    store = SqliteStore(path)
     for session_id in session_ids_:
         write_session(store, session_id)
     store.close()
@@ -224,11 +225,12 @@ import sys
 from pathlib import Path
 from journal.kit import rows, start_turn
 from hermes.errors import JournalError
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 
 folder = Path(sys.argv[1])
-store, runner = Store(folder / "state.db"), Runner(folder / "runners")
+store, runner = SqliteStore(folder / "state.db"), FileRunner(folder / "runners")
 turn = start_turn(store, runner)
 acknowledged = 1
 try:
@@ -249,7 +251,7 @@ with filler.open("wb", buffering=0) as file:
         while file.write(b"x" * 512): pass
     except OSError: pass
 try:
-    start_turn(Store(folder / "other.db"), Runner(folder / "others"))
+    start_turn(SqliteStore(folder / "other.db"), FileRunner(folder / "others"))
 except JournalError as error:
     print(error)
 """
@@ -271,8 +273,9 @@ from pathlib import Path
 from journal.kit import insert_session
 from hermes.errors import JournalError
 from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 
-store = Store(Path(sys.argv[1]) / "state.db")
+store = SqliteStore(Path(sys.argv[1]) / "state.db")
 try:
     print([row[0] for row in store.read(lambda c: c.execute("SELECT id FROM sessions").fetchall())])
 except JournalError as error:
@@ -298,8 +301,8 @@ def leave_by_kill(journal_path: Path) -> None:
     """The last commits of a killed process are in its log."""
     script = (
         "import os, sys; from pathlib import Path; from journal.kit import insert_session\n"
-        "from hermes.journal.store import Store\n"
-        "Store(Path(sys.argv[1])).write(lambda c: insert_session(c, 'a')); os.kill(os.getpid(), 9)"
+        "from hermes.journal.sqlite.store import SqliteStore\n"
+        "SqliteStore(Path(sys.argv[1])).write(lambda c: insert_session(c, 'a')); os.kill(os.getpid(), 9)"
     )
     python(script, str(journal_path))
     assert Path(f"{journal_path}-wal").stat().st_size
@@ -333,9 +336,9 @@ def test_a_home_that_is_a_file_is_named(tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.write_text("")
     with pytest.raises(JournalError, match=rf"cannot use the journal {home}/state.db: .*set HERMES_HOME"):
-        write_session(Store(home / "state.db"))
+        write_session(SqliteStore(home / "state.db"))
     with pytest.raises(JournalError, match=rf"cannot write {home}/runners: .*set HERMES_HOME"):
-        Runner(home / "runners").start()
+        FileRunner(home / "runners").start()
 
 
 # -- the trap of the closed descriptor ---------------------------------------------------------------------------------
@@ -356,7 +359,7 @@ def test_a_raw_open_of_the_file_drops_the_locks_and_is_what_the_guard_refuses(
     """POSIX locks end when *any* descriptor of the file is closed in the process: another process may then believe
     that nobody uses the database, delete the log, and commits that follow are lost. So nothing may open these files."""
     write_session(store)
-    index = SearchIndex(store, journal_path.with_name("search.db"))
+    index = SqliteSearchIndex(store, journal_path.with_name("search.db"))
     guard = FileGuard()
     guard.protect(*store.files(), *index.files())
     link = tmp_path / "innocent.txt"

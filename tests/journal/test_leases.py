@@ -16,22 +16,23 @@ import pytest
 
 from hermes.errors import HermesError, JournalError, LeaseLost, SessionBusy
 from hermes.journal import runner as runner_module
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.steps import TurnJournal
 from hermes.journal.store import Store
 from hermes.journal.turns import reopen_turn
-from journal.kit import PYTHON_PATH, RunnerFactory, StoreFactory, finish_turn, rows, start_turn
+from journal.kit import PYTHON_PATH, FileRunnerFactory, RunnerFactory, StoreFactory, finish_turn, rows, start_turn
 from support.waiting import HANG, wait_for
 
 OWNER = """
 import os, sys
 from pathlib import Path
 from journal.kit import start_turn
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 folder = Path(sys.argv[1])
-turn = start_turn(Store(folder / "state.db"), Runner(folder / "runners"))
+turn = start_turn(SqliteStore(folder / "state.db"), FileRunner(folder / "runners"))
 os.write(1, b"ready")
 os.read(0, 1)
 """
@@ -163,7 +164,7 @@ def test_a_deleted_session_cannot_be_written(store: Store, runner: Runner, journ
 
 
 def test_a_runner_file_appears_with_the_first_session_and_goes_with_the_runner(tmp_path: Path) -> None:
-    runner = Runner(tmp_path / "runners")
+    runner = FileRunner(tmp_path / "runners")
     assert not (tmp_path / "runners").exists()
     runner.start()
     file = tmp_path / "runners" / runner.id
@@ -210,7 +211,7 @@ def test_those_who_ask_at_once_do_not_take_each_other_for_the_owner(new_runner: 
 
 
 def test_a_runner_that_cannot_be_asked_about_is_not_taken_for_dead(
-    store: Store, new_runner: RunnerFactory, journal_path: Path
+    store: Store, new_runner: FileRunnerFactory, journal_path: Path
 ) -> None:
     owner, other = new_runner(), new_runner()
     start_turn(store, owner)
@@ -222,7 +223,7 @@ def test_a_runner_that_cannot_be_asked_about_is_not_taken_for_dead(
     assert ownership(journal_path) == (owner.id, 1)
 
 
-def test_a_runner_whose_note_is_unreadable_is_still_alive(new_runner: RunnerFactory) -> None:
+def test_a_runner_whose_note_is_unreadable_is_still_alive(new_runner: FileRunnerFactory) -> None:
     owner, other = new_runner(), new_runner()
     owner.start()
     (owner.folder / owner.id).write_bytes(b"\xff")
@@ -252,7 +253,7 @@ def test_a_lock_that_a_started_process_still_holds_is_waited_for(
 
     def ask() -> bool:
         asked.set()
-        return Runner(tmp_path).is_alive("left")
+        return FileRunner(tmp_path).is_alive("left")
 
     with ThreadPoolExecutor() as pool:
         answer = pool.submit(ask)
@@ -264,9 +265,9 @@ def test_a_lock_that_a_started_process_still_holds_is_waited_for(
 
 def test_a_lock_of_a_living_process_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner_module, "SECONDS_TO_RELEASE", HANG * 10)
-    owner = Runner(tmp_path)
+    owner = FileRunner(tmp_path)
     owner.start()
     try:
-        assert Runner(tmp_path).is_alive(owner.id)
+        assert FileRunner(tmp_path).is_alive(owner.id)
     finally:
         owner.close()

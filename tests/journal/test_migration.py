@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from hermes.journal.bodies import unpack
-from hermes.journal.database import empty_journal
 from hermes.journal.questions import Questions
 from hermes.journal.runner import Runner
 from hermes.journal.schema import MIGRATIONS
 from hermes.journal.sessions import Sessions
+from hermes.journal.sqlite.database import empty_journal
 from hermes.journal.turns import reopen_turn
 from hermes.trace.verify.session import verify
 from journal.kit import StoreFactory, finish_turn, rows, start_turn

@@ -15,6 +15,7 @@ from hermes.journal import schema
 from hermes.journal.leases import SessionInfo
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.runner import Runner
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.store import Store
 from hermes.journal.turns import reopen_turn
 from journal.kit import StoreFactory, finish_turn, start_turn
@@ -209,7 +210,7 @@ def test_approvals_of_an_older_file_are_questions_of_a_newer_one(tmp_path: Path)
             "INSERT INTO approvals VALUES ('appr_1', 's1', 't1', 'tool:1.0', 'terminal', 'digest', 'rm -rf x',"
             "'[\"a\",\"b\"]', 'why', 'cli', 'granted', 'session', 'fine', 1.0, 2.0, NULL);"
         )
-    with closing(Store(path)) as store:
+    with closing(SqliteStore(path)) as store:
         assert Questions(store).grants() == [
             replace(ROW, state="granted", answer="session", reason="fine", created_at=1.0, answered_at=2.0)
         ]

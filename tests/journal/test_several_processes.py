@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from journal.kit import PYTHON_PATH, rows
 
 WRITER = Path(__file__).with_name("storm_writer.py")
@@ -87,6 +87,6 @@ def test_a_storm_of_kills_loses_nothing_acknowledged(tmp_path: Path) -> None:
     assert failures == [""] * 21
     assert all(len(numbers) > 7 for numbers in acknowledged.values()), acknowledged
     check(tmp_path / "state.db", acknowledged)
-    store = Store(tmp_path / "state.db")
+    store = SqliteStore(tmp_path / "state.db")
     assert {row.id for row in Sessions(store).list()} == set(sessions)
     store.close()

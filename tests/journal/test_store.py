@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 
 from hermes.errors import Interrupted, JournalError, SessionBusy
-from hermes.journal import database
-from hermes.journal import store as store_module
 from hermes.journal.connection import JournalConnection
+from hermes.journal.sqlite import database
+from hermes.journal.sqlite import store as store_module
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.store import Store
 from journal.kit import StoreFactory, insert_session, one_batch, rows, session_ids
 
@@ -315,7 +316,7 @@ def test_a_process_that_died_while_making_the_file_leaves_no_trouble(store: Stor
 def test_an_sqlite_that_is_too_old_is_refused(journal_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "MINIMUM_SQLITE", (99, 1, 0))
     with pytest.raises(JournalError, match=r"is too old for the journal; 99\.1\.0 or newer is needed"):
-        Store(journal_path)
+        SqliteStore(journal_path)
 
 
 def test_a_journal_that_another_process_creates_at_this_moment_is_not_that_of_another_program(

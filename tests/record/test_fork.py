@@ -14,7 +14,7 @@ from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.record.fork import ForkChanges, ForkPlace, fork_session
 from hermes.record.recording import load_recording
 from hermes.testing import ScriptedProvider, ScriptedReply, text, tool_call
@@ -126,7 +126,7 @@ def test_the_command_makes_several(
     printed = capsys.readouterr()
     assert printed.out.count("From the fork.") == 2 and "Files are not rewound" in printed.err
     assert {request.body["model"] for request in provider.requests} == {"other"}
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         assert len(Sessions(store).list()) == 3
 
 
@@ -157,7 +157,7 @@ def test_the_command_names_the_checkpoint_of_the_turn(
         assert main(["chat", "-Q", "-q", "hi"]) == 0
         for message in ("write", "again"):
             assert main(["chat", "-Q", "--continue", "-q", message]) == 0
-        with closing(Store(home / "state.db")) as store:
+        with closing(SqliteStore(home / "state.db")) as store:
             [origin] = [row.id for row in Sessions(store).list()]
         capsys.readouterr()
         assert main(["fork", origin, "--at", "3.1"]) == 0
@@ -182,7 +182,7 @@ def test_the_command_says_that_there_is_no_checkpoint(
     with ScriptedProvider([text("Hello."), text("From the fork.")]) as provider:
         write_config(home, provider.base_url)
         assert main(["chat", "-Q", "-q", "hi"]) == 0
-        with closing(Store(home / "state.db")) as store:
+        with closing(SqliteStore(home / "state.db")) as store:
             [origin] = [row.id for row in Sessions(store).list()]
         capsys.readouterr()
         assert main(["fork", origin, "--at", "1"]) == 0
@@ -214,7 +214,7 @@ def register(ctx):
     with ScriptedProvider([tool_call("look_at_clock", {}), text("Noon."), text("I cannot know.")]) as provider:
         write_config(home, provider.base_url, "plugins:\n  enabled: [clock]\n")
         assert main(["chat", "-Q", "-q", "What time is it?"]) == 0
-        with closing(Store(home / "state.db")) as store:
+        with closing(SqliteStore(home / "state.db")) as store:
             [origin] = [row.id for row in Sessions(store).list()]
         assert main(["fork", origin, "--at", "1.1", "--disable", "clock"]) == 0
         offered = [{tool["function"]["name"] for tool in request.body["tools"]} for request in provider.requests]

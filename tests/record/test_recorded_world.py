@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from hermes.config import Config
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.plugins.context import PluginContext
 from hermes.record.bundle import write_bundle
 from hermes.record.recording import Recording, load_recording
@@ -24,7 +24,7 @@ from support import HostFactory
 
 
 def again(home: Path, session_id: str, other: Path) -> tuple[ReplayResult, Recording]:
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         recording = load_recording(store, session_id)
         settings = recorded_config(recording) or Config()
         return replay(store, session_id, other, settings), recording
@@ -71,7 +71,7 @@ def test_secrets_of_the_other_home_have_no_part_in_it(
     monkeypatch.setenv("ELSEWHERE_TOKEN", "Heliotrope-77-Ultra")
     result, recording = again(home, session.id, tmp_path / "elsewhere")
     assert shown(result) == []
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         config = recorded_config(recording) or Config()
         result = replay(store, session.id, tmp_path / "elsewhere", config, plugin_objects=[Telling])
     lines = "\n".join(shown(result))

@@ -16,7 +16,7 @@ from hermes.cli.main import main
 from hermes.config import Config
 from hermes.config.sections import BudgetsConfig
 from hermes.errors import HermesError, SessionNotFound
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.models.endpoint import ApiMode
 from hermes.plugins.context import PluginContext
 from hermes.record.bundle import open_bundle, read_bundle, write_bundle
@@ -42,7 +42,7 @@ def rig(home: Path, workdir: Path) -> Generator[Rig]:
 def again(home: Path, session_id: str, other: Path, config: Config | None = None, **options: Any) -> ReplayResult:
     """The run of a home once more, in a home that has nothing."""
     objects = options.pop("plugin_objects", ())
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         settings = config or recorded_config(load_recording(store, session_id))
         assert settings is not None
         return replay(store, session_id, other, settings, ReplaySettings(**options), plugin_objects=objects)
@@ -118,7 +118,7 @@ def test_a_turn_that_its_budget_stopped(limit: dict[str, int], home: Path, workd
     with ScriptedProvider(look) as provider, configured_host(home, workdir, provider, budgets=budgets) as host:
         session = host.new_session()
         ended = session.run("Look.")
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         assert any(key.startswith("budget:") for key in load_recording(store, session.id).turns[0].steps), ended
     result = again(home, session.id, tmp_path / "elsewhere")
     assert result.identical, shown(result)
@@ -202,13 +202,13 @@ def test_one_turn_alone(recorded: str, home: Path, tmp_path: Path) -> None:
 
 
 def test_the_last_turns_of_a_record_are_read_alone(recorded: str, home: Path) -> None:
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         whole, last = load_recording(store, recorded), load_recording(store, recorded, first_turn=2)
     assert last.turns == whole.turns[2:] and len(whole.turns) == 3
 
 
 def test_a_changed_prompt_is_the_first_difference(recorded: str, home: Path, tmp_path: Path) -> None:
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         config = recorded_config(load_recording(store, recorded))
     assert config is not None
     config.agent.system_prompt = "Answer in rhymes."
@@ -268,7 +268,7 @@ def test_a_bundle_is_replayed_elsewhere_by_the_command(
 
 
 def test_a_bundle_that_was_changed_or_is_newer_is_refused(recorded: str, home: Path, tmp_path: Path) -> None:
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         whole = write_bundle(store, recorded)
     bundle = tmp_path / "run.bundle"
     bundle.write_text(whole)
@@ -323,7 +323,7 @@ def _twice(lines: list[str]) -> list[str]:
 def test_a_bundle_with_a_digest_that_fits_its_changes_is_refused_all_the_same(
     edit: Callable[[list[str]], list[str]], problem: str, recorded: str, home: Path, tmp_path: Path
 ) -> None:
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         lines = edit(write_bundle(store, recorded).splitlines()[:-1])
     body = "".join(f"{line}\n" for line in lines)
     bundle = tmp_path / "run.bundle"
@@ -357,7 +357,7 @@ def test_a_file_that_is_missing_is_not_called_a_session(
 
 
 def test_missing_parts_are_named(recorded: str, home: Path, tmp_path: Path) -> None:
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         with pytest.raises(SessionNotFound):
             replay(store, "nosuch", tmp_path / "elsewhere", ANY)
         store.write(lambda connection: connection.execute("DELETE FROM blobs"))
@@ -370,7 +370,7 @@ def test_missing_parts_are_named(recorded: str, home: Path, tmp_path: Path) -> N
 def test_a_child_is_replayed_with_its_parent(rig: Rig, tmp_path: Path) -> None:
     run = trace_runs.delegated_children(rig)
     rig.stack.close()
-    with closing(Store(rig.home / "state.db")) as store:
+    with closing(SqliteStore(rig.home / "state.db")) as store:
         child = load_recording(store, run.stored.id).children[0]
         with pytest.raises(HermesError, match=f"hermes replay {run.stored.id}"):
             replay(store, child.id, tmp_path / "elsewhere", ANY)

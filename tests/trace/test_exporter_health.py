@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.usage.plugins import PluginCalls, plugin_totals
 from hermes.testing import ScriptedProvider
 from hermes.trace import health
@@ -77,7 +77,7 @@ def test_what_an_exporter_counted_is_shown(home: Path, workdir: Path) -> None:
         found = run_hermes("doctor", home=home, cwd=workdir).stdout
     assert "events to collector: 2 in, 1 out" in listed
     assert "collector: 2 events in, 1 out; last: no route to host" in found
-    store = Store(home / "state.db")
+    store = SqliteStore(home / "state.db")
     total = plugin_totals(store)["out"]
     store.close()
     assert (total.calls, total.failures) == (2, 0)  # the callbacks', not the events

@@ -12,7 +12,7 @@ import pytest
 
 from hermes.errors import SessionNotFound
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from hermes.trace.formats.atif import document
 from hermes.trace.formats.atof import lines
@@ -86,11 +86,11 @@ def test_a_turn_that_was_killed_and_finished_by_another_process(home: Path, work
 
 
 def _last(home: Path) -> SessionRecord:
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         [row] = Sessions(store).list()
         return session_record(store, row.id)
 
 
 def test_a_session_that_is_not_there(home: Path) -> None:
-    with closing(Store(home / "state.db")) as store, pytest.raises(SessionNotFound, match="no session 'x'"):
+    with closing(SqliteStore(home / "state.db")) as store, pytest.raises(SessionNotFound, match="no session 'x'"):
         session_record(store, "x")

@@ -18,7 +18,7 @@ def changed_settings(config: Config) -> dict[str, Any]:
 def _changed(value: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, item in value.items():
-        if is_secret_key(name) and isinstance(item, str):
+        if isinstance(item, str) and (is_secret_key(name) or _has_login(item)):
             continue
         usual: Any = default.get(name)
         if isinstance(item, dict):
@@ -33,3 +33,8 @@ def _changed(value: dict[str, Any], default: dict[str, Any]) -> dict[str, Any]:
 
 def _without_secrets(value: Any) -> Any:
     return _changed(cast("dict[str, Any]", value), {}) if isinstance(value, dict) else value
+
+
+def _has_login(value: str) -> bool:
+    """Whether a value is an address with a name or password in it."""
+    return "@" in value.partition("://")[2].partition("/")[0]

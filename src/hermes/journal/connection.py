@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+#: The order in which rows were added. SQLite has it without a column, PostgreSQL in one of its own.
+ROW_NUMBER = "rowid"
+
 Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+def placeholders(values: Sequence[Any]) -> str:
+    """A placeholder for each of the values, for ``IN (…)``."""
+    return ", ".join("?" * len(values))
 
 
 class Cursor(Protocol):

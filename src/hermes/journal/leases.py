@@ -16,6 +16,11 @@ _ADVANCE = (
     "UPDATE sessions SET head_seq = head_seq + ? WHERE id = ? AND epoch = ? AND runner = ? RETURNING head_seq - ?, "
     "(SELECT e.chain FROM events e WHERE e.session_id = sessions.id AND e.seq = sessions.head_seq - ?)"
 )
+#: Only from the owner that was found.
+_TAKE = (
+    "UPDATE sessions SET runner = ?, epoch = epoch + 1, updated_at = ? WHERE id = ? AND coalesce(runner, '') = ? "
+    "RETURNING epoch, head_seq"
+)
 
 
 class SessionInfo(msgspec.Struct, frozen=True):
@@ -73,12 +78,12 @@ def create_session(connection: JournalConnection, runner: Runner | None, session
 
 def take_lease(connection: JournalConnection, runner: Runner, session_id: str) -> Lease:
     """Make this runner the owner with a new fencing token, which ends earlier leases. Refused while the owner lives."""
-    refuse_if_busy(connection, runner, session_id)
-    rows: list[tuple[int, int]] = connection.execute(
-        "UPDATE sessions SET runner = ?, epoch = epoch + 1, updated_at = ? WHERE id = ? RETURNING epoch, head_seq",
-        (runner.id, time.time(), session_id),
-    ).fetchall()
-    return Lease(session_id, runner.id, *rows[0])
+    while True:
+        owner = refuse_if_busy(connection, runner, session_id)
+        rows: list[tuple[int, int]] = connection.execute(_TAKE, (runner.id, time.time(), session_id, owner)).fetchall()
+        if rows:
+            return Lease(session_id, runner.id, *rows[0])
+        # Another process took it after the owner was asked for, which only happens where several write at a time.
 
 
 def release_lease(store: Store, runner: Runner, session_id: str) -> None:
@@ -88,8 +93,8 @@ def release_lease(store: Store, runner: Runner, session_id: str) -> None:
     store.write_soon(lambda connection: connection.execute(query, (session_id, runner.id)))
 
 
-def refuse_if_busy(connection: JournalConnection, runner: Runner, session_id: str) -> None:
-    """Raise when another living runner holds the session, or when there is no such session."""
+def refuse_if_busy(connection: JournalConnection, runner: Runner, session_id: str) -> str:
+    """The id of the owner, which may be empty. Raises when it is another living runner, or without such a session."""
     row = connection.execute("SELECT runner FROM sessions WHERE id = ?", (session_id,)).fetchone()
     if row is None:
         raise SessionNotFound(f"no session {session_id!r}; 'hermes sessions list' shows those there are")
@@ -98,3 +103,4 @@ def refuse_if_busy(connection: JournalConnection, runner: Runner, session_id: st
         raise SessionBusy(
             f"session {session_id} is in use by {runner.describe(owner)}; wait for it to end or start a new session"
         )
+    return owner or ""

@@ -33,7 +33,7 @@ import msgspec
 
 from hermes.errors import JournalError
 from hermes.journal.bodies import clean_text
-from hermes.journal.connection import JournalConnection
+from hermes.journal.connection import JournalConnection, placeholders
 from hermes.journal.store import Store
 
 QuestionKind = Literal["approval", "clarify"]
@@ -44,6 +44,8 @@ OWNER = "owner"
 
 #: The answers that let a call run. All others refuse it.
 GRANTS = ("once", "session", "always", "smart_approve")
+
+_NO_LIMIT = 2**62
 
 #: Longer subjects are cut; the arguments of the call are stored with its step.
 _MAX_SUBJECT_CHARS = 4_000
@@ -223,8 +225,10 @@ class Questions:
 
     def settled(self, question_ids: Iterable[str]) -> list[str]:
         """Those of these questions that are no longer open."""
-        query = "SELECT id FROM questions WHERE state != 'pending' AND id IN (SELECT value FROM json_each(?))"
-        named = (_encoded(tuple(question_ids)),)
+        named = tuple(map(clean_text, question_ids))
+        if not named:
+            return []
+        query = f"SELECT id FROM questions WHERE state != 'pending' AND id IN ({placeholders(named)})"
         rows = self._store.read(lambda connection: connection.execute(query, named).fetchall())
         return [found for (found,) in rows]
 
@@ -252,7 +256,10 @@ class Questions:
                 and (not approval_id or row.id == approval_id)
                 and (not session_id or row.session_id == session_id)
             ]
-            query = "UPDATE questions SET state = 'revoked', answered_at = coalesce(answered_at, ?) WHERE id = ?"
+            query = (
+                "UPDATE questions SET state = 'revoked', answered_at = coalesce(answered_at, ?) "
+                "WHERE id = ? AND state IN ('pending', 'granted')"
+            )
             connection.executemany(query, [(time.time(), row.id) for row in found])
             return found
 
@@ -260,7 +267,7 @@ class Questions:
 
 
 def _select(
-    connection: JournalConnection, where: str, values: Sequence[object], *, limit: int = -1
+    connection: JournalConnection, where: str, values: Sequence[object], *, limit: int = _NO_LIMIT
 ) -> list[QuestionRow]:
     query = f"SELECT {_COLUMNS} FROM questions WHERE {where} ORDER BY created_at DESC, rowid DESC LIMIT ?"
     return [_row(found) for found in connection.execute(query, (*values, limit))]

@@ -61,7 +61,7 @@ def is_final(state: str, attempts: int, error: str | None) -> bool:
 def dead_letters(store: Store, limit: int) -> list[tuple[str, int, float]]:
     """The turns that were taken up too often: session, ordinal and the time they ended, newest first."""
     query = (
-        "SELECT session_id, ordinal, ended_at FROM turns WHERE state = 'failed' AND attempts > ? AND NOT undone "
+        "SELECT session_id, ordinal, ended_at FROM turns WHERE state = 'failed' AND attempts > ? AND undone = 0 "
         "ORDER BY ended_at DESC LIMIT ?"
     )
     return store.read(lambda connection: connection.execute(query, (MAX_TAKE_UPS + 1, limit)).fetchall())

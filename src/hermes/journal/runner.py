@@ -1,6 +1,7 @@
 """Runner: the identity of a process that owns sessions.
 
-It is alive while it holds the kernel lock (``flock``) on its runner file: no heartbeats, no clocks, no pids.
+On one machine it is alive while it holds the kernel lock (``flock``) on its runner file: no heartbeats, no clocks, no
+pids. On several it is alive while it holds an advisory lock of their database (``postgres/runner.py``).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import fcntl
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import msgspec
@@ -20,12 +22,36 @@ from hermes.errors import JournalError
 SECONDS_TO_RELEASE = 2.0
 
 
-class Runner:
-    """This process as an owner of sessions. Its file is made with the first session it takes."""
+class Runner(ABC):
+    """A process as an owner of sessions. Others see it from ``start`` on, which the first session it takes calls."""
+
+    def __init__(self) -> None:
+        #: Never used again by another process.
+        self.id = os.urandom(8).hex()
+
+    @abstractmethod
+    def start(self) -> bool:
+        """Be visible as alive from now on. True when runners that died were found, and removed."""
+
+    @abstractmethod
+    def is_alive(self, runner_id: str) -> bool:
+        """Whether that process may still write to its sessions."""
+
+    @abstractmethod
+    def describe(self, runner_id: str) -> str:
+        """A living runner as text, for the error that a session is busy."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release every session of this process."""
+
+
+class FileRunner(Runner):
+    """A runner among the processes of one machine. Its file is made with the first session it takes."""
 
     def __init__(self, folder: Path) -> None:
+        super().__init__()
         self.folder = folder
-        self.id = os.urandom(8).hex()
         self._file = -1
         self._starting = threading.Lock()
 

@@ -9,9 +9,8 @@ import msgspec
 from msgspec.structs import asdict
 
 from hermes.errors import SessionNotFound
-from hermes.journal.bodies import body_digest, clean_text, drop_unused_blobs, to_json, unpack
-from hermes.journal.connection import Cursor, JournalConnection
-from hermes.journal.database import erasing, give_back_space
+from hermes.journal.bodies import body_digest, clean_text, drop_unused_blobs, unpack
+from hermes.journal.connection import Cursor, JournalConnection, placeholders
 from hermes.journal.history.compactions import visible_messages
 from hermes.journal.leases import refuse_if_busy
 from hermes.journal.runner import Runner
@@ -48,8 +47,8 @@ class SessionRow(msgspec.Struct, frozen=True):
 _SESSION_QUERY = """
     SELECT s.id, s.title, s.platform, s.cwd, s.provider, s.model, s.parent_id, s.parent_call,
            s.created_at, s.updated_at,
-           (SELECT count(*) FROM turns t WHERE t.session_id = s.id AND NOT t.undone),
-           coalesce((SELECT t.state FROM turns t WHERE t.session_id = s.id AND NOT t.undone
+           (SELECT count(*) FROM turns t WHERE t.session_id = s.id AND t.undone = 0),
+           coalesce((SELECT t.state FROM turns t WHERE t.session_id = s.id AND t.undone = 0
                      ORDER BY t.ordinal DESC LIMIT 1), 'empty'),
            coalesce((SELECT sum(input_tokens) FROM model_calls m WHERE m.session_id = s.id), 0),
            coalesce((SELECT sum(output_tokens) FROM model_calls m WHERE m.session_id = s.id), 0),
@@ -59,7 +58,7 @@ _SESSION_QUERY = """
 """
 
 #: Leaves out the messages of undone turns.
-_STANDING = "AND turn NOT IN (SELECT ordinal FROM turns WHERE session_id = :id AND undone)"
+_STANDING = "AND turn NOT IN (SELECT ordinal FROM turns WHERE session_id = :id AND undone <> 0)"
 
 
 class Sessions:
@@ -73,10 +72,10 @@ class Sessions:
 
         With ``principal`` only those of that principal; the empty one is the owner.
         """
-        where = "WHERE (:principal IS NULL OR s.principal = :principal)"
-        where += "" if children else " AND s.parent_id IS NULL"
-        query = f"{_SESSION_QUERY} {where} ORDER BY s.updated_at DESC LIMIT :limit"
-        values = {"principal": principal, "limit": limit}
+        where = "" if children else " AND s.parent_id IS NULL"
+        where += "" if principal is None else " AND s.principal = ?"
+        query = f"{_SESSION_QUERY} WHERE 1 = 1{where} ORDER BY s.updated_at DESC LIMIT ?"
+        values = (limit,) if principal is None else (principal, limit)
         return self._store.read(lambda connection: [SessionRow(*row) for row in connection.execute(query, values)])
 
     def children(self, session_id: str) -> list[SessionRow]:
@@ -139,7 +138,7 @@ class Sessions:
     def last_turn(self, session_id: str) -> dict[str, Any] | None:
         """State, answer and error of the last turn that was not undone."""
         query = (
-            "SELECT id, state, answer, error FROM turns WHERE session_id = ? AND NOT undone "
+            "SELECT id, state, answer, error FROM turns WHERE session_id = ? AND undone = 0 "
             "ORDER BY ordinal DESC LIMIT 1"
         )
         row = self._store.read(lambda connection: connection.execute(query, (session_id,)).fetchone())
@@ -200,8 +199,10 @@ class Sessions:
             "s.parent_id = f.id) UPDATE sessions SET principal = ? WHERE principal = '' "
             "AND id IN (SELECT id FROM family)"
         )
-        find = "SELECT id FROM sessions WHERE principal = '' AND id IN (SELECT value FROM json_each(?))"
-        named = (to_json(list(principals)),)
+        named = tuple(principals)
+        if not named:
+            return 0
+        find = f"SELECT id FROM sessions WHERE principal = '' AND id IN ({placeholders(named)})"
         found = self._store.read(lambda connection: connection.execute(find, named).fetchall())
         if found:
             rows = [(session_id, clean_text(principals[session_id])) for (session_id,) in found]
@@ -220,13 +221,13 @@ class Sessions:
             ).fetchall()
             for (member,) in rows:
                 refuse_if_busy(connection, runner, member)
-            with erasing(connection):
+            with self._store.erasing(connection):
                 connection.executemany("DELETE FROM sessions WHERE id = ?", rows)
                 drop_unused_blobs(connection)
             return [member for (member,) in rows]
 
         deleted = self._store.write(write)
-        self._store.write(give_back_space)
+        self._store.give_back_space()
         return deleted
 
 

@@ -1,298 +1,110 @@
-"""The store of the journal: one writer connection per process, group commit, readers beside it."""
+"""The store of the journal, as a port: transactions on the database that holds it, whichever that is.
+
+``SqliteStore`` keeps the journal in a file of the home, ``PostgresStore`` in a database that several machines share.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import os
-import sqlite3
-import threading
-import time
-from collections import deque
+from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from hermes.errors import JournalCorrupt, JournalError
-from hermes.journal import database
-from hermes.journal.connection import JournalConnection
-from hermes.journal.crash import crash_point
-from hermes.journal.database import companion, explain, is_fatal
-from hermes.journal.durability import LogSync
+if TYPE_CHECKING:
+    from hermes.journal.connection import JournalConnection
+    from hermes.journal.history.search import SearchIndex
+    from hermes.journal.runner import Runner
 
 T = TypeVar("T")
 
-CHECKPOINT_EVERY_COMMITS = 1_000
-#: A process that leaves a longer log than this behind folds it back, as far as others let it.
-CHECKPOINT_AT_CLOSE_BYTES = 4 * 1024 * 1024
 
+class Store(ABC):
+    """Access to the journal. Thread-safe."""
 
-class Store:
-    """Access to ``state.db``. Thread-safe.
+    #: It is thrown away afterwards, so that nothing waits for the disk.
+    is_scratch = False
 
-    Writes of a process go through one connection, under a thread lock and then an advisory lock on a sidecar file.
-    Group commit: waiting threads are committed together by the one that holds the lock, and share a sync.
-    """
-
-    def __init__(self, path: Path, *, is_scratch: bool = False) -> None:
-        """``is_scratch``: the file is thrown away afterwards, so that nothing waits for the disk."""
-        database.check_sqlite_version()
-        self.is_scratch = is_scratch
-        self.path = path
-        self._writer: sqlite3.Connection | None = None
-        self._reader: sqlite3.Connection | None = None
-        self._reader_is_empty = False
-        self._reader_lock = threading.Lock()
-        self._commit_lock = threading.Lock()
-        self._waiting: deque[_Write[Any]] = deque()
-        self._lock_file = -1
-        self._commits = 0
-        self._damage: JournalCorrupt | None = None
-        self._log = LogSync(companion(path, "-wal"))
-
-    def files(self) -> list[Path]:
-        """The files no other code of this process may open: closing any descriptor of them drops SQLite's locks."""
-        return [self.path, *(companion(self.path, suffix) for suffix in ("-wal", "-shm", ".lock"))]
-
-    # -- writing ------------------------------------------------------------------------------------------------
-
+    @abstractmethod
     def write(self, work: Callable[[JournalConnection], T]) -> T:
-        """Run ``work`` in a transaction and return its result once that is on disk."""
-        result = self.write_soon(work)
-        self.sync()
-        return result
+        """Run ``work`` in a transaction and return its result once that is on disk.
 
+        ``work`` may be run again when another process got in between, and changes nothing but the database.
+        """
+
+    @abstractmethod
     def write_soon(self, work: Callable[[JournalConnection], T]) -> T:
         """Run ``work`` in a transaction and return its result.
 
         It is written, so that the death of this process does not undo it, and is being brought to the disk. ``sync``
         waits for that.
         """
-        write = _Write(work)
-        self._waiting.append(write)
-        with self._commit_lock:
-            if not write.finished:
-                self._commit_waiting()
-        return write.result()
 
+    @abstractmethod
+    def read(self, work: Callable[[JournalConnection], T]) -> T:
+        """Run ``work`` without changing anything. It sees every finished commit, and all its queries see the same."""
+
+    @abstractmethod
     def start_sync(self) -> None:
         """Bring what is written to the disk, beside this thread."""
-        if not self.is_scratch:
-            self._log.start()
 
+    @abstractmethod
     def sync(self) -> None:
         """Return once everything that was written so far is on disk, so that it survives a power failure too."""
-        try:
-            if not self.is_scratch:
-                self._log.wait()
-        except OSError as error:
-            raise explain(error, self.path) from error
 
-    def _commit_waiting(self) -> None:
-        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
-        crash_point()
-        try:
-            if self._damage is not None:
-                raise self._damage
-            connection = self._writer or self._open_writer()
-            self._lock()
-            try:
-                _run_in_transaction(connection, batch, self.path)
-                self._log.written()
-                self._checkpoint_sometimes(connection)
-            finally:
-                self._unlock()
-        except Exception as error:
-            self._fail(batch, explain(error, self.path))
-        except BaseException:
-            self._fail(batch, JournalError("the write was cut off before it reached the disk; nothing was recorded"))
-            raise
-        crash_point()
+    @abstractmethod
+    def erasing(self, connection: JournalConnection) -> AbstractContextManager[None]:
+        """While it is open, rows are deleted for good, and no other transaction begins to use what is deleted."""
 
-    def _fail(self, batch: list[_Write[Any]], error: Exception) -> None:
-        if isinstance(error, JournalCorrupt):
-            self._damage = error  # writing on would only make it worse
-        for write in batch:
-            write.fail(error)
+    @abstractmethod
+    def give_back_space(self) -> None:
+        """Make the files smaller where rows were deleted."""
 
-    def _open_writer(self) -> sqlite3.Connection:
-        if self._lock_file < 0:
-            self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
-            self._lock_file = os.open(companion(self.path, ".lock"), flags, 0o600)
-        self._lock()
-        try:
-            self._writer = database.open_writer(self.path)
-        finally:
-            self._unlock()
-        return self._writer
+    @abstractmethod
+    def exists(self) -> bool:
+        """Whether anything may be recorded: a journal that does not exist is empty, and is not made to be read."""
 
-    def _lock(self) -> None:
-        """Take the sidecar lock. Faster and fairer between processes than SQLite's own busy handler, and no
-        checkpoint can run beside a write."""
-        try:
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._wait_for_lock()
+    @abstractmethod
+    def check_reachable(self) -> None:
+        """Raise ``JournalUnavailable`` within a few seconds when the database cannot be reached."""
 
-    def _wait_for_lock(self) -> None:
-        deadline = time.monotonic() + database.LOCK_TIMEOUT_SECONDS
-        pause = 0.0005
-        while True:
-            time.sleep(pause)
-            pause = min(pause * 2, 0.002)
-            try:
-                return fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise JournalError(
-                        f"{self.path} has been locked by another process for {database.LOCK_TIMEOUT_SECONDS:g} s; "
-                        f"see which hermes processes run and try again"
-                    ) from None
-
-    def _unlock(self) -> None:
-        fcntl.flock(self._lock_file, fcntl.LOCK_UN)
-
-    def _checkpoint_sometimes(self, connection: sqlite3.Connection) -> None:
-        self._commits += 1
-        if self._commits % CHECKPOINT_EVERY_COMMITS == 0:
-            _checkpoint(connection)
-
-    # -- reading ------------------------------------------------------------------------------------------------
-
-    def read(self, work: Callable[[JournalConnection], T]) -> T:
-        """Run ``work`` on a read-only connection. It sees every finished commit, and all its queries see the same."""
-        with self._reader_lock:
-            try:
-                connection = self._usable_reader()
-                connection.execute("BEGIN")
-                try:
-                    return work(connection)
-                finally:
-                    connection.rollback()
-            except Exception as error:
-                explained = explain(error, self.path)
-                if explained is error:
-                    raise
-                raise explained from error
-
-    def _usable_reader(self) -> sqlite3.Connection:
-        if self._reader is not None and not (self._reader_is_empty and self.path.exists()):
-            return self._reader
-        self._close_reader()
-        self._reader_is_empty = not self.path.exists()
-        if self._reader_is_empty:
-            # Nothing was ever journaled: an empty journal in memory answers the same questions.
-            self._reader = database.empty_journal()
-            return self._reader
-        reader = database.open_reader(self.path)
-        try:
-            if database.needs_migration(reader):
-                with self._commit_lock:
-                    self._open_writer()
-        except BaseException:
-            reader.close()
-            raise
-        self._reader = reader
-        return reader
-
+    @abstractmethod
     def check_after(self, crash: bool) -> None:
-        """Look for damage in the file when the process that used it last has died. Raises ``JournalCorrupt``."""
-        if crash and self.path.exists():
-            damage = self.read(database.find_damage)
-            if damage:
-                self._damage = database.damaged(self.path, damage)
-                raise self._damage
+        """Look for damage when the process that used the journal last has died. Raises ``JournalCorrupt``."""
 
-    # -- life ---------------------------------------------------------------------------------------------------
+    def notice(self) -> str:
+        """A warning for the user about the state of the journal; empty when all is well."""
+        return ""
 
+    def files(self) -> list[Path]:
+        """The files no other code of this process may open."""
+        return []
+
+    @property
+    @abstractmethod
+    def location(self) -> str:
+        """Where the journal is, without a password, for messages."""
+
+    @abstractmethod
+    def new_runner(self) -> Runner:
+        """This process as an owner of sessions."""
+
+    @abstractmethod
+    def search_index(self) -> SearchIndex:
+        """The full-text search over the messages."""
+
+    @abstractmethod
     def close(self) -> None:
-        """Close the connections, the last one under the lock because it folds the write-ahead log back."""
-        with self._reader_lock:
-            self._close_reader()
-        with self._commit_lock:
-            with contextlib.suppress(OSError):  # whoever had to know has waited for it
-                self._log.close()
-            self._close_writer()
-            if self._lock_file >= 0:
-                os.close(self._lock_file)
-                self._lock_file = -1
-
-    def _close_reader(self) -> None:
-        if self._reader is not None:
-            self._reader.close()
-            self._reader = None
-
-    def _close_writer(self) -> None:
-        writer, self._writer = self._writer, None
-        if writer is None:
-            return
-        # Whatever goes wrong here, everything that was acknowledged is in the log. The lock ends with its file.
-        with contextlib.suppress(JournalError):
-            self._lock()
-        with contextlib.suppress(OSError):
-            if companion(self.path, "-wal").stat().st_size > CHECKPOINT_AT_CLOSE_BYTES:
-                _checkpoint(writer)
-        with contextlib.suppress(sqlite3.Error):
-            writer.close()
+        """Close the connections."""
 
 
-class _Write(Generic[T]):
-    """One caller's transaction while it waits to be committed, perhaps by another thread."""
+def open_store(folder: Path, *, is_scratch: bool = False) -> Store:
+    """The journal in a folder. Nothing is opened yet."""
+    from hermes.journal.sqlite.store import SqliteStore
 
-    __slots__ = ("_error", "_value", "finished", "work")
-
-    def __init__(self, work: Callable[[JournalConnection], T]) -> None:
-        self.work = work
-        self.finished = False
-        self._value: T | None = None
-        self._error: Exception | None = None
-
-    def run(self, connection: JournalConnection) -> None:
-        self._value = self.work(connection)
-
-    def fail(self, error: Exception) -> None:
-        if not self.finished:
-            self._error = error
-            self.finished = True
-
-    def result(self) -> T:
-        if self._error is not None:
-            raise self._error
-        return self._value  # pyright: ignore[reportReturnType]  (set by run, which fail() would have replaced)
+    return SqliteStore(folder / "state.db", is_scratch=is_scratch)
 
 
-def _run_in_transaction(connection: sqlite3.Connection, batch: list[_Write[Any]], path: Path) -> None:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        if len(batch) == 1:
-            batch[0].run(connection)
-        else:
-            for write in batch:
-                _run_isolated(connection, write, path)
-        connection.execute("COMMIT")
-    except BaseException:
-        with contextlib.suppress(sqlite3.Error):
-            connection.execute("ROLLBACK")
-        raise
-    for write in batch:
-        write.finished = True
-
-
-def _run_isolated(connection: sqlite3.Connection, write: _Write[Any], path: Path) -> None:
-    """One caller's failure must not undo the writes of the others in the same transaction."""
-    connection.execute("SAVEPOINT one_write")
-    try:
-        write.run(connection)
-    except Exception as error:
-        if is_fatal(error):
-            raise
-        connection.execute("ROLLBACK TO one_write")
-        write.fail(explain(error, path))
-    connection.execute("RELEASE one_write")
-
-
-def _checkpoint(connection: sqlite3.Connection) -> None:
-    # The commit before it is safe, so a checkpoint that fails is only postponed.
-    with contextlib.suppress(sqlite3.Error):
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+def home_store(home: Path) -> Store:
+    """The journal of a home, for commands that open no host."""
+    return open_store(home)

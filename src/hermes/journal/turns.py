@@ -181,7 +181,7 @@ def unfinished_state(store: Store, session_id: str) -> TurnState | None:
 
 def _unfinished(connection: JournalConnection, session_id: str, states: tuple[TurnState, ...]) -> str | None:
     last = connection.execute(
-        "SELECT id, state, attempts, error FROM turns WHERE session_id = ? AND NOT undone "
+        "SELECT id, state, attempts, error FROM turns WHERE session_id = ? AND undone = 0 "
         "ORDER BY ordinal DESC LIMIT 1",
         (session_id,),
     ).fetchone()

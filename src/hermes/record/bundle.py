@@ -18,7 +18,7 @@ from hermes.errors import HermesError, JournalError
 from hermes.journal.connection import JournalConnection
 from hermes.journal.schema import MIGRATIONS
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store import Store, open_store
 from hermes.record.rows import SessionRows, family_of, read_sessions, write_rows
 from hermes.version import __version__
 
@@ -134,7 +134,7 @@ def open_bundle(path: Path) -> Generator[tuple[Store, str]]:
     session_id, rows = read_bundle(path)
     with (
         tempfile.TemporaryDirectory(prefix="hermes-bundle-") as folder,
-        contextlib.closing(Store(Path(folder) / "state.db")) as store,
+        contextlib.closing(open_store(Path(folder))) as store,
     ):
         try:
             store.write(lambda connection: write_rows(connection, rows))

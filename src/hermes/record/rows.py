@@ -8,7 +8,7 @@ from typing import Any
 
 from hermes.errors import HermesError
 from hermes.journal.bodies import MissingBlob, blobs_of
-from hermes.journal.connection import JournalConnection
+from hermes.journal.connection import ROW_NUMBER, Cursor, JournalConnection
 
 Row = dict[str, Any]
 _TURN_IDS = "turn_id IN (SELECT id FROM turns WHERE session_id = :id AND ordinal >= :first AND ordinal < :last)"
@@ -75,8 +75,10 @@ def _read(
     connection: JournalConnection, rows: SessionRows, session_id: str, table: str, condition: str, values: Row
 ) -> None:
     cursor = connection.execute(f"SELECT * FROM {table} WHERE {condition}", values)
-    names = [column[0] for column in cursor.description]
+    names = _columns(cursor)
     found = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    for row in found:
+        row.pop(ROW_NUMBER, None)
     rows.tables[table] += found
     for row in found:
         for digest in _blobs(connection, row):
@@ -96,10 +98,14 @@ def _blobs(connection: JournalConnection, row: Row) -> list[str]:
     return [*found, *([row["content"]] if row.get("content") else [])]
 
 
+def _columns(cursor: Cursor) -> list[str]:
+    return [column[0] for column in cursor.description]
+
+
 def write_rows(connection: JournalConnection, rows: SessionRows) -> None:
     """Write rows into another journal. Columns that it does not have are left out."""
     for table in TABLES:
-        known = {name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})").fetchall()}
+        known = set(_columns(connection.execute(f"SELECT * FROM {table} WHERE 1 = 0")))
         for row in rows.tables[table]:
             fields = {name: value for name, value in row.items() if name in known}
             if table == "sessions":

@@ -14,7 +14,7 @@ from hermes.bundled.chaos import Chaos, ChaosRule, ChaosSettings
 from hermes.config.sections import PluginsConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.record.recording import load_recording
 from hermes.record.replay import recorded_config, replay
 from hermes.record.show import difference_lines
@@ -40,7 +40,7 @@ def test_tools_fail_and_the_failure_is_replayed(
         assert session.run("go").answer == "Done."
         host.close()
     assert identical(home, session.id, tmp_path)
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         step = load_recording(store, session.id).turns[0].steps["tool:1.0"]
     assert step["status"] == status
     if fault != "slow":
@@ -61,7 +61,7 @@ def test_models_fail_and_the_failure_is_replayed(
         session.can_withdraw_text = True
         result = session.run("go")
         host.close()
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         turn = load_recording(store, session.id).turns[0]
     assert [one.body["reason"] for one in turn.attempts if one.failed] == [reason]
     assert (result.status, result.answer) == ("completed", "A whole answer.")
@@ -74,7 +74,7 @@ def test_a_slow_model_answers_all_the_same(make_host: HostFactory, home: Path, t
         session = host.new_session()
         assert session.run("go").answer == "Done."
         host.close()
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         [call] = load_recording(store, session.id).turns[0].calls
     assert call.duration >= 0.05
     assert identical(home, session.id, tmp_path)
@@ -90,7 +90,7 @@ def test_a_model_that_writes_wrong_json(make_host: HostFactory, home: Path, tmp_
 
 
 def identical(home: Path, session_id: str, tmp_path: Path) -> bool:
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         config = recorded_config(load_recording(store, session_id))
         assert config is not None
         result = replay(store, session_id, tmp_path / "elsewhere", config)
@@ -165,7 +165,7 @@ def test_kill_ends_the_process_at_the_call(home: Path, workdir: Path, tmp_path: 
         assert ended.returncode == -signal.SIGKILL
         # Without the plugin the turn is finished, and the whole of it is replayed.
         write_config(home, provider.base_url)
-        with closing(Store(home / "state.db")) as store:
+        with closing(SqliteStore(home / "state.db")) as store:
             [session] = Sessions(store).list()
         ended = run_hermes("chat", "-Q", "--resume", session.id, "-q", "more", home=home, cwd=workdir)
         assert ended.returncode == 0, ended.stderr

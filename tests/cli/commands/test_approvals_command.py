@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from hermes.cli.main import main
 from hermes.config import load_config
 from hermes.journal.questions import QuestionRow, Questions
-from hermes.journal.runner import Runner
-from hermes.journal.store import Store
+from hermes.journal.runner import FileRunner
+from hermes.journal.sqlite.store import SqliteStore
 from journal.kit import start_turn
 
 CONFIG = """\
@@ -41,7 +41,7 @@ def config(home: Path) -> Path:
 @pytest.fixture
 def rows(home: Path) -> Generator[Questions]:
     """A journal in which one call is approved for its session, one waits, and one was denied."""
-    store, runner = Store(home / "state.db"), Runner(home / "runners")
+    store, runner = SqliteStore(home / "state.db"), FileRunner(home / "runners")
     start_turn(store, runner, "s1", turn_id="t1")
     rows = Questions(store)
     rows.ask(ROW)

@@ -12,9 +12,9 @@ import pytest
 
 from hermes.journal.history.branching import branch_session
 from hermes.journal.leases import SessionInfo
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.steps import ModelCallRow, record_model_call
-from hermes.journal.store import Store
 from hermes.journal.turns import begin_turn
 from hermes.journal.usage.spending import GROUPINGS
 from hermes.testing import ScriptedProvider, text
@@ -44,7 +44,7 @@ CALLS = [
 @pytest.fixture
 def used(home: Path) -> Path:
     """A home with two sessions and their calls."""
-    with closing(Store(home / "state.db")) as store, closing(Runner(home / "runners")) as runner:
+    with closing(SqliteStore(home / "state.db")) as store, closing(FileRunner(home / "runners")) as runner:
         for session in ("one", "two"):
             turn = begin_turn(
                 store,
@@ -125,7 +125,7 @@ def test_since(used: Path, since: str, calls: int) -> None:
 
 
 def test_a_branch_does_not_count_what_it_took_over(used: Path) -> None:
-    with closing(Store(used / "state.db")) as store, closing(Runner(used / "runners")) as runner:
+    with closing(SqliteStore(used / "state.db")) as store, closing(FileRunner(used / "runners")) as runner:
         branch_session(store, runner, "one", "three", "")
     assert rows_of(used)["total"]["calls"] == 5
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hermes.journal import schema
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner
 from hermes.testing import ScriptedProvider, by_step, text, tool_call
 from support import run_hermes, write_config
 from support.doctor_rig import Examined, examine
@@ -100,7 +100,7 @@ def test_a_session_that_was_cut_off_and_the_runner_it_left(home: Path, workdir: 
 
 
 def test_a_runner_at_work_is_left_alone(used_home: Path, workdir: Path) -> None:
-    runner = Runner(used_home / "runners")
+    runner = FileRunner(used_home / "runners")
     runner.start()
     change(used_home, f"UPDATE sessions SET runner = '{runner.id}'")
     change(used_home, "UPDATE turns SET state = 'running'")

@@ -11,8 +11,8 @@ import pytest
 from docs.contract_tables import hooks_that_fire
 from hermes.cli.doctor.plugins import NEVER_FIRED
 from hermes.contract.hooks import HOOKS
-from hermes.journal.runner import Runner
-from hermes.journal.store import Store
+from hermes.journal.runner import FileRunner
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls, recent_counters, record_plugin_counters
 from journal.kit import start_turn
 from support.doctor_rig import Examined, examine, write_private_config
@@ -97,8 +97,8 @@ def counted(home: Path) -> Path:
     write_plugin(home, "slow")
     write_plugin(home, "exporter")
     enable(home, "flaky", "slow", "exporter")
-    runner = Runner(home / "runners")
-    with closing(Store(home / "state.db")) as store:
+    runner = FileRunner(home / "runners")
+    with closing(SqliteStore(home / "state.db")) as store:
         start_turn(store, runner).end("completed", answer="x")
         counters = [
             PluginCalls("flaky", "pre_tool_call", 20, 3, 0.1, "ValueError: bad"),
@@ -134,8 +134,8 @@ def test_old_failures_are_forgotten(counted: Path, workdir: Path) -> None:
 
 
 def test_counters_of_several_sessions_are_one(counted: Path) -> None:
-    runner = Runner(counted / "runners")
-    with closing(Store(counted / "state.db")) as store:
+    runner = FileRunner(counted / "runners")
+    with closing(SqliteStore(counted / "state.db")) as store:
         start_turn(store, runner, "s2").end("completed", answer="x")
         record_plugin_counters(store, "s2", [PluginCalls("flaky", "pre_tool_call", 5, 0, 0.2, "")])
         flaky = next(one for one in recent_counters(store, 0.0) if one.plugin == "flaky")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from hermes.cli.doctor.installation import Installation
-from hermes.journal.runner import Runner
-from hermes.journal.store import Store
+from hermes.journal.runner import FileRunner
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.usage.plugins import PluginCalls, record_plugin_counters
 from journal.kit import start_turn
 from support import run_hermes
@@ -46,8 +46,8 @@ def plant(home: Path, base_url: str) -> None:
     folder.mkdir(parents=True)
     (folder / "plugin.yaml").write_text("name: leaky\n")
     (folder / "__init__.py").write_text(f"raise ValueError('password={s['plugin']} {s['env_file']} {s['entry']}')\n")
-    runner = Runner(home / "runners")
-    with closing(Store(home / "state.db")) as store:
+    runner = FileRunner(home / "runners")
+    with closing(SqliteStore(home / "state.db")) as store:
         start_turn(store, runner).end("completed", answer="x")
         errors = [PluginCalls("leaky", "pre_tool_call", 2, 2, 0.1, f"refused {s['env_file']}, {s['environment']}")]
         record_plugin_counters(store, "s1", errors)

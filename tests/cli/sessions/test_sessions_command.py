@@ -16,10 +16,10 @@ import pytest
 
 from hermes.cli.main import main
 from hermes.journal.leases import SessionInfo
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner
 from hermes.journal.sessions import Sessions
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.steps import ModelCallRow, TurnJournal
-from hermes.journal.store import Store
 from hermes.journal.turns import begin_turn
 from support import hermes_command, hermes_environment, run_hermes
 
@@ -32,8 +32,8 @@ class World:
     """A home with a journal that a process filled and left."""
 
     def __init__(self, home: Path) -> None:
-        self.store = Store(home / "state.db")
-        self.runner = Runner(home / "runners")
+        self.store = SqliteStore(home / "state.db")
+        self.runner = FileRunner(home / "runners")
         self.sessions = Sessions(self.store)
 
     def start(self, session_id: str, question: Any, **info: Any) -> TurnJournal:
@@ -428,7 +428,7 @@ def test_deleting_takes_children_and_words_along(
 
 
 def test_a_session_in_use_is_not_deleted(home: Path, workdir: Path, two_talks: World) -> None:
-    two_talks.runner = Runner(home / "runners")
+    two_talks.runner = FileRunner(home / "runners")
     two_talks.start(LIMA, "still running")
     done = run_hermes("sessions", "delete", PARIS, LIMA, "--yes", home=home, cwd=workdir)
     assert done.returncode == 1 and done.stdout == "Deleted 1 session.\n"

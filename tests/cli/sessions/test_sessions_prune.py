@@ -12,9 +12,9 @@ import pytest
 
 from hermes.cli.main import main
 from hermes.journal.leases import SessionInfo, release_lease
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.steps import TurnJournal
-from hermes.journal.store import Store
 from hermes.journal.turns import begin_turn
 
 DAY = 86_400
@@ -25,8 +25,8 @@ class World:
 
     def __init__(self, home: Path) -> None:
         self.path = home / "state.db"
-        self.store = Store(self.path)
-        self.runner = Runner(home / "runners")
+        self.store = SqliteStore(self.path)
+        self.runner = FileRunner(home / "runners")
 
     def talk(self, session_id: str, days: float, *, ends: bool = True, parent: str | None = None) -> TurnJournal:
         turn_id = f"{session_id}:{os.urandom(3).hex()}"

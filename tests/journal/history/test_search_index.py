@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.errors import JournalError
-from hermes.journal.history import search as search_module
-from hermes.journal.history.search import SearchIndex
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
+from hermes.journal.sqlite import search as search_module
+from hermes.journal.sqlite.search import SqliteSearchIndex
 from hermes.journal.store import Store
 from journal.kit import StoreFactory, assistant, can_mount, finish_turn, in_own_mounts, python, rows, start_turn, user
 
@@ -27,8 +27,8 @@ class Talk(Protocol):
 
 
 @pytest.fixture
-def index(store: Store, journal_path: Path) -> SearchIndex:
-    return SearchIndex(store, journal_path.with_name("search.db"))
+def index(store: Store, journal_path: Path) -> SqliteSearchIndex:
+    return SqliteSearchIndex(store, journal_path.with_name("search.db"))
 
 
 @pytest.fixture
@@ -41,14 +41,14 @@ def talk(store: Store, runner: Runner) -> Talk:
     return talk
 
 
-def found(index: SearchIndex, query: str, limit: int = 20) -> list[str]:
+def found(index: SqliteSearchIndex, query: str, limit: int = 20) -> list[str]:
     return sorted(hit.session_id for hit in index.search(query, limit=limit))
 
 
 # -- matching ----------------------------------------------------------------------------------------------------------
 
 
-def test_words_are_found_in_questions_and_answers(index: SearchIndex, talk: Talk) -> None:
+def test_words_are_found_in_questions_and_answers(index: SqliteSearchIndex, talk: Talk) -> None:
     talk("s1", "What is the capital of France?", "Paris.")
     talk("s2", "What is the capital of Peru?", "Lima.")
     assert found(index, "capital") == ["s1", "s2"]
@@ -60,7 +60,7 @@ def test_words_are_found_in_questions_and_answers(index: SearchIndex, talk: Talk
     assert hit.snippet == "[Paris]." and hit.updated_at > 0
 
 
-def test_a_phrase_is_kept_together(index: SearchIndex, talk: Talk) -> None:
+def test_a_phrase_is_kept_together(index: SqliteSearchIndex, talk: Talk) -> None:
     talk("s1", "the quick brown fox")
     talk("s2", "brown and quick")
     assert found(index, "quick brown") == ["s1", "s2"]
@@ -85,21 +85,21 @@ def test_a_phrase_is_kept_together(index: SearchIndex, talk: Talk) -> None:
         ("x{y}", "{y}"),
     ],
 )
-def test_no_character_is_an_operator(index: SearchIndex, talk: Talk, text: str, query: str) -> None:
+def test_no_character_is_an_operator(index: SqliteSearchIndex, talk: Talk, text: str, query: str) -> None:
     talk("s1", text)
     talk("s2", "something else entirely")
     assert found(index, query) == ["s1"]
 
 
 @pytest.mark.parametrize("query", ["", "   ", '"', '""', "* - + ()", "🙂"])
-def test_a_query_without_words_is_refused(index: SearchIndex, query: str) -> None:
+def test_a_query_without_words_is_refused(index: SqliteSearchIndex, query: str) -> None:
     with pytest.raises(JournalError, match="nothing to search for: give at least one word"):
         index.search(query)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.text(st.characters(codec=None, exclude_categories=()), max_size=30))
-def test_any_query_gives_hits_or_a_clear_refusal(index: SearchIndex, talk: Talk, query: str) -> None:
+def test_any_query_gives_hits_or_a_clear_refusal(index: SqliteSearchIndex, talk: Talk, query: str) -> None:
     if not index.path.exists():
         talk("s1", "a few words, 1 2 3")
     try:
@@ -108,13 +108,17 @@ def test_any_query_gives_hits_or_a_clear_refusal(index: SearchIndex, talk: Talk,
         assert "nothing to search for" in str(error)
 
 
-def test_the_limit_is_kept(index: SearchIndex, talk: Talk) -> None:
+def test_the_limit_is_kept(index: SqliteSearchIndex, talk: Talk) -> None:
     for number in range(6):
         talk(f"s{number}", "the same words")
     assert len(index.search("words", limit=4)) == 4
 
 
-def test_tool_output_is_not_searched(index: SearchIndex, store: Store, runner: Runner) -> None:
+def test_tool_output_is_not_searched(
+    index: SqliteSearchIndex,
+    store: Store,
+    runner: Runner,
+) -> None:
     turn = start_turn(store, runner)
     turn.message(1, 1, {"role": "tool", "tool_call_id": "c", "content": "needle"})
     turn.message(1, 0, {"role": "assistant", "content": None, "tool_calls": []})
@@ -122,7 +126,9 @@ def test_tool_output_is_not_searched(index: SearchIndex, store: Store, runner: R
     assert found(index, "needle") == [] and found(index, "haystack") == ["s1"]
 
 
-def test_long_messages_and_parts_are_searched(index: SearchIndex, talk: Talk, store: Store, runner: Runner) -> None:
+def test_long_messages_and_parts_are_searched(
+    index: SqliteSearchIndex, talk: Talk, store: Store, runner: Runner
+) -> None:
     talk("s1", "x " * 30_000 + "needle")
     finish_turn(
         start_turn(store, runner, "s2", message=user([{"type": "text", "text": "a needle"}, {"type": "image_url"}]))
@@ -133,12 +139,12 @@ def test_long_messages_and_parts_are_searched(index: SearchIndex, talk: Talk, st
 # -- following the journal ---------------------------------------------------------------------------------------------
 
 
-def test_an_empty_journal_has_no_hits(index: SearchIndex) -> None:
+def test_an_empty_journal_has_no_hits(index: SqliteSearchIndex) -> None:
     assert index.search("anything") == []
 
 
 def test_the_index_follows_what_was_written_since(
-    index: SearchIndex, talk: Talk, monkeypatch: pytest.MonkeyPatch
+    index: SqliteSearchIndex, talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_module, "_BATCH", 7)
     talk("s1", "first needle")
@@ -148,7 +154,9 @@ def test_the_index_follows_what_was_written_since(
     assert len(found(index, "needle", limit=50)) == 21
 
 
-def test_a_replaced_message_is_found_by_its_new_words_only(index: SearchIndex, store: Store, runner: Runner) -> None:
+def test_a_replaced_message_is_found_by_its_new_words_only(
+    index: SqliteSearchIndex, store: Store, runner: Runner
+) -> None:
     turn = start_turn(store, runner)
     turn.message(1, 0, assistant("provisional words"))
     turn.commit()
@@ -160,7 +168,7 @@ def test_a_replaced_message_is_found_by_its_new_words_only(index: SearchIndex, s
 
 
 def test_deleted_sessions_are_not_found_and_hide_no_others(
-    index: SearchIndex, talk: Talk, store: Store, runner: Runner
+    index: SqliteSearchIndex, talk: Talk, store: Store, runner: Runner
 ) -> None:
     for number in range(12):
         talk(f"gone{number:02}", "needle needle needle")
@@ -172,7 +180,7 @@ def test_deleted_sessions_are_not_found_and_hide_no_others(
 
 
 def test_the_words_of_a_deleted_session_can_be_forgotten(
-    index: SearchIndex, talk: Talk, store: Store, runner: Runner
+    index: SqliteSearchIndex, talk: Talk, store: Store, runner: Runner
 ) -> None:
     talk("s1", "my secret recipe")
     talk("s2", "my public recipe")
@@ -183,7 +191,7 @@ def test_the_words_of_a_deleted_session_can_be_forgotten(
     assert found(index, "recipe") == ["s2"]
 
 
-def test_forgetting_makes_no_index(index: SearchIndex) -> None:
+def test_forgetting_makes_no_index(index: SqliteSearchIndex) -> None:
     index.forget(["s1"])
     assert not index.path.exists()
 
@@ -191,7 +199,7 @@ def test_forgetting_makes_no_index(index: SearchIndex) -> None:
 # -- healing -----------------------------------------------------------------------------------------------------------
 
 
-def test_an_index_that_was_deleted_is_built_again(index: SearchIndex, talk: Talk) -> None:
+def test_an_index_that_was_deleted_is_built_again(index: SqliteSearchIndex, talk: Talk) -> None:
     talk("s1", "needle")
     assert found(index, "needle") == ["s1"]
     assert index.path.stat().st_mode & 0o777 == 0o600
@@ -202,7 +210,7 @@ def test_an_index_that_was_deleted_is_built_again(index: SearchIndex, talk: Talk
 
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "page", "table", "version"])
 def test_a_damaged_index_is_built_again_and_the_journal_untouched(
-    index: SearchIndex, talk: Talk, journal_path: Path, damage: str
+    index: SqliteSearchIndex, talk: Talk, journal_path: Path, damage: str
 ) -> None:
     for number in range(40):
         talk(f"s{number:02}", f"needle {os.urandom(300).hex()}")
@@ -223,7 +231,7 @@ def test_a_damaged_index_is_built_again_and_the_journal_untouched(
 
 
 def test_an_index_of_another_journal_is_built_again(
-    index: SearchIndex, talk: Talk, store: Store, journal_path: Path, open_store: StoreFactory, runner: Runner
+    index: SqliteSearchIndex, talk: Talk, store: Store, journal_path: Path, open_store: StoreFactory, runner: Runner
 ) -> None:
     for number in range(5):
         talk(f"s{number}", "needle of the old journal")
@@ -233,7 +241,7 @@ def test_an_index_of_another_journal_is_built_again(
         file.unlink(missing_ok=True)
     new_store = open_store()
     finish_turn(start_turn(new_store, runner, "new", message=user("needle of the new journal")))
-    assert found(SearchIndex(new_store, index.path), "needle") == ["new"]
+    assert found(SqliteSearchIndex(new_store, index.path), "needle") == ["new"]
 
 
 def test_several_searches_at_once(journal_path: Path, open_store: StoreFactory, talk: Talk) -> None:
@@ -242,11 +250,11 @@ def test_several_searches_at_once(journal_path: Path, open_store: StoreFactory, 
     results: list[int] = []
     barrier = threading.Barrier(4)
 
-    def search(index: SearchIndex) -> None:
+    def search(index: SqliteSearchIndex) -> None:
         barrier.wait()
         results.append(len(index.search("needle", limit=50)))
 
-    indexes = [SearchIndex(open_store(), journal_path.with_name("search.db")) for _ in range(4)]
+    indexes = [SqliteSearchIndex(open_store(), journal_path.with_name("search.db")) for _ in range(4)]
     threads = [threading.Thread(target=search, args=(index,)) for index in indexes]
     for thread in threads:
         thread.start()
@@ -260,12 +268,13 @@ import sys
 from pathlib import Path
 from journal.kit import finish_turn, start_turn, user
 from hermes.errors import JournalError
-from hermes.journal.runner import Runner
-from hermes.journal.history.search import SearchIndex
+from hermes.journal.runner import FileRunner, Runner
+from hermes.journal.sqlite.search import SqliteSearchIndex
 from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 truth, small = Path(sys.argv[1]), Path(sys.argv[2])
-store, runner = Store(truth / "state.db"), Runner(truth / "runners")
-index = SearchIndex(store, small / "search.db")
+store, runner = SqliteStore(truth / "state.db"), FileRunner(truth / "runners")
+index = SqliteSearchIndex(store, small / "search.db")
 finish_turn(start_turn(store, runner, "first", message=user("needle")))
 print(len(index.search("needle")))
 inode = index.path.stat().st_ino
@@ -297,4 +306,4 @@ def test_a_place_that_cannot_hold_the_index_is_named(store: Store, talk: Talk, t
     blocked = tmp_path / "file"
     blocked.write_text("")
     with pytest.raises(JournalError, match=r"search\.db"):
-        SearchIndex(store, blocked / "search.db").search("needle")
+        SqliteSearchIndex(store, blocked / "search.db").search("needle")

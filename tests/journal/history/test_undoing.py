@@ -12,27 +12,27 @@ from typing import Any
 import pytest
 
 from hermes.errors import SessionBusy
-from hermes.journal.history.search import SearchIndex
 from hermes.journal.history.undoing import undo_turns
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
+from hermes.journal.sqlite.search import SqliteSearchIndex
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.steps import ModelCallRow
-from hermes.journal.store import Store
 from hermes.journal.turns import reopen_turn
 from hermes.trace.verify.session import verify
 from journal.kit import PYTHON_PATH, RunnerFactory, finish_turn, rows, start_turn, user
 
 
-def talk(store: Store, runner: Runner, *messages: str, session: str = "s1") -> None:
+def talk(store: SqliteStore, runner: Runner, *messages: str, session: str = "s1") -> None:
     for message in messages:
         finish_turn(start_turn(store, runner, session, message=user(message)), f"answer to {message}")
 
 
-def said(store: Store, session: str = "s1") -> list[Any]:
+def said(store: SqliteStore, session: str = "s1") -> list[Any]:
     return [message["content"] for message in Sessions(store).messages(session)]
 
 
-def test_the_last_turns_leave_the_conversation_and_stay_on_record(store: Store, runner: Runner) -> None:
+def test_the_last_turns_leave_the_conversation_and_stay_on_record(store: SqliteStore, runner: Runner) -> None:
     talk(store, runner, "one", "two", "three")
     undone = undo_turns(store, runner, "s1", 2)
     assert [(turn.ordinal, turn.message["content"]) for turn in undone] == [(1, "two"), (2, "three")]
@@ -47,7 +47,7 @@ def test_the_last_turns_leave_the_conversation_and_stay_on_record(store: Store, 
     assert [event["seq"] for event in sessions.events("s1")] == list(range(1, len(events) + 1))
 
 
-def test_a_conversation_goes_on_behind_what_was_taken_back(store: Store, runner: Runner) -> None:
+def test_a_conversation_goes_on_behind_what_was_taken_back(store: SqliteStore, runner: Runner) -> None:
     talk(store, runner, "one", "two")
     undo_turns(store, runner, "s1", 1)
     talk(store, runner, "another two")
@@ -60,11 +60,11 @@ def test_a_conversation_goes_on_behind_what_was_taken_back(store: Store, runner:
     assert Sessions(store).get("s1").state == "empty"
 
 
-def test_nothing_to_take_back_writes_nothing(store: Store, runner: Runner) -> None:
+def test_nothing_to_take_back_writes_nothing(store: SqliteStore, runner: Runner) -> None:
     assert undo_turns(store, runner, "nowhere", 1) == []
 
 
-def test_a_failed_turn_that_was_taken_back_is_not_finished_later(store: Store, runner: Runner) -> None:
+def test_a_failed_turn_that_was_taken_back_is_not_finished_later(store: SqliteStore, runner: Runner) -> None:
     talk(store, runner, "one")
     turn = start_turn(store, runner, message=user("two"))
     turn.end("failed", error="no")
@@ -75,7 +75,7 @@ def test_a_failed_turn_that_was_taken_back_is_not_finished_later(store: Store, r
     assert last is not None and last["answer"] == "answer to one"
 
 
-def test_a_turn_that_a_living_process_runs_is_refused(store: Store, new_runner: RunnerFactory) -> None:
+def test_a_turn_that_a_living_process_runs_is_refused(store: SqliteStore, new_runner: RunnerFactory) -> None:
     talk(store, other := new_runner(), "one")
     start_turn(store, other, message=user("two"))
     with pytest.raises(SessionBusy, match="in use by process"):
@@ -83,7 +83,7 @@ def test_a_turn_that_a_living_process_runs_is_refused(store: Store, new_runner: 
     assert said(store) == ["one", "answer to one", "two"]
 
 
-def test_a_turn_that_was_cut_off_is_closed_and_taken_back(store: Store, new_runner: RunnerFactory) -> None:
+def test_a_turn_that_was_cut_off_is_closed_and_taken_back(store: SqliteStore, new_runner: RunnerFactory) -> None:
     dead = new_runner()
     talk(store, dead, "one")
     turn = start_turn(store, dead, message=user("two"))
@@ -105,8 +105,8 @@ def test_a_turn_that_was_cut_off_is_closed_and_taken_back(store: Store, new_runn
     assert {problem.turn for problem in verify(Sessions(store).export("s1"))} == {0, 2}
 
 
-def test_what_was_taken_back_is_not_found_by_its_words(store: Store, runner: Runner, tmp_path: Path) -> None:
-    index = SearchIndex(store, tmp_path / "search.db")
+def test_what_was_taken_back_is_not_found_by_its_words(store: SqliteStore, runner: Runner, tmp_path: Path) -> None:
+    index = SqliteSearchIndex(store, tmp_path / "search.db")
     talk(store, runner, "about giraffes", "about zebras")
     assert len(index.search("zebras")) == 2
     undo_turns(store, runner, "s1", 1)
@@ -114,7 +114,7 @@ def test_what_was_taken_back_is_not_found_by_its_words(store: Store, runner: Run
     assert len(index.search("giraffes")) == 2
 
 
-def test_the_same_delivery_again_is_still_the_same_turn(store: Store, runner: Runner) -> None:
+def test_the_same_delivery_again_is_still_the_same_turn(store: SqliteStore, runner: Runner) -> None:
     finish_turn(start_turn(store, runner, message=user("hello"), request_key="key"))
     undo_turns(store, runner, "s1", 1)
     again = start_turn(store, runner, message=user("hello"), request_key="key")
@@ -124,13 +124,14 @@ def test_the_same_delivery_again_is_still_the_same_turn(store: Store, runner: Ru
 UNDO = """
 import sys
 from pathlib import Path
-from hermes.journal.runner import Runner
-from hermes.journal.store import Store
+from hermes.journal.runner import FileRunner, Runner
+from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.history.undoing import undo_turns
 from hermes.journal.history.branching import branch_session
 
 path = Path(sys.argv[1])
-store, runner = Store(path), Runner(path.parent / "runners")
+store, runner = SqliteStore(path), FileRunner(path.parent / "runners")
 eval(sys.argv[2])
 """
 
@@ -151,7 +152,7 @@ def killed_at_each_point(path: Path, work: str) -> int:
     raise AssertionError("more crash points than expected")
 
 
-def test_killed_while_undoing_all_or_nothing_is_taken_back(store: Store, runner: Runner) -> None:
+def test_killed_while_undoing_all_or_nothing_is_taken_back(store: SqliteStore, runner: Runner) -> None:
     talk(store, runner, "one", "two", "three")
     runner.close()
     died = killed_at_each_point(
@@ -165,7 +166,7 @@ def test_killed_while_undoing_all_or_nothing_is_taken_back(store: Store, runner:
     assert rows(store.path, "SELECT count(*) FROM events WHERE kind = 'turn_undone'") == [(2,)]
 
 
-def test_killed_while_branching_the_copy_is_there_whole_or_not_at_all(store: Store, runner: Runner) -> None:
+def test_killed_while_branching_the_copy_is_there_whole_or_not_at_all(store: SqliteStore, runner: Runner) -> None:
     talk(store, runner, "one", "two")
     runner.close()
     died = killed_at_each_point(
@@ -180,7 +181,7 @@ def test_killed_while_branching_the_copy_is_there_whole_or_not_at_all(store: Sto
         assert rows(store.path, f"SELECT count(*) FROM {table} WHERE session_id = 'copy1'") == [(0,)]
 
 
-def test_begin_turn_numbers_on_after_an_undo(store: Store, runner: Runner) -> None:
+def test_begin_turn_numbers_on_after_an_undo(store: SqliteStore, runner: Runner) -> None:
     talk(store, runner, "one")
     undo_turns(store, runner, "s1", 1)
     turn = start_turn(store, runner, message=user("two"))

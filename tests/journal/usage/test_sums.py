@@ -7,12 +7,12 @@ from contextlib import closing
 
 import pytest
 
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.usage import sums
 
 
 @pytest.mark.parametrize("condition", ["started_at >= :since", "key = :id AND started_at >= :since"])
-def test_the_sum_of_a_day_reads_no_other_day(store: Store, condition: str) -> None:
+def test_the_sum_of_a_day_reads_no_other_day(store: SqliteStore, condition: str) -> None:
     store.write(lambda connection: connection.execute("SELECT 1").fetchall())
     query = sums._SUM.format(condition=condition)  # pyright: ignore[reportPrivateUsage]
     with closing(sqlite3.connect(store.path)) as connection:

@@ -23,7 +23,7 @@ from hermes.config.sections import AuditConfig
 from hermes.errors import HermesError
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.record.audit.evidence import export_evidence, verify_evidence
 from hermes.record.recording import load_recording
 from hermes.record.replay import recorded_config, replay
@@ -202,7 +202,7 @@ def test_a_hook_command_seals_every_turn(home: Path, workdir: Path, key: Path) -
         write_config(home, provider.base_url, entry)
         ended = run_hermes("chat", "-Q", "--accept-hooks", "-q", "go", home=home, cwd=workdir)
     assert ended.returncode == 0, ended.stderr
-    with closing(Store(home / "state.db")) as store:
+    with closing(SqliteStore(home / "state.db")) as store:
         [session] = Sessions(store).list()
         [seal] = SealFile(home, session.id).read()
         assert check_signature(seal, [public_key_of(key)]) == ""

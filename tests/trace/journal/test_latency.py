@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.journal.leases import SessionInfo
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner
+from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.steps import ModelCallRow, record_plugin_calls
-from hermes.journal.store import Store
 from hermes.journal.turns import begin_turn
 from hermes.journal.usage.plugins import PluginCalls, record_plugin_counters
 from hermes.trace.journal.latency import figures, percentile
@@ -32,7 +32,7 @@ def test_a_percentile_is_one_of_the_values_that_enough_of_them_do_not_exceed(val
 
 def test_plugins_have_their_callbacks_and_the_models_they_asked(home: Path) -> None:
     now = time.time()
-    with closing(Store(home / "state.db")) as store, closing(Runner(home / "runners")) as runner:
+    with closing(SqliteStore(home / "state.db")) as store, closing(FileRunner(home / "runners")) as runner:
         info = SessionInfo("one", "/", "cli", "custom", "large", None, None)
         message = {"role": "user", "content": "go"}
         turn = begin_turn(store, runner, info, turn_id="one:t", task_id="t", request_key="t", message=message)

@@ -21,7 +21,7 @@ from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store import Store, home_store
 
 _LONGEST_SUBJECT = 60
 _LONGEST_SHOWN = 2_000
@@ -149,7 +149,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Run the chosen action."""
     home = hermes_home()
-    with closing(Store(home / "state.db")) as store:
+    with closing(home_store(home)) as store:
         return args.action(args, home, store)
 
 

@@ -12,7 +12,7 @@ from hermes.cli.terminal import one_line, print_json
 from hermes.cli.trace.format import cost, table
 from hermes.commands.text import plural
 from hermes.config import hermes_home
-from hermes.journal.store import Store
+from hermes.journal.store import home_store
 from hermes.journal.usage.spending import GROUPINGS, Grouping, Used, total, usage_by
 
 _EXAMPLES = """
@@ -36,11 +36,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the totals."""
-    path = hermes_home() / "state.db"
-    rows: list[Used] = []
-    if path.exists():
-        with contextlib.closing(Store(path)) as store:
-            rows = usage_by(store, args.by, args.since)
+    with contextlib.closing(home_store(hermes_home())) as store:
+        rows = usage_by(store, args.by, args.since) if store.exists() else list[Used]()
     if args.json:
         document = {
             "by": args.by,

@@ -11,8 +11,9 @@ from typing import Any, cast
 from hermes.config import Config, LoadedConfig, apply_env, load_config, load_env_file
 from hermes.config.secrets import home_redactor
 from hermes.errors import ConfigError
-from hermes.journal import database, schema
-from hermes.journal.store import Store
+from hermes.journal import schema
+from hermes.journal.sqlite import database
+from hermes.journal.store import Store, open_store
 from hermes.sanitize import is_secret_key
 
 
@@ -76,7 +77,7 @@ class Installation:
 
     def store(self) -> Store:
         """The journal; the caller closes it."""
-        return Store(self.database)
+        return open_store(self.home)
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -14,12 +14,12 @@ from hermes.cli.doctor.check import CheckResult, broken, ok, size, warning
 from hermes.cli.doctor.installation import Installation
 from hermes.commands.text import plural
 from hermes.journal import schema
-from hermes.journal.database import companion, explain
 from hermes.journal.history.inspection import inspect_session
-from hermes.journal.history.search import SearchIndex
 from hermes.journal.recovery import dead_letters
-from hermes.journal.runner import Runner
+from hermes.journal.runner import FileRunner
 from hermes.journal.sessions import SessionRow, Sessions
+from hermes.journal.sqlite.database import companion, explain
+from hermes.journal.sqlite.search import SqliteSearchIndex
 from hermes.trace.verify.session import verify
 
 _LONG_LOG = 64_000_000
@@ -83,7 +83,7 @@ def check_runners(installation: Installation) -> Iterator[CheckResult]:
         yield ok("runners", f"{alive} running")
     if dead and installation.fix:
         for file in dead:
-            Runner(folder).is_alive(file.name)  # removes the file, under its lock
+            FileRunner(folder).is_alive(file.name)  # removes the file, under its lock
         yield ok("runners", f"{plural(len(dead), 'file')} of dead processes removed", fixed=True)
     elif dead:
         detail = f"{plural(len(dead), 'file')} of dead processes in {folder}"
@@ -207,7 +207,7 @@ def check_index(installation: Installation) -> CheckResult:
         if not installation.fix:
             detail = f"{path} cannot be used: {problem}"
             return broken("search index", detail, command="hermes doctor --fix", fixable=True)
-        for file in SearchIndex(store, path).files():
+        for file in SqliteSearchIndex(store, path).files():
             file.unlink(missing_ok=True)
     return ok("search index", f"removed ({problem}); the next search rebuilds it", fixed=True)
 

@@ -19,11 +19,9 @@ from hermes.commands.text import plural
 from hermes.config import hermes_home
 from hermes.config.secrets import home_redactor
 from hermes.errors import HermesError, JournalError
-from hermes.journal.history.search import SearchIndex
 from hermes.journal.questions import Questions
-from hermes.journal.runner import Runner
 from hermes.journal.sessions import SessionRow, Sessions
-from hermes.journal.store import Store
+from hermes.journal.store import home_store
 
 DEFAULT_LIMIT = 20
 #: More than any journal holds.
@@ -48,10 +46,11 @@ class Journal:
     """The parts of the journal that the actions use."""
 
     def __init__(self, home: Path) -> None:
-        self.store = Store(home / "state.db")
+        self.home = home
+        self.store = home_store(home)
         self.sessions = Sessions(self.store)
-        self.index = SearchIndex(self.store, home / "search.db")
-        self.runner = Runner(home / "runners")
+        self.index = self.store.search_index()
+        self.runner = self.store.new_runner()
         self.redactor = home_redactor(home)
 
     def records(self, session_id: str) -> list[dict[str, Any]]:
@@ -236,7 +235,7 @@ def _forget_elsewhere(journal: Journal, deleted: list[str]) -> None:
     from hermes.checkpoints.store import CheckpointError, delete_checkpoints_of
 
     try:
-        delete_checkpoints_of(journal.store.path.parent, deleted)
+        delete_checkpoints_of(journal.home, deleted)
     except CheckpointError as error:
         print_note(f"Warning: their checkpoints are still there: {one_line(str(error))}")
 

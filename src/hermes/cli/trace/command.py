@@ -96,16 +96,15 @@ def _list(args: argparse.Namespace) -> int:
     from hermes.trace.journal.overview import overview
 
     limit: int = args.limit or (_NO_LIMIT if args.all else DEFAULT_LIMIT)
-    with open_store() as store:
+    with open_store() as store, contextlib.closing(store.new_runner()) as runner:
         rows = overview(store, limit=limit, children=args.all)
+        redactor = home_redactor(hermes_home())
+        titles = ["TITLE", *(_title(row, runner, redactor) for row in rows)]
     if args.json:
         print_json(rows)
     elif not rows:
         print("No sessions yet. Start one with: hermes chat --query TEXT")
     else:
-        with contextlib.closing(Runner(hermes_home() / "runners")) as runner:
-            redactor = home_redactor(hermes_home())
-            titles = ["TITLE", *(_title(row, runner, redactor) for row in rows)]
         figures = [_HEADINGS, *map(_overview_row, rows)]
         if width() < NARROW:
             lines = table([(row[0], title) for row, title in zip(figures, titles, strict=True)], left=2)

@@ -11,7 +11,7 @@ from hermes.config import hermes_home
 from hermes.errors import SessionNotFound
 from hermes.journal.bodies import message_text
 from hermes.journal.sessions import Sessions
-from hermes.journal.store import Store
+from hermes.journal.store import Store, home_store
 
 _NARROWEST = 24
 #: Below this width some columns are left out.
@@ -24,7 +24,7 @@ _SEARCHED = 1_000
 @contextlib.contextmanager
 def open_store() -> Generator[Store]:
     """The journal of the home."""
-    with contextlib.closing(Store(hermes_home() / "state.db")) as store:
+    with contextlib.closing(home_store(hermes_home())) as store:
         yield store
 
 

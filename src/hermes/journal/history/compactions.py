@@ -34,7 +34,7 @@ _OUTDATED = (
 )
 _LATER_MESSAGES = (
     "SELECT body FROM messages WHERE session_id = :id AND (turn, step, position) >= (:turn, :step, :position) "
-    "AND turn < :before AND turn NOT IN (SELECT ordinal FROM turns WHERE session_id = :id AND undone) "
+    "AND turn < :before AND turn NOT IN (SELECT ordinal FROM turns WHERE session_id = :id AND undone <> 0) "
     "ORDER BY turn, step, position"
 )
 

@@ -12,10 +12,10 @@ from hermes.journal.store import Store
 #: Newest first; undone turns do not count. The name is looked for in the text before it is decoded.
 _TOOL_CALLS = """
     SELECT e.body FROM events e
-    JOIN turns t ON t.id = e.turn_id AND NOT t.undone
+    JOIN turns t ON t.id = e.turn_id AND t.undone = 0
     LEFT JOIN blobs b ON e.body = '{"$blob":"' || b.sha256 || '"}'
     WHERE e.session_id = ? AND e.kind = 'step_done' AND substr(e.key, 1, 5) = 'tool:'
-      AND instr(coalesce(b.data, e.body), ?)
+      AND instr(coalesce(b.data, e.body), ?) > 0
     ORDER BY e.seq DESC
 """
 
@@ -46,7 +46,7 @@ def passage(store: Store, session_id: str, *, around: int | None, window: int) -
     def find(connection: JournalConnection) -> Passage | None:
         rows = connection.execute(
             "SELECT id, role, body FROM messages WHERE session_id = ? AND turn NOT IN "
-            "(SELECT ordinal FROM turns WHERE session_id = ? AND undone) ORDER BY turn, step, position",
+            "(SELECT ordinal FROM turns WHERE session_id = ? AND undone <> 0) ORDER BY turn, step, position",
             (session_id, session_id),
         ).fetchall()
         places = {row[0]: place for place, row in enumerate(rows)}

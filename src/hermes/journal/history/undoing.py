@@ -33,7 +33,7 @@ def undo_turns(store: Store, runner: Runner, session_id: str, count: int) -> lis
 
     def write(connection: JournalConnection) -> list[UndoneTurn]:
         rows = connection.execute(
-            "SELECT id, ordinal, task_id, state FROM turns WHERE session_id = ? AND NOT undone "
+            "SELECT id, ordinal, task_id, state FROM turns WHERE session_id = ? AND undone = 0 "
             "AND ordinal >= 0 ORDER BY ordinal DESC LIMIT ?",
             (session_id, count),
         ).fetchall()

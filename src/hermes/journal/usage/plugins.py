@@ -22,8 +22,8 @@ _TOKENS = (
 #: Written as the index has it.
 _OF_PLUGINS = f"substr(key, 1, {len(PLUGIN_KEY)}) = '{PLUGIN_KEY}'"
 _BY_PLUGIN = (
-    f"SELECT substr(key, {len(PLUGIN_KEY) + 1}), count(*), sum(status <> 'ok'), {_TOKENS}, sum(cost_usd) "
-    f"FROM all_calls WHERE {_OF_PLUGINS} GROUP BY key"
+    f"SELECT substr(key, {len(PLUGIN_KEY) + 1}), count(*), count(*) FILTER (WHERE status <> 'ok'), {_TOKENS}, "
+    f"sum(cost_usd) FROM all_calls WHERE {_OF_PLUGINS} GROUP BY key"
 )
 #: A call may take several attempts; each call has one that is the first.
 _SESSION_CALLS = (
@@ -104,7 +104,7 @@ class PluginTotals(Struct):
 
 def record_plugin_counters(store: Store, session_id: str, counters: Sequence[PluginCalls]) -> None:
     """Add what plugins did in a session to its record. Nothing is stored for a session that is not stored itself."""
-    if not counters or not store.path.exists():
+    if not counters or not store.exists():
         return
     now = time.time()
 
@@ -117,10 +117,11 @@ def record_plugin_counters(store: Store, session_id: str, counters: Sequence[Plu
         # A session that continues in another process has rows already; of loading, only the last result counts.
         connection.executemany(
             "INSERT INTO plugin_calls SELECT id, ?, ?, ?, ?, ?, ?, ? FROM sessions WHERE id = ? "
-            "ON CONFLICT DO UPDATE SET calls = calls + excluded.calls, failures = failures + excluded.failures, "
-            "seconds = seconds + excluded.seconds, at = excluded.at, "
-            "last_error = CASE WHEN excluded.last_error <> '' OR site = 'register' "
-            "THEN excluded.last_error ELSE last_error END",
+            "ON CONFLICT (session_id, plugin, site) DO UPDATE SET calls = plugin_calls.calls + excluded.calls, "
+            "failures = plugin_calls.failures + excluded.failures, "
+            "seconds = plugin_calls.seconds + excluded.seconds, at = excluded.at, "
+            "last_error = CASE WHEN excluded.last_error <> '' OR plugin_calls.site = 'register' "
+            "THEN excluded.last_error ELSE plugin_calls.last_error END",
             [row(one) for one in counters],
         )
 
@@ -134,8 +135,8 @@ def plugin_totals(store: Store) -> dict[str, PluginTotals]:
         totals = {row[0]: PluginTotals(*row[1:]) for row in connection.execute(_TOTALS)}
         for plugin, site, error in connection.execute(_LATEST):
             _add_latest(totals[plugin], site, error)
-        # SQLite takes the other columns from the row that has the maximum.
-        for plugin, error, _ in connection.execute(_ERRORS):
+        # In order, so that the newest counts.
+        for plugin, error in connection.execute(_ERRORS):
             totals[plugin].last_error = error
         for row in connection.execute(_EXPORTS):
             totals[row[0]].exports.append(PluginCalls(*row))
@@ -165,12 +166,12 @@ _TOTALS = (
 )
 _LATEST = (
     "SELECT plugin, site, last_error FROM plugin_calls AS c "
-    "JOIN (SELECT plugin AS p, max(at) AS latest FROM plugin_calls GROUP BY plugin) ON p = c.plugin AND latest = c.at "
-    "ORDER BY plugin, site"
+    "JOIN (SELECT plugin AS p, max(at) AS latest FROM plugin_calls GROUP BY plugin) AS last ON p = c.plugin "
+    "AND latest = c.at ORDER BY plugin, site"
 )
 _ERRORS = (
-    f"SELECT plugin, last_error, max(at) FROM plugin_calls WHERE last_error <> '' AND site <> '{REGISTER_SITE}' "
-    "GROUP BY plugin"
+    f"SELECT plugin, last_error FROM plugin_calls WHERE last_error <> '' AND site <> '{REGISTER_SITE}' "
+    "ORDER BY at, session_id, site"
 )
 
 _EXPORTS = (

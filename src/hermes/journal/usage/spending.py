@@ -24,15 +24,15 @@ _NAMES: dict[Grouping, tuple[str, str]] = {
 }
 #: Days are read from the latest on; everything else by what it took.
 _ORDER: dict[Grouping, str] = {"day": "1 DESC", "session": "max(m.started_at) DESC"}
-_BY_AMOUNT = "coalesce(sum(m.cost_usd), 0) DESC, sum(m.output_tokens) DESC, 1"
+_BY_AMOUNT = "coalesce(sum(m.cost_usd), 0) DESC, coalesce(sum(m.output_tokens), 0) DESC, 1"
 
 _QUERY = """
-    SELECT {name}, {detail}, count(*), sum(m.status <> 'ok'),
+    SELECT {name}, {detail}, count(*), count(*) FILTER (WHERE m.status <> 'ok'),
            coalesce(sum(m.input_tokens), 0) + coalesce(sum(m.cache_read_tokens), 0)
                + coalesce(sum(m.cache_write_tokens), 0),
            coalesce(sum(m.cache_read_tokens), 0), coalesce(sum(m.output_tokens), 0),
            coalesce(sum(m.reasoning_tokens), 0), sum(m.cost_usd),
-           sum(m.cost_usd IS NULL AND (m.output_tokens IS NOT NULL OR m.status = 'ok'))
+           count(*) FILTER (WHERE m.cost_usd IS NULL AND (m.output_tokens IS NOT NULL OR m.status = 'ok'))
     FROM all_calls m LEFT JOIN sessions s ON s.id = m.session_id
     WHERE m.started_at >= ? AND m.status <> 'crashed'
       AND (s.branched_from IS NULL OR m.started_at >= s.created_at)
@@ -78,17 +78,16 @@ def total(rows: list[Used]) -> Used:
 
 _SESSION_QUERY = """
     WITH RECURSIVE family(id) AS (SELECT :id UNION SELECT s.id FROM sessions s JOIN family f ON s.parent_id = f.id)
-    SELECT CASE WHEN m.session_id <> :id THEN 'children'
-                WHEN m.key LIKE 'side:%' THEN substr(m.key, 6) WHEN m.key LIKE 'plugin:%' THEN m.key
-                ELSE '' END AS spent_on,
-           m.provider, m.model, count(*),
+    SELECT m.spent_on, m.provider, m.model, count(*),
            coalesce(sum(m.input_tokens), 0) + coalesce(sum(m.cache_read_tokens), 0)
                + coalesce(sum(m.cache_write_tokens), 0),
            coalesce(sum(m.cache_read_tokens), 0), coalesce(sum(m.output_tokens), 0), sum(m.cost_usd)
-    FROM all_calls m JOIN family f ON m.session_id = f.id
+    FROM (SELECT *, CASE WHEN session_id <> :id THEN 'children'
+                         WHEN key LIKE 'side:%' THEN substr(key, 6) WHEN key LIKE 'plugin:%' THEN key
+                         ELSE '' END AS spent_on FROM all_calls) AS m JOIN family f ON m.session_id = f.id
     WHERE m.status <> 'crashed'
-    GROUP BY spent_on, m.provider, m.model
-    ORDER BY spent_on = 'children', spent_on, m.provider, m.model
+    GROUP BY m.spent_on, m.provider, m.model
+    ORDER BY m.spent_on = 'children', m.spent_on, m.provider, m.model
 """
 
 

@@ -19,7 +19,7 @@ _COLUMNS = (
 _SUM = (
     "SELECT coalesce(sum(cost_usd), 0.0), coalesce(sum(tokens), 0), coalesce(sum(duration), 0.0), count(*) FROM "
     f"(SELECT {_COLUMNS} FROM model_calls WHERE {{condition}} UNION ALL "
-    f"SELECT {_COLUMNS} FROM outside_calls WHERE {{condition}}) WHERE status <> 'crashed'"
+    f"SELECT {_COLUMNS} FROM outside_calls WHERE {{condition}}) AS calls WHERE status <> 'crashed'"
 )
 #: A session and everything that was delegated in it.
 _FAMILY = (
@@ -86,7 +86,7 @@ def spent_today(store: Store, *, plugin: str = "", principal: str = "", own: fro
             Spent(*connection.execute(_SUM.format(condition=condition), values).fetchone()), frozenset(written)
         )
 
-    return store.read(read) if store.path.exists() else SharedSum(Spent(), frozenset())
+    return store.read(read) if store.exists() else SharedSum(Spent(), frozenset())
 
 
 class SharedSum(NamedTuple):
@@ -103,7 +103,7 @@ def midnight() -> float:
 
 
 def _sum(store: Store, before: str, condition: str, values: dict[str, Any]) -> Spent:
-    if not store.path.exists():
+    if not store.exists():
         return Spent()
     query = before + _SUM.format(condition=condition)
     return store.read(lambda connection: Spent(*connection.execute(query, values).fetchone()))

@@ -10,7 +10,7 @@ _QUERY = """
     SELECT s.id, s.parent_id, s.title, s.created_at, s.updated_at, s.runner,
            (SELECT count(*) FROM turns t WHERE t.session_id = s.id),
            coalesce((SELECT t.state FROM turns t WHERE t.session_id = s.id ORDER BY t.ordinal DESC LIMIT 1), 'empty'),
-           count(m.api_request_id), coalesce(sum(m.status <> 'ok'), 0),
+           count(m.api_request_id), count(*) FILTER (WHERE m.status <> 'ok'),
            (SELECT count(*) FROM events e WHERE e.session_id = s.id AND e.kind = 'step_done'
                 AND substr(e.key, 1, 5) = 'tool:'),
            (SELECT count(*) FROM sessions c WHERE c.parent_id = s.id),
@@ -19,7 +19,7 @@ _QUERY = """
            sum(m.cost_usd)
     FROM (SELECT * FROM sessions {where} ORDER BY updated_at DESC LIMIT ?) s
     LEFT JOIN model_calls m ON m.session_id = s.id
-    GROUP BY s.id ORDER BY s.updated_at DESC
+    GROUP BY s.id, s.parent_id, s.title, s.created_at, s.updated_at, s.runner ORDER BY s.updated_at DESC
 """
 
 

@@ -37,7 +37,7 @@ class EventStream:
 
     def last(self, count: int) -> list[StreamedEvent]:
         """The last events so far, at most so many; ``new`` continues from there."""
-        query = f"{_COLUMNS} WHERE 1{self._where} ORDER BY rowid DESC LIMIT :count"
+        query = f"{_COLUMNS} WHERE 1 = 1{self._where} ORDER BY rowid DESC LIMIT :count"
         # One at least, so that the place to go on from is known even when none is wanted.
         found = self._store.read(lambda connection: self._events(connection, query, max(count, 1)))
         return found[::-1][-count:] if count else []
@@ -45,7 +45,7 @@ class EventStream:
     def new(self) -> list[StreamedEvent]:
         """What was recorded since."""
         query = f"{_COLUMNS} WHERE rowid > :row{self._where} ORDER BY rowid LIMIT :count"
-        return self._store.read(lambda connection: self._events(connection, query, -1))
+        return self._store.read(lambda connection: self._events(connection, query, 2**62))
 
     def _events(self, connection: JournalConnection, query: str, count: int) -> list[StreamedEvent]:
         rows = connection.execute(query, {**self._values, "row": self._row, "count": count}).fetchall()
