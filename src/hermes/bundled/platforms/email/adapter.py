@@ -1,0 +1,214 @@
+"""The adapter of email: new mails of a mailbox as messages for the gateway, answers over SMTP in the same thread."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import time
+from collections import OrderedDict, deque
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, MessageType, PlatformConfig, SendResult
+from hermes.http.threads import run_in_thread
+
+from .imap import ImapClient, ImapError
+from .mail import IncomingMail, NotForUs, is_authenticated, make_answer, parse_mail
+from .settings import EmailSettings
+from .smtp import SmtpError, check_login, send_mail
+
+log = logging.getLogger("hermes.platforms.email")
+
+#: Mails that may still be answered without being looked up again.
+_REMEMBERED = 500
+#: Servers end an IDLE after half an hour, routers forget a silent connection earlier.
+_IDLE_SECONDS = 9 * 60.0
+_HOUR = 3600.0
+
+
+class EmailAdapter(BasePlatformAdapter):
+    """One mailbox. A sender is a direct chat, and each of its mail threads a conversation."""
+
+    def __init__(self, config: PlatformConfig, settings: EmailSettings) -> None:
+        super().__init__(config, "email")
+        self._settings = settings
+        self._client: ImapClient | None = None
+        self._receiving: asyncio.Task[None] | None = None
+        self._answerable: OrderedDict[str, IncomingMail] = OrderedDict()
+        self._received: dict[str, deque[float]] = {}
+
+    async def connect(self, *, is_reconnect: bool = False) -> bool:
+        settings = self._settings
+        try:
+            await run_in_thread(lambda _interrupt: check_login(settings))
+            client = await self._open()
+        except ImapError as error:
+            self._set_fatal_error("imap", f"{settings.imap_host}: {error}", retryable=not error.is_final)
+            return False
+        except SmtpError as error:
+            self._set_fatal_error("smtp", str(error), retryable=error.may_repeat)
+            return False
+        self._client = client
+        self._mark_connected()
+        log.info("email: reading %s of %s", settings.folder, settings.address)
+        self._receiving = asyncio.create_task(self._receive(client))
+        return True
+
+    async def disconnect(self) -> None:
+        self._mark_disconnected()
+        task, self._receiving = self._receiving, None
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def send(
+        self, chat_id: str, content: str, reply_to: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> SendResult:
+        settings = self._settings
+        if not re.fullmatch(r"[^@\s<>,;\x00-\x20]+@[^@\s<>,;]+", chat_id):
+            return SendResult(False, error=f"{chat_id!r} is no mail address", error_kind="not_found")
+        answered = await self._answered(reply_to or "", chat_id)
+        mail = make_answer(
+            own_address=settings.address, own_name=settings.name, recipient=chat_id, text=content, answered=answered
+        )
+        try:
+            await run_in_thread(lambda _interrupt: send_mail(mail, chat_id, settings))
+        except SmtpError as error:
+            return SendResult(False, error=str(error), retryable=error.may_repeat, error_kind=error.kind)
+        return SendResult(True, message_id=str(mail["Message-ID"]))
+
+    async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
+        return {"name": chat_id, "type": "dm"}
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
+
+    async def _open(self) -> ImapClient:
+        settings = self._settings
+        client = await ImapClient.open(
+            settings.imap_host,
+            settings.imap_port,
+            None if settings.imap_security == "none" else settings.tls,
+            starttls=settings.imap_security == "starttls",
+            timeout=settings.timeout,
+        )
+        try:
+            await client.log_in(settings.login, settings.password)
+            await client.select(settings.folder)
+        except BaseException:
+            await client.close()
+            raise
+        return client
+
+    async def _receive(self, client: ImapClient) -> None:
+        try:
+            while True:
+                oldest = datetime.now(UTC) - timedelta(days=self._settings.max_age_days)
+                # IMAP has English month names, whatever the locale is.
+                since = f"{oldest.day}-{_MONTHS[oldest.month - 1]}-{oldest.year}"
+                for uid in await client.search("UNSEEN", "SINCE", since):
+                    await self._take(client, uid)
+                await client.wait(_IDLE_SECONDS if "IDLE" in client.capabilities else self._settings.poll_seconds)
+        except ImapError as error:
+            self._set_fatal_error("imap", f"{self._settings.imap_host}: {error}", retryable=True)
+        except Exception as error:
+            log.exception("email: a mail could not be handed over")
+            self._set_fatal_error("error", str(error), retryable=True)
+        await client.close()
+        self._client = None
+        await self._notify_fatal_error()
+
+    async def _take(self, client: ImapClient, uid: int) -> None:
+        """Hand one mail over. It is marked as read when the gateway has stored it, or when it is not for us."""
+        try:
+            mail = await self._read(client, uid)
+        except NotForUs as reason:
+            log.info("email: mail %d is left alone: %s", uid, reason)
+        else:
+            message_id = f"{client.uid_validity}.{uid}"
+            self._remember(message_id, mail)
+            await self.handle_message(self._event(mail, message_id))
+        await client.mark_seen(uid)
+
+    async def _read(self, client: ImapClient, uid: int) -> IncomingMail:
+        settings = self._settings
+        size = await client.size(uid)
+        if size > settings.max_bytes:
+            raise NotForUs(f"it has {size:,} bytes, and {settings.max_bytes:,} are allowed")
+        raw = await client.fetch(uid)
+        try:
+            mail = parse_mail(raw, settings.address)
+            vouched = not settings.require_authentication or is_authenticated(raw, settings.authserv_id, mail.sender)
+        except NotForUs:
+            raise
+        except Exception as error:  # the standard parser has its own ways to fail on what strangers send
+            raise NotForUs(f"it cannot be parsed ({type(error).__name__})") from error
+        if not vouched:
+            raise NotForUs(f"{settings.authserv_id} does not vouch for its sender {mail.sender}")
+        if not mail.text and not mail.attachments:
+            raise NotForUs("it is empty")
+        times = self._received.setdefault(mail.sender, deque())
+        now = time.monotonic()
+        while times and times[0] < now - _HOUR:
+            times.popleft()
+        if len(times) >= settings.max_per_hour:
+            raise NotForUs(f"{mail.sender} has sent {len(times)} mails within an hour")
+        times.append(now)
+        return mail
+
+    def _event(self, mail: IncomingMail, message_id: str) -> MessageEvent:
+        text = mail.text
+        if mail.subject and not mail.references and not text.startswith("/"):
+            text = f"Subject: {mail.subject}\n\n{text}"
+        files = [f"{one.name} ({one.media_type}, {len(one.data):,} bytes)" for one in mail.attachments]
+        if files:
+            text = f"{text}\n\n[Attached, not readable here: {', '.join(files)}]".strip()
+        source = self.build_source(
+            mail.sender,
+            chat_name=mail.sender,
+            user_id=mail.sender,
+            user_name=mail.sender_name or mail.sender,
+            thread_id=mail.thread or None,
+        )
+        kind = MessageType.COMMAND if text.startswith("/") else MessageType.TEXT
+        return MessageEvent(text, kind, source, message_id=message_id)
+
+    # -- answering ---------------------------------------------------------------------------------------------------
+
+    def _remember(self, message_id: str, mail: IncomingMail) -> None:
+        self._answerable[message_id] = replace(mail, text="", attachments=())
+        while len(self._answerable) > _REMEMBERED:
+            self._answerable.popitem(last=False)
+
+    async def _answered(self, message_id: str, recipient: str) -> IncomingMail | None:
+        """The mail that an answer belongs to, from the mailbox when this process has not seen it."""
+        found = self._answerable.get(message_id)
+        if found is None and re.fullmatch(r"\d+\.\d+", message_id):
+            try:
+                found = await self._look_up(message_id)
+            except ImapError as error:
+                log.warning("email: the mail to answer cannot be read again: %s", error)
+        return found if found is not None and found.sender == recipient.lower() else None
+
+    async def _look_up(self, message_id: str) -> IncomingMail | None:
+        validity, _, uid = message_id.partition(".")
+        client = await self._open()
+        try:
+            if client.uid_validity != int(validity):
+                return None
+            raw = await client.fetch(int(uid), "HEADER")
+        finally:
+            await client.close()
+        try:
+            return parse_mail(raw, self._settings.address) if raw else None
+        except NotForUs:
+            return None
+
+
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")

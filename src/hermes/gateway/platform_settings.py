@@ -1,0 +1,141 @@
+"""The settings of one platform: its block of the configuration, and variables of the environment, which win over it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from hermes.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
+
+_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"0", "false", "no", "off"})
+
+
+class PlatformSettings:
+    """Reads settings by name. What has the wrong form raises a ``ConfigError`` that names the setting.
+
+    The variable of a setting is its name in capitals behind that of the platform: ``nick`` of ``irc`` is ``IRC_NICK``.
+    A secret is read from its variable alone, so that no file of settings has to contain one.
+    """
+
+    def __init__(self, platform: str, block: Mapping[str, Any] | None, env: Mapping[str, str] | None = None) -> None:
+        self.platform = platform
+        self._block = block or {}
+        self._env = os.environ if env is None else env
+
+    def variable(self, name: str) -> str:
+        """The environment variable of a setting."""
+        return f"{self.platform}_{name}".upper()
+
+    def value(self, name: str) -> Any:
+        """A setting in whatever form it has; ``None`` when it is not set."""
+        given = self._env.get(self.variable(name), "").strip()
+        return given or self._block.get(name)
+
+    def secret(self, name: str) -> str:
+        """A secret from its variable; empty when there is none. Raises when the configuration has it in the clear."""
+        if self._block.get(name):
+            raise self.error(name, f"is a secret: set the variable {self.variable(name)} instead (hermes config set)")
+        return self._env.get(self.variable(name), "").strip()
+
+    def text(self, name: str, default: str = "") -> str:
+        """A text without line breaks."""
+        found = self.value(name)
+        if found is None:
+            return default
+        if not isinstance(found, str | int | float) or isinstance(found, bool):
+            raise self.error(name, f"is {found!r}; it must be text")
+        text = str(found).strip()
+        if re.search("[\x00\r\n]", text):
+            raise self.error(name, "has a line break in it")
+        return text or default
+
+    def choice(self, name: str, *allowed: str) -> str:
+        """One of some words; the first is the default."""
+        found = self.text(name, allowed[0]).lower()
+        if found not in allowed:
+            raise self.error(name, f"is {found!r}; allowed are {', '.join(allowed)}")
+        return found
+
+    def number(self, name: str, default: float, least: float, most: float) -> float:
+        """A number within bounds."""
+        found = self.value(name)
+        if found is None:
+            return default
+        try:
+            number = float("x" if isinstance(found, bool) else found)
+        except (TypeError, ValueError):
+            raise self.error(name, f"is {found!r}; it must be a number") from None
+        if not least <= number <= most:
+            raise self.error(name, f"is {number:g}; it must be between {least:g} and {most:g}")
+        return number
+
+    def port(self, name: str, default: int) -> int:
+        """A TCP port."""
+        return int(self.number(name, default, 1, 65535))
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """On or off."""
+        found = self.value(name)
+        if found is None or isinstance(found, bool):
+            return default if found is None else found
+        word = str(found).strip().lower()
+        if word not in _TRUE | _FALSE:
+            raise self.error(name, f"is {found!r}; it must be true or false")
+        return word in _TRUE
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """A list of texts; in a variable they are separated by commas."""
+        found = self.value(name)
+        if found is None:
+            return ()
+        if isinstance(found, str):
+            found = found.split(",")
+        if not isinstance(found, list) or not all(isinstance(one, str | int) for one in cast("list[Any]", found)):
+            raise self.error(name, f"is {found!r}; it must be a list of texts")
+        return tuple(text for one in cast("list[str | int]", found) if (text := str(one).strip()))
+
+    def mapping(self, name: str) -> dict[str, Any]:
+        """A mapping, which only the configuration can have."""
+        found = self._block.get(name)
+        if found is None:
+            return {}
+        if not isinstance(found, dict) or not all(isinstance(key, str) for key in cast("dict[Any, Any]", found)):
+            raise self.error(name, "must be a mapping")
+        return cast("dict[str, Any]", found)
+
+    def url(self, name: str, default: str = "") -> str:
+        """An http or https address without a slash at its end."""
+        found = self.text(name, default).rstrip("/")
+        if found and not re.match(r"https?://[^/\s@]+", found):
+            raise self.error(name, "must be an address that begins with http:// or https:// and has no password in it")
+        return found
+
+    def error(self, name: str, problem: str) -> ConfigError:
+        """The error for a setting, to be raised."""
+        return ConfigError(f"gateway.platforms.{self.platform}.extra.{name} (or {self.variable(name)}) {problem}")
+
+
+def tls_context(ca_file: str = "", certificate: str = "") -> ssl.SSLContext:
+    """TLS for a protocol other than HTTP: host names and certificates are checked.
+
+    ``ca_file`` names other authorities than the system's, ``certificate`` a PEM file with our own certificate and key.
+    """
+    import ssl
+
+    from hermes.http.tls import Certificates
+
+    context = Certificates().context(ca_file)
+    context.set_alpn_protocols([])
+    if certificate:
+        try:
+            context.load_cert_chain(Path(certificate).expanduser())
+        except (OSError, ssl.SSLError) as error:
+            raise ConfigError(f"{certificate} has no usable certificate and key: {error.strerror}") from None
+    return context
