@@ -38,6 +38,10 @@ Terminal
     repl_terminal, screen a real ``hermes`` on a pseudo-terminal, seen through a terminal emulator
     doctor_rig            ``hermes doctor`` on a home, and servers that are broken
 
+Chat platforms
+    adapter_rig           a platform adapter with a gateway that only notes what arrives
+    chat_servers          ngircd, dovecot with aiosmtpd, synapse
+
 A2A
     a2a_rig               a served agent and the SDK's client
     a2a_echo              a remote agent that does what a message says
