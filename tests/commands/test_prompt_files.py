@@ -11,6 +11,7 @@ from hermes.agent.session import Session
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.tools import check_prompt_files
 from hermes.commands.table import all_commands
+from hermes.config.sections import PermissionMode
 from hermes.config.trust import FolderTrust
 from hermes.host import Host
 from hermes.testing import ScriptedProvider, ScriptedResponder, text, tool_call
@@ -255,6 +256,36 @@ def test_a_named_agent_has_its_text_and_no_more_than_its_tools(
     assert "You are the agent reviewer" in system and "Be strict. < /agent_instructions>" in system
     assert _tools(provider, 1) == {"read_file"}
     assert [provider.requests[number].body["model"] for number in (1, 4)] == ["scripted", "strong"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "of_parent", "is_written"),
+    [
+        ("plan", "ask", False),
+        ("permissionMode: plan", "yolo", False),
+        ("yolo", "plan", False),
+        ("accept-edits", "ask", True),
+    ],
+)
+def test_an_agent_may_be_more_careful_than_its_parent_and_never_less(
+    make_host: HostFactory, workdir: Path, mode: str, of_parent: PermissionMode, is_written: bool
+) -> None:
+    field = mode if ":" in mode else f"mode: {mode}"
+    _write(workdir, ".hermes/agents/writer.md", f"---\nname: writer\n{field}\n---\nWrite.\n")
+    call = tool_call("delegate_task", {"goal": "write", "agent": "writer"})
+    write = tool_call("write_file", {"path": "made.txt", "content": "x"})
+    with ScriptedProvider([call, write, text("tried"), text("done")]) as provider:
+        host = make_host(provider)
+        session = host.new_session()
+        host.approvals.modes.set(session.id, of_parent)
+        session.run("go")
+    assert (workdir / "made.txt").exists() is is_written
+
+
+def test_an_agent_with_an_unknown_mode_is_broken(home: Path, workdir: Path) -> None:
+    _write(workdir, ".hermes/agents/writer.md", "---\nmode: wild\n---\nWrite.\n")
+    [broken] = (one for one in check_prompt_files(Installation(home, workdir)) if one.status == "warning")
+    assert "mode 'wild' is unknown; allowed: plan, ask, accept-edits, auto, yolo" in broken.detail
 
 
 def test_an_unknown_agent_is_an_error_that_names_those_there_are(make_host: HostFactory, workdir: Path) -> None:

@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
+from hermes.config.sections import PermissionMode
 from hermes.config.trust import FolderTrust, project_root
 from hermes.errors import ConfigError
 
@@ -28,6 +29,8 @@ MAX_FILES = 500
 _NAME = re.compile(r"[a-z][\w-]*(?::[\w-]+)?")
 #: A command in the text, whose output takes its place.
 _INLINE_COMMAND = re.compile(r"!`([^`\n]+)`")
+#: What other agents call our permission modes.
+_MODES_ELSEWHERE = {"default": "ask", "acceptEdits": "accept-edits", "bypassPermissions": "yolo"}
 _ARGUMENT = re.compile(r"\$(ARGUMENTS|[1-9])")
 
 
@@ -44,6 +47,8 @@ class PromptFile(msgspec.Struct, frozen=True):
     #: The tools that it confines itself to; None when it names none.
     tools: tuple[str, ...] | None = None
     model: str = ""
+    #: The permission mode that an agent confines itself to.
+    mode: PermissionMode | Literal[""] = ""
     body: str = ""
     #: Why it cannot be used; empty when it can.
     problem: str = ""
@@ -207,8 +212,18 @@ def _parsed(path: Path, name: str, kind: PromptKind, source: PromptSource, root:
         argument_hint=file.text("argument-hint", "argument_hint"),
         tools=tool_names(file.names("allowed-tools", "allowed_tools", "tools")),
         model="" if model in ("inherit", "default") else model,
+        mode=_mode(file.text("mode", "permissionMode"), path) if kind == "agents" else "",
         body=file.body.strip(),
     )
+
+
+def _mode(name: str, path: Path) -> PermissionMode | Literal[""]:
+    modes: tuple[PermissionMode, ...] = get_args(PermissionMode)
+    wanted = _MODES_ELSEWHERE.get(name, name)
+    found = next((mode for mode in modes if mode == wanted), None)
+    if wanted and found is None:
+        raise ConfigError(f"{path}: mode {name!r} is unknown; allowed: {', '.join(modes)}")
+    return found or ""
 
 
 def _first_line(body: str) -> str:

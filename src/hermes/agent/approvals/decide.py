@@ -6,13 +6,13 @@ import logging
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from hermes.agent.approvals import messages
 from hermes.agent.approvals.assessment import ALLOWED, EMBEDDED_MODEL, Decision, assess_call
 from hermes.agent.approvals.examination import examine_call
 from hermes.agent.approvals.loop_guard import LoopGuard
-from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionModes
+from hermes.agent.approvals.modes import KEEP_CHANGE, OUTSIDE_SANDBOX, SessionModes, more_careful
 from hermes.agent.approvals.question import UNSURE, ApprovalQuestion
 from hermes.agent.approvals.responder import ApprovalRequest, Responder, Responders
 from hermes.agent.approvals.rules import ApprovalRules
@@ -97,10 +97,12 @@ class Approvals:
         """The permission mode of a call. A caller never has more than the mode for callers."""
         return self._caller_rules.permission_mode if scope.principal else self.modes.of(scope.session_id)
 
-    def lets_child_run(self, child_id: str, parent_id: str, *, unasked: bool) -> None:
-        """Give a child agent the mode of its parent, or let it run ``unasked``."""
+    def lets_child_run(
+        self, child_id: str, parent_id: str, *, unasked: bool, narrowed: PermissionMode | Literal[""] = ""
+    ) -> None:
+        """Give a child agent the mode of its parent, or let it run ``unasked``; ``narrowed`` makes it more careful."""
         mode = self.modes.of(parent_id)
-        self.modes.inherit(child_id, "yolo" if unasked and mode != "plan" else mode)
+        self.modes.inherit(child_id, more_careful("yolo" if unasked and mode != "plan" else mode, narrowed))
 
     def _session_began(self, session_id: str) -> float:
         began = self._began.get(session_id)

@@ -80,6 +80,12 @@ def asked(
     return tuple(findings)
 
 
+def more_careful(mode: PermissionMode, other: PermissionMode | Literal[""]) -> PermissionMode:
+    """Of two modes the one that lets less run. Empty is no wish."""
+    order = list(MODES)
+    return other if other and order.index(other) < order.index(mode) else mode
+
+
 class SessionModes:
     """The mode of each session of a host. Thread-safe: a session's mode is one dictionary entry."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import queue
 import time
 from collections import deque
@@ -33,6 +34,8 @@ _MARGIN_SECONDS = 0.5
 
 #: The error type of the call when all its children ended the same way.
 _ERROR_TYPES = {"timeout": "tool_timeout", "interrupted": "interrupted"}
+
+log = logging.getLogger("hermes.agent")
 
 
 def delegate(args: Args, context: ToolContext, runtime: Runtime) -> str:
@@ -126,7 +129,10 @@ class Delegation:
         self._running[child.session_id] = child
         # A child has no responder of its own. It works in the mode of its parent; a caller's asks as the caller does.
         unasked = self._settings.subagent_auto_approve
-        self._runtime.approvals.lets_child_run(child.session_id, self._parent.id, unasked=unasked)
+        agent = child.assignment.agent
+        self._runtime.approvals.lets_child_run(
+            child.session_id, self._parent.id, unasked=unasked, narrowed=agent.mode if agent else ""
+        )
         started = self._started(child)
         emit = self._runtime.hooks.subagent_start
         if emit is not None:
@@ -142,6 +148,9 @@ class Delegation:
         if agent is None or not agent.model:
             return self._models
         if not self._runtime.prompt_files.is_trusted(agent, self._parent.principal):
+            log.warning(
+                "agent %s: its model %s is not used, %s is not a trusted folder", agent.name, agent.model, agent.root
+            )
             return self._models
         provider, _, model = agent.model.rpartition(":")
         return self._runtime.models.conversation(provider=provider or self._models.endpoints[0].provider, model=model)
