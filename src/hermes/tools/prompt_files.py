@@ -218,12 +218,11 @@ def _parsed(path: Path, name: str, kind: PromptKind, source: PromptSource, root:
 
 
 def _mode(name: str, path: Path) -> PermissionMode | Literal[""]:
-    modes: tuple[PermissionMode, ...] = get_args(PermissionMode)
-    wanted = _MODES_ELSEWHERE.get(name, name)
-    found = next((mode for mode in modes if mode == wanted), None)
-    if wanted and found is None:
-        raise ConfigError(f"{path}: mode {name!r} is unknown; allowed: {', '.join(modes)}")
-    return found or ""
+    try:
+        return msgspec.convert(_MODES_ELSEWHERE.get(name, name), PermissionMode | Literal[""])
+    except msgspec.ValidationError:
+        modes = ", ".join(get_args(PermissionMode))
+        raise ConfigError(f"{path}: mode {name!r} is unknown; allowed: {modes}") from None
 
 
 def _first_line(body: str) -> str:
