@@ -279,6 +279,7 @@ def test_a_host_that_does_not_exist(ask: Ask) -> None:
     with pytest.raises(ProviderError, match=r"cannot connect to http://no-such-host\.invalid") as caught:
         ask("http://no-such-host.invalid/v1")
     assert caught.value.reason == "connection"
+    assert "the name no-such-host.invalid does not resolve; check the base_url of demo" in str(caught.value)
 
 
 @pytest.mark.parametrize(("code", "passes"), [(socket.EAI_NONAME, False), (socket.EAI_AGAIN, True)])

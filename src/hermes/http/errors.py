@@ -102,7 +102,8 @@ def explain(error: HttpError, server: Address, setting: str) -> str:
     if isinstance(error, ProxyError):
         return f"the proxy did not connect to {origin}: {error}"
     if isinstance(error, ConnectError):
-        return f"cannot connect to {origin}: {error}; {_connect_advice(error, server, setting)}"
+        problem = f"the name {server.host} does not resolve" if _is_unknown_host(error) else str(error)
+        return f"cannot connect to {origin}: {problem}; {_connect_advice(error, server, setting)}"
     if isinstance(error, NotHttp):
         return f"{origin} does not answer in HTTP ({error})"
     if isinstance(error, HeadersCutOff):
@@ -123,6 +124,12 @@ def _late(error: TimedOut, origin: str) -> str:
     }[error.phase]
 
 
+def _is_unknown_host(error: ConnectError) -> bool:
+    import socket  # loaded by then; those who only catch errors need not load it
+
+    return isinstance(error.__cause__, socket.gaierror) and not isinstance(error, ProxyUnreachable)
+
+
 def _connect_advice(error: ConnectError, server: Address, setting: str) -> str:
     detail = str(error)
     if isinstance(error, ProxyUnreachable):
@@ -137,4 +144,6 @@ def _connect_advice(error: ConnectError, server: Address, setting: str) -> str:
         return f"the server speaks only HTTP/2; put a proxy that speaks HTTP/1.1 in front of it, and into {setting}"
     if server.socket_path:
         return f"check the socket file in {setting} and that the server is running"
+    if _is_unknown_host(error):
+        return f"check {setting} and the network of this machine"
     return f"check {setting} and that the server is running"

@@ -56,6 +56,14 @@ def test_what_is_in_a_pipe_cannot_be_taken_back(home: Path, workdir: Path) -> No
     assert done.returncode == 1 and done.stdout.startswith("Half of") and len(provider.requests) == 1
 
 
+def test_a_rate_limit_that_is_waited_for_gives_no_advice_to_wait(home: Path, workdir: Path) -> None:
+    with ScriptedProvider([failure(429, headers={"retry-after-ms": "10"}), text("Done.")]) as provider:
+        retrying(home, provider.base_url)
+        done = run_hermes("chat", "-q", "go", home=home, cwd=workdir)
+    assert done.stdout == "Done.\n"
+    assert done.stderr.startswith("! custom: rate limited; trying again in 0.1 s (1 of 1)\n")
+
+
 def test_a_terminal_shows_one_line_that_counts_down(monkeypatch: pytest.MonkeyPatch) -> None:
     stdout, stderr = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stderr", stderr)

@@ -223,7 +223,7 @@ class TextOutput:
         self._failure = ""
 
     def _reason(self, event: AttemptFailed | EndpointSkipped) -> str:
-        return one_line(self._redactor.redact(failure_text(event)))
+        return one_line(self._redactor.redact(short_failure(event)))
 
     def _end_countdown(self) -> None:
         if self._is_counting:
@@ -386,6 +386,13 @@ def _child_document(event: ChildStarted | ChildEnded | ChildActivity, redactor: 
 def failure_text(event: AttemptFailed | EndpointSkipped) -> str:
     """What a model failed with."""
     return event.error if isinstance(event, EndpointSkipped) else event.error["message"]
+
+
+def short_failure(event: AttemptFailed | EndpointSkipped) -> str:
+    """What a model failed with, before it is asked again: without the advice to wait, which is being followed."""
+    if isinstance(event, AttemptFailed) and event.retryable and event.reason == "rate_limit":
+        return f"{event.provider}: rate limited"
+    return failure_text(event)
 
 
 def usage_line(result: TurnResult) -> str:

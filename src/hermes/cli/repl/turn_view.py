@@ -9,7 +9,7 @@ from functools import cached_property
 from msgspec.structs import replace
 
 from hermes.agent.events import TurnResult
-from hermes.cli.chat.output import WITHDRAWN, failure_text
+from hermes.cli.chat.output import WITHDRAWN, failure_text, short_failure
 from hermes.cli.chat.theme import Theme
 from hermes.cli.chat.tool_details import DetailLine, current_task, folded_details
 from hermes.cli.chat.tool_lines import (
@@ -126,7 +126,7 @@ class TurnView:
             return self.dim(line) if event.child_status == "completed" else self.red(line)
         if isinstance(event, AttemptFailed):
             # Shown while the retry is waited for; a failure that lasts is the error of the turn.
-            self._failure = one_line(self._redactor.redact(failure_text(event)))
+            self._failure = one_line(self._redactor.redact(short_failure(event)))
         if isinstance(event, EndpointSkipped):
             return self.red(f"! {one_line(self._redactor.redact(failure_text(event)))}")
         if isinstance(event, ModelSwitched):
