@@ -1,4 +1,4 @@
-"""Two hundred random kills over all surfaces: nothing is lost, nothing runs twice, and every record is whole.
+"""More than two hundred random kills over all surfaces: nothing is lost, nothing runs twice, and every record is whole.
 
 A kill comes at a random crash point (before and after every commit and effect), or at a random moment.
 """
@@ -169,6 +169,26 @@ def test_one_shot_runs(home: Path, workdir: Path, tmp_path: Path, kind: str, poi
             storm.check(message, answer)
         if kind == "background":
             wait_until_gone(*map(int, (workdir / "pids").read_text().split()))
+    storm.check_file()
+
+
+def test_a_program_that_embeds_hermes(home: Path, workdir: Path, tmp_path: Path) -> None:
+    storm = Storm(home, workdir, tmp_path)
+    with ScriptedProvider(script) as provider, storm.hermes as hermes:
+        write_config(home, provider.base_url, SETTINGS)
+        killed = number = 0
+        while killed < 20:
+            number += 1
+            message, answer = f"mixed embedded{number}", f"done embedded{number}"
+            run = hermes.run("python-api", "run", message, crash_at=storm.chance.randint(1, 44))
+            assert run.was_killed or (run.code, run.stdout) == (0, f"{answer}\n"), run.stderr
+            killed += run.was_killed
+            session_id = storm.session_of(message)
+            if session_id is None:
+                continue  # never accepted
+            finished = hermes.run("python-api", "finish", session_id)
+            assert finished.code == 0 and finished.stdout.strip() in ("", answer), finished.stderr
+            storm.check(message, answer)
     storm.check_file()
 
 

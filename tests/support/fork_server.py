@@ -123,11 +123,24 @@ def _become_hermes(request: dict[str, Any]) -> int:
         for number, path in ((1, output), (2, output.with_suffix(".err"))):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), number)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        code = run(request["argv"])
+        code = (_use_python_api if request["argv"][0] == "python-api" else run)(request["argv"])
         sys.stdout.flush()
         sys.stderr.flush()
     finally:
         os._exit(code)
+
+
+def _use_python_api(argv: list[str]) -> int:
+    """A program that embeds Hermes: ``python-api run MESSAGE`` or ``python-api finish SESSION``."""
+    import hermes
+
+    with hermes.Agent() as agent:
+        if argv[1] == "run":
+            print(agent.session().run(argv[2]).answer)
+        else:
+            result = agent.session(argv[2]).finish()
+            print("" if result is None else result.answer)
+    return 0
 
 
 if __name__ == "__main__":
