@@ -151,6 +151,17 @@ def test_marks_on_calls_go_back_on_the_calls() -> None:
     assert given_back(there, normalise(parser.finish()))["tool_calls"][0]["extra_content"] == mark
 
 
+def test_a_mark_on_the_text_goes_back_on_the_message() -> None:
+    there = endpoint()
+    mark = {"google": {"thought_signature": "abc"}}
+    reply = read(there, chunk(content="Hel"), chunk(content="lo", extra_content=mark))
+    assert given_back(there, reply)["extra_content"] == mark
+    document = {"choices": [{"message": {"content": "Hello", "extra_content": mark}, "finish_reason": "stop"}]}
+    parser = ChatParser(there, streaming=False)
+    parser.feed(msgspec.json.encode(document))
+    assert given_back(there, normalise(parser.finish()))["extra_content"] == mark
+
+
 def test_reasoning_goes_back_as_text_only_where_it_is_wanted() -> None:
     call = chunk(tool_calls=[{"index": 0, "id": "c", "function": {"name": "ls", "arguments": "{}"}}])
     wanted = endpoint(echo_reasoning=True)

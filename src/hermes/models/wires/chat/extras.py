@@ -12,13 +12,14 @@ _TEXTS = ("text", "summary", "data")
 
 
 class ChatExtras:
-    """Collects reasoning blocks (OpenRouter's ``reasoning_details``) and marks on tool calls (Gemini's signatures)."""
+    """Collects reasoning blocks (OpenRouter's) and marks on the text and on tool calls (Gemini's signatures)."""
 
-    __slots__ = ("_details", "_marks")
+    __slots__ = ("_details", "_marks", "_text_mark")
 
     def __init__(self) -> None:
         self._details: list[dict[str, Any]] = []
         self._marks: dict[str, Any] = {}
+        self._text_mark: dict[str, Any] = {}
 
     def add_details(self, found: object) -> None:
         """Take blocks, or pieces of them: a piece that continues the last block is joined to it."""
@@ -37,9 +38,16 @@ class ChatExtras:
         if call_id and isinstance(mark, dict) and mark:
             self._marks[call_id] = mark
 
+    def add_text_mark(self, mark: object) -> None:
+        """Take what came with the text of the answer."""
+        if isinstance(mark, dict) and mark:
+            self._text_mark = cast("dict[str, Any]", mark)
+
     def items(self) -> Items:
         """Everything as provider state."""
-        items: Items = [{"type": "message", "reasoning_details": self._details}] if self._details else []
+        of_message = {"reasoning_details": self._details, "extra_content": self._text_mark}
+        present = {name: value for name, value in of_message.items() if value}
+        items: Items = [{"type": "message", **present}] if present else []
         return items + [{"type": "tool_call", "id": key, "extra_content": mark} for key, mark in self._marks.items()]
 
 

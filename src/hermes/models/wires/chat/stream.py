@@ -26,6 +26,7 @@ class ChunkDelta(msgspec.Struct):
     reasoning: Any = None
     reasoning_content: Any = None
     reasoning_details: Any = None
+    extra_content: Any = None
     refusal: Any = None
     tool_calls: Any = None
     #: The one call of servers that still speak the format before there were several.
@@ -165,6 +166,8 @@ class ChatAssembly:
             self._thought(thoughts, deltas)
         if delta.reasoning_details:
             self._extras.add_details(delta.reasoning_details)
+        if delta.extra_content:
+            self._extras.add_text_mark(delta.extra_content)
         if delta.content:
             self._add_content(delta.content, deltas)
         if delta.refusal and isinstance(delta.refusal, str):
@@ -234,6 +237,7 @@ class ChatAssembly:
                 fields = cast("dict[str, Any]", call)
                 self._extras.add_mark(str(fields.get("id") or ""), fields.get("extra_content"))
         self._extras.add_details(message.get("reasoning_details"))
+        self._extras.add_text_mark(message.get("extra_content"))
         if message.get("content") is not None:
             self._add_content(message["content"], [])
             self._flush([])
