@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hermes.scope import Scope, current_scope
 from hermes.testing import ScriptedProvider, text, tool_call
 from support.configured import configured_host, tool_answers, write_plugin
 from support.image_server import PNG, Answer, ImageServer
+from support.waiting import HANG
 
 FETCHER = """
 import json
@@ -86,3 +89,26 @@ def test_all_requests_of_a_host_share_its_connections(home: Path, workdir: Path)
         host.new_session().run("hello")
         PluginHttp(host.models.driver.http).get(f"{provider.base_url}/models", allow_private=True)
         assert provider.connections == 1
+
+
+def test_cancelling_a_coroutine_ends_its_request(home: Path, workdir: Path) -> None:
+    async def cancel_while_waiting(http: PluginHttp, listener: socket.socket) -> None:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        task = asyncio.create_task(http.arequest("GET", url, allow_private=True))
+        connection = await asyncio.to_thread(lambda: listener.accept()[0])
+        with connection:
+            connection.settimeout(HANG)
+            await asyncio.to_thread(connection.recv, 65536)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert await asyncio.to_thread(connection.recv, 1) == b"", "the connection is closed"
+
+    with (
+        ScriptedProvider("x") as provider,
+        configured_host(home, workdir, provider) as host,
+        socket.create_server(("127.0.0.1", 0)) as listener,
+    ):
+        answer = asyncio.run(host.services.http.arequest("GET", f"{provider.base_url}/models", allow_private=True))
+        assert answer.is_success
+        asyncio.run(cancel_while_waiting(host.services.http, listener))

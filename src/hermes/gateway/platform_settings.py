@@ -113,7 +113,7 @@ class PlatformSettings:
     def url(self, name: str, default: str = "") -> str:
         """An http or https address without a slash at its end."""
         found = self.text(name, default).rstrip("/")
-        if found and not re.match(r"https?://[^/\s@]+", found):
+        if found and not re.fullmatch(r"https?://[^/\s@]+(/\S*)?", found):
             raise self.error(name, "must be an address that begins with http:// or https:// and has no password in it")
         return found
 

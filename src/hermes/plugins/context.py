@@ -76,7 +76,7 @@ class PluginContext(ProviderRegistrations):
 
     @property
     def http(self) -> PluginHttp:
-        """HTTP requests over the host's connections: `get` and `request`, with the SSRF guard on by default."""
+        """HTTP over the host's connections: `get`, `request` and `arequest`, with the SSRF guard on by default."""
         return self._host.services.http
 
     @property

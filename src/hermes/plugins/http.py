@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from hermes.http.exchange import Timeouts
-from hermes.scope import current_scope
+from hermes.scope import Interrupt, current_scope
 from hermes.version import __version__
 
 if TYPE_CHECKING:
@@ -69,6 +69,44 @@ class PluginHttp:
         ``json`` is sent as the body. ``timeout`` limits the request in all. With redirects, ``Authorization`` and
         ``Cookie`` stay with the first server.
         """
+        scope = current_scope.get()
+        return self._send(
+            scope.interrupt if scope is not None else None,
+            method,
+            url,
+            headers=headers,
+            body=body,
+            json=json,
+            timeout=timeout,
+            max_bytes=max_bytes,
+            follow_redirects=follow_redirects,
+            allow_private=allow_private,
+        )
+
+    async def arequest(self, method: str, url: str, **options: Any) -> HttpResponse:
+        """``request`` for a coroutine, with the same options. Cancelling the task ends the request."""
+        from hermes.http.threads import run_in_thread
+
+        scope = current_scope.get()
+        return await run_in_thread(
+            lambda interrupt: self._send(interrupt, method, url, **options),
+            scope.interrupt if scope is not None else None,
+        )
+
+    def _send(
+        self,
+        interrupt: Interrupt | None,
+        method: str,
+        url: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        json: Any = None,
+        timeout: float = 60.0,
+        max_bytes: int = _MAX_BYTES,
+        follow_redirects: int = 0,
+        allow_private: bool = False,
+    ) -> HttpResponse:
         from hermes.http.ssrf import public_only
 
         lines = {"user-agent": f"hermes/{__version__}", "accept": "*/*", "accept-encoding": "gzip, deflate"}
@@ -76,14 +114,13 @@ class PluginHttp:
             body = msgspec.json.encode(json)
             lines["content-type"] = "application/json"
         lines |= {name.lower(): value for name, value in (headers or {}).items()}
-        scope = current_scope.get()
         return self._client.request(
             method,
             url,
             list(lines.items()),
             body,
             timeouts=Timeouts.within(timeout),
-            interrupt=scope.interrupt if scope is not None else None,
+            interrupt=interrupt,
             guard=None if allow_private or self._allow_private else public_only,
             max_bytes=max_bytes,
             follow_redirects=follow_redirects,

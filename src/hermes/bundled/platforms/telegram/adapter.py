@@ -1,0 +1,182 @@
+"""The adapter of Telegram: long polling for messages, answers as HTML."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, cast
+
+from hermes.gateway.adapter import (
+    BasePlatformAdapter,
+    MessageEvent,
+    MessageType,
+    PlatformConfig,
+    SendResult,
+    split_text,
+)
+from hermes.gateway.platform_api import PlatformApiError
+
+from .api import BotApi
+from .formatting import to_html
+from .settings import TelegramSettings
+from .updates import MAX_TEXT, Bot, TelegramMessage, read_message, utf16_length
+
+if TYPE_CHECKING:
+    from hermes.plugins.http import PluginHttp
+
+log = logging.getLogger("hermes.platforms.telegram")
+
+#: A poll that fails is tried again by itself this often; then the gateway restarts the adapter, with its backoff.
+_MOST_FAILED_POLLS = 3
+_PAUSE = 1.0
+
+
+class TelegramAdapter(BasePlatformAdapter):
+    """One bot. Updates are acknowledged by the next poll, once the gateway has stored their messages."""
+
+    SUPPORTS_MESSAGE_EDITING = True
+    MAX_MESSAGE_LENGTH = MAX_TEXT
+
+    def __init__(self, config: PlatformConfig, settings: TelegramSettings, http: PluginHttp) -> None:
+        super().__init__(config, "telegram")
+        self._settings = settings
+        self._api = BotApi(http, settings)
+        self._bot: Bot | None = None
+        self._polling: asyncio.Task[None] | None = None
+
+    async def connect(self, *, is_reconnect: bool = False) -> bool:
+        try:
+            bot = self._bot = await self._api.get_me()
+            # With a webhook set, the updates would go there. Those that wait are kept.
+            await self._api.call("deleteWebhook", {"drop_pending_updates": False})
+        except PlatformApiError as error:
+            wrong_token = error.status in (401, 404)
+            text = "Telegram does not know the token" if wrong_token else str(error)
+            self._set_fatal_error("auth" if wrong_token else "connect_failed", text, retryable=not wrong_token)
+            return False
+        self._mark_connected()
+        log.info("Telegram: connected as @%s", bot.username)
+        self._polling = asyncio.create_task(self._poll(bot))
+        return True
+
+    async def disconnect(self) -> None:
+        self._mark_disconnected()
+        task, self._polling = self._polling, None
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    # -- receiving ---------------------------------------------------------------------------------------------------
+
+    async def _poll(self, bot: Bot) -> None:
+        offset, failed = 0, 0
+        try:
+            while True:
+                try:
+                    updates = await self._api.get_updates(offset, self._settings.poll_seconds)
+                except PlatformApiError as error:
+                    failed += 1
+                    if error.status in (401, 404, 409) or failed >= _MOST_FAILED_POLLS:
+                        raise
+                    await asyncio.sleep(error.retry_after or _PAUSE)
+                    continue
+                failed = 0
+                for update in updates:
+                    message = read_message(update, bot, require_mention=self._settings.require_mention)
+                    if message is not None:
+                        await self.handle_message(self._event(message, update["update_id"]))
+                    offset = max(offset, update["update_id"] + 1)
+        except PlatformApiError as error:
+            text = str(error)
+            if error.status == 409:
+                text = "another program polls with the same token; end it, or make a bot of its own for each"
+            self._set_fatal_error("poll_failed", text, retryable=error.status not in (401, 404))
+        except Exception as error:
+            log.exception("Telegram: a message could not be handed over")
+            self._set_fatal_error("error", str(error), retryable=True)
+        await self._notify_fatal_error()
+
+    def _event(self, message: TelegramMessage, update_id: int) -> MessageEvent:
+        text = message.text
+        if message.attached:
+            files = ", ".join(f"{one.name} ({one.media_type})" for one in message.attached)
+            text = f"{text}\n\n[Attached, not readable here: {files}]".strip()
+        source = self.build_source(
+            message.chat_id,
+            chat_name=message.chat_name,
+            chat_type=message.chat_type,
+            user_id=message.user_id,
+            user_name=message.user_name,
+            thread_id=message.thread_id or None,
+        )
+        return MessageEvent(
+            text,
+            MessageType.COMMAND if text.startswith("/") else MessageType.TEXT,
+            source,
+            message_id=message.message_id,
+            platform_update_id=update_id,
+            reply_to_message_id=message.reply_to_id or None,
+            reply_to_text=message.reply_to_text or None,
+            timestamp=datetime.fromtimestamp(message.date, UTC) if message.date else datetime.now(UTC),
+        )
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    async def send(
+        self, chat_id: str, content: str, reply_to: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> SendResult:
+        thread = str((metadata or {}).get("thread_id") or "")
+        parameters: dict[str, Any] = {
+            "chat_id": chat_id,
+            "message_thread_id": int(thread) if thread.isdecimal() else None,
+        }
+        is_group = chat_id.startswith("-")
+        sent: list[str] = []
+        for piece in split_text(content, MAX_TEXT, utf16_length):
+            answered = reply_to if is_group and not sent and str(reply_to or "").isdecimal() else None
+            reply = {"message_id": int(answered), "allow_sending_without_reply": True} if answered else None
+            try:
+                sent.append(await self._send_formatted("sendMessage", piece, {**parameters, "reply_parameters": reply}))
+            except PlatformApiError as error:
+                result = error.result()
+                result.retryable = result.retryable and not sent
+                return result
+        return SendResult(True, sent[0], continuation_message_ids=tuple(sent[1:]))
+
+    async def _send_formatted(self, method: str, text: str, parameters: dict[str, Any]) -> str:
+        """Send a text with formatting, or without when Telegram does not accept it; the id of the message."""
+        try:
+            found = await self._api.call(method, {**parameters, "text": to_html(text), "parse_mode": "HTML"})
+        except PlatformApiError as error:
+            if error.status != 400 or "entities" not in str(error):
+                raise
+            found = await self._api.call(method, {**parameters, "text": text})
+        return str(cast("dict[str, Any]", found).get("message_id")) if isinstance(found, dict) else ""
+
+    async def edit_message(self, chat_id: str, message_id: str, content: str, *, finalize: bool = False) -> SendResult:
+        text = split_text(content, MAX_TEXT, utf16_length)[0]
+        parameters: dict[str, Any] = {"chat_id": chat_id, "message_id": int(message_id)}
+        try:
+            await self._send_formatted("editMessageText", text, parameters)
+        except PlatformApiError as error:
+            if "message is not modified" not in str(error):
+                return error.result()
+        return SendResult(True, message_id)
+
+    async def delete_message(self, chat_id: str, message_id: str) -> bool:
+        try:
+            return bool(await self._api.call("deleteMessage", {"chat_id": chat_id, "message_id": int(message_id)}))
+        except PlatformApiError:
+            return False
+
+    async def send_typing(self, chat_id: str, metadata: dict[str, Any] | None = None) -> None:
+        await self._api.call("sendChatAction", {"chat_id": chat_id, "action": "typing"})
+
+    async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
+        found = await self._api.call("getChat", {"chat_id": chat_id})
+        chat = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        name = chat.get("title") or chat.get("username") or chat.get("first_name") or chat_id
+        return {"name": str(name), "type": "dm" if chat.get("type") == "private" else "group"}

@@ -1,0 +1,155 @@
+"""Updates of the Telegram Bot API: which ones are messages for us, and what they say. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, cast
+
+#: Most UTF-16 units of one message.
+MAX_TEXT = 4096
+
+
+@dataclass(frozen=True)
+class Bot:
+    """Who we are."""
+
+    id: int
+    username: str
+
+
+@dataclass(frozen=True)
+class Attached:
+    """A file of a message."""
+
+    kind: str
+    name: str
+    media_type: str
+    size: int
+
+
+@dataclass(frozen=True)
+class TelegramMessage:
+    """A message for us."""
+
+    chat_id: str
+    chat_name: str
+    chat_type: str
+    user_id: str
+    user_name: str
+    message_id: str
+    text: str
+    date: int
+    thread_id: str = ""
+    reply_to_id: str = ""
+    reply_to_text: str = ""
+    attached: tuple[Attached, ...] = ()
+
+
+def utf16_length(text: str) -> int:
+    """The length of a text as Telegram counts it."""
+    return len(text.encode("utf-16-le")) // 2
+
+
+def read_message(update: dict[str, Any], bot: Bot, *, require_mention: bool = True) -> TelegramMessage | None:
+    """The message of an update, or ``None`` when it is not for us: an edit, a bot's, or talk in a group."""
+    message = _object(update.get("message"))
+    chat, sender = _object(message.get("chat")), _object(message.get("from"))
+    chat_id, user_id, message_id = chat.get("id"), sender.get("id"), message.get("message_id")
+    if not (isinstance(chat_id, int) and isinstance(user_id, int) and isinstance(message_id, int)):
+        return None
+    if sender.get("is_bot") or "sender_chat" in message:
+        return None
+    text = _text(message.get("text")) or _text(message.get("caption"))
+    entities = message.get("entities") or message.get("caption_entities")
+    is_private = chat.get("type") == "private"
+    answered = _object(message.get("reply_to_message"))
+    if not is_private:
+        said = _said_to(bot, text, entities)
+        is_reply = _object(answered.get("from")).get("id") == bot.id
+        if said is None and require_mention and not is_reply:
+            return None
+        text = text if said is None else said
+    attached = tuple(_attached(message))
+    if not text and not attached:
+        return None
+    thread = message.get("message_thread_id") if message.get("is_topic_message") else None
+    name = " ".join(filter(None, (_text(sender.get("first_name")), _text(sender.get("last_name")))))
+    return TelegramMessage(
+        chat_id=str(chat_id),
+        chat_name=_text(chat.get("title")) or name,
+        chat_type="dm" if is_private else "group",
+        user_id=str(user_id),
+        user_name=_text(sender.get("username")) or name,
+        message_id=str(message_id),
+        text=_without_bot_name(text, bot),
+        date=message["date"] if isinstance(message.get("date"), int) else 0,
+        thread_id=str(thread) if isinstance(thread, int) else "",
+        reply_to_id=str(answered["message_id"]) if isinstance(answered.get("message_id"), int) else "",
+        reply_to_text=_text(answered.get("text"))[:2000],
+        attached=attached,
+    )
+
+
+def _said_to(bot: Bot, text: str, entities: object) -> str | None:
+    """The text without the mention of us in it; ``None`` when there is none.
+
+    Positions of entities count UTF-16 units.
+    """
+    encoded = text.encode("utf-16-le")
+    for entity in map(_object, cast("list[object]", entities) if isinstance(entities, list) else []):
+        start, length = entity.get("offset"), entity.get("length")
+        if not (isinstance(start, int) and isinstance(length, int) and start >= 0 and length > 0):
+            continue
+        part = encoded[2 * start : 2 * (start + length)].decode("utf-16-le", "replace")
+        kind = entity.get("type")
+        if kind == "bot_command" and part.lower().endswith(f"@{bot.username.lower()}"):
+            return text
+        named = kind == "mention" and part.lower() == f"@{bot.username.lower()}"
+        if named or (kind == "text_mention" and _object(entity.get("user")).get("id") == bot.id):
+            rest = encoded[: 2 * start] + encoded[2 * (start + length) :]
+            return re.sub(r"^[\s,:]+", "", rest.decode("utf-16-le", "replace")).strip()
+    return None
+
+
+def _without_bot_name(text: str, bot: Bot) -> str:
+    """``/stop@our_bot`` as ``/stop``."""
+    return re.sub(rf"^(/\w+)@{re.escape(bot.username)}\b", r"\1", text, flags=re.IGNORECASE)
+
+
+def _attached(message: dict[str, Any]) -> list[Attached]:
+    found: list[Attached] = []
+    photos: object = message.get("photo")
+    if isinstance(photos, list) and photos:
+        sizes = [_object(one) for one in cast("list[object]", photos)]
+        largest = max(sizes, key=lambda one: size if isinstance(size := one.get("file_size"), int) else 0)
+        found.append(_file(largest, "photo", "photo.jpg", "image/jpeg"))
+    for kind, name, media_type in (
+        ("document", "file", "application/octet-stream"),
+        ("audio", "audio.mp3", "audio/mpeg"),
+        ("voice", "voice.ogg", "audio/ogg"),
+        ("video", "video.mp4", "video/mp4"),
+        ("sticker", "sticker.webp", "image/webp"),
+    ):
+        if isinstance(message.get(kind), dict):
+            found.append(_file(_object(message[kind]), kind, name, media_type))
+    return found
+
+
+def _file(found: dict[str, Any], kind: str, name: str, media_type: str) -> Attached:
+    own = re.sub(r"[\x00-\x1f/\\:]", "_", _text(found.get("file_name"))).strip(". ")[-100:]
+    size = found.get("file_size")
+    return Attached(
+        kind=kind,
+        name=own or name,
+        media_type=_text(found.get("mime_type")) or media_type,
+        size=size if isinstance(size, int) else 0,
+    )
+
+
+def _object(value: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,111 @@
+"""Requests to the HTTP API of a platform: JSON both ways, errors without secrets and with what they mean for a send."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import urlencode
+
+from hermes.gateway.adapter import SendResult
+from hermes.http.errors import ConnectError, HttpError, TimedOut
+
+if TYPE_CHECKING:
+    from hermes.plugins.http import PluginHttp
+
+
+class PlatformApiError(Exception):
+    """A request that did not do what it was for."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        kind: str = "unknown",
+        status: int = 0,
+        may_repeat: bool = False,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message)
+        #: One of the words for ``SendResult.error_kind``.
+        self.kind = kind
+        self.status = status
+        #: The platform surely did not do what was asked.
+        self.may_repeat = may_repeat
+        self.retry_after = retry_after
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the platform refuses us as such: a token that is wrong or was withdrawn."""
+        return self.status in (401, 403)
+
+    def result(self) -> SendResult:
+        """The outcome of a send that failed with this error."""
+        return SendResult(
+            False, error=str(self), retryable=self.may_repeat, retry_after=self.retry_after, error_kind=self.kind
+        )
+
+
+class PlatformApi:
+    """Sends requests to one server. Neither a URL nor a header enters an error, since both may have a token in them."""
+
+    def __init__(
+        self, http: PluginHttp, base_url: str, headers: Mapping[str, str] | None = None, *, allow_private: bool = False
+    ) -> None:
+        self._http = http
+        self._base_url = base_url.rstrip("/")
+        self.headers = dict(headers or {})
+        self._allow_private = allow_private
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: Any = None,
+        query: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 60.0,
+        max_bytes: int = 16 << 20,
+    ) -> tuple[int, dict[str, Any]]:
+        """The status and the JSON object of the answer, whatever the status. Raises ``PlatformApiError``."""
+        status, data = await self.fetch(
+            method, path, json=json, query=query, body=body, headers=headers, timeout=timeout, max_bytes=max_bytes
+        )
+        return status, read_object(status, data)
+
+    async def fetch(
+        self, method: str, path: str, *, query: Mapping[str, str] | None = None, **options: Any
+    ) -> tuple[int, bytes]:
+        """The status and the body of the answer. Raises ``PlatformApiError``."""
+        url = f"{self._base_url}{path}" + (f"?{urlencode(query)}" if query else "")
+        headers: dict[str, str] = {**self.headers, **(options.pop("headers", None) or {})}
+        try:
+            response = await self._http.arequest(
+                method, url, headers=headers, allow_private=self._allow_private, **options
+            )
+        except ConnectError as error:
+            raise PlatformApiError(f"cannot connect: {_short(error)}", kind="transient", may_repeat=True) from None
+        except TimedOut as error:
+            unsent = error.phase == "connect"
+            raise PlatformApiError(str(error), kind="transient" if unsent else "unknown", may_repeat=unsent) from None
+        except HttpError as error:
+            raise PlatformApiError(_short(error)) from None
+        return response.status, response.body
+
+
+def read_object(status: int, data: bytes) -> dict[str, Any]:
+    """The JSON object in an answer. Raises ``PlatformApiError`` for anything else."""
+    import msgspec
+
+    try:
+        found: object = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = None
+    if not isinstance(found, dict):
+        raise PlatformApiError(f"the server answered with status {status} and no JSON object", status=status)
+    return cast("dict[str, Any]", found)
+
+
+def _short(error: HttpError) -> str:
+    return str(error) or type(error).__name__
