@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "a2a": ("hermes.cli.a2a.command", "Serve this agent to other agents, and call them."),
     "mcp": ("hermes.cli.mcp.command", "Add, list, test and configure MCP servers; serve this agent as one."),
     "acp": ("hermes.cli.commands.acp", "Serve this agent to an editor, over the Agent Client Protocol."),
+    "web": ("hermes.cli.commands.web", "Show sessions, timelines, approvals and costs in a browser, and chat there."),
     "memory": ("hermes.cli.commands.memory", "Show the notes and the memory provider in use; choose another."),
     "trust": ("hermes.cli.commands.trust", "List, add and remove the project folders that you trust."),
     "install": (

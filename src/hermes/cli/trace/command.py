@@ -14,7 +14,7 @@ import msgspec
 
 from hermes.cli.arguments import count, positive_number
 from hermes.cli.terminal import fitted, has_colour, one_line, plain, print_json, shows_unicode
-from hermes.cli.trace import compare, export, stats
+from hermes.cli.trace import compare, export, page, stats
 from hermes.cli.trace.format import (
     NARROW,
     cost,
@@ -49,6 +49,7 @@ examples:
   hermes trace show                                  timeline of the last session
   hermes trace export 20250301_1412 --to atif -o run.json
   hermes trace export --to otlp | curl -sf -H 'content-type: application/json' -d @- URL
+  hermes trace html -o run.html                      the timeline as one file for a browser
   hermes trace tail --follow                         new events of all sessions
   hermes trace stats --by tool --since 7d
   hermes trace verify --all                          every start has exactly one end
@@ -65,6 +66,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         ("list", _configure_list, _list, "list the last sessions with their totals"),
         ("show", _configure_show, _show, "draw the timeline of a session"),
         ("export", export.configure, export.run, "write a session in a format of other tools, secrets redacted"),
+        ("html", page.configure, page.run, "write the timeline of a session as one HTML file, secrets redacted"),
         ("tail", _configure_tail, _tail, "print the last events, and new ones with --follow"),
         ("stats", stats.configure, stats.run, "show time and cost by model, tool or plugin"),
         ("verify", _configure_verify, _verify, "check that a session or a file is complete"),

@@ -215,6 +215,11 @@ class SqliteStore(Store):
                     raise
                 raise explained from error
 
+    def change_mark(self) -> object:
+        """The number that SQLite raises for a connection whenever another one has changed the file."""
+        mark = self.read(lambda connection: connection.execute("PRAGMA data_version").fetchone()[0])
+        return mark, self._reader_is_empty
+
     def _usable_reader(self) -> sqlite3.Connection:
         if self._reader is not None and not (self._reader_is_empty and self.path.exists()):
             return self._reader

@@ -1,0 +1,113 @@
+"""``hermes web``: sessions, timelines, approvals, costs and a chat in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hermes.cli.failures import serving_packages
+from hermes.cli.terminal import plain
+from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.log import setup_logging
+from hermes.sanitize import Redactor
+
+if TYPE_CHECKING:
+    from hermes.web.service import PageService
+
+_EXAMPLES = """
+The address that is printed has a token in it: open it once, and this browser is signed in. HERMES_WEB_TOKEN in .env
+sets a token that stays the same.
+
+examples:
+  hermes web                              for a browser on this machine
+  hermes web --open                       and open it
+  hermes web --no-chat                    look and answer approvals, but run no turns here
+  hermes web --host 0.0.0.0 --public-url https://agent.example.org
+"""
+_HIGHEST_PORT = 65_535
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1); any other needs HERMES_WEB_TOKEN")
+    add("--port", type=_port, metavar="N", help="port to listen on (8643, or any free one when that is taken)")
+    add("--public-url", default="", metavar="URL", help="URL of the page for other machines, behind a proxy")
+    add("--open", action="store_true", help="open the page in the browser")
+    add("--no-chat", action="store_true", help="run no turns in this process")
+    add("-v", "--verbose", action="store_true", help="show the log on stderr")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve the page until Ctrl-C."""
+    with serving_packages("gateway"):
+        from hermes.http_server.server import LibraryLog, log_libraries, run_until_signal
+        from hermes.web.access import TOKEN_VARIABLE
+        from hermes.web.process import page_access, serve_page
+
+    home = hermes_home()
+    warnings: list[str] = []
+    apply_env(load_env_file(home, warnings=warnings))
+    redactor = Redactor()
+    setup_logging(home, verbose=args.verbose, redactor=redactor)
+    access = page_access(args.host, os.environ.get(TOKEN_VARIABLE, ""), args.public_url)
+    redactor.add_secrets({TOKEN_VARIABLE: access.token})
+    log_libraries(LibraryLog("hermes.web"))
+    with ExitStack() as stack:
+        service = _service(stack, home, redactor, warnings, has_chat=not args.no_chat)
+        for warning in warnings:
+            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        announce = _announcer(args.open)
+        run_until_signal(
+            lambda stop: serve_page(service, access, args.host, args.port, stop, announce, args.public_url)
+        )
+    return 0
+
+
+def _announcer(opens: bool) -> Callable[[str], None]:
+    def announce(url: str) -> None:
+        print(url, flush=True)
+        if opens:
+            import webbrowser
+
+            webbrowser.open(url)
+
+    return announce
+
+
+def _service(stack: ExitStack, home: Path, redactor: Redactor, warnings: list[str], *, has_chat: bool) -> PageService:
+    """The page over the journal of the home, with a host for the chat unless there is none."""
+    from hermes.web.service import PageService
+
+    loaded = load_config(home)
+    warnings += loaded.warnings
+    if has_chat:
+        from hermes.dispatch.local import LocalDispatcher
+        from hermes.host import Host, HostOptions
+        from hermes.web.chat import PLATFORM, PageChat, page_entry
+
+        options = HostOptions(platform=PLATFORM, hide_memory=True)
+        host = stack.enter_context(Host(home, loaded.config, options, redactor=redactor))
+        warnings += host.notices
+        dispatcher = LocalDispatcher(host, entries={PLATFORM: page_entry(host)}, platforms=[PLATFORM])
+        return PageService(host.store, host.runner, home, redactor, PageChat(host, dispatcher))
+    from hermes.config.secrets import home_secrets
+    from hermes.journal.store import home_store
+
+    redactor.add_secrets(home_secrets(home, loaded.config, os.environ))
+    store = stack.enter_context(closing(home_store(home)))
+    runner = stack.enter_context(closing(store.new_runner()))
+    return PageService(store, runner, home, redactor)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to {_HIGHEST_PORT})")
+    return int(text)

@@ -1,0 +1,56 @@
+"""A session as one HTML file: the timeline with its details and scripts inside, for any browser, without a server."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from html import escape
+
+import msgspec
+
+from hermes.journal.connection import JournalConnection
+from hermes.journal.store import Store
+from hermes.trace.clean import Cleaner
+from hermes.web.assets import one_script, text_of
+from hermes.web.detail import EventDetail, event_detail
+from hermes.web.sessions import IsAlive, lines_of
+from hermes.web.shell import document, embedded, timeline_table
+from hermes.web.timeline import TimelineRows, family_of, session_rows
+
+
+def session_document(store: Store, session_id: str, is_alive: IsAlive, clean: Cleaner) -> str:
+    """The document. Raises ``SessionNotFound``."""
+
+    def read(connection: JournalConnection) -> str:
+        family = family_of(connection, session_id)
+        line = lines_of(connection, [session_id], is_alive, clean)[0]
+        rows = [session_rows(connection, member, clean) for member in family]
+        events = dict(_events(connection, rows, clean))
+        data = {"session": msgspec.to_builtins(line), "rows": rows, "events": events}
+        return _document(line.title or session_id, data, timeline_table(line, rows))
+
+    return store.read(read)
+
+
+def _events(
+    connection: JournalConnection, families: list[TimelineRows], clean: Cleaner
+) -> Iterator[tuple[str, EventDetail]]:
+    """The events behind the rows, as the details show them."""
+    for one in families:
+        for seq in sorted({row.seq for row in one.rows if row.seq}):
+            yield f"{one.id} {seq}", event_detail(connection, one.id, seq, clean)
+
+
+def _document(title: str, data: object, table: str) -> str:
+    # A script may not contain the end of its element.
+    script = one_script("report.js").replace("</script", "<\\/script")
+    style = text_of("style.css")
+    policy = f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:"
+    head = f'<meta http-equiv="content-security-policy" content="{escape(policy)}"><style>{style}</style>'
+    inner = f'{embedded(data)}<div id="app">{table}</div><script type="module">{script}</script>'
+    return document(f"{title} · Hermes", head, f"<body>{inner}</body>")
+
+
+def _hash(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

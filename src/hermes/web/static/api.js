@@ -1,0 +1,59 @@
+// Requests to the server, and its live events.
+import { useEffect, useRef, useState } from "./vendor/preact.js";
+
+export const page = JSON.parse(document.getElementById("data").textContent);
+
+export const address = (path) => page.root + path;
+
+const read = async (response) => {
+  const data = await response.json().catch(() => ({}));
+  if (!response.ok) throw new Error(data.error || `the server answered ${response.status}`);
+  return data;
+};
+
+export const get = async (path) => read(await fetch(address(path), { headers: { accept: "application/json" } }));
+
+export const post = async (path, body) =>
+  read(
+    await fetch(address(path), {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-hermes-csrf": page.csrf },
+      body: JSON.stringify(body ?? {}),
+    }),
+  );
+
+// What a path answers, whether it is on its way, and the error. Asked again when the path or `again` changes.
+export const useData = (path, again = 0) => {
+  const [state, setState] = useState({});
+  useEffect(() => {
+    let current = true;
+    get(path).then(
+      (data) => current && setState({ data, path }),
+      (error) => current && setState({ error: error.message, path }),
+    );
+    return () => (current = false);
+  }, [path, again]);
+  return state;
+};
+
+// Live events of a path, each given to the handler of its name. The browser connects again by itself and says the
+// last number it has seen. Returns whether the connection stands.
+export const useLive = (path, after, handlers) => {
+  const [connected, setConnected] = useState(true);
+  const latest = useRef(handlers);
+  latest.current = handlers;
+  useEffect(() => {
+    if (path === null) return undefined;
+    const source = new EventSource(address(`${path}?after=${after}`));
+    source.onopen = () => setConnected(true);
+    source.onerror = () => setConnected(false);
+    for (const name of ["sessions", "rows", "text", "gone", "problem"]) {
+      source.addEventListener(name, (event) => {
+        if (name === "gone") source.close();
+        latest.current[name]?.(JSON.parse(event.data));
+      });
+    }
+    return () => source.close();
+  }, [path]);
+  return connected;
+};

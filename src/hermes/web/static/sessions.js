@@ -1,0 +1,103 @@
+// The list of sessions, live, with a filter and a box to begin a new one.
+import { html, useEffect, useRef, useState } from "./vendor/preact.js";
+import { get, page, post, useLive } from "./api.js";
+import { ago, compact, money, plural } from "./format.js";
+import { Composer, State } from "./parts.js";
+
+const STATES = [["", "All"], ["running", "Running"], ["failed", "Failed"]];
+
+function Line({ line, go, picked, onPick }) {
+  const href = `/sessions/${encodeURIComponent(line.id)}`;
+  return html`<li class="session">
+    <a href=${page.root + href} onClick=${(event) => go(event, href)}>
+      <${State} state=${line.state} />
+      <span class="title">${line.title || "(no title)"}</span>
+      <span class="sub">
+        ${line.platform}${line.model ? ` · ${line.model}` : ""} · ${plural(line.turns ?? 0, "turn")}
+        ${line.children ? ` · ${line.children === 1 ? "1 child" : `${line.children} children`}` : ""}
+        ${line.principal ? html` · for <b>${line.principal}</b>` : null}
+        ${line.error ? html` · <em class="bad">${line.error}</em>` : null}
+      </span>
+      <span class="numbers">
+        ${line.waiting ? html`<b class="badge">${plural(line.waiting, "question")}</b>` : null}
+        ${line.failed ? html`<span class="bad">${line.failed} failed</span>` : null}
+        <span class="tokens">${compact((line.read ?? 0) + (line.written ?? 0))} tok</span>
+        <span class="cost">${money(line.cost) || "–"}</span>
+        <time>${ago(line.updated)}</time>
+      </span>
+    </a>
+    <input type="checkbox" aria-label=${`Compare ${line.title || line.id}`} title="Pick two to compare" checked=${picked} onChange=${onPick} />
+  </li>`;
+}
+
+export function Sessions({ go, navigate, onPending, setProblem }) {
+  const [lines, setLines] = useState(page.sessions ?? null);
+  const [text, setText] = useState("");
+  const [state, setState] = useState("");
+  const [picked, setPicked] = useState([]);
+  const [more, setMore] = useState((page.sessions ?? []).length >= 50);
+  const isFiltered = text !== "" || state !== "";
+  const query = (before) => {
+    const parts = new URLSearchParams();
+    if (text) parts.set("q", text);
+    if (state) parts.set("state", state);
+    if (before) parts.set("before", before);
+    return `/api/sessions?${parts}`;
+  };
+  const first = useRef(true);
+  useEffect(() => {
+    if (first.current && lines) {
+      first.current = false;
+      return undefined;
+    }
+    first.current = false;
+    const timer = setTimeout(() => {
+      get(query()).then((found) => { setLines(found); setMore(found.length >= 50); }, (error) => setProblem(error.message));
+    }, text ? 150 : 0);
+    return () => clearTimeout(timer);
+  }, [text, state]);
+  const newest = useRef(Math.max(0, ...(lines ?? []).map((line) => line.updated))).current;
+  const connected = useLive("/api/live", newest, {
+    sessions: ({ sessions, pending, gone }) => {
+      onPending(pending);
+      page.sessions = undefined;
+      setLines((old) => {
+        const known = new Map((old ?? []).filter((line) => !gone.includes(line.id)).map((line) => [line.id, line]));
+        for (const line of sessions) if (known.has(line.id) || !isFiltered) known.set(line.id, line);
+        return [...known.values()].sort((a, b) => b.updated - a.updated);
+      });
+    },
+    problem: ({ error }) => setProblem(error),
+  });
+  const loadMore = async () => {
+    const found = await get(query(lines[lines.length - 1].updated));
+    setLines([...lines, ...found]);
+    setMore(found.length >= 50);
+  };
+  const begin = async (message) => {
+    try {
+      const { session } = await post("/api/chat", { text: message, key: crypto.randomUUID() });
+      navigate(`/sessions/${encodeURIComponent(session)}?tab=chat`);
+      return true;
+    } catch (error) {
+      setProblem(error.message);
+      return false;
+    }
+  };
+  const pick = (id) => setPicked(picked.includes(id) ? picked.filter((one) => one !== id) : [...picked.slice(-1), id]);
+  return html`<main class="narrow">
+    ${page.chat ? html`<${Composer} placeholder="Ask Hermes something new…" onSend=${begin} />` : null}
+    <div class="filters">
+      <input type="search" placeholder="Filter by title, id or model" aria-label="Filter sessions" value=${text} onInput=${(event) => setText(event.target.value)} />
+      <div class="choices" role="group" aria-label="State">
+        ${STATES.map(([value, name]) => html`<button aria-pressed=${state === value} onClick=${() => setState(value)}>${name}</button>`)}
+      </div>
+      ${picked.length === 2 ? html`<button class="primary" onClick=${() => navigate(`/compare?a=${encodeURIComponent(picked[0])}&b=${encodeURIComponent(picked[1])}`)}>Compare the two</button>` : null}
+      ${connected ? null : html`<span class="bad" role="status">connecting…</span>`}
+    </div>
+    ${lines === null ? html`<p class="empty">Loading…</p>` : null}
+    ${lines && !lines.length ? html`<p class="empty">${isFiltered ? "No session matches." : html`No sessions yet. Begin one here, or with <code>hermes chat</code>.`}</p>` : null}
+    <ul class="sessions">${(lines ?? []).map((line) => html`<${Line} key=${line.id} line=${line} go=${go} picked=${picked.includes(line.id)} onPick=${() => pick(line.id)} />`)}</ul>
+    ${more && lines?.length ? html`<button class="more" onClick=${loadMore}>Show more</button>` : null}
+  </main>`;
+}
