@@ -275,7 +275,7 @@ class Host:
             seal=self._sealing(),
         )
         named = [] if self.options.platform == "a2a" else runtime.prompt_files.usable("agents", self.cwd)
-        for tool in (*agent_tools(runtime, named), *self.options.tools):
+        for tool in (*agent_tools(runtime, named), *self._schedule_tools(runtime), *self.options.tools):
             self.tools.add(tool)
         return runtime
 
@@ -286,6 +286,13 @@ class Host:
         from hermes.trace.seals import TurnSealer  # few homes seal
 
         return TurnSealer(self.store, self.home, Path(self.config.audit.seal_key).expanduser()).seal
+
+    def _schedule_tools(self, runtime: Runtime) -> list[Tool]:
+        if not self.config.cron.tool:
+            return []
+        from hermes.schedules.tool import cronjob_tool  # most configurations do not offer it
+
+        return [cronjob_tool(runtime)]
 
     def _describe_environment(self) -> dict[str, Any]:
         """What turns run with; made once, when everything is loaded."""
@@ -302,13 +309,17 @@ class Host:
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
-    def new_session(self, *, principal: str = "", cwd: Path | None = None, platform: str = "") -> Session:
+    def new_session(
+        self, *, principal: str = "", cwd: Path | None = None, platform: str = "", session_id: str = ""
+    ) -> Session:
         """A conversation that starts here and now. It is stored from its first message on.
 
         ``principal`` is the caller it belongs to; empty is the owner of the home. ``platform`` is the surface; empty
-        is that of the host.
+        is that of the host. ``session_id`` names one that does not exist yet.
         """
-        return self._open_session(new_session_id(), cwd or self.cwd, principal=principal, platform=platform)
+        return self._open_session(
+            session_id or new_session_id(), cwd or self.cwd, principal=principal, platform=platform
+        )
 
     def resume_session(self, session_id: str, *, cwd: Path | None = None, platform: str = "") -> Session:
         """The conversation with that id (or a unique beginning of it), in ``cwd`` or where it was started.
@@ -355,6 +366,10 @@ class Host:
     def tools_for(self, cwd: Path, principal: str, platform: str = "") -> list[Tool]:
         """The tools that a session in ``cwd`` offers. Those for skills are left out where there is no skill."""
         tools = [tool for tool in self.offered_tools(platform) if not self.runtime.memory.is_closed_to(principal, tool)]
+        if self.config.cron.tool:
+            from hermes.schedules.tool import TOOL, is_open_to
+
+            tools = [tool for tool in tools if tool.name != TOOL or is_open_to(self.config.cron, platform, principal)]
         if any(tool.name in SKILL_TOOLS for tool in tools) and not self.runtime.skills.usable(cwd, principal):
             tools = [tool for tool in tools if tool.name not in SKILL_TOOLS]
         return tools
@@ -416,6 +431,7 @@ class Host:
             use_enabled=self.options.use_enabled_plugins,
             selected=[
                 self.config.memory.provider.strip(),
+                self.config.cron.provider.strip(),
                 self.runtime.contexts.wanted,
                 *self.models.names_for_plugins(self.options.provider),
                 *self.options.platforms,

@@ -101,6 +101,10 @@ def _call_quietly(callback: Callable[[], None]) -> None:
         callback()
 
 
+#: The platform of sessions that a schedule started.
+SCHEDULED = "cron"
+
+
 class Scope(msgspec.Struct, frozen=True):
     """The correlation ids of every hook, log line and journal row."""
 

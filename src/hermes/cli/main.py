@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "mcp": ("hermes.cli.mcp.command", "Add, list, test and configure MCP servers; serve this agent as one."),
     "acp": ("hermes.cli.commands.acp", "Serve this agent to an editor, over the Agent Client Protocol."),
     "web": ("hermes.cli.commands.web", "Show sessions, timelines, approvals and costs in a browser, and chat there."),
+    "cron": ("hermes.cli.commands.cron", "Run prompts at set times: add, list, change and run schedules."),
     "memory": ("hermes.cli.commands.memory", "Show the notes and the memory provider in use; choose another."),
     "trust": ("hermes.cli.commands.trust", "List, add and remove the project folders that you trust."),
     "install": (

@@ -201,7 +201,9 @@ class ApprovalsConfig(Struct, kw_only=True):
     deny: list[str] = []  #: Command patterns (globs) that are always refused.
     tools: dict[str, ToolRule] = {}  #: A rule for each tool by name or pattern: allow, ask or deny.
     headless: Literal["deny", "allow"] = "deny"  #: What happens when no one can be asked.
-    cron_mode: Literal["deny", "allow"] = "deny"  #: What scheduled runs do instead of asking.
+    cron_mode: Literal["deny", "approve", "allow"] = (
+        "deny"  #: What scheduled runs do instead of asking; allow: approve.
+    )
     destructive_slash_confirm: bool = True  #: Ask before a slash command discards work.
     mcp_reload_confirm: bool = True  #: Ask before MCP servers are reloaded.
 
@@ -467,6 +469,24 @@ class WorkerConfig(Struct, kw_only=True):
     max_running_of_principal: Natural = 0  #: Turns of one caller that run at the same time; 0 is no limit.
 
 
+class CronConfig(Struct, kw_only=True):
+    """Schedules: messages that are sent to the agent at set times (hermes cron)."""
+
+    timezone: str = ""  #: Time zone of new schedules, such as Europe/Berlin; empty is that of the machine.
+    tool: bool = False  #: Let the model make schedules, with the cronjob tool.
+    for_principals: bool = False  #: The same in conversations of principals, for schedules of their own.
+    max_schedules: Positive = 20  #: Schedules that the model may make for the owner, or for one principal.
+    min_interval: NotNegative = 900  #: Least seconds between two runs of a schedule that the model made.
+    missed: Literal["once", "skip"] = "once"  #: Run once for the runs that were missed, or wait for the next time.
+    grace: NotNegative = 600  #: Seconds after which a run counts as missed.
+    overlap: Literal["skip", "queue"] = "skip"  #: Skip a run while the one before it lasts, or run it afterwards.
+    timeout: SecondsOrNone = 3_600  #: Seconds that a run may take; 0 is no limit.
+    max_running: Positive = 4  #: Runs at the same time; further ones wait.
+    max_failures: Positive = 5  #: Failures in a row after which a schedule is paused.
+    keep_runs: Positive = 100  #: Past runs of a schedule that hermes cron history shows.
+    provider: str = ""  #: Scheduler of a plugin that decides when schedules fire; empty is the built-in one.
+
+
 class McpConfig(Struct, kw_only=True):
     """MCP servers in general."""
 
@@ -529,5 +549,6 @@ class Config(Struct, kw_only=True):
     mcp_servers: dict[str, McpServerConfig] = {}  #: MCP servers, by name.
     mcp_discovery_timeout: NotNegative = 1.5  #: Seconds that the first turn waits for servers it does not know yet.
     worker: WorkerConfig = field(default_factory=WorkerConfig)
+    cron: CronConfig = field(default_factory=CronConfig)
     mcp: McpConfig = field(default_factory=McpConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)

@@ -347,4 +347,48 @@ MIGRATIONS: tuple[str, ...] = (
         since    REAL NOT NULL
     ) STRICT;
     """,
+    """
+    -- Messages that are sent to the agent at set times.
+    CREATE TABLE schedules (
+        id         TEXT PRIMARY KEY,
+        principal  TEXT NOT NULL,       -- who it belongs to; '' is the owner
+        source     TEXT NOT NULL,       -- the surface that made it: cli, tool, plugin
+        name       TEXT NOT NULL,
+        prompt     TEXT NOT NULL,
+        timing     TEXT NOT NULL,       -- a cron expression, 'every 2h' or a moment
+        zone       TEXT NOT NULL,       -- the time zone of the expression
+        anchor     REAL NOT NULL,       -- intervals count from here
+        deliver    TEXT NOT NULL,       -- where the answer goes; '' is nowhere
+        cwd        TEXT NOT NULL,
+        provider   TEXT NOT NULL,
+        model      TEXT NOT NULL,
+        missed     TEXT NOT NULL,       -- 'once', 'skip', or '' for the setting
+        overlap    TEXT NOT NULL,       -- 'skip', 'queue', or '' for the setting
+        remaining  INTEGER,             -- runs that are left; NULL is no limit
+        state      TEXT NOT NULL CHECK (state IN ('active', 'paused', 'done')),
+        reason     TEXT NOT NULL DEFAULT '',    -- why it is paused or done
+        next_fire  REAL,                -- NULL while it is not active
+        planned_at REAL NOT NULL,       -- when next_fire was set; later than now: the clock went back
+        failures   INTEGER NOT NULL DEFAULT 0,  -- in a row
+        created_at REAL NOT NULL,
+        updated_at REAL NOT NULL
+    ) STRICT;
+    CREATE INDEX schedules_due ON schedules (next_fire) WHERE state = 'active';
+
+    -- The fires of schedules: a planned time of a schedule has one row and one turn.
+    CREATE TABLE schedule_runs (
+        schedule_id TEXT NOT NULL REFERENCES schedules (id) ON DELETE CASCADE,
+        planned     REAL NOT NULL,
+        state       TEXT NOT NULL CHECK (state IN ('queued', 'running', 'completed', 'failed', 'skipped')),
+        is_manual   INTEGER NOT NULL DEFAULT 0,     -- asked for by a user, outside of its times
+        runner      TEXT,               -- who runs it; NULL when the next process is to continue it
+        session_id  TEXT NOT NULL,
+        started_at  REAL,
+        ended_at    REAL,
+        detail      TEXT NOT NULL DEFAULT '',       -- why it failed or was skipped
+        delivery    TEXT NOT NULL DEFAULT '',       -- what became of the answer
+        PRIMARY KEY (schedule_id, planned)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX schedule_runs_open ON schedule_runs (schedule_id) WHERE state IN ('queued', 'running');
+    """,
 )

@@ -23,7 +23,7 @@ from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import Questions
 from hermes.sanitize import Redactor
-from hermes.scope import Scope
+from hermes.scope import SCHEDULED, Scope
 from hermes.tools.registry import Args, Tool, ToolContext
 
 if TYPE_CHECKING:
@@ -259,6 +259,11 @@ class Approvals:
         if EMBEDDED_MODEL in question.rules:
             return Decision(False, messages.headless_embedded_model(), "headless_denied")
         ancestors = self._questions.ancestors(question.scope.session_id)
+        if question.scope.platform == SCHEDULED:
+            is_callers = bool(question.scope.principal)
+            if self.rules.cron_mode != "deny" and not is_callers:
+                return ALLOWED
+            return Decision(False, messages.scheduled(question.findings, is_callers=is_callers), "headless_denied")
         has_user = any(self._responders.get(session_id) is not None for session_id in ancestors)
         if self.rules.headless == "allow" and not has_user:
             return ALLOWED

@@ -86,6 +86,19 @@ def headless_embedded_model() -> str:
     )
 
 
+def scheduled(findings: Sequence[Finding], *, is_callers: bool) -> str:
+    """The call needs approval in a scheduled run."""
+    needs = f"This call needs approval ({_named(findings)}). A scheduled run has no one to ask, so it was not run."
+    if is_callers:
+        return f"{needs} Continue without it, and say in your answer what you needed and why."
+    rules = ", ".join(dict.fromkeys(finding.rule for finding in findings))
+    return (
+        f"{needs} Find a way that needs no approval, or say in your answer that the user may allow it: in all "
+        f"scheduled runs with 'hermes config set approvals.cron_mode approve', or everywhere with 'hermes config set "
+        f"command_allowlist [{rules}]'."
+    )
+
+
 def headless(findings: Sequence[Finding], *, is_child: bool) -> str:
     """The call needs approval in a headless run."""
     needs = f"This call needs approval ({_named(findings)})."

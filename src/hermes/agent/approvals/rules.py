@@ -24,6 +24,7 @@ class ApprovalRules:
         self.mode = settings.mode
         self.timeout = settings.timeout
         self.headless = settings.headless
+        self.cron_mode = settings.cron_mode
         #: What sessions start with; everything runs unasked when no one is to be asked.
         self.permission_mode: PermissionMode = "yolo" if settings.mode == "off" else settings.permission_mode
         self.tools = settings.tools

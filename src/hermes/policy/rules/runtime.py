@@ -17,7 +17,7 @@ _CHANGES = {
     "auth": names("add login import set remove logout use"),
     "credentials": names("add set remove"),
     "mcp": names("add remove enable"),
-    "cron": names("add create remove edit"),
+    "cron": names("add create remove rm edit run resume pause tick daemon"),
     "memory": names("add remove clear"),
     "profile": names("create use delete"),
     "model": names("set"),

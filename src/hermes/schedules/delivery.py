@@ -1,0 +1,134 @@
+"""Delivery of the answers of scheduled runs: to a chat through the outbox, into a file, or nowhere."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import Struct
+
+from hermes.config.files import write_atomically
+from hermes.config.principals import make_private
+from hermes.config.sections import Config
+from hermes.errors import HermesError
+from hermes.schedules.schedule import Schedule, ScheduleError, ScheduleRun
+from hermes.schedules.timing import zone_of
+
+#: An answer that is or begins with this is not delivered: there was nothing to report.
+SILENT = "[SILENT]"
+
+_NOWHERE = ("", "none", "local", "nowhere")
+_FILE = "file:"
+_CHAT = re.compile(r"([a-z][a-z0-9_-]{0,39})(?::([^\s:][^\s]*))?")
+ALLOWED = "allowed are none, file:PATH, PLATFORM (its home channel) and PLATFORM:CHAT, such as telegram:123456"
+
+
+class ChatAddress(Struct, frozen=True):
+    """A chat of a platform. ``chat`` may have a thread behind it: ``CHAT:THREAD``."""
+
+    platform: str
+    chat: str
+    thread: str = ""
+
+
+class AnswerOutbox(Protocol):
+    """Takes messages that the gateway sends; the same key again is the same message."""
+
+    def put(self, key: str, address: ChatAddress, text: str) -> None:
+        """Store a message for a chat."""
+        ...
+
+
+def home_channels(config: Config) -> dict[str, str]:
+    """The platforms that are set up, with their home channels."""
+    return {name: platform.home_channel for name, platform in config.gateway.platforms.items()}
+
+
+def parse_delivery(text: str, home_channels: Mapping[str, str]) -> str:
+    """The stored form of a destination. ``home_channels`` are those of the platforms that are set up."""
+    text = text.strip()
+    if text.lower() in _NOWHERE:
+        return ""
+    if text.startswith(_FILE):
+        if not text.removeprefix(_FILE).strip():
+            raise ScheduleError(f"{text!r} names no file; {ALLOWED}")
+        return text
+    match = _CHAT.fullmatch(text)
+    if match is None:
+        raise ScheduleError(f"an answer cannot be delivered to {text!r}; {ALLOWED}")
+    platform, chat = match[1], match[2] or ""
+    if platform not in home_channels:
+        known = ", ".join(sorted(home_channels)) or "none"
+        raise ScheduleError(f"the platform {platform!r} is not set up in gateway.platforms (there: {known}); {ALLOWED}")
+    chat = chat or home_channels[platform]
+    if not chat:
+        raise ScheduleError(
+            f"the platform {platform!r} has no home channel; name a chat ({platform}:CHAT), or set "
+            f"gateway.platforms.{platform}.home_channel"
+        )
+    return f"{platform}:{chat}"
+
+
+def chat_of(deliver: str) -> ChatAddress | None:
+    """The chat that a destination names, if it is one."""
+    if not deliver or deliver.startswith(_FILE):
+        return None
+    platform, _, rest = deliver.partition(":")
+    chat, _, thread = rest.partition(":")
+    return ChatAddress(platform, chat, thread)
+
+
+def describe(deliver: str) -> str:
+    """A destination in words."""
+    return deliver or "nowhere: it is kept in the session"
+
+
+class AnswerDelivery:
+    """Delivers the answers of runs. Delivering one again, after a crash, changes nothing."""
+
+    def __init__(self, outbox: AnswerOutbox | None, refusal_to_write: Callable[[Path], str | None]) -> None:
+        self._outbox = outbox
+        self._refusal = refusal_to_write
+
+    def answer(self, schedule: Schedule, run: ScheduleRun, answer: str) -> str:
+        """Deliver an answer; returns a note for the history. Raises ``HermesError`` when it cannot be delivered."""
+        if answer.strip().startswith(SILENT):
+            return "nothing to report"
+        address = chat_of(schedule.deliver)
+        if address is not None:
+            self._send(run, address, answer)
+            return f"sent to {schedule.deliver}"
+        if schedule.deliver.startswith(_FILE):
+            return f"written to {self._write(schedule, run, answer)}"
+        return ""
+
+    def failure(self, schedule: Schedule, run: ScheduleRun, error: str) -> str:
+        """Report a failed run to the chat that waits for its answer. Principals do not see the words of an error."""
+        address = chat_of(schedule.deliver)
+        if address is None:
+            return ""
+        said = "" if schedule.principal else f": {error}"
+        self._send(run, address, f"The scheduled run “{schedule.name}” failed{said}")
+        return f"failure reported to {schedule.deliver}"
+
+    def _send(self, run: ScheduleRun, address: ChatAddress, text: str) -> None:
+        if self._outbox is None:
+            raise HermesError(f"the answer for {address.platform} cannot be sent: this program has no outbox")
+        self._outbox.put(run.request_key, address, text)
+
+    def _write(self, schedule: Schedule, run: ScheduleRun, answer: str) -> Path:
+        named = schedule.deliver.removeprefix(_FILE).strip()
+        if "%" in named:
+            named = datetime.fromtimestamp(run.planned, zone_of(schedule.zone)).strftime(named)
+        path = (Path(schedule.cwd) / Path(named).expanduser()).resolve()
+        if schedule.principal and not path.is_relative_to(Path(schedule.cwd).resolve()):
+            raise HermesError(f"{path} is outside of the folder of {schedule.principal}; the answer was not written")
+        refused = self._refusal(path)
+        if refused:
+            raise HermesError(refused)
+        make_private(path.parent)
+        write_atomically(path, answer if answer.endswith("\n") else f"{answer}\n")
+        return path

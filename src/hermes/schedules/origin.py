@@ -1,0 +1,22 @@
+"""The chat that a conversation is in, as the gateway has recorded it."""
+
+from __future__ import annotations
+
+from msgspec import Struct, json
+
+from hermes.journal.store import Store
+
+
+class _Source(Struct):
+    chat_id: str = ""
+    thread_id: str | None = None
+
+
+def chat_of_session(store: Store, session_id: str) -> str:
+    """The destination of answers to the chat of a session, such as ``irc:#ops``; empty when it has none."""
+    query = "SELECT platform, source FROM gateway_chats WHERE session_id = ? ORDER BY last_at DESC LIMIT 1"
+    row = store.read(lambda connection: connection.execute(query, (session_id,)).fetchone())
+    if row is None:
+        return ""
+    source = json.decode(row[1], type=_Source)
+    return f"{row[0]}:{source.chat_id}{f':{source.thread_id}' if source.thread_id else ''}"
