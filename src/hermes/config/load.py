@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hermes.config.files import config_path
+from hermes.config.files import config_path, write_atomically
 from hermes.config.sections import Config
 from hermes.errors import ConfigError
+from hermes.version import __version__
 
 if TYPE_CHECKING:
     from hermes.config.check import Problem
@@ -40,12 +43,17 @@ def load_config(home: Path, *, ignore_user: bool = False, environ: Mapping[str, 
     text = None if ignore_user else read_text(path)
     if text is None:
         return LoadedConfig(Config(), [], path, {})
-    return load_text(text, path, os.environ if environ is None else environ)
+    environ = os.environ if environ is None else environ
+    document = cached_document(text, path)
+    if document is not None:
+        return load_document(document, path, environ, text)
+    loaded = load_text(text, path, environ)
+    cache_document(text, path, loaded.raw)
+    return loaded
 
 
 def load_text(text: str, path: Path, environ: Mapping[str, str]) -> LoadedConfig:
     """The configuration that a text holds; ``path`` names it in messages."""
-    # Imported here because a home without a configuration file needs none of it.
     from hermes.config.document import parse_document
 
     return load_document(parse_document(text, str(path)), path, environ, text)
@@ -97,6 +105,41 @@ def _report(problems: list[Problem], text: str, path: Path) -> str:
     if len(lines) == 1:
         return f"{path}: {lines[0]}"
     return "\n  ".join([f"{path}: {len(lines)} settings cannot be used:", *lines])
+
+
+# -- the cache of the parsed file: the YAML parser takes longer to import than a start can afford ---------------------
+#    It lies beside the file, is as private and as protected as it, and counts only for the text it was made from.
+
+
+class _Parsed(msgspec.Struct):
+    digest: str
+    document: dict[str, Any]
+
+
+def cached_document(text: str, path: Path) -> dict[str, Any] | None:
+    """The document that the text of ``config.yaml`` holds, when it was parsed before."""
+    try:
+        parsed = msgspec.json.decode(_cache_path(path).read_bytes(), type=_Parsed)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return parsed.document if parsed.digest == _digest(text) else None
+
+
+def cache_document(text: str, path: Path, document: dict[str, Any]) -> None:
+    """Keep what a valid text holds. In a home that cannot be written it is parsed every time."""
+    data = msgspec.json.encode(_Parsed(_digest(text), document))
+    if repr(msgspec.json.decode(data, type=_Parsed).document) == repr(document):  # JSON has no NaN, and no key but text
+        with contextlib.suppress(ConfigError, OSError):
+            write_atomically(_cache_path(path), data.decode())
+
+
+def _cache_path(path: Path) -> Path:
+    # The name begins with that of the file, so that it is protected with it.
+    return path.with_name(f"{path.name}.parsed")
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(f"{__version__}\n{text}".encode()).hexdigest()
 
 
 # -- reloading -------------------------------------------------------------------------------------------------------
