@@ -35,14 +35,17 @@ class PlatformSettings:
 
     def value(self, name: str) -> Any:
         """A setting in whatever form it has; ``None`` when it is not set."""
-        given = self._env.get(self.variable(name), "").strip()
-        return given or self._block.get(name)
+        return self.environment(self.variable(name)) or self._block.get(name)
 
     def secret(self, name: str) -> str:
         """A secret from its variable; empty when there is none. Raises when the configuration has it in the clear."""
         if self._block.get(name):
             raise self.error(name, f"is a secret: set the variable {self.variable(name)} instead (hermes config set)")
-        return self._env.get(self.variable(name), "").strip()
+        return self.environment(self.variable(name))
+
+    def environment(self, variable: str) -> str:
+        """A variable of the environment; empty when it is not set."""
+        return self._env.get(variable, "").strip()
 
     def text(self, name: str, default: str = "") -> str:
         """A text without line breaks."""

@@ -179,6 +179,8 @@ def test_long_answers_fit_the_lines_of_the_server(port: int) -> None:
         while len(got.split()) < 400:
             got += " " + person.wait_for("PRIVMSG reader :").partition(" :")[2]
         assert got.split() == text.split()
+        assert rig.send("reader", "\n".join(map(str, range(100)))).success
+        assert person.wait_for(":[").endswith("[61 more lines are left out; ask for a part of them]")
     person.close()
 
 

@@ -205,8 +205,14 @@ class IrcConnection:
                 return line
 
     async def say(self, target: str, text: str) -> int:
-        """Send a text to a channel or person, as many lines as it takes; their number."""
+        """Send a text to a channel or person, as many lines as it takes; their number.
+
+        More lines than ``max_lines`` are cut off: at the pace that servers allow they would take minutes.
+        """
         lines = list(split_text(text, room_for_text(target, self.mask, self.nick)))
+        most = self.settings.max_lines
+        if len(lines) > most:
+            lines[most - 1 :] = [f"[{len(lines) - most + 1} more lines are left out; ask for a part of them]"]
         async with self._sending:
             for line in lines:
                 await self._wait_for_credit()

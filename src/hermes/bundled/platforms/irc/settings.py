@@ -38,6 +38,8 @@ class IrcSettings:
     #: Lines that may be sent at once, and seconds between those after them.
     burst: int = 5
     line_interval: float = 1.0
+    #: Lines of one answer.
+    max_lines: int = 40
     #: Seconds for the whole login, and of silence before the server is asked for a sign of life.
     timeout: float = 60.0
     silence: float = 180.0
@@ -83,6 +85,7 @@ def read_settings(block: Mapping[str, Any] | None, env: Mapping[str, str] | None
         require_mention=given.flag("require_mention", True),
         burst=int(given.number("burst", 5, 1, 100)),
         line_interval=given.number("line_interval", 1.0, 0, 60),
+        max_lines=int(given.number("max_lines", 40, 1, 1000)),
         timeout=given.number("timeout", 60, 1, 600),
         silence=given.number("silence", 180, 1, 3600),
         sasl_account=given.text("sasl_account"),

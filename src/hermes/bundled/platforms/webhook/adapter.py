@@ -1,0 +1,129 @@
+"""The adapter of webhooks: signed requests as messages for the gateway; answers go to the chat that the route names."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from typing import Any
+
+import msgspec
+
+from hermes.errors import HermesError
+from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformConfig, SendResult
+from hermes.gateway.platform_server import PlatformRequest, PlatformResponse, PlatformServer
+from hermes.gateway.store.outbox import OutgoingMessage
+from hermes.http_server.rate_limits import RateLimiter
+
+from .routes import WebhookRoute, WebhookSettings, event_of, render
+from .signatures import SignatureRefused, verify
+
+log = logging.getLogger("hermes.platforms.webhook")
+
+_PREFIX = "/webhooks/"
+#: Requests with a wrong signature that one address may send in a minute.
+_REFUSALS_PER_MINUTE = 20
+
+
+class WebhookAdapter(BasePlatformAdapter):
+    """A listener with one path for each route. A route is a principal of its own."""
+
+    def __init__(self, config: PlatformConfig, settings: WebhookSettings) -> None:
+        super().__init__(config, "webhook")
+        self._settings = settings
+        self._limits = {name: RateLimiter(route.per_minute) for name, route in settings.routes.items()}
+        self._refusals = RateLimiter(_REFUSALS_PER_MINUTE)
+        self.server = PlatformServer(settings.host, settings.port, self._handle, max_body=settings.max_body)
+
+    async def connect(self, *, is_reconnect: bool = False) -> bool:
+        try:
+            await self.server.start()
+        except HermesError as error:
+            self._set_fatal_error("listen", str(error), retryable=True)
+            return False
+        self._mark_connected()
+        log.info("webhook: listening on %s port %d", self._settings.host, self.server.port)
+        return True
+
+    async def disconnect(self) -> None:
+        self._mark_disconnected()
+        await self.server.stop()
+
+    async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
+        return {"name": chat_id, "type": "dm"}
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    async def _handle(self, request: PlatformRequest) -> PlatformResponse:
+        if request.path == "/health":
+            return PlatformResponse(200, {"status": "ok"})
+        route = self._settings.routes.get(request.path.removeprefix(_PREFIX))
+        if not request.path.startswith(_PREFIX) or route is None:
+            return PlatformResponse(404, {"error": "there is no such route"})
+        if request.method != "POST":
+            return PlatformResponse(405, {"error": "only POST is allowed"}, {"allow": "POST"})
+        try:
+            delivery = verify(route.scheme, route.secret, request.headers, request.body, time.time())
+        except SignatureRefused as error:
+            return self._refuse(request, route, error)
+        if seconds := self._limits[route.name].retry_after(""):
+            headers = {"retry-after": str(int(seconds) + 1)}
+            return PlatformResponse(429, {"error": f"more than {route.per_minute} in a minute"}, headers)
+        try:
+            payload: object = msgspec.json.decode(request.body)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return PlatformResponse(400, {"error": "the body is not JSON"})
+        event = event_of(request.headers, payload)
+        if route.events and event not in route.events:
+            return PlatformResponse(200, {"status": "ignored", "event": event})
+        text = render(route, payload, event)
+        if not text:
+            return PlatformResponse(200, {"status": "ignored", "reason": "the prompt is empty"})
+        await self._accept(route, delivery.id, text)
+        return PlatformResponse(202, {"status": "accepted", "id": delivery.id})
+
+    def _refuse(self, request: PlatformRequest, route: WebhookRoute, error: SignatureRefused) -> PlatformResponse:
+        if seconds := self._refusals.retry_after(request.client):
+            return PlatformResponse(429, {"error": "too many requests"}, {"retry-after": str(int(seconds) + 1)})
+        log.warning("webhook: a request to %s was refused: %s", route.name, error)
+        return PlatformResponse(401, {"error": str(error)})
+
+    async def _accept(self, route: WebhookRoute, delivery: str, text: str) -> None:
+        """Store the message. When this returns it is on disk, however often the request is repeated."""
+        if route.deliver_only:
+            await self._pass_on(route, f"webhook:{route.name}:{delivery}", text)
+            return
+        source = self.build_source(
+            route.name,
+            chat_name=f"webhook {route.name}",
+            user_id=route.name,
+            user_name=f"webhook {route.name}",
+            thread_id=delivery if route.session == "delivery" else None,
+        )
+        # The signature is what lets the sender in; the route is its principal.
+        await self.handle_message(MessageEvent(text, source=source, message_id=delivery, internal=True))
+
+    # -- answers -----------------------------------------------------------------------------------------------------
+
+    async def send(
+        self, chat_id: str, content: str, reply_to: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> SendResult:
+        route = self._settings.routes.get(chat_id)
+        if route is None:
+            return SendResult(False, error=f"there is no route {chat_id!r}", error_kind="not_found")
+        if route.target is None:
+            log.info("webhook: answer of %s: %s", route.name, content)
+            return SendResult(True)
+        digest = hashlib.sha256(content.encode()).hexdigest()[:16]
+        await self._pass_on(
+            route, f"webhook:{route.name}:{reply_to or (metadata or {}).get('thread_id')}:{digest}", content
+        )
+        return SendResult(True)
+
+    async def _pass_on(self, route: WebhookRoute, key: str, text: str) -> None:
+        """Put a message for another platform's chat into the outbox, once."""
+        assert route.target is not None
+        platform, chat = route.target
+        gateway = self.gateway_runner
+        await gateway.blocking(gateway.outbox.add, OutgoingMessage(key, platform, chat, text))
+        gateway.deliveries.wake()
