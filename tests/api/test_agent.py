@@ -6,7 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -94,6 +94,42 @@ def test_what_is_recorded_can_be_opened_by_another_agent(workdir: Path) -> None:
         assert [message["role"] for message in again.messages] == ["user", "assistant"]
         assert again.run("And on.").answer == "Two."
     assert len(provider.requests[0].messages) == 4
+
+
+@pytest.mark.parametrize("message", [None, 3, {"text": "hi"}, ["hi"], [{"type": 1}], [{"type": "text"}]])
+def test_a_message_of_another_kind_is_refused_and_not_recorded(workdir: Path, message: Any) -> None:
+    with agent_with([text("Hello.")], workdir) as (agent, _):
+        session = agent.session()
+        with pytest.raises(TypeError, match="a message is text"):
+            session.run(message)
+        assert session.run("hi").answer == "Hello."
+
+
+@pytest.mark.parametrize("message", ["", " \n", []])
+def test_an_empty_message_is_refused(workdir: Path, message: Any) -> None:
+    with agent_with([], workdir) as (agent, _), pytest.raises(hermes.HermesError, match="the message is empty"):
+        agent.run(message)
+
+
+def test_a_closed_agent_says_so(workdir: Path) -> None:
+    with agent_with([text("Hello.")], workdir) as (agent, _):
+        session = agent.session()
+        session.run("hi")
+        agent.close()
+        uses: list[Callable[[], Any]] = [
+            agent.session,
+            session.finish,
+            lambda: agent.run("x"),
+            lambda: session.run("x"),
+        ]
+        for use in uses:
+            with pytest.raises(hermes.HermesError, match="this agent was closed"):
+                use()
+
+
+def test_a_folder_that_is_not_there_is_named(workdir: Path) -> None:
+    with pytest.raises(hermes.HermesError, match="missing is not a folder"):
+        hermes.Agent(cwd=workdir / "missing")
 
 
 def test_the_same_idempotency_key_runs_once(workdir: Path) -> None:

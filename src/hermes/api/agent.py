@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 UserMessage = str | list[dict[str, Any]]
 
 
+_A_PART = '{"type": "text", "text": "Hello"}'
+
+
 class RunOptions(TypedDict, total=False):
     """The options of a turn."""
 
@@ -77,6 +80,9 @@ class Agent:
         log = logging.getLogger("hermes")
         if not log.handlers:
             log.addHandler(logging.NullHandler())
+        folder = None if cwd is None else Path(cwd).expanduser().resolve()
+        if folder is not None and not folder.is_dir():
+            raise HermesError(f"cwd: {folder} is not a folder; name an existing one")
         place = hermes_home() if home is None else Path(home).expanduser()
         environment = {**load_env_file(place), **os.environ}
         endpoint = _endpoint_settings(provider, base_url, api_key)
@@ -97,7 +103,7 @@ class Agent:
                 platform="api",
                 unattended=not (approve or answer),
             ),
-            cwd=None if cwd is None else Path(cwd).expanduser().resolve(),
+            cwd=folder,
             env=environment,
         )
         self._responder = CallbackResponder(approve, answer) if approve or answer else None
@@ -128,6 +134,7 @@ class Agent:
         return self._open(is_single=True).astream(message, **options)
 
     def _open(self, session_id: str | None = None, *, is_single: bool = False) -> AgentSession:
+        self._turns.refuse_if_stopped()
         host = self._host
         session = host.new_session() if session_id is None else host.resume_session(session_id)
         if self._responder is not None:
@@ -244,7 +251,9 @@ class AgentSession:
         The reader of a stream is told by ``TextWithdrawn`` that text does not count.
         """
         try:
-            content = _with_images(message, options.get("images", ()))
+            content = _with_images(_checked(message), options.get("images", ()))
+            if not content or (isinstance(content, str) and not content.strip()):
+                raise HermesError("the message is empty")
             output, key = options.get("output"), options.get("request_key")
             wanted = None if output is None else OutputFormat(output)
         except BaseException:
@@ -309,6 +318,19 @@ def _merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
         elif not (isinstance(value, Mapping) and not value):
             merged[key] = value
     return merged
+
+
+def _checked(message: object) -> UserMessage:
+    """The message, when it is one: what is recorded must be readable in every later request."""
+    if isinstance(message, str):
+        return message
+    parts = cast("list[object]", message) if isinstance(message, list) else [message]
+    for part in parts:
+        fields = cast("dict[str, object]", part) if isinstance(part, dict) else {}
+        kind = fields.get("type")
+        if not isinstance(kind, str) or (kind == "text" and not isinstance(fields.get("text"), str)):
+            raise TypeError(f"a message is text, or a list of content parts such as {_A_PART}, got {part!r:.80}")
+    return cast("list[dict[str, Any]]", parts)
 
 
 def _with_images(message: UserMessage, images: Sequence[str | Path]) -> UserMessage:

@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Generator
 
+from hermes.errors import HermesError
 from hermes.scope import Interrupt
 
 #: How long closing an agent waits for its interrupted turns to record their end.
@@ -18,12 +19,19 @@ class RunningTurns:
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._turns: dict[object, tuple[Interrupt, int]] = {}
+        self._is_stopped = False
+
+    def refuse_if_stopped(self) -> None:
+        """Raise when the agent was closed."""
+        if self._is_stopped:
+            raise HermesError("this agent was closed; open another one")
 
     @contextlib.contextmanager
     def entered(self, interrupt: Interrupt) -> Generator[None]:
         """A turn with that interrupt runs in this thread."""
         key = object()
         with self._changed:
+            self.refuse_if_stopped()
             self._turns[key] = (interrupt, threading.get_ident())
         try:
             yield
@@ -35,6 +43,7 @@ class RunningTurns:
     def stop(self, reason: str) -> None:
         """Interrupt every turn and wait, for a limited time, until all have ended but one that this thread runs."""
         with self._changed:
+            self._is_stopped = True
             running = list(self._turns.values())
         for interrupt, _ in running:
             interrupt.cancel(reason)
