@@ -129,7 +129,7 @@ class PageChat:
                 else:
                     self._suspended.pop(turn_id, None)
             if now.state == "suspended" and self._watcher is not None:
-                self._watcher.wake()
+                self._watcher.look_again()  # the answer may have come before this was noted
 
         self._dispatcher.watch(turn_id, settled, listener=_Streamed(self._publisher(session_id)))
 

@@ -120,6 +120,7 @@ class JournalWatcher:
         self._thread: threading.Thread | None = None
         self._is_closed = False
         self._mark: object = None
+        self._again = threading.Event()
         #: Called on the watching thread after each commit, also while no page is open once ``keep_watching`` is true.
         self.listeners: list[Callable[[], None]] = []
         #: Someone waits for a change although no page is open.
@@ -166,6 +167,11 @@ class JournalWatcher:
         """How many streams are open."""
         return sum(len(topic.pages) for topic in self._topics.values())
 
+    def look_again(self) -> None:
+        """Call the listeners once more, because one of them waits for something new that may have come already."""
+        self._again.set()
+        self.wake()
+
     def wake(self) -> None:
         """Begin to watch, if that is not being done."""
         with self._changed:
@@ -174,13 +180,18 @@ class JournalWatcher:
                 self._thread.start()
             self._changed.notify_all()
 
+    def disconnect(self) -> None:
+        """End every stream. Pages connect again by themselves, and get what they missed."""
+        with self._changed:
+            for topic in self._topics.values():
+                for page in topic.pages:
+                    page.close()
+
     def close(self) -> None:
         """End every stream and the thread."""
         with self._changed:
             self._is_closed = True
-            for topic in self._topics.values():
-                for page in topic.pages:
-                    page.close()
+            self.disconnect()
             self._changed.notify_all()
         if self._thread is not None:
             self._thread.join()
@@ -196,8 +207,10 @@ class JournalWatcher:
                 if self._is_closed:
                     return
             try:
+                again = self._again.is_set()
+                self._again.clear()
                 mark, now = self._store.change_mark(), time.monotonic()
-                is_new = mark != self._mark
+                is_new = again or mark != self._mark
                 if is_new or now - looked_at_processes > _LOOK_AT_PROCESSES:
                     self._mark, looked_at_processes = mark, now
                     self._look()
