@@ -116,6 +116,9 @@ class HostOptions(msgspec.Struct, frozen=True):
         return {name: value for name in RECORDED_OPTIONS if (value := getattr(self, name)) != getattr(usual, name)}
 
 
+#: Surfaces whose callers are strangers to the owner of the home.
+SERVED_PLATFORMS = ("a2a", "api_server", "gateway")
+
 #: Options that change what a model is asked and what it may do.
 RECORDED_OPTIONS = (
     *("toolsets", "allowed_tools", "max_turns", "plugins", "use_enabled_plugins", "allow_everything"),
@@ -187,7 +190,7 @@ class Host:
         if self._journal_notice:
             self.notices.insert(0, self._journal_notice)
             log.warning("%s", self._journal_notice)
-        self.notices += self.confinements.start_lines(has_callers=self.options.platform == "a2a")
+        self.notices += self.confinements.start_lines(has_callers=self.options.platform in SERVED_PLATFORMS)
 
     def _open_journal(self) -> None:
         if self.options.journal is None:
@@ -274,7 +277,7 @@ class Host:
             inputs=self.options.inputs,
             seal=self._sealing(),
         )
-        named = [] if self.options.platform == "a2a" else runtime.prompt_files.usable("agents", self.cwd)
+        named = [] if self.options.platform in SERVED_PLATFORMS else runtime.prompt_files.usable("agents", self.cwd)
         for tool in (*agent_tools(runtime, named), *self._schedule_tools(runtime), *self.options.tools):
             self.tools.add(tool)
         return runtime

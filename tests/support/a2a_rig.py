@@ -8,7 +8,7 @@ import ssl
 import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +22,12 @@ from hermes.config import A2AConfig, Config
 from hermes.config.mcp_sections import McpServerConfig
 from hermes.config.sections import AgentConfig, ApprovalsConfig, ModelConfig, PrincipalConfig
 from hermes.host import Host, HostOptions
-from hermes.http_server.principals import Principals, read_principals
+from hermes.http_server.principals import read_principals
 from hermes.sanitize import Redactor
 from hermes.scope import new_id
 from hermes.testing import ScriptedProvider
 from support import waiting
+from support.served import ServerThread
 
 BINDINGS = ("JSONRPC", "HTTP+JSON")
 VERSION = {"A2A-Version": "1.0"}
@@ -96,57 +97,12 @@ def served(
     redactor = Redactor()
     principals = read_principals(config, env or {}, redactor)
     with Host(home, config, HostOptions(platform="a2a", **options), cwd=workdir, env={}, redactor=redactor) as host:
-        thread = _ServerThread(host, A2AListenAddress(grpc_port=0 if grpc else None), principals)
+        address = A2AListenAddress(grpc_port=0 if grpc else None)
+        thread = ServerThread(lambda stop, announce: serve_until(stop, host, address, principals, announce))
         try:
-            yield Served(thread.wait_until_ready(), host, thread.grpc)
+            yield Served(thread.wait_until_ready(), host, thread.announced[1])
         finally:
             thread.stop()
-
-
-@dataclass
-class _ServerThread:
-    host: Host
-    address: A2AListenAddress
-    principals: Principals
-    url: str = ""
-    grpc: str = ""
-    failure: BaseException | None = None
-    _ready: threading.Event = field(default_factory=threading.Event)
-
-    def __post_init__(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="a2a-server")
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._serve())
-        except BaseException as error:
-            self.failure = error
-        finally:
-            self._ready.set()
-
-    async def _serve(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-
-        def announce(url: str, grpc: str) -> None:
-            self.url, self.grpc = url, grpc
-            self._ready.set()
-
-        await serve_until(self._stop, self.host, self.address, self.principals, announce)
-
-    def wait_until_ready(self) -> str:
-        self._ready.wait(60)
-        if self.failure is not None:
-            raise self.failure
-        return self.url
-
-    def stop(self) -> None:
-        if self._thread.is_alive():
-            self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(60)
-        if self.failure is not None:
-            raise self.failure
-        assert not self._thread.is_alive()
 
 
 class SilentModel:

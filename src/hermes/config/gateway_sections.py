@@ -1,10 +1,10 @@
 """Schema of ``gateway`` in ``config.yaml``: chat platforms, who may use them, and how messages become turns."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from msgspec import Struct
+from msgspec import Meta, Struct, field
 
-from hermes.config.bounds import FreeForm, Natural, Positive, Seconds
+from hermes.config.bounds import FreeForm, Name, Natural, Positive, Seconds
 
 # No `from __future__ import annotations` here, for the reason given in `sections.py`.
 
@@ -22,10 +22,26 @@ class GatewayPlatformConfig(Struct, kw_only=True):
     extra: FreeForm = {}  #: Settings of the platform itself.
 
 
+class GatewayApiConfig(Struct, kw_only=True):
+    """The OpenAI-compatible API (hermes api, and with the gateway)."""
+
+    enabled: bool = True  #: Serve it with the gateway too.
+    host: Name = "127.0.0.1"  #: Address to listen on; one that other machines can reach needs a key.
+    port: Annotated[int, Meta(ge=0, le=65_535)] = 8642  #: Port to listen on; 0 is any free one.
+    model_name: Name = "hermes-agent"  #: Name of the agent among the models.
+    show_tools: bool = True  #: Show clients which tools are running.
+    cancel_on_disconnect: bool = True  #: Stop a turn whose client has gone, unless it sent an Idempotency-Key.
+    cors_origins: list[str] = []  #: Origins of web pages that may call with a key, such as https://chat.example.org.
+    max_body_bytes: Positive = 10_000_000  #: Longest request.
+    max_requests_per_minute: Natural = 600  #: Requests of one caller; 0 is no limit.
+    keep_days: Positive = 30  #: Days in which a request can be repeated or continued.
+
+
 class GatewayConfig(Struct, kw_only=True):
     """The agent on chat platforms (hermes gateway run)."""
 
     platforms: dict[str, GatewayPlatformConfig] = {}  #: Chat platforms, by name.
+    api: GatewayApiConfig = field(default_factory=GatewayApiConfig)
     when_busy: Literal["queue", "steer", "interrupt"] = "queue"  #: What a message does that arrives during a turn.
     pairing: bool = True  #: Answer unknown users in a direct chat with a code that the owner may approve.
     group_sessions_per_user: bool = True  #: Members of a group have a conversation each.

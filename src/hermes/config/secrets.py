@@ -23,8 +23,8 @@ MIN_SECRET_CHARS = 8
 #: An ``.env`` value of this length is a secret unless it is plain, whatever its name.
 _MIN_UNNAMED_CHARS = 12
 
-#: The token of a single A2A caller, without any configuration.
-_TOKEN_VARIABLES = frozenset({"HERMES_A2A_TOKEN"})
+#: The tokens of single callers, of A2A and of the OpenAI-compatible API, without any configuration.
+_TOKEN_VARIABLES = frozenset({"HERMES_A2A_TOKEN", "API_SERVER_KEY"})
 _HEADERS = ("extra_headers", "headers")
 #: Settings that name the variable with a secret, not the secret.
 _NAMING = ("key_env", "token_env", "secret_env")

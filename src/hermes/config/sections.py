@@ -417,6 +417,7 @@ class PrincipalConfig(Struct, kw_only=True):
     token_sha256: str = ""  #: SHA-256 of the token in hex, instead of the token itself.
     scopes: list[PrincipalScope] = field(default_factory=lambda: ["send", "read", "cancel"])  #: What they may do.
     workspace: str = ""  #: Folder that they work in; by default one of their own below principals/ in the home.
+    owner: bool = False  #: Over the OpenAI-compatible API it is you: your notes, your sessions, the server's folder.
 
 
 class A2AAgentConfig(Struct, kw_only=True):

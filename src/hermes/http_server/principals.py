@@ -32,6 +32,8 @@ class Principal:
     workspace: str = ""
     #: Whether it sent a valid token.
     is_authenticated: bool = True
+    #: Whether it is the owner of the home, at the surfaces where the owner can be a caller.
+    is_owner: bool = False
 
     @property
     def may_approve(self) -> bool:
@@ -110,7 +112,7 @@ def read_principals(
             if entry.token_env or entry.token_sha256:
                 raise ConfigError(f"{where}: this name is for callers without a token here; choose another")
             scopes = frozenset(entry.scopes)
-            built_in[name] = replace(_BUILT_IN[name], scopes=scopes, workspace=entry.workspace)
+            built_in[name] = replace(_BUILT_IN[name], scopes=scopes, workspace=entry.workspace, is_owner=entry.owner)
             continue
         if bool(entry.token_env) == bool(entry.token_sha256):
             raise ConfigError(f"{where}: give either token_env or token_sha256")
@@ -130,7 +132,7 @@ def read_principals(
         twin = next((one.name for one in known.values() if one.name.casefold() == name.casefold()), None)
         if twin is not None:
             raise ConfigError(f"{where}: differs from {twin} only in case; some file systems take them for one")
-        known[digest] = Principal(name, frozenset(entry.scopes), entry.workspace)
+        known[digest] = Principal(name, frozenset(entry.scopes), entry.workspace, is_owner=entry.owner)
     token = env.get(token_variable, "")
     if token:
         known.setdefault(_digest(token, token_variable, redactor), built_in[_TOKEN_HOLDER.name])

@@ -391,4 +391,21 @@ MIGRATIONS: tuple[str, ...] = (
     ) STRICT, WITHOUT ROWID;
     CREATE INDEX schedule_runs_open ON schedule_runs (schedule_id) WHERE state IN ('queued', 'running');
     """,
+    """
+    -- Requests of the OpenAI-compatible API, each with its turn: the one with this id as its request key.
+    CREATE TABLE api_requests (
+        id          TEXT PRIMARY KEY,   -- as the client knows it: chatcmpl-…, resp_…, run_…
+        principal   TEXT NOT NULL,
+        key         TEXT,               -- the client's idempotency key
+        digest      TEXT NOT NULL,      -- of the request, which the same key must repeat
+        session_id  TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,      -- of the conversation as the client sent it, up to the message of the turn
+        document    TEXT NOT NULL,      -- JSON: what the answer repeats of the request
+        created_at  REAL NOT NULL,
+        deleted     INTEGER NOT NULL DEFAULT 0
+    ) STRICT;
+    CREATE UNIQUE INDEX api_requests_by_key ON api_requests (principal, key) WHERE key IS NOT NULL;
+    CREATE INDEX api_requests_by_fingerprint ON api_requests (principal, fingerprint);
+    CREATE INDEX api_requests_by_time ON api_requests (created_at);
+    """,
 )

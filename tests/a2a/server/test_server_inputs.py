@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hermes.a2a.server.content import UnusableMessage, content_of
-from hermes.a2a.server.redaction import RedactingStream, redacted
+from hermes.http_server.outgoing import RedactingStream, redacted
 from hermes.testing import ScriptedProvider
 from support.a2a_rig import calling, said, send, served, state_name, status_text
 

@@ -12,15 +12,14 @@ from typing import Any
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Part, TaskState
 
-from hermes.a2a.server.redaction import RedactingStream, redacted
 from hermes.contract.events import AttemptAnswered, AttemptFailed, EndpointSkipped, TextDelta, ToolStarted, TurnEvent
+from hermes.http_server.outgoing import RedactingStream, call_summary, redacted
 from hermes.sanitize import Redactor
 
 #: Pieces that come faster than this are sent as one chunk: each event costs CPU time.
 _SECONDS_BETWEEN_CHUNKS = 0.01
 #: Without subscribers, chunks are stored this often: waking the loop takes CPU time from the turn.
 _SECONDS_WITHOUT_SUBSCRIBERS = 0.05
-_MAX_SUMMARY_CHARS = 120
 
 _FORWARDED = (TextDelta, AttemptAnswered, AttemptFailed, EndpointSkipped, ToolStarted)
 
@@ -184,8 +183,5 @@ class ArtifactStream:
 
     def _summary(self, name: str, args: dict[str, Any]) -> str:
         """The tool and its subject, as one short line without secrets."""
-        subject = next((value for value in args.values() if isinstance(value, str) and value.strip()), "")
-        line = " ".join(self._redactor.redact(subject).split())
-        if len(line) > _MAX_SUMMARY_CHARS:
-            line = f"{line[: _MAX_SUMMARY_CHARS - 1]}…"
+        line = call_summary(args, self._redactor)
         return f"{name}: {line}" if line else name

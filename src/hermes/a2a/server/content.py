@@ -16,10 +16,10 @@ from a2a.types import Message as A2AMessage
 from a2a.types import Part, Task
 from google.protobuf import json_format, struct_pb2
 
-from hermes.a2a.server.redaction import redacted
 from hermes.agent.events import TurnResult, changed_paths
 from hermes.agent.images.attachments import image_type
 from hermes.errors import HermesError
+from hermes.http_server.outgoing import redacted
 from hermes.sanitize import Redactor
 from hermes.tools.files.guard import FileGuard
 

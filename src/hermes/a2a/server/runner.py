@@ -25,7 +25,6 @@ from hermes.a2a.server.questions import (
     read_answer,
     timeout_answer,
 )
-from hermes.a2a.server.redaction import redacted
 from hermes.a2a.server.store.contexts import TASK_ENDED, ContextSessions
 from hermes.a2a.server.store.tasks import SqliteTaskStore
 from hermes.a2a.server.store.turns import RecordedTurn, left_turns, recorded_turn
@@ -34,6 +33,7 @@ from hermes.agent.events import TurnResult, changed_paths
 from hermes.agent.session import Session
 from hermes.errors import HermesError, SessionBusy, TurnSuspended
 from hermes.host import Host
+from hermes.http_server.outgoing import redacted
 from hermes.http_server.rate_limits import TaskSlots
 from hermes.journal.questions import OWNER, QuestionRow, Questions
 from hermes.models.reply import EmptyReply

@@ -1,11 +1,14 @@
-"""Redaction of outgoing text: no reasoning between ``<think>`` tags, and no secrets of the server."""
+"""Outgoing text for callers: no reasoning between ``<think>`` tags, no secrets of the server, tool calls in short."""
 
 from __future__ import annotations
+
+from typing import Any
 
 from hermes.sanitize import Redactor
 
 _OPEN = "<think>"
 _CLOSE = "</think>"
+_MAX_SUMMARY_CHARS = 120
 
 
 class RedactingStream:
@@ -57,6 +60,13 @@ def redacted(text: str, redactor: Redactor | None = None) -> str:
     """The whole text without reasoning, and without the secrets that the redactor knows."""
     stream = RedactingStream(redactor)
     return stream.feed(text) + stream.finish()
+
+
+def call_summary(args: dict[str, Any], redactor: Redactor) -> str:
+    """The subject of a tool call, as one short line without secrets; empty when it has none."""
+    subject = next((value for value in args.values() if isinstance(value, str) and value.strip()), "")
+    line = " ".join(redactor.redact(subject).split())
+    return line if len(line) <= _MAX_SUMMARY_CHARS else f"{line[: _MAX_SUMMARY_CHARS - 1]}…"
 
 
 def _overlap(text: str) -> int:

@@ -1,0 +1,75 @@
+"""``hermes api``: this agent for programs that use OpenAI's API."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+
+from hermes.cli.failures import serving_packages
+from hermes.cli.terminal import plain
+from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.log import setup_logging
+from hermes.sanitize import Redactor
+
+_HIGHEST_PORT = 65_535
+_EXAMPLES = """\
+examples:
+  hermes api                                         for programs on this machine, at http://127.0.0.1:8642/v1
+  API_SERVER_KEY=... hermes api --host 0.0.0.0       for other machines, which send the key
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the options."""
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add("--host", help="address to listen on; one that other machines can reach needs a key (default: 127.0.0.1)")
+    add("--port", type=_port, metavar="N", help="port to listen on; 0 is any free one (default: 8642)")
+    add("--provider", default="", help="provider of the model")
+    add("-m", "--model", default="", help="model that answers")
+    add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
+    add("-v", "--verbose", action="store_true", help="show the log on stderr")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Serve until SIGTERM or Ctrl-C. The first line on stdout is the base URL for clients."""
+    from hermes.http_server.listen_address import ListenAddress, check_listen_address
+    from hermes.http_server.principals import read_principals
+
+    home = hermes_home()
+    warnings: list[str] = []
+    apply_env(load_env_file(home, warnings=warnings))
+    redactor = Redactor()  # the host tells it the secrets of the home
+    setup_logging(home, verbose=args.verbose, redactor=redactor)
+    loaded = load_config(home)
+    settings = loaded.config.gateway.api
+    port = settings.port if args.port is None else args.port
+    address = ListenAddress(args.host or settings.host, port)
+    principals = read_principals(loaded.config, os.environ, redactor, "API_SERVER_KEY")
+    check_listen_address(address, principals, is_published=False)
+    with serving_packages("gateway"):
+        from hermes.gateway.api.serve import serve
+        from hermes.http_server.server import LibraryLog, log_libraries
+    from hermes.host import Host, HostOptions
+
+    log_libraries(LibraryLog("hermes.api"))
+    options = HostOptions(
+        provider=args.provider,
+        model=args.model,
+        plugins=args.plugin,
+        platform="api_server",
+        unattended=True,
+        hide_memory=True,
+    )
+    with Host(home, loaded.config, options, redactor=redactor) as host:
+        for warning in (*warnings, *loaded.warnings, *host.notices):
+            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        serve(host, address, principals, lambda url: print(url, flush=True))
+    return 0
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to {_HIGHEST_PORT})")
+    return int(text)

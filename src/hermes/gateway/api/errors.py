@@ -1,0 +1,52 @@
+"""Errors of the API in the shape of OpenAI's: status, message, type, parameter and code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import JSONResponse
+
+from hermes.errors import HermesError
+
+INVALID = "invalid_request_error"
+#: OpenAI's clients send a failed request again by themselves. A turn that failed must not be run once more by that.
+NO_RETRY = ("x-should-retry", "false")
+
+
+class ApiError(HermesError):
+    """A request that cannot be answered. The text is for the client."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: str = INVALID,
+        param: str | None = None,
+        code: str | None = None,
+        headers: tuple[tuple[str, str], ...] = (),
+    ) -> None:
+        super().__init__(message)
+        self.status = status
+        self.kind = kind
+        self.param = param
+        self.code = code
+        self.headers = headers
+
+    def document(self) -> dict[str, Any]:
+        """The body of the response."""
+        return {"error": {"message": str(self), "type": self.kind, "param": self.param, "code": self.code}}
+
+    def response(self) -> JSONResponse:
+        """The whole response."""
+        return JSONResponse(self.document(), self.status, dict(self.headers))
+
+
+def invalid(message: str, param: str | None = None, code: str | None = None) -> ApiError:
+    """A request with a mistake in it."""
+    return ApiError(400, message, param=param, code=code)
+
+
+def not_found(message: str, code: str = "not_found") -> ApiError:
+    """Something that does not exist, or not for this caller."""
+    return ApiError(404, message, code=code)

@@ -1,0 +1,360 @@
+"""Acceptance of requests: each becomes one turn, once, and is followed, stopped and found again by its id."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
+
+from msgspec.structs import replace
+
+from hermes.agent.events import Listener, TurnResult, ignore_events
+from hermes.agent.session import Session
+from hermes.dispatch.port import DispatchedTurn, Dispatcher, TurnRequest
+from hermes.errors import HermesError, JournalError, QueueFull
+from hermes.gateway.api.content import ClientConversation, user_content
+from hermes.gateway.api.conversations import PLATFORM, ConversationFinder, SessionHeaders
+from hermes.gateway.api.documents import ApprovalDocument
+from hermes.gateway.api.errors import ApiError, not_found
+from hermes.gateway.api.live import LiveRun, RunEvent
+from hermes.gateway.api.questions import ApiResponder, SuspendedTurns, shown_question
+from hermes.gateway.api.store import PREFIXES, ApiRequestRow, ApiRequests, RequestKind
+from hermes.host import Host
+from hermes.http_server.outgoing import redacted
+from hermes.http_server.principals import Principal, Principals
+from hermes.journal.turns import Submission
+from hermes.scope import new_id
+from hermes.trace.parent import joined
+
+T = TypeVar("T")
+log = logging.getLogger("hermes.api")
+
+_SECONDS_BETWEEN_CHECKS = 0.3
+#: Runs that have ended and whose events can still be read.
+_MAX_ENDED = 200
+
+
+class RunOrder(NamedTuple):
+    """What a client asks for, whichever endpoint it uses."""
+
+    kind: RequestKind
+    principal: Principal
+    conversation: ClientConversation
+    #: The exact body, of which the same idempotency key must be a repetition.
+    body: bytes
+    #: What the answer repeats of the request.
+    document: dict[str, Any]
+    #: The events are sent while the turn runs.
+    streams: bool = False
+    #: Added to the instructions: the wanted format of the answer.
+    answer_format: str = ""
+    idempotency_key: str = ""
+    headers: SessionHeaders = SessionHeaders()
+    #: Continue this session of the caller, or the one of this response.
+    session_id: str = ""
+    previous_response_id: str = ""
+    trace: tuple[str, str] = ("", "")
+
+
+class ApiRuns:
+    """All requests of one server. Its coroutines are for the server's loop."""
+
+    def __init__(self, host: Host, principals: Principals) -> None:
+        self._host = host
+        self._settings = host.config.gateway
+        self._principals = principals
+        self.requests = ApiRequests(host.store)
+        self._finder = ConversationFinder(host, self.requests)
+        self.suspended = SuspendedTurns(host)
+        self._dispatcher: Dispatcher | None = None
+        self._live: dict[str, LiveRun] = {}
+        self._ended: OrderedDict[str, LiveRun] = OrderedDict()
+        self._checking: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        for principal in principals:
+            self._finder.folder(principal)  # a wrong setting is reported at the start
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """Runs the turns."""
+        if self._dispatcher is None:
+            raise RuntimeError("the API was not started")
+        return self._dispatcher
+
+    async def start(self, dispatcher: Dispatcher) -> None:
+        """Use a dispatcher, which runs the turns of an earlier process too."""
+        self._dispatcher = dispatcher
+        await self.on_worker(self._load)
+        self._checking = asyncio.create_task(self._check_questions())
+
+    def _load(self) -> None:
+        self.requests.drop_old(self._settings.api.keep_days)
+        self.suspended.load()
+
+    async def aclose(self) -> None:
+        """Stop watching questions. Turns that run are the dispatcher's."""
+        if self._checking is not None:
+            self._checking.cancel()
+            await asyncio.gather(self._checking, return_exceptions=True)
+
+    async def on_worker(self, work: Callable[[], T]) -> T:
+        """Run blocking work on a worker thread."""
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+
+        def run() -> None:
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._host.workers.submit(run)
+        return await asyncio.wrap_future(future)
+
+    # -- around the turn, on its thread ---------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def entered(self, session: Session, submission: Submission) -> Generator[None]:
+        """What surrounds each turn of the API: its responder, and the trace of its client."""
+        extra: dict[str, Any] = submission.options.get("extra", {})
+        principal = self._principals.named(extra.get("caller", ""))
+        responder = ApiResponder(principal, self._settings.approval_timeout, can_answer=extra.get("kind") == "run")
+        # A streamed answer cannot take text back; the reader of a run's events is told.
+        session.can_withdraw_text = not extra.get("streams", False)
+        self._host.responders.attach(session.id, responder)
+        try:
+            with joined(*extra.get("trace", ("", ""))):
+                yield
+        finally:
+            self._host.responders.detach(session.id)
+
+    # -- accepting ----------------------------------------------------------------------------------------------
+
+    async def accept(self, order: RunOrder) -> LiveRun:
+        """The run of a request: a new one, or the one that the same idempotency key has started."""
+        digest = hashlib.sha256(b"%s\0%s" % (order.kind.encode(), order.body)).hexdigest()
+        row, request = await self.on_worker(partial(self._prepare, order, digest))
+        live = self._live.get(row.id) or self._ended.get(row.id)
+        if live is not None:
+            return live
+        live = self._live[row.id] = LiveRun(row, self._host.redactor, show_tools=self._settings.api.show_tools)
+        try:
+            await self.on_worker(partial(self._submit, live, order, request))
+        except BaseException:
+            self._live.pop(row.id, None)
+            raise
+        return live
+
+    def _prepare(self, order: RunOrder, digest: str) -> tuple[ApiRequestRow, TurnRequest | None]:
+        """Find the request with the same key, or store this one. None instead of a turn when it has one."""
+        principal, key = order.principal, order.idempotency_key
+        known = self.requests.with_key(principal.name, key) if key else None
+        if known is None:
+            session_id = self._session_id(order)
+            content = user_content(
+                order.conversation.message, allow_private=self._host.config.security.allow_private_urls
+            )
+            known = self.requests.add(self._row(order, digest, session_id))
+        else:
+            content = None
+        if known.digest != digest:
+            raise ApiError(
+                422,
+                f"Idempotency-Key {key!r} was used for another request; use a new key for a new request",
+                code="idempotency_key_reused",
+            )
+        if content is None:
+            if self.requests.turn(known) is not None:
+                return known, None
+            # The server was killed between the two steps of acceptance.
+            content = user_content(
+                order.conversation.message, allow_private=self._host.config.security.allow_private_urls
+            )
+        return known, self._turn_request(order, known, content)
+
+    def _session_id(self, order: RunOrder) -> str:
+        if order.session_id:
+            return self._finder.own_session(order.principal, order.session_id)
+        named = self._finder.named(order.principal, order.headers)
+        if named is not None:
+            return named
+        if order.previous_response_id:
+            return self._finder.after_response(order.principal, order.previous_response_id)
+        return self._finder.by_history(order.principal, order.conversation)
+
+    def _row(self, order: RunOrder, digest: str, session_id: str) -> ApiRequestRow:
+        return ApiRequestRow(
+            id=new_id(PREFIXES[order.kind]),
+            principal=order.principal.name,
+            key=order.idempotency_key or None,
+            digest=digest,
+            session_id=session_id,
+            # Of a conversation that the server has, the client's history says nothing.
+            fingerprint=order.conversation.fingerprints()[-1] if order.kind == "chat" else "",
+            document=order.document,
+            created_at=time.time(),
+            deleted=not order.document.get("store", True),
+        )
+
+    def _turn_request(self, order: RunOrder, row: ApiRequestRow, content: str | list[dict[str, Any]]) -> TurnRequest:
+        instructions = order.conversation.instructions
+        told = f"Instructions of the client:\n{instructions}" if instructions else ""
+        return TurnRequest(
+            session_id=row.session_id,
+            message=content,
+            request_key=row.id,
+            task_id=row.id,
+            platform=PLATFORM,
+            cwd=str(self._finder.folder(order.principal)),
+            principal=self._finder.owner_of(order.principal),
+            context="\n\n".join(filter(None, (told, order.answer_format))),
+            is_structured=bool(order.answer_format),
+            extra={
+                "caller": order.principal.name,
+                "kind": order.kind,
+                "streams": order.streams,
+                "trace": list(order.trace),
+            },
+        )
+
+    def _submit(self, live: LiveRun, order: RunOrder, request: TurnRequest | None) -> None:
+        listener = live.listen if order.streams or order.kind == "run" else ignore_events
+        if request is None:
+            self._find_turn(live, listener)
+            return
+        try:
+            live.turn_id = self.dispatcher.submit(request, listener=listener).turn_id
+        except QueueFull as error:
+            self.requests.drop(live.id)
+            later = (("Retry-After", "5"),)
+            raise ApiError(503, str(error), kind="server_error", code="overloaded", headers=later) from None
+        except JournalError:
+            self.requests.drop(live.id)
+            raise
+        self._watch(live)
+
+    def _find_turn(self, live: LiveRun, listener: Listener) -> None:
+        turn = self.requests.turn(live.row)
+        if turn is None:
+            raise not_found(f"the conversation of {live.id} was deleted", "session_not_found")
+        live.turn_id = turn.id
+        self._watch(live, listener)
+
+    def _watch(self, live: LiveRun, listener: Listener = ignore_events) -> None:
+        def settled(now: DispatchedTurn) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended before the turn
+                live.loop.call_soon_threadsafe(self._settled, live, now)
+
+        self.dispatcher.watch(live.turn_id, settled, listener=listener)
+
+    # -- the end of a turn, on the loop ---------------------------------------------------------------------------
+
+    def _settled(self, live: LiveRun, now: DispatchedTurn) -> None:
+        work = self._asked(live) if now.result is None else self._ended_with(live, now.result)
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _asked(self, live: LiveRun) -> None:
+        asked = await self.on_worker(partial(self.suspended.add, live.turn_id, live.row.session_id))
+        if not asked:  # the answer was faster than the turn
+            await self._resume([live.turn_id])
+            return
+        live.status = "waiting"
+        for question in asked:
+            live.add(RunEvent("question", data=shown_question(question, self._host.redactor)))
+
+    async def _ended_with(self, live: LiveRun, result: TurnResult) -> None:
+        if not result.usage.request_count:  # from the record
+            usage = await self.on_worker(partial(self.requests.usage, result.session_id, result.turn_id))
+            result = replace(result, usage=usage)
+        live.end(replace(result, answer=redacted(result.answer, self._host.redactor)))
+        self._live.pop(live.id, None)
+        if live.row.kind == "run":
+            self._ended[live.id] = live
+            if len(self._ended) > _MAX_ENDED:
+                self._ended.popitem(last=False)
+
+    async def _check_questions(self) -> None:
+        """Continue the turns whose questions were answered, here or with ``hermes approvals``, or not in time."""
+        while True:
+            await asyncio.sleep(_SECONDS_BETWEEN_CHECKS)
+            if not self.suspended:
+                continue
+            try:
+                await self._resume(await self.on_worker(self.suspended.take_answered))
+            except HermesError as error:
+                log.warning("questions cannot be looked up: %s", error)
+
+    async def _resume(self, turn_ids: list[str]) -> None:
+        by_turn = {live.turn_id: live for live in self._live.values()}
+        for turn_id in turn_ids:
+            await self.on_worker(partial(self.dispatcher.resume, turn_id))
+            live = by_turn.get(turn_id)
+            if live is not None:
+                live.status = "in_progress"
+                live.add(RunEvent("answered", data={}))
+                await self.on_worker(partial(self._watch, live))
+
+    # -- found by id ----------------------------------------------------------------------------------------------
+
+    async def find(self, principal: Principal, request_id: str, *kinds: RequestKind) -> LiveRun:
+        """The run of a request of this caller; ``ApiError`` when there is none."""
+        row = await self.on_worker(partial(self.requests.get, request_id, principal.name))
+        if row is None or row.deleted or (kinds and row.kind not in kinds):
+            raise not_found(f"there is nothing with the id {request_id!r}")
+        live = self._live.get(row.id) or self._ended.get(row.id)
+        if live is None:
+            live = LiveRun(row, self._host.redactor, show_tools=self._settings.api.show_tools)
+            self._live[row.id] = live
+            try:
+                await self.on_worker(partial(self._find_turn, live, live.listen))
+                if not live.has_ended and not await self._is_open(live):
+                    await live.wait()
+            except BaseException:
+                self._live.pop(row.id, None)
+                raise
+        return live
+
+    async def _is_open(self, live: LiveRun) -> bool:
+        turn = await self.on_worker(partial(self.requests.turn, live.row))
+        return turn is not None and turn.state in ("queued", "running")
+
+    async def stop(self, live: LiveRun, reason: str) -> bool:
+        """Stop a run. False when it had ended."""
+        stopped = await self.on_worker(partial(self.dispatcher.cancel, live.turn_id, reason))
+        if stopped and live.status == "waiting":  # no one else reports the end of a suspended turn
+            await self.on_worker(partial(self._watch, live))
+        return stopped
+
+    async def left(self, live: LiveRun) -> None:
+        """A client has gone: its turn ends too, when the settings say so and no other client can ask for it."""
+        if not self._settings.api.cancel_on_disconnect or live.row.key or live.has_ended or live.followers:
+            return
+        if live.row.kind == "run" or live.row.document.get("background"):
+            return
+        await self.stop(live, "the client closed the connection")
+
+    async def answer(self, live: LiveRun, principal: Principal, given: ApprovalDocument) -> str:
+        """Store the answer to a question of a run; the id of the question."""
+        session_id = live.row.session_id
+        question = await self.on_worker(partial(self.suspended.answer, session_id, principal, given))
+        return question.id
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many runs there are, by state."""
+        found = {"queued": 0, "in_progress": 0, "waiting": 0}
+        for live in self._live.values():
+            if live.status in found:
+                found[live.status] += 1
+        return found

@@ -1,0 +1,160 @@
+"""The accepted requests of the API in the journal: idempotency keys, ids that clients know, and fingerprints."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+import msgspec
+
+from hermes.journal.bodies import clean_text, message_text, unpack
+from hermes.journal.connection import JournalConnection
+from hermes.journal.steps import TurnState
+from hermes.journal.store import Store
+from hermes.models.usage import Usage
+
+RequestKind = Literal["chat", "response", "run"]
+
+#: How ids begin, by kind.
+PREFIXES: dict[RequestKind, str] = {"chat": "chatcmpl-", "response": "resp_", "run": "run_"}
+
+_COLUMNS = "id, principal, key, digest, session_id, fingerprint, document, created_at, deleted"
+
+
+class ApiRequestRow(msgspec.Struct, frozen=True):
+    """An accepted request. Its turn is that of the session with this id as the request key."""
+
+    id: str
+    principal: str
+    #: The idempotency key of the client, if it sent one.
+    key: str | None
+    digest: str
+    session_id: str
+    fingerprint: str
+    #: What the answer repeats of the request: the name of the model, the previous response …
+    document: dict[str, Any]
+    created_at: float
+    deleted: bool = False
+
+    @property
+    def kind(self) -> RequestKind:
+        """The endpoint that it came to."""
+        found: list[RequestKind] = [kind for kind, prefix in PREFIXES.items() if self.id.startswith(prefix)]
+        return found[0]
+
+
+class TurnRow(msgspec.Struct, frozen=True):
+    """The turn of a request in the journal."""
+
+    id: str
+    session_id: str
+    ordinal: int
+    state: TurnState
+    answer: str | None
+
+
+class ApiRequests:
+    """The requests of one journal. Thread-safe, and safe between processes."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def add(self, row: ApiRequestRow) -> ApiRequestRow:
+        """Store a request before its turn is accepted. One with the same idempotency key is returned instead."""
+
+        def write(connection: JournalConnection) -> ApiRequestRow:
+            if row.key is not None:
+                found = _select(connection, "principal = ? AND key = ?", (row.principal, clean_text(row.key)))
+                if found:
+                    return found[0]
+            values = (
+                *(row.id, row.principal, row.key and clean_text(row.key), row.digest, row.session_id),
+                *(row.fingerprint, msgspec.json.encode(row.document).decode(), row.created_at, int(row.deleted)),
+            )
+            connection.execute(
+                f"INSERT INTO api_requests ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                values,
+            )
+            return row
+
+        return self._store.write(write)
+
+    def get(self, request_id: str, principal: str) -> ApiRequestRow | None:
+        """The request with that id, if it is one of this caller."""
+        where, values = "id = ? AND principal = ?", (clean_text(request_id), principal)
+        return next(iter(self._store.read(lambda connection: _select(connection, where, values))), None)
+
+    def with_key(self, principal: str, key: str) -> ApiRequestRow | None:
+        """The request with that idempotency key."""
+        where, values = "principal = ? AND key = ?", (principal, clean_text(key))
+        return next(iter(self._store.read(lambda connection: _select(connection, where, values))), None)
+
+    def with_fingerprint(self, principal: str, fingerprint: str) -> list[ApiRequestRow]:
+        """The requests whose conversation was this one up to their message, newest first."""
+        where, values = "principal = ? AND fingerprint = ?", (principal, fingerprint)
+        return self._store.read(lambda connection: _select(connection, where, values))
+
+    def delete(self, request_id: str) -> None:
+        """Forget a response: it can no longer be read or continued. Its session stays."""
+        query = "UPDATE api_requests SET deleted = 1 WHERE id = ?"
+        self._store.write(lambda connection: connection.execute(query, (request_id,)))
+
+    def drop(self, request_id: str) -> None:
+        """Remove a request whose turn was not accepted."""
+        query = "DELETE FROM api_requests WHERE id = ?"
+        self._store.write(lambda connection: connection.execute(query, (request_id,)))
+
+    def drop_old(self, keep_days: int) -> None:
+        """Remove the requests that were made too long ago."""
+        query = "DELETE FROM api_requests WHERE created_at < ?"
+        moment = time.time() - keep_days * 86_400
+        self._store.write(lambda connection: connection.execute(query, (moment,)))
+
+    # -- their turns --------------------------------------------------------------------------------------------
+
+    def turn(self, row: ApiRequestRow) -> TurnRow | None:
+        """The turn of a request; None when it was never accepted, or its session was deleted."""
+        query = "SELECT id, session_id, ordinal, state, answer FROM turns WHERE session_id = ? AND request_key = ?"
+        found = self._store.read(lambda connection: connection.execute(query, (row.session_id, row.id)).fetchone())
+        return None if found is None else TurnRow(*found)
+
+    def later_turns(self, turn: TurnRow) -> tuple[int, int]:
+        """How many turns of its conversation came after a turn, and how many wait to be started."""
+        query = (
+            "SELECT count(*) FILTER (WHERE ordinal > ?), count(*) FILTER (WHERE state = 'queued') FROM turns "
+            "WHERE session_id = ? AND NOT undone AND id != ?"
+        )
+        values = (turn.ordinal, turn.session_id, turn.id)
+        return self._store.read(lambda connection: connection.execute(query, values).fetchone())
+
+    def said_in(self, turn: TurnRow) -> list[str]:
+        """What the assistant said in a turn, step by step."""
+        query = (
+            "SELECT body FROM messages WHERE session_id = ? AND turn = ? AND role = 'assistant' ORDER BY step, position"
+        )
+
+        def read(connection: JournalConnection) -> list[str]:
+            rows = connection.execute(query, (turn.session_id, turn.ordinal)).fetchall()
+            return [text for (body,) in rows if (text := message_text(unpack(connection, body)))]
+
+        return self._store.read(read)
+
+    def usage(self, session_id: str, turn_id: str) -> Usage:
+        """The tokens that a turn used."""
+        query = (
+            "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), "
+            "coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), "
+            "coalesce(sum(reasoning_tokens), 0), sum(cost_usd), count(*) FROM model_calls "
+            "WHERE session_id = ? AND turn_id = ?"
+        )
+        values = (session_id, turn_id)
+        return Usage(*self._store.read(lambda connection: connection.execute(query, values).fetchone()))
+
+
+def _select(connection: JournalConnection, where: str, values: tuple[object, ...]) -> list[ApiRequestRow]:
+    query = f"SELECT {_COLUMNS} FROM api_requests WHERE {where} ORDER BY created_at DESC LIMIT 50"
+    rows = connection.execute(query, values).fetchall()
+    return [
+        ApiRequestRow(*row[:6], document=msgspec.json.decode(row[6]), created_at=row[7], deleted=bool(row[8]))
+        for row in rows
+    ]
