@@ -25,6 +25,8 @@ _TESTS = [
     "tests/mcp/test_mcp_conversation.py::test_the_prompt_shows_the_servers_and_reloads_them",
     "tests/a2a/server/test_server_approvals.py::test_the_answer_decides",
     "tests/a2a/test_push.py::test_redirects_are_not_followed",
+    "tests/gateway/api/test_api_input.py::test_pages_of_named_origins_may_call_with_a_key",
+    "tests/cli/commands/test_api_command.py",
     "tests/a2a/test_call.py::test_an_agent_of_the_configuration_has_a_name_and_a_token",
     "tests/agent/llm/test_plugin_llm.py::test_the_usual_fallbacks_answer_for_a_provider_that_fails",
     "tests/agent/llm/test_side_call.py::test_a_side_job_has_the_model_that_the_configuration_gives_it",

@@ -16,7 +16,7 @@ from hermes.gateway.api.documents import ChatRequest, check_model, format_instru
 from hermes.gateway.api.errors import invalid
 from hermes.gateway.api.live import LiveRun, RunEvent
 from hermes.gateway.api.runs import ApiRuns, RunOrder
-from hermes.gateway.api.sse import DONE, PING, EventStream, encode_event, unless_gone
+from hermes.gateway.api.sse import DONE, PING, SseResponse, encode_event, unless_gone
 
 #: Names of the additional events, which clients that do not know them read as empty chunks.
 _PROGRESS = {
@@ -54,7 +54,7 @@ async def create_completion(request: Request, call: ApiCall, runs: ApiRuns) -> R
     if streams:
         include_usage = asked.stream_options is not None and bool(asked.stream_options.include_usage)
         chunks = _chunks(run, call, include_usage=include_usage)
-        return EventStream(chunks, lambda: runs.left(run), headers)
+        return SseResponse(chunks, lambda: runs.left(run), headers)
     result = await _result(request, run, runs)
     failed = failure(result, shows_words=call.principal.is_owner)
     if failed is not None:

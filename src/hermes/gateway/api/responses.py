@@ -21,7 +21,7 @@ from hermes.gateway.api.documents import (
 from hermes.gateway.api.errors import invalid
 from hermes.gateway.api.live import LiveRun, RunEvent
 from hermes.gateway.api.runs import ApiRuns, RunOrder
-from hermes.gateway.api.sse import PING, EventStream, encode_event, unless_gone
+from hermes.gateway.api.sse import PING, SseResponse, encode_event, unless_gone
 
 #: The additional events, which clients that do not know them leave out.
 _PROGRESS = {
@@ -71,7 +71,7 @@ async def create_response(request: Request, call: ApiCall, runs: ApiRuns) -> Res
     run = await runs.accept(order)
     headers = {"X-Hermes-Session-Id": run.row.session_id, "X-Hermes-Run-Id": run.id}
     if asked.stream:
-        return EventStream(_events(run, call), lambda: runs.left(run), headers)
+        return SseResponse(_events(run, call), lambda: runs.left(run), headers)
     if not asked.background:
         try:
             await unless_gone(run.wait(), request.receive)

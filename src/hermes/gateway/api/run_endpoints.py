@@ -15,7 +15,7 @@ from hermes.gateway.api.content import read_conversation
 from hermes.gateway.api.documents import ApprovalDocument, RunRequest, check_model, read_document
 from hermes.gateway.api.live import LiveRun, RunEvent
 from hermes.gateway.api.runs import ApiRuns, RunOrder
-from hermes.gateway.api.sse import PING, EventStream, encode_event
+from hermes.gateway.api.sse import PING, SseResponse, encode_event
 
 _NAMES = {
     "text": "message.delta",
@@ -71,7 +71,7 @@ async def run_events(request: Request, call: ApiCall, runs: ApiRuns) -> Response
     async def nothing() -> None:
         """A reader that goes stops nothing."""
 
-    return EventStream(_events(run, call, start), nothing, {"X-Hermes-Session-Id": run.row.session_id})
+    return SseResponse(_events(run, call, start), nothing, {"X-Hermes-Session-Id": run.row.session_id})
 
 
 async def approve_run(request: Request, call: ApiCall, runs: ApiRuns) -> Response:

@@ -52,7 +52,7 @@ async def unless_gone(work: Awaitable[T], receive: Receive) -> T:
         await asyncio.gather(task, leaving, return_exceptions=True)
 
 
-class EventStream(Response):
+class SseResponse(Response):
     """Sends chunks as they come. ``left`` is called when the client has gone before the last one."""
 
     media_type = "text/event-stream"

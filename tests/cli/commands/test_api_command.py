@@ -1,0 +1,106 @@
+"""``hermes api`` as a process: its first line, its end, its refusals, and what is accepted when it is killed."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import threading
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text
+from support import run_hermes, start_hermes, write_config
+from support.a2a_rig import UNUSED_TLS
+from support.waiting import wait_until
+
+KEY = "a-key-that-is-long-enough"
+
+
+@contextmanager
+def serving(home: Path, workdir: Path, *arguments: str) -> Generator[tuple[subprocess.Popen[str], httpx.Client]]:
+    process = start_hermes(
+        *("api", "--port", "0", *arguments), home=home, cwd=workdir, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    try:
+        url = process.stdout.readline().strip()
+        assert url.endswith("/v1"), process.communicate()[1]
+        with httpx.Client(base_url=url, verify=UNUSED_TLS, timeout=30, headers={"x-api-key": KEY}) as client:
+            yield process, client
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def chat(said: str) -> dict[str, Any]:
+    return {"model": "hermes-agent", "messages": [{"role": "user", "content": said}]}
+
+
+def test_it_serves_the_holder_of_the_key_and_ends_in_order(home: Path, workdir: Path) -> None:
+    with ScriptedProvider("fine") as provider:
+        write_config(home, provider.base_url, "gateway: {api: {model_name: mine}}\n")
+        (home / ".env").write_text(f"API_SERVER_KEY={KEY}\n")
+        (home / ".env").chmod(0o600)
+        with serving(home, workdir) as (process, client):
+            document = {**chat("hello"), "model": "mine"}
+            answered = client.post("/chat/completions", json=document)
+            assert answered.json()["choices"][0]["message"]["content"] == "fine"
+            assert client.post("/chat/completions", json=document, headers={"x-api-key": "wrong"}).status_code == 401
+            process.send_signal(signal.SIGTERM)
+            output, errors = process.communicate(timeout=20)
+            assert (process.returncode, output, errors) == (0, "", "")
+    assert (home / "principals" / "token" / "workspace").is_dir()
+
+
+@pytest.mark.parametrize("option", ["0.0.0.0", "192.0.2.7"])
+def test_an_address_for_others_needs_a_key(home: Path, workdir: Path, option: str) -> None:
+    refused = run_hermes("api", "--host", option, home=home, cwd=workdir)
+    assert refused.returncode == 1
+    assert "can be reached by other machines" in refused.stderr and "API_SERVER_KEY" in refused.stderr
+
+
+class Model:
+    """Answers only when it may."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.asked: list[str] = []
+
+    def __call__(self, request: RecordedRequest) -> ScriptedReply:
+        self.asked.append(request.last_user_text)
+        return text(f"answer to {request.last_user_text}", hold=self.gate)
+
+
+def test_what_was_accepted_is_answered_after_a_kill(home: Path, workdir: Path) -> None:
+    model, key = Model(), {"Idempotency-Key": "once"}
+    with ScriptedProvider(model) as provider:
+        write_config(home, provider.base_url)
+        (home / ".env").write_text(f"API_SERVER_KEY={KEY}\n")
+        (home / ".env").chmod(0o600)
+        with serving(home, workdir) as (process, client):
+            run_id = client.post("/runs", json={"input": "one"}).json()["run_id"]
+
+            def ask() -> None:
+                with pytest.raises(httpx.HTTPError):
+                    client.post("/chat/completions", json=chat("two"), headers=key)
+
+            asking = threading.Thread(target=ask)
+            asking.start()
+            wait_until(lambda: sorted(model.asked) == ["one", "two"])
+            process.kill()
+            process.wait(20)
+            asking.join(20)
+        model.gate.set()
+        with serving(home, workdir) as (_, client):
+            again = client.post("/chat/completions", json=chat("two"), headers=key).json()
+            assert again["choices"][0]["message"]["content"] == "answer to two"
+            wait_until(lambda: client.get(f"/runs/{run_id}").json()["status"] == "completed")
+            assert client.get(f"/runs/{run_id}").json()["output"] == "answer to one"
+            assert client.post("/chat/completions", json=chat("two"), headers=key).json() == again
+    # Each was asked once more, because the first process died before the answer, and never again.
+    assert sorted(model.asked) == ["one", "one", "two", "two"]
