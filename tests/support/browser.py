@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page, expect
+    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import expect as expect
 else:
 
     def expect(locator: object) -> object:

@@ -17,7 +17,7 @@ from hermes.errors import HermesError, JournalError, SessionBusy, SessionNotFoun
 from hermes.version import __version__
 from hermes.web.access import AccessGate, PageAccess
 from hermes.web.approvals import answer_question, waiting_questions
-from hermes.web.assets import assets
+from hermes.web.assets import assets, imports_of
 from hermes.web.live import HOME, Subscription, message
 from hermes.web.reports import comparison, cost_report, plugin_report
 from hermes.web.service import PageService
@@ -137,7 +137,7 @@ class _Handlers:
             lines = service.sessions(SessionFilter())
             table = sessions_table(root, lines)
             data["sessions"] = lines
-        return HTMLResponse(page(root, title, data, table))
+        return HTMLResponse(page(root, title, data, table, imports_of("session.js" if session_id else "main.js")))
 
     # -- sessions -----------------------------------------------------------------------------------------------
 

@@ -46,6 +46,15 @@ def text_of(name: str) -> str:
     return assets()[name].content.decode()
 
 
+@cache
+def imports_of(entry: str) -> tuple[str, ...]:
+    """The module and everything it imports: a browser that knows them need not find one in the other."""
+    found = [entry]
+    for name in found:
+        found += [one for one in _IMPORT.findall(text_of(name)) if one not in found]
+    return tuple(found)
+
+
 def one_script(entry: str) -> str:
     """A module and everything it imports as one script, for a document without a server.
 

@@ -27,6 +27,8 @@ PLATFORM = "web"
 _LONGEST_MESSAGE = 200_000
 #: Pieces of an answer that arrive faster than this are sent together.
 _SECONDS_BETWEEN_PIECES = 0.04
+#: How long turns may take to end by themselves, and after they were stopped.
+_SECONDS_TO_SETTLE = 0.5
 _SECONDS_TO_END = 3.0
 
 
@@ -152,11 +154,12 @@ class PageChat:
                 self._follow(turn_id, session_id)
 
     def close(self) -> None:
-        """Stop the turns that run. What waits stays in the journal for the next process."""
-        if not self._owns_dispatcher or self._dispatcher.release(0):
+        """Stop the turns that run. What waits, for its start or for an answer, stays for the next process."""
+        if not self._owns_dispatcher or self._dispatcher.release(_SECONDS_TO_SETTLE):
             return
         for one in open_submissions(self._host.store):
-            if one.source == PLATFORM and one.state == "running" and one.turn_id not in self._suspended:
+            is_running = one.source == PLATFORM and one.state == "running"
+            if is_running and not self._questions.pending(session_id=one.session_id):
                 with contextlib.suppress(HermesError):
                     self._dispatcher.cancel(one.turn_id, "the page was stopped")
         self._dispatcher.release(_SECONDS_TO_END)

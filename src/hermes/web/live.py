@@ -41,6 +41,7 @@ _PENDING = (
     "SELECT count(*) FROM questions WHERE state = 'pending' "
     "AND turn_id IN (SELECT id FROM turns WHERE state = 'running')"
 )
+_COUNT = "SELECT count(*) FROM sessions"
 
 
 def message(name: str, data: object, number: object = "") -> bytes:
@@ -102,6 +103,8 @@ class _Topic:
     lines: dict[str, SessionLine] = field(default_factory=dict[str, SessionLine])
     since: float = 0.0
     pending: int = -1
+    #: How many sessions there are: fewer means that some were deleted.
+    count: int = 0
 
     def send(self, data: bytes) -> None:
         for page in self.pages:
@@ -260,11 +263,12 @@ class JournalWatcher:
         gone = sorted(running - {line.id for line in lines})
         topic.lines = {line.id: line for line in lines}
         topic.since = max((topic.since, *(line.updated for line in lines)))
-        pending = connection.execute(_PENDING).fetchone()[0]
-        if changed or gone or pending != topic.pending:
-            topic.pending = pending
-            update = {"sessions": changed, "pending": pending, "gone": gone}
+        pending, count = (connection.execute(query).fetchone()[0] for query in (_PENDING, _COUNT))
+        is_shorter = count < topic.count
+        if changed or gone or is_shorter or pending != topic.pending:
+            update = {"sessions": changed, "pending": pending, "gone": gone, "reload": is_shorter}
             topic.send(message("sessions", update, topic.since))
+        topic.pending, topic.count = pending, count
 
     # -- a session ----------------------------------------------------------------------------------------------
 
@@ -294,6 +298,7 @@ class JournalWatcher:
             pending = connection.execute(_PENDING).fetchone()[0]
             if not topic.pages:
                 topic.since, topic.pending = after or time.time(), pending
+                topic.count = connection.execute(_COUNT).fetchone()[0]
                 topic.lines = {line.id: line for line in lines}
             page.put(message("sessions", {"sessions": lines, "pending": pending, "gone": []}, topic.since))
             return

@@ -42,13 +42,14 @@ def json_text(data: object) -> str:
     return _encode(data).decode().replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def page(root: str, title: str, data: object, table: str) -> str:
-    """The frame of a view. ``table`` is what a browser without JavaScript shows."""
+def page(root: str, title: str, data: object, table: str, preloaded: Iterable[str] = ()) -> str:
+    """The frame of a view. ``table`` is shown without JavaScript, ``preloaded`` is what the view imports."""
     links = " ".join(f'<a href="{escape(root)}/{path}">{name}</a>' for path, name in _NAVIGATION)
     head = (
         f'<link rel="stylesheet" href="{escape(root)}/static/style.css">'
         f'<link rel="icon" href="{escape(root)}/static/icon.svg" type="image/svg+xml">'
         f'<script type="module" src="{escape(root)}/static/main.js"></script>'
+        + "".join(f'<link rel="modulepreload" href="{escape(root)}/static/{name}">' for name in preloaded)
     )
     plain = f'<header class="plain"><strong>Hermes</strong> <nav>{links}</nav></header>{table}'
     note = "<noscript><p>JavaScript is off: this is the state when the page was loaded.</p></noscript>"

@@ -35,6 +35,7 @@ export function Sessions({ go, navigate, onPending, setProblem }) {
   const [text, setText] = useState("");
   const [state, setState] = useState("");
   const [picked, setPicked] = useState([]);
+  const [again, setAgain] = useState(0);
   const [more, setMore] = useState((page.sessions ?? []).length >= 50);
   const isFiltered = text !== "" || state !== "";
   const query = (before) => {
@@ -46,21 +47,21 @@ export function Sessions({ go, navigate, onPending, setProblem }) {
   };
   const first = useRef(true);
   useEffect(() => {
-    if (first.current && lines) {
-      first.current = false;
-      return undefined;
-    }
+    const isThere = first.current && lines;
     first.current = false;
+    // What came with the document is the state of that moment: coming back asks anew.
+    page.sessions = undefined;
+    if (isThere) return undefined;
     const timer = setTimeout(() => {
       get(query()).then((found) => { setLines(found); setMore(found.length >= 50); }, (error) => setProblem(error.message));
     }, text ? 150 : 0);
     return () => clearTimeout(timer);
-  }, [text, state]);
+  }, [text, state, again]);
   const newest = useRef(Math.max(0, ...(lines ?? []).map((line) => line.updated))).current;
   const connected = useLive("/api/live", newest, {
-    sessions: ({ sessions, pending, gone }) => {
+    sessions: ({ sessions, pending, gone, reload }) => {
       onPending(pending);
-      page.sessions = undefined;
+      if (reload) setAgain((old) => old + 1);
       setLines((old) => {
         const known = new Map((old ?? []).filter((line) => !gone.includes(line.id)).map((line) => [line.id, line]));
         for (const line of sessions) if (known.has(line.id) || !isFiltered) known.set(line.id, line);
