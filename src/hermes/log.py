@@ -67,6 +67,14 @@ def setup_logging(home: Path, verbose: bool = False, *, redactor: Redactor | Non
         )
 
 
+def discard_log() -> None:
+    """Write the log nowhere, for commands that leave nothing behind. Otherwise warnings go to stderr as they are."""
+    for name in LOGGERS:
+        logger = logging.getLogger(name)
+        if not any(isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+            logger.addHandler(logging.NullHandler())
+
+
 def close_logging() -> None:
     """Undo ``setup_logging``: close the file and leave the loggers as they were."""
     for name in LOGGERS:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from hermes.cli.main import main
 from hermes.config import Config
 from hermes.journal.sqlite.store import SqliteStore
 from hermes.plugins.context import PluginContext
@@ -20,7 +21,9 @@ from hermes.record.replay import ReplayResult, recorded_config, replay
 from hermes.record.show import difference_lines
 from hermes.testing import ScriptedProvider, text, tool_call
 from models.test_windows import LONG, host_at, telling
-from support import HostFactory
+from support import HostFactory, write_config
+from support.configured import write_plugin
+from support.small_disk import small_disk
 
 
 def again(home: Path, session_id: str, other: Path) -> tuple[ReplayResult, Recording]:
@@ -44,6 +47,68 @@ def test_a_window_that_the_server_told_is_taken_from_the_record(home: Path, work
     assert any(key.startswith("compact:") for key in steps), "the window is too large for this test"
     assert steps.count("window:1") == 1, steps
     assert shown(result) == []
+
+
+KILLER = """
+import os, signal
+
+def register(ctx):
+    ctx.register_hook("pre_llm_call", lambda **_: os.kill(os.getpid(), signal.SIGINT))
+"""
+
+
+def test_ctrl_c_ends_a_replay_and_leaves_nothing(
+    make_host: HostFactory,
+    home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ScriptedProvider([text("One."), text("Two.")]) as provider:
+        host = make_host(provider)
+        session = host.new_session()
+        session.run("first")
+        session.run("second")
+        host.close()
+        write_plugin(home, "killer", KILLER)
+        write_config(home, provider.base_url, "plugins:\n  enabled: [killer]\n")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr("hermes.record.replay._MEMORY", scratch)
+    assert main(["replay", session.id]) == 130
+    assert capsys.readouterr().out == "", "an interrupted replay is no difference"
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("full", ["temporary", "output"])
+def test_a_full_disk_is_named_and_no_half_file_is_left(
+    full: str,
+    make_host: HostFactory,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    with ScriptedProvider(text("x" * 300_000)) as provider:
+        host = make_host(provider)
+        session = host.new_session()
+        session.run("go")
+        host.close()
+    disk, bundle = tmp_path / "disk", tmp_path / "run.bundle"
+    with small_disk(disk, "64k"):
+        if full == "temporary":
+            assert main(["sessions", "export", session.id, "--bundle", str(bundle)]) == 0
+            monkeypatch.setattr("tempfile.tempdir", str(disk))
+            assert main(["replay", str(bundle)]) == 1
+        else:
+            for command in (
+                ["sessions", "export", session.id, "--bundle", str(disk / "run.bundle")],
+                ["audit", "export", session.id, "-o", str(disk / "run.evidence")],
+                ["test", "add", session.id, "--folder", str(disk)],
+            ):
+                assert main(command) == 1, command
+        said = capsys.readouterr().err
+        assert said.lower().count("no space left") == (1 if full == "temporary" else 3), said
+        assert list(disk.iterdir()) == []
 
 
 class Telling:

@@ -31,7 +31,8 @@ NO_MESSAGE = "give a message: hermes chat --query TEXT ('-' reads it from stdin)
 def report(error: BaseException, arguments: list[str]) -> int:
     """Print the error and return the exit code."""
     if isinstance(error, (KeyboardInterrupt, Interrupted)):
-        return EXIT_INTERRUPTED
+        was_ended = isinstance(error, Interrupted) and error.reason == "terminated"
+        return EXIT_TERMINATED if was_ended else EXIT_INTERRUPTED
     if isinstance(error, BrokenPipeError) and _output_is_closed():
         return EXIT_OUTPUT_CLOSED
     redact = _redactor().redact

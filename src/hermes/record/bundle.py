@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import sqlite3
 import tempfile
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 
@@ -19,9 +20,11 @@ from hermes.journal.connection import JournalConnection
 from hermes.journal.schema import MIGRATIONS
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store, open_store
-from hermes.record.rows import SessionRows, family_of, read_sessions, write_rows
+from hermes.record.rows import SessionRows, check_size, family_of, read_sessions, write_rows
 from hermes.version import __version__
 
+#: The values that a row of a journal can have, beside bytes.
+_PlainRow = dict[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float | str | bool | None]
 #: Raised when a reader of today could not understand the file.
 BUNDLE_VERSION = 1
 _MARK = "hermes_bundle"
@@ -30,6 +33,7 @@ _MARK = "hermes_bundle"
 def write_bundle(store: Store, session_id: str) -> str:
     """A session with its children as the text of a bundle. Secrets are masked, as they are in the journal."""
     row = Sessions(store).get(session_id)
+    check_size(store, row.id)
 
     def read(connection: JournalConnection) -> SessionRows:
         return read_sessions(connection, family_of(connection, row.id))
@@ -122,10 +126,10 @@ def _add(rows: SessionRows, line: dict[str, Any]) -> None:
             raise ValueError("another text")
         rows.blobs[line["blob"]] = data
     elif "use" in line:
-        rows.uses.add((line["session"], line["use"]))
+        rows.uses.add(msgspec.convert((line["session"], line["use"]), tuple[str, str]))
     else:
         raw = {name: bytes.fromhex(value) for name, value in line.get("hex", {}).items()}
-        rows.tables[line["table"]].append({**line["row"], **raw})
+        rows.tables[line["table"]].append({**msgspec.convert(line["row"], _PlainRow), **raw})
 
 
 @contextlib.contextmanager
@@ -139,5 +143,7 @@ def open_bundle(path: Path) -> Generator[tuple[Store, str]]:
         try:
             store.write(lambda connection: write_rows(connection, rows))
         except JournalError as error:
+            if isinstance(error.__cause__, sqlite3.OperationalError):
+                raise  # about the folder for temporary files, not about the bundle
             raise HermesError(f"{path} has rows that do not fit each other: {error.__cause__ or error}") from None
         yield store, session_id

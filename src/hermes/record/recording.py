@@ -16,6 +16,8 @@ from hermes.journal.connection import JournalConnection
 from hermes.journal.sessions import Sessions
 from hermes.journal.steps import is_aside
 from hermes.journal.store import Store
+from hermes.record.rows import check_size
+from hermes.record.shapes import SHAPES
 
 _EVENTS = (
     "SELECT seq, turn_id, kind, key, effect, body, at FROM events "
@@ -36,24 +38,8 @@ _QUESTIONS = (
     "SELECT turn_id, key, digest, surface, kind, answer, reason FROM questions WHERE session_id = ? ORDER BY rowid"
 )
 _STEP = re.compile(r"[a-z_]+(:\d+(\.\d+)?)?")
-#: What the body of a step has at least, by the kind of step.
-_NEEDED = {"model": ("reply",), "window": ("tokens",), "tool": ("id", "name", "args", "result", "status")}
 #: The facts in a prompt that was recorded without them.
 _PLACE = re.compile(r"^Working directory: (.*)\nSystem: (.*), shell (.*)\nDate: (\S+)$", re.MULTILINE)
-
-
-class _StoredCall(msgspec.Struct):
-    """The part of a tool call in a stored reply that it cannot be without."""
-
-    name: str
-    arguments: str
-
-
-class _StoredReply(msgspec.Struct):
-    """The part of a stored reply that it cannot be without."""
-
-    content: str = ""
-    tool_calls: list[_StoredCall] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +181,7 @@ def load_recording(store: Store, session_id: str, *, first_turn: int = 0, with_m
     is missing.
     """
     row = Sessions(store).get(session_id)
+    check_size(store, row.id)
     return store.read(lambda connection: _load(connection, row.id, first_turn, with_messages))
 
 
@@ -278,21 +265,11 @@ def _unpacked(connection: JournalConnection, body: str, place: _Place) -> dict[s
 
 def _is_whole(kind: str, key: str, body: Any) -> bool:
     """Whether an event has what is read from it."""
-    if not isinstance(body, dict):
+    if kind == "step_done" and _STEP.fullmatch(key) is None:
         return False
-    fields = cast("dict[str, Any]", body)
-    if kind == "turn_started":
-        message: Any = fields.get("message")
-        return isinstance(message, dict) and "content" in message
-    if kind != "step_done":
-        return kind != "attempt_failed" or "reason" in fields
-    name = key.partition(":")[0]
-    if _STEP.fullmatch(key) is None or any(field not in fields for field in _NEEDED.get(name, ())):
-        return False
-    if name != "model":
-        return True
+    shape = SHAPES.get(key.partition(":")[0] if kind == "step_done" else kind)
     try:
-        msgspec.convert(fields["reply"], _StoredReply)
+        msgspec.convert(body, shape or dict[str, Any])
     except msgspec.ValidationError:
         return False
     return True

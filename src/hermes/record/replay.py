@@ -28,11 +28,11 @@ from hermes.record.bundle import write_bundle
 from hermes.record.compare import Difference, compare_recordings, compare_turns
 from hermes.record.inputs import RecordedInputs, RecordedResponder, RecordedWindows
 from hermes.record.recording import Recording, TurnRecording, load_recording
-from hermes.record.rows import read_sessions, read_turns, remove_turns, set_head, write_rows
+from hermes.record.rows import read_sessions, read_turns, remove_turns, set_head, stored_bytes, write_rows
 from hermes.record.tools import RecordedTools
 from hermes.record.transport import NoNetwork, RecordedTransport
 from hermes.sanitize import Redactor
-from hermes.scope import new_id
+from hermes.scope import Interrupt, new_id
 from hermes.tools.toolsets import toolsets
 
 ToolMode = Literal["recorded", "live"]
@@ -93,10 +93,11 @@ def replay(
     settings: ReplaySettings | None = None,
     *,
     plugin_objects: Sequence[object] = (),
+    interrupt: Interrupt | None = None,
 ) -> ReplayResult:
     """Run a recorded session again with ``config`` and the plugins of ``home``. Nothing is written to either.
 
-    Raises ``HermesError`` when the record cannot be run again.
+    Raises ``HermesError`` when the record cannot be run again, and ``Interrupted`` when that was cancelled.
     """
     recording = load_recording(store, session_id)
     if recording.parent_id is not None:
@@ -105,8 +106,9 @@ def replay(
             f"hermes replay {recording.parent_id}"
         )
     settings = settings or ReplaySettings()
-    with tempfile.TemporaryDirectory(prefix="hermes-replay-", dir=_scratch_place()) as folder:
+    with tempfile.TemporaryDirectory(prefix="hermes-replay-", dir=_scratch_place(store)) as folder:
         run = _ReplayRun(store, recording, home, config, settings, Path(folder))
+        run.interrupt = interrupt or run.interrupt
         with run.open(plugin_objects) as host:
             return run.run(host)
 
@@ -123,8 +125,13 @@ def recorded_config(recording: Recording) -> Config | None:
     return None
 
 
-def _scratch_place() -> Path | None:
-    return _MEMORY if _MEMORY.is_dir() and os.access(_MEMORY, os.W_OK) else None
+def _scratch_place(store: Store) -> Path | None:
+    """In memory where there is room for the whole journal and its log; else where temporary files are."""
+    try:
+        room, needed = os.statvfs(_MEMORY), 2 * stored_bytes(store)
+    except OSError:
+        return None
+    return _MEMORY if os.access(_MEMORY, os.W_OK) and room.f_bavail * room.f_frsize > needed else None
 
 
 class _ReplayRun:
@@ -144,6 +151,7 @@ class _ReplayRun:
         self._tools = RecordedTools(recording)
         self._result = ReplayResult(recording.id)
         self._session: Session | None = None
+        self.interrupt = Interrupt()
         #: How many turns of the record the scratch journal has.
         self._copied = 0
 
@@ -296,12 +304,17 @@ class _ReplayRun:
         tools = [tool for tool in host.offered_tools() if not memory.is_closed_to(session.principal, tool)]
         session.offered = self._tools.order(tools, host.tools, turn)
         started, cpu = time.perf_counter(), time.process_time()
-        session.run(
-            turn.message,
-            task_id=turn.task_id,
-            request_key=turn.request_key,
-            is_structured=turn.setup.get("continues") is False,
-        )
+        self.interrupt.check()
+        own = Interrupt()  # a recorded interrupt ends its turn alone
+        with self.interrupt.on_cancel(lambda: own.cancel(self.interrupt.reason)):
+            session.run(
+                turn.message,
+                task_id=turn.task_id,
+                request_key=turn.request_key,
+                is_structured=turn.setup.get("continues") is False,
+                interrupt=own,
+            )
+        self.interrupt.check()
         self._result.seconds += time.perf_counter() - started
         self._result.recorded_seconds += max((turn.ended_at or turn.started_at) - turn.started_at, 0.0)
         self._result.turns += 1

@@ -9,6 +9,7 @@ from typing import Any
 from hermes.errors import HermesError
 from hermes.journal.bodies import MissingBlob, blobs_of
 from hermes.journal.connection import ROW_NUMBER, Cursor, JournalConnection
+from hermes.journal.store import Store
 
 Row = dict[str, Any]
 _TURN_IDS = "turn_id IN (SELECT id FROM turns WHERE session_id = :id AND ordinal >= :first AND ordinal < :last)"
@@ -35,6 +36,15 @@ _FAMILY = (
 )
 
 
+#: The most that a run may have on record to be taken out of the journal: it is held in memory.
+MOST_BYTES = 1_000_000_000
+_SIZES = (
+    "SELECT sum(length(body)) FROM events WHERE session_id = ?",
+    "SELECT sum(length(body)) FROM messages WHERE session_id = ?",
+    "SELECT sum(length(data)) FROM blob_uses JOIN blobs USING (sha256) WHERE session_id = ?",
+)
+
+
 @dataclass(slots=True)
 class SessionRows:
     """The rows of sessions by table, and the blobs that they refer to by digest."""
@@ -48,6 +58,31 @@ class SessionRows:
 def family_of(connection: JournalConnection, session_id: str) -> list[str]:
     """A session and those that it delegated to."""
     return [found for (found,) in connection.execute(_FAMILY, (session_id,)).fetchall()]
+
+
+def stored_bytes(store: Store) -> int:
+    """The size of the files of a journal; 0 when it is not in files."""
+    return sum(path.stat().st_size for path in store.files() if path.exists())
+
+
+def check_size(store: Store, session_id: str) -> None:
+    """Raise ``HermesError`` for a session that is too large to be held in memory, with those it delegated to."""
+    if 0 < stored_bytes(store) <= MOST_BYTES:
+        return  # no session is larger than the files
+
+    def measure(connection: JournalConnection) -> int:
+        found = family_of(connection, session_id)
+        total = 0
+        for one in found:
+            total += sum(connection.execute(query, (one,)).fetchone()[0] or 0 for query in _SIZES)
+        return total
+
+    size = store.read(measure)
+    if size > MOST_BYTES:
+        raise HermesError(
+            f"session {session_id} has {size / 1e9:.1f} GB on record, and a run of at most {MOST_BYTES / 1e9:g} GB can "
+            "be replayed, compared or exported as a bundle; 'hermes sessions export' writes it in other formats"
+        )
 
 
 def read_sessions(connection: JournalConnection, session_ids: Iterable[str]) -> SessionRows:

@@ -153,8 +153,8 @@ def check_signature(seal: Seal, allowed: Sequence[str]) -> str:
         return f"it is signed with another key ({seal.fingerprint})"
     with tempfile.TemporaryDirectory(prefix="hermes-audit-") as folder:
         signers, signature = Path(folder) / "signers", Path(folder) / "signature"
-        signers.write_text(f"{_SIGNER} {seal.public_key}\n")
-        signature.write_text(seal.signature)
+        signers.write_text(f"{_SIGNER} {seal.public_key}\n", "utf-8")
+        signature.write_text(seal.signature, "utf-8")
         options = ["-f", str(signers), "-I", _SIGNER, "-n", NAMESPACE, "-s", str(signature)]
         try:
             _run(["-Y", "verify", *options], seal.statement(), "the signature does not fit")
@@ -169,7 +169,7 @@ def _sign(statement: bytes, key: Path, *, may_ask: bool) -> str:
         file.write_bytes(statement)
         arguments = ["-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(file)]
         _run(arguments, b"", f"{key} did not sign", may_ask=may_ask)
-        return file.with_name("statement.sig").read_text()
+        return file.with_name("statement.sig").read_text("utf-8")
 
 
 def _run(arguments: list[str], stdin: bytes, failure: str, *, may_ask: bool = True) -> bytes:

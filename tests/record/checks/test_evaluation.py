@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,33 @@ def test_models_are_compared_and_nothing_is_asked_twice(
         assert main([*command, "--name", "again", "--budget-usd", "0", "--json"]) == 0
         document = msgspec.json.decode(capsys.readouterr().out)
         assert {one["status"] for one in document["results"]} == {"skipped"} and len(provider.requests) == 8
+
+
+def test_ctrl_c_ends_it_and_the_same_command_continues(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path, asked = tmp_path / "many.jsonl", list[str]()
+    path.write_text("".join(f'{{"id": "{n}", "input": "sample {n}", "expected": "yes"}}\n' for n in range(20)))
+
+    def interrupted(request: RecordedRequest) -> Any:
+        asked.append(request.last_user_text)
+        if len(asked) == 5:
+            os.kill(os.getpid(), signal.SIGINT)
+            return text("too late", delay=30)
+        return text("yes")
+
+    command = ["eval", str(path), "--models", "small", "--parallel", "2"]
+    with ScriptedProvider(interrupted) as provider:
+        write_config(home, provider.base_url)
+        assert main(command) == 130
+        said = capsys.readouterr().err
+        first = len(asked)
+        assert main(command) == 0
+    assert re.search(r"\d of 20 samples were answered; the same command continues here", said), said
+    assert 5 <= first <= 7, "samples were started after Ctrl-C"
+    assert {f"sample {n}" for n in range(20)} == set(asked) and len(asked) <= 22, "a sample was paid for twice"
+    assert "1.00" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import os
-import signal
 import sys
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -19,6 +16,7 @@ from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.cli.arguments import positive_number
 from hermes.cli.chat.message import read_message
 from hermes.cli.chat.output import JsonOutput, Output, QuietOutput, StreamJsonOutput, TextOutput, reserved
+from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.failures import (
     EXIT_BUDGET,
     EXIT_FAILED,
@@ -212,7 +210,7 @@ def _answer(
     """Run a slash command, or send the message to the model; a command may also return a message for the model."""
     interrupt = Interrupt()
     session: Session | None = None
-    with _signals(interrupt):
+    with cancelled_by_signals(interrupt):
         if isinstance(message, str) and message.startswith("/"):
             from hermes.cli.chat.slash_command import run_one_command
 
@@ -396,26 +394,6 @@ def _own_stdout(args: argparse.Namespace, redactor: Redactor, display: DisplayCo
                 yield QuietOutput(stream, raw=args.raw)
     finally:
         sys.stdout = stdout
-
-
-@contextlib.contextmanager
-def _signals(interrupt: Interrupt) -> Generator[None]:
-    """Ctrl-C and SIGTERM cancel the turn, which then ends cleanly. A second Ctrl-C ends the process at once."""
-
-    def cancel(number: int, _frame: FrameType | None) -> None:
-        if interrupt.cancelled and number == signal.SIGINT:
-            interrupt.insist()  # its child processes must not outlive it
-            if interrupt.is_starting:
-                return  # a process is just being started; it is stopped as soon as possible, and the turn with it
-            os._exit(EXIT_INTERRUPTED)
-        interrupt.cancel("keyboard interrupt" if number == signal.SIGINT else "terminated")
-
-    previous = {number: signal.signal(number, cancel) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    try:
-        yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 def _not_empty(text: str) -> str:

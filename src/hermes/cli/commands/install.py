@@ -80,7 +80,7 @@ def _requirements() -> list[str]:
     if sources.is_file():
         import tomllib
 
-        project = tomllib.loads(sources.read_text())["project"]
+        project = tomllib.loads(sources.read_text("utf-8"))["project"]
         optional: dict[str, list[str]] = project["optional-dependencies"]
         return [_with_extra(one, extra) for extra, requirements in optional.items() for one in requirements]
     from importlib import metadata

@@ -71,7 +71,7 @@ def _problem(home: Path, name: str) -> str:
 
 def _length(file: Path) -> int:
     try:
-        return len(file.read_text())
+        return len(file.read_text("utf-8", "replace"))
     except OSError:
         return 0
 

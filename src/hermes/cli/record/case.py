@@ -5,9 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.terminal import plain
 from hermes.cli.trace.format import open_store, session_named
 from hermes.config import hermes_home
+from hermes.log import discard_log
+from hermes.scope import Interrupt
 
 _FOLDER = "tests/hermes"
 _EXAMPLES = f"""
@@ -51,10 +54,12 @@ def _add(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from hermes.record.checks.cases import find_cases, run_case
 
+    discard_log()
     failed = 0
-    paths = find_cases([Path(place) for place in args.places])
+    paths, interrupt = find_cases([Path(place) for place in args.places]), Interrupt()
     for path in paths:
-        result = run_case(path, hermes_home(), update=args.update)
+        with cancelled_by_signals(interrupt):
+            result = run_case(path, hermes_home(), update=args.update, interrupt=interrupt)
         word = "updated" if result.updated else "passed" if result.passed else "FAILED"
         print(f"{word}  {path}")
         for problem in result.problems:

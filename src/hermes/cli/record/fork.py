@@ -10,13 +10,16 @@ from pathlib import Path
 import msgspec
 
 from hermes.cli.arguments import positive_number
+from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.terminal import plain, print_data
 from hermes.config import Config, hermes_home
 from hermes.config.environment import apply_env, load_env_file
 from hermes.config.load import load_config
 from hermes.errors import HermesError
 from hermes.host import Host, HostOptions
-from hermes.scope import new_session_id
+from hermes.log import setup_logging
+from hermes.sanitize import Redactor
+from hermes.scope import Interrupt, new_session_id
 
 _EXAMPLES = """
 Turns and model steps are counted from 1. --at 2 runs turn 2 again from its message on; --at 2.3 takes over the first
@@ -54,14 +57,15 @@ def run(args: argparse.Namespace) -> int:
     """Make the forks and run them."""
     from hermes.record.fork import ForkChanges, ForkPlace, fork_session
 
-    home = hermes_home()
+    home, redactor = hermes_home(), Redactor()
     apply_env(load_env_file(home))
+    setup_logging(home, redactor=redactor)
     place = ForkPlace.parse(args.at)
     system = _text_of(args.system) if args.system else None
     config = _without_plugins(load_config(home).config, args.disable)
     if place.step is None and system is None and args.no_run:
         raise HermesError("--no-run: a fork at a turn begins with a message; give a step, such as --at 2.1")
-    with Host(home, config, HostOptions(provider=args.provider, model=args.model)) as host:
+    with Host(home, config, HostOptions(provider=args.provider, model=args.model), redactor=redactor) as host:
         tools = frozenset(host.tools.all()) if args.disable else None
         changes = ForkChanges(system, args.message, tools)
         print(plain(_about_files(host, args.session, place.turn)), file=sys.stderr)
@@ -73,18 +77,23 @@ def run(args: argparse.Namespace) -> int:
             for new_id, _ in forks:
                 print(f"session_id: {new_id}")
             return 0
-        with ThreadPoolExecutor(min(args.count, _AT_ONCE)) as pool:
-            tasks = [pool.submit(_continue, host, new_id, message) for new_id, message in forks]
+        interrupt = Interrupt()
+        with cancelled_by_signals(interrupt), ThreadPoolExecutor(min(args.count, _AT_ONCE)) as pool:
+            tasks = [pool.submit(_continue, host, new_id, message, interrupt) for new_id, message in forks]
             failed = sum(task.result() for task in tasks)
+        interrupt.check()
     return 1 if failed else 0
 
 
-def _continue(host: Host, session_id: str, message: str | None) -> bool:
+def _continue(host: Host, session_id: str, message: str | None, interrupt: Interrupt) -> bool:
     session = host.resume_session(session_id)
     if host.options.model or host.options.provider:
         endpoint = session.models.endpoints[0]
         host.sessions.set_model(session_id, endpoint.provider, endpoint.model)
-    result = session.finish_open_turn() if message is None else session.run(message)
+    if message is None:
+        result = session.finish_open_turn(interrupt=interrupt)
+    else:
+        result = session.run(message, interrupt=interrupt)
     if result is None:
         raise HermesError(f"session {session_id} has nothing to continue")
     answer = result.answer or f"[{result.status}: {result.error}]"

@@ -11,6 +11,7 @@ from hermes.cli.terminal import one_line, plain, print_json
 from hermes.cli.trace.format import open_store, session_named
 from hermes.config import hermes_home
 from hermes.config.load import load_config
+from hermes.log import discard_log
 
 _EXAMPLES = """
 examples:
@@ -43,6 +44,7 @@ def _backtest(args: argparse.Namespace) -> int:
     from hermes.journal.sessions import Sessions
     from hermes.record.audit.backtest import backtest
 
+    discard_log()
     with open_store() as store:
         ids = [session_named(store, name) for name in args.session]
         if not ids:

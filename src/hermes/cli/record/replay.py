@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 
 from hermes.cli.arguments import positive_number
+from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.record.source import config_for, open_run
 from hermes.cli.terminal import plain, print_json
 from hermes.config import hermes_home
 from hermes.errors import HermesError
+from hermes.log import discard_log
+from hermes.scope import Interrupt
 
 _EXAMPLES = """
 The run goes through the same code as a live one, with today's settings, plugins and prompt. Models and tools answer
@@ -50,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
     from hermes.record.replay import ReplaySettings, replay
     from hermes.record.show import difference_lines
 
+    discard_log()
     settings = ReplaySettings(tools=args.tools, strict=args.strict, turn=args.turn, stop_early=not args.all)
     with open_run(args.run) as source:
         if source.is_bundle and args.tools == "live":
@@ -57,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
                 f"--tools live: {args.run} is a bundle, whose calls, approvals and settings may be those of anyone; "
                 "live tools run a session of this home only. Leave the option out to replay it with recorded tools"
             )
-        result = replay(source.store, source.session_id, hermes_home(), config_for(source), settings)
+        config, interrupt = config_for(source), Interrupt()
+        with cancelled_by_signals(interrupt):
+            result = replay(source.store, source.session_id, hermes_home(), config, settings, interrupt=interrupt)
     if args.json:
         print_json(result)
         return 0 if result.identical else 1

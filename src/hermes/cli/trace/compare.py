@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from hermes.cli.chat.signals import cancelled_by_signals
 from hermes.cli.record.source import open_run
 from hermes.cli.terminal import plain, print_json, write_private_file
 from hermes.config import Config, hermes_home
 from hermes.config.load import load_text
 from hermes.errors import HermesError
+from hermes.log import discard_log
+from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
     from hermes.record.compare import Difference
@@ -103,10 +106,12 @@ def run_bisect(args: argparse.Namespace) -> int:
     if name == args.before and _is_config(name):
         raise HermesError(f"{name} is a configuration; name the run that is replayed with --run")
     before, after = _config_of(args.before), _config_of(args.after)
-    with open_run(name) as source:
+    discard_log()
+    interrupt = Interrupt()
+    with open_run(name) as source, cancelled_by_signals(interrupt):
 
         def run(config: Config) -> ReplayResult:
-            return replay(source.store, source.session_id, hermes_home(), config)
+            return replay(source.store, source.session_id, hermes_home(), config, interrupt=interrupt)
 
         found = bisect(before, after, run)
     print(f"{found.changes} settings differ; {found.replays} replays")

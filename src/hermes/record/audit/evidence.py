@@ -19,6 +19,7 @@ from hermes.journal.connection import JournalConnection
 from hermes.journal.events import first_link, next_link
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
+from hermes.record.rows import check_size
 from hermes.trace.seals import Seal
 from hermes.version import __version__
 
@@ -45,6 +46,7 @@ class Verification:
 def export_evidence(store: Store, session_id: str, seals: Sequence[Seal], *, redact: Sequence[str] = ()) -> bytes:
     """The events of a session as a file. ``redact`` are patterns of step keys, such as ``tool:*``; ``*`` is all."""
     session = Sessions(store).get(session_id).id
+    check_size(store, session)
 
     def read(connection: JournalConnection) -> list[bytes]:
         return list(_lines(connection, session, seals, redact))

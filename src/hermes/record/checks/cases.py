@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from hermes.config.document import parse_document
+from hermes.config.files import write_atomically
 from hermes.config.sections import Config
 from hermes.errors import HermesError
 from hermes.journal.store import Store
@@ -20,6 +21,7 @@ from hermes.record.recording import Recording, load_recording
 from hermes.record.replay import ReplaySettings, recorded_config, replay
 from hermes.record.show import difference_lines
 from hermes.record.totals import totals_of
+from hermes.scope import Interrupt
 
 #: The first line of every test file, by which it is recognised.
 HEADER = "# hermes test"
@@ -84,8 +86,8 @@ def add_case(store: Store, session_id: str, folder: Path, name: str = "") -> Pat
     if path.exists():
         raise HermesError(f"{path} exists; choose another --name, or remove it")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.bundle").write_text(write_bundle(store, recording.id))
-    path.write_text(_text_of(recording, f"{name}.bundle"))
+    write_atomically(folder / f"{name}.bundle", write_bundle(store, recording.id))
+    write_atomically(path, _text_of(recording, f"{name}.bundle"))
     return path
 
 
@@ -127,7 +129,9 @@ def is_case(path: Path) -> bool:
         return False
 
 
-def run_case(path: Path, home: Path, config: Config | None = None, *, update: bool = False) -> CaseResult:
+def run_case(
+    path: Path, home: Path, config: Config | None = None, *, update: bool = False, interrupt: Interrupt | None = None
+) -> CaseResult:
     """Run one test, without network and key. ``update`` accepts changed requests into the recording."""
     try:
         case = msgspec.convert(parse_document(path.read_text("utf-8"), str(path)), CaseFile)
@@ -137,15 +141,13 @@ def run_case(path: Path, home: Path, config: Config | None = None, *, update: bo
     with open_bundle(bundle) as (store, session_id):
         settings = config or recorded_config(load_recording(store, session_id)) or Config()
         how = ReplaySettings(tools=case.tools, stop_early=False, keep=True)
-        result = replay(store, session_id, home, settings, how)
+        result = replay(store, session_id, home, settings, how, interrupt=interrupt)
     outcome = CaseResult(path)
     assert result.recording is not None
     outcome.problems += _unmet(case.expect, result.recording)
     changed = [line for one in result.differences[:1] for line in difference_lines(one)]
     if update and result.differences and not outcome.problems:
-        temporary = bundle.with_name(f"{bundle.name}.new")
-        temporary.write_text(result.bundle)
-        temporary.replace(bundle)
+        write_atomically(bundle, result.bundle)
         outcome.updated = True
     elif changed and case.same_requests and case.tools == "recorded":
         outcome.problems.append("the run is not as recorded; --update accepts it:\n" + "\n".join(changed))

@@ -20,7 +20,7 @@ from hermes.journal.sessions import Sessions
 from hermes.record.checks.scorers import Sample, Score, Scorer
 from hermes.record.recording import Recording, load_recording
 from hermes.record.totals import totals_of
-from hermes.scope import Scope
+from hermes.scope import Interrupt, Scope
 
 _TASK = "judge"
 _REQUEST_KEY = "sample"
@@ -80,15 +80,23 @@ class Evaluation:
     parallel: int = 4
     #: Called with each result as it comes.
     when_done: Callable[[SampleResult], None] = lambda _result: None
+    interrupt: Interrupt = field(default_factory=Interrupt)
     _spent: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, samples: Sequence[Sample], models: Sequence[str]) -> list[SampleResult]:
-        """Answer and score every sample with every model, in the order of the dataset."""
+        """Answer and score every sample with every model, in the order of the dataset.
+
+        Raises ``Interrupted`` when it was cancelled: what was answered by then is on record.
+        """
         runtimes = {model: self._models(model) for model in models}
         with ThreadPoolExecutor(self.parallel) as pool:
             tasks = [pool.submit(self._one, sample, model, runtimes[model]) for sample in samples for model in models]
-            return [task.result() for task in tasks]
+            try:
+                return [task.result() for task in tasks]
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                raise
 
     def _models(self, name: str) -> ModelRuntime:
         provider, _, model = name.partition(":")
@@ -98,6 +106,7 @@ class Evaluation:
         return self.host.models.conversation(model=name)
 
     def _one(self, sample: Sample, model: str, models: ModelRuntime) -> SampleResult:
+        self.interrupt.check()
         place = msgspec.json.encode([self.name, model, sample.id, sample.input])
         session_id = f"eval_{hashlib.sha256(place).hexdigest()[:20]}"
         known = self._known(session_id)
@@ -109,9 +118,10 @@ class Evaluation:
                 return self._report(SampleResult(sample.id, model, "", "skipped", "", None, why, 0.0, 0, 0.0))
         session = self._session(session_id, models, is_new=known is None)
         if known is None:
-            session.run(sample.input, request_key=_REQUEST_KEY)
+            session.run(sample.input, request_key=_REQUEST_KEY, interrupt=self.interrupt)
         elif known.turns[0].state != "completed":
-            session.finish_open_turn()
+            session.finish_open_turn(interrupt=self.interrupt)
+        self.interrupt.check()
         recording = load_recording(self.host.store, session_id)
         turn = recording.turns[0]
         score = Score(0.0, turn.error or "no answer")
@@ -165,7 +175,7 @@ class Evaluation:
             for call in recording.turns[0].calls:
                 if call.key == f"side:{_TASK}" and call.content and call.content["reply"]:
                     return str(call.content["reply"].get("content") or "")
-            scope = Scope(session_id=recording.id, turn_id=recording.turns[0].id)
+            scope = Scope(session_id=recording.id, turn_id=recording.turns[0].id, interrupt=self.interrupt)
             messages: list[dict[str, Any]] = [{"role": "user", "content": prompt}]
             return self.host.side.ask(_TASK, messages, scope=scope, main=session.models.endpoints).content
 
