@@ -69,6 +69,10 @@ class JournalUnavailable(JournalError):
     """The database cannot be reached at the moment. Nothing is wrong with what is in it."""
 
 
+class CommitUnknown(JournalUnavailable):
+    """The connection broke during a commit, and whether it was made could not be found out."""
+
+
 class SessionNotFound(JournalError):
     """No session has that id."""
 

@@ -194,7 +194,7 @@ class Host:
 
     def _open_journal(self) -> None:
         if self.options.journal is None:
-            self.store = open_store(self.home)
+            self.store = open_store(self.home, self.config.journal)
         else:
             self.store = open_store(self.options.journal, is_scratch=True)
         self._journal_notice = self.store.notice()

@@ -13,11 +13,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from hermes.config.sections import JournalConfig
 from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.steps import Message, TurnJournal
-from hermes.journal.store import Store
+from hermes.journal.store import Store, open_store
 from hermes.journal.turns import begin_turn
 from support.waiting import wait_until
 
@@ -66,10 +67,18 @@ def finish_turn(turn: TurnJournal, answer: str = "done") -> None:
     turn.commit()
 
 
-def rows(path: Path, query: str, *values: object) -> list[Any]:
-    """What the file holds, as another program would see it."""
-    with closing(sqlite3.connect(path)) as connection:
+def rows(where: Path | Store, query: str, *values: object) -> list[Any]:
+    """What the journal holds: a file, as another program would see it, or that of a store."""
+    if isinstance(where, Store):
+        return where.read(lambda connection: connection.execute(query, values).fetchall())
+    with closing(sqlite3.connect(where)) as connection:
         return connection.execute(query, values).fetchall()
+
+
+def journal_at(address: str) -> Store:
+    """The journal in a folder, or in a database."""
+    is_url = address.startswith("postgresql:")
+    return open_store(Path() if is_url else Path(address), JournalConfig(url=address if is_url else ""))
 
 
 def insert_session(connection: JournalConnection, session_id: str) -> str:
@@ -80,8 +89,8 @@ def insert_session(connection: JournalConnection, session_id: str) -> str:
     return session_id
 
 
-def session_ids(path: Path) -> list[str]:
-    return [row[0] for row in rows(path, "SELECT id FROM sessions ORDER BY id")]
+def session_ids(where: Path | Store) -> list[str]:
+    return [row[0] for row in rows(where, "SELECT id FROM sessions ORDER BY id")]
 
 
 class Caller(threading.Thread):

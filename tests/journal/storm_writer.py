@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
+import time
 
-from hermes.journal.runner import FileRunner
+from hermes.errors import SessionBusy
+from hermes.journal.runner import Runner
 from hermes.journal.sqlite import store as store_module
-from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.steps import TurnJournal
+from hermes.journal.store import Store
 from hermes.journal.turns import reopen_turn
-from journal.kit import start_turn
+from journal.kit import journal_at, start_turn
 
 
-def main(folder: Path, session_id: str, limit: int) -> None:
+def taken_up(store: Store, runner: Runner, session_id: str) -> TurnJournal:
+    """The turn that the process before this one left. A server takes a moment to notice that it died."""
+    while True:
+        try:
+            return reopen_turn(store, runner, session_id, states=("running",)) or start_turn(store, runner, session_id)
+        except SessionBusy:
+            time.sleep(0.01)
+
+
+def main(address: str, session_id: str, limit: int) -> None:
     # Often, so that processes die during checkpoints too.
     store_module.CHECKPOINT_EVERY_COMMITS = 7
-    store, runner = SqliteStore(folder / "state.db"), FileRunner(folder / "runners")
-    turn = reopen_turn(store, runner, session_id, states=("running",)) or start_turn(store, runner, session_id)
+    store = journal_at(address)
+    runner = store.new_runner()
+    turn = taken_up(store, runner, session_id)
     first = len(turn.steps)
     for number in range(first, first + limit):
         turn.step(f"tick:{number}", "done", "pure", {"text": "x" * (number % 50) * 40})
@@ -31,4 +43,4 @@ def main(folder: Path, session_id: str, limit: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))

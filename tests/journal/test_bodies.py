@@ -15,6 +15,8 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from journal.kit import assistant, finish_turn, rows, start_turn, user
 
+pytestmark = pytest.mark.both_stores
+
 # JSON has no other floats, and whole numbers of any size.
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 values = st.recursive(
@@ -80,23 +82,22 @@ def test_nothing_can_pose_as_a_reference_to_a_blob(keep: Any, value: object) -> 
     assert keep(value) == value
 
 
-def test_nothing_can_reach_the_blob_of_another_session(
-    keep: Any, store: Store, runner: Runner, journal_path: Path
-) -> None:
+def test_nothing_can_reach_the_blob_of_another_session(keep: Any, store: Store, runner: Runner) -> None:
     start_turn(store, runner, "other", message=user("secret " * 10_000))
-    digests = [digest for (digest,) in rows(journal_path, "SELECT sha256 FROM blobs")]
+    digests = [digest for (digest,) in rows(store, "SELECT sha256 FROM blobs")]
     assert len(digests) == 2  # the event that began the turn, and the message
     for digest in digests:
         assert keep({"$blob": digest}) == {"$blob": digest}
 
 
 @pytest.mark.parametrize("extra", [0, 1])
-def test_only_large_values_become_blobs(keep: Any, journal_path: Path, extra: int) -> None:
+def test_only_large_values_become_blobs(keep: Any, store: Store, extra: int) -> None:
     text = "x" * (BLOB_THRESHOLD - 2 + extra)  # two characters are the quotes
     assert keep(text) == text
-    assert rows(journal_path, "SELECT length(data) FROM blobs") == [(BLOB_THRESHOLD + 1,)] * extra
+    assert rows(store, "SELECT length(data) FROM blobs") == [(BLOB_THRESHOLD + 1,)] * extra
 
 
+@pytest.mark.sqlite_only
 def test_equal_large_values_are_stored_once(store: Store, runner: Runner, journal_path: Path) -> None:
     def size() -> int:
         return journal_path.stat().st_size + Path(f"{journal_path}-wal").stat().st_size
@@ -107,8 +108,8 @@ def test_equal_large_values_are_stored_once(store: Store, runner: Runner, journa
     for session in ("s1", "s2"):
         for _ in range(3):
             finish_turn(start_turn(store, runner, session, message=user([image])))
-    assert rows(journal_path, "SELECT count(*) FROM blobs") == [(2,)]
-    assert rows(journal_path, "SELECT session_id, count(*) FROM blob_uses GROUP BY 1") == [("s1", 2), ("s2", 2)]
+    assert rows(store, "SELECT count(*) FROM blobs") == [(2,)]
+    assert rows(store, "SELECT session_id, count(*) FROM blob_uses GROUP BY 1") == [("s1", 2), ("s2", 2)]
     assert size() - empty < 538_000
     assert Sessions(store).messages("s2")[4] == user([image])
 

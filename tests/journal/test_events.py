@@ -21,6 +21,8 @@ from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
 from journal.kit import RunnerFactory, finish_turn, rows, start_turn
 
+pytestmark = pytest.mark.both_stores
+
 
 class _Counted:
     """A connection that notes the statements."""
@@ -50,9 +52,7 @@ def test_fence_and_number_are_one_statement(store: Store, runner: Runner) -> Non
     assert [event["seq"] for event in Sessions(store).events("s1")] == [1, 2, 3, 4]
 
 
-def test_a_lost_lease_advances_nothing(
-    store: Store, runner: Runner, new_runner: RunnerFactory, journal_path: Path
-) -> None:
+def test_a_lost_lease_advances_nothing(store: Store, runner: Runner, new_runner: RunnerFactory) -> None:
     turn = start_turn(store, runner)
     other = new_runner()
     runner.close()
@@ -60,19 +60,17 @@ def test_a_lost_lease_advances_nothing(
     turn.event("note", "", {})
     with pytest.raises(LeaseLost, match="taken over"):
         turn.commit()
-    assert rows(journal_path, "SELECT head_seq FROM sessions") == [(1,)]
+    assert rows(store, "SELECT head_seq FROM sessions") == [(1,)]
 
 
-def test_every_event_is_chained_to_the_one_before(store: Store, runner: Runner, journal_path: Path) -> None:
+def test_every_event_is_chained_to_the_one_before(store: Store, runner: Runner) -> None:
     turn = start_turn(store, runner, turn_id="t1")
     turn.step("tool:1.0", "claimed", "unsafe", {"args": {"text": "x" * 40_000}})
     turn.step("setup", "done", "pure", {"n": 1}, {"system": "Be brief."})
     turn.commit()
     finish_turn(turn)
     link = first_link("s1")
-    stored = rows(
-        journal_path, "SELECT seq, turn_id, kind, key, effect, body, at, epoch, chain FROM events ORDER BY seq"
-    )
+    stored = rows(store, "SELECT seq, turn_id, kind, key, effect, body, at, epoch, chain FROM events ORDER BY seq")
     for seq, turn_id, kind, key, effect, body, at, epoch, chain in stored:
         reference = msgspec.json.decode(body).get("$blob")
         digest = reference or hashlib.sha256(body.encode()).hexdigest()
@@ -81,7 +79,7 @@ def test_every_event_is_chained_to_the_one_before(store: Store, runner: Runner, 
     assert len(stored) == 4
 
 
-def test_what_is_shared_is_stored_once_and_read_as_one_body(store: Store, runner: Runner, journal_path: Path) -> None:
+def test_what_is_shared_is_stored_once_and_read_as_one_body(store: Store, runner: Runner) -> None:
     tools = [{"name": f"tool_{number}"} for number in range(5)]
     for session in ("s1", "s2"):
         turn = start_turn(store, runner, session)
@@ -90,11 +88,11 @@ def test_what_is_shared_is_stored_once_and_read_as_one_body(store: Store, runner
         finish_turn(turn)
         body = Sessions(store).events(session)[1]["body"]
         assert body == {"max_steps": 9, "system": "Be brief.", "tools": tools}
-    assert rows(journal_path, "SELECT count(*) FROM blobs") == [(3,)], "the two fields, and which they are"
+    assert rows(store, "SELECT count(*) FROM blobs") == [(3,)], "the two fields, and which they are"
     Sessions(store).delete("s1", runner)
     assert Sessions(store).events("s2")[1]["body"]["system"] == "Be brief."
     Sessions(store).delete("s2", runner)
-    assert rows(journal_path, "SELECT count(*) FROM blobs") == [(0,)]
+    assert rows(store, "SELECT count(*) FROM blobs") == [(0,)]
 
 
 @pytest.mark.parametrize("body", [{"$shared": "0" * 64}, {"$redacted": "0" * 64}, {"$blob": "0" * 64}])
@@ -105,6 +103,7 @@ def test_a_body_that_looks_like_a_reference_is_only_data(store: Store, runner: R
     assert Sessions(store).events("s1")[-1]["body"] == body
 
 
+@pytest.mark.sqlite_only
 def test_a_blob_that_is_gone_is_named(store: Store, runner: Runner, journal_path: Path) -> None:
     turn = start_turn(store, runner)
     turn.step("setup", "done", "pure", {}, {"system": "Be brief."})

@@ -22,27 +22,26 @@ from hermes.journal.steps import TurnJournal
 from hermes.journal.store import Store
 from hermes.journal.turns import reopen_turn
 from journal.kit import PYTHON_PATH, FileRunnerFactory, RunnerFactory, StoreFactory, finish_turn, rows, start_turn
-from support.waiting import HANG, wait_for
+from support.waiting import HANG, wait_for, wait_until
+
+pytestmark = pytest.mark.both_stores
 
 OWNER = """
 import os, sys
-from pathlib import Path
-from journal.kit import start_turn
-from hermes.journal.runner import FileRunner, Runner
-from hermes.journal.store import Store
-from hermes.journal.sqlite.store import SqliteStore
-folder = Path(sys.argv[1])
-turn = start_turn(SqliteStore(folder / "state.db"), FileRunner(folder / "runners"))
+from journal.kit import journal_at, start_turn
+store = journal_at(sys.argv[1])
+runner = store.new_runner()
+turn = start_turn(store, runner)
 os.write(1, b"ready")
 os.read(0, 1)
 """
 
 
 @contextmanager
-def other_process(folder: Path) -> Generator[subprocess.Popen[bytes]]:
+def other_process(address: str) -> Generator[subprocess.Popen[bytes]]:
     """A process that runs session ``s1`` until it is told to end."""
     environment = {**os.environ, "PYTHONPATH": PYTHON_PATH}
-    command = [sys.executable, "-c", OWNER, str(folder)]
+    command = [sys.executable, "-c", OWNER, address]
     with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None and process.stdout.read(5) == b"ready"
@@ -51,12 +50,12 @@ def other_process(folder: Path) -> Generator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def ownership(path: Path) -> tuple[str, int]:
-    return rows(path, "SELECT runner, epoch FROM sessions")[0]
+def ownership(store: Store) -> tuple[str, int]:
+    return rows(store, "SELECT runner, epoch FROM sessions")[0]
 
 
-def test_a_living_runner_is_left_alone_and_named(store: Store, runner: Runner, journal_path: Path) -> None:
-    with other_process(journal_path.parent) as process:
+def test_a_living_runner_is_left_alone_and_named(store: Store, runner: Runner, journal_address: str) -> None:
+    with other_process(journal_address) as process:
         for take in (lambda: start_turn(store, runner), lambda: reopen(store, runner)):
             with pytest.raises(SessionBusy) as caught:
                 take()
@@ -65,40 +64,44 @@ def test_a_living_runner_is_left_alone_and_named(store: Store, runner: Runner, j
             )
         with pytest.raises(SessionBusy):
             Sessions(store).delete("s1", runner)
-        assert ownership(journal_path)[1] == 1
+        assert ownership(store)[1] == 1
 
 
-def test_the_session_of_a_killed_process_is_taken_over(store: Store, runner: Runner, journal_path: Path) -> None:
-    with other_process(journal_path.parent) as process:
+def test_the_session_of_a_killed_process_is_taken_over(store: Store, runner: Runner, journal_address: str) -> None:
+    with other_process(journal_address) as process:
         process.kill()
         process.wait()
-        dead, epoch = ownership(journal_path)
-        assert (journal_path.parent / "runners" / dead).exists()
+        dead, epoch = ownership(store)
+        if isinstance(runner, FileRunner):
+            assert (runner.folder / dead).exists()
+        else:
+            wait_until(lambda: not runner.is_alive(dead), "the server has noticed")
         turn = reopen(store, runner)
     assert turn is not None and turn.state == "running"
-    assert ownership(journal_path) == (runner.id, epoch + 1)
-    assert not (journal_path.parent / "runners" / dead).exists(), "the file of a dead runner is swept away"
+    assert ownership(store) == (runner.id, epoch + 1)
+    if isinstance(runner, FileRunner):
+        assert not (runner.folder / dead).exists(), "the file of a dead runner is swept away"
 
 
 def test_a_runner_that_was_replaced_writes_nothing_more(
-    store: Store, open_store: StoreFactory, new_runner: RunnerFactory, journal_path: Path
+    store: Store, open_store: StoreFactory, new_runner: RunnerFactory
 ) -> None:
     zombie_runner, taker = new_runner(), new_runner()
     zombie = start_turn(store, zombie_runner)
     zombie_runner.close()  # its lock is gone, as if the kernel had ended it, yet it goes on
     heir = reopen(open_store(), taker)
     assert heir is not None
-    before = rows(journal_path, "SELECT * FROM events") + rows(journal_path, "SELECT * FROM turns")
+    before = rows(store, "SELECT * FROM events") + rows(store, "SELECT * FROM turns")
     zombie.step("setup", "done", "pure", {})
     zombie.message(1, 0, {"role": "assistant", "content": "too late"})
     zombie.end("completed", answer="too late")
     for _ in range(2):
         with pytest.raises(LeaseLost, match="session s1 was taken over or deleted by another process"):
             zombie.commit()
-    assert rows(journal_path, "SELECT * FROM events") + rows(journal_path, "SELECT * FROM turns") == before
+    assert rows(store, "SELECT * FROM events") + rows(store, "SELECT * FROM turns") == before
     heir.step("setup", "done", "pure", {"by": "the heir"})
     finish_turn(heir)
-    assert rows(journal_path, "SELECT state, answer FROM turns") == [("completed", "done")]
+    assert rows(store, "SELECT state, answer FROM turns") == [("completed", "done")]
 
 
 def test_what_an_earlier_turn_left_running_cannot_write_into_the_next(store: Store, runner: Runner) -> None:
@@ -147,22 +150,23 @@ def test_of_two_takers_one_wins(
     winners = [outcome for outcome in outcomes if isinstance(outcome, TurnJournal)]
     assert len(winners) == 1
     assert sum(isinstance(outcome, SessionBusy) for outcome in outcomes) == 5
-    assert ownership(journal_path)[1] == 2
-    assert rows(journal_path, "SELECT attempts FROM turns") == [(2,)]
+    assert ownership(store)[1] == 2
+    assert rows(store, "SELECT attempts FROM turns") == [(2,)]
 
 
-def test_a_deleted_session_cannot_be_written(store: Store, runner: Runner, journal_path: Path) -> None:
+def test_a_deleted_session_cannot_be_written(store: Store, runner: Runner) -> None:
     turn = start_turn(store, runner)
     Sessions(store).delete("s1", runner)
     turn.event("note", "", 1)
     with pytest.raises(LeaseLost):
         turn.commit()
-    assert rows(journal_path, "SELECT * FROM events") == []
+    assert rows(store, "SELECT * FROM events") == []
 
 
 # -- runners -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sqlite_only
 def test_a_runner_file_appears_with_the_first_session_and_goes_with_the_runner(tmp_path: Path) -> None:
     runner = FileRunner(tmp_path / "runners")
     assert not (tmp_path / "runners").exists()
@@ -173,6 +177,7 @@ def test_a_runner_file_appears_with_the_first_session_and_goes_with_the_runner(t
     assert not file.exists()
 
 
+@pytest.mark.sqlite_only
 def test_threads_that_start_a_runner_at_once_share_it(runner: Runner, tmp_path: Path) -> None:
     barrier = threading.Barrier(8)
 
@@ -189,6 +194,7 @@ def test_threads_that_start_a_runner_at_once_share_it(runner: Runner, tmp_path: 
     assert [file.name for file in (tmp_path / "journal" / "runners").iterdir()] == [runner.id]
 
 
+@pytest.mark.sqlite_only
 def test_those_who_ask_at_once_do_not_take_each_other_for_the_owner(new_runner: RunnerFactory, tmp_path: Path) -> None:
     folder = tmp_path / "journal" / "runners"
     folder.mkdir(parents=True)
@@ -210,6 +216,7 @@ def test_those_who_ask_at_once_do_not_take_each_other_for_the_owner(new_runner: 
         assert answers == [False] * 4
 
 
+@pytest.mark.sqlite_only
 def test_a_runner_that_cannot_be_asked_about_is_not_taken_for_dead(
     store: Store, new_runner: FileRunnerFactory, journal_path: Path
 ) -> None:
@@ -220,9 +227,10 @@ def test_a_runner_that_cannot_be_asked_about_is_not_taken_for_dead(
     file.symlink_to(file)
     with pytest.raises(JournalError, match="Too many levels of symbolic links"):
         start_turn(store, other)
-    assert ownership(journal_path) == (owner.id, 1)
+    assert ownership(store) == (owner.id, 1)
 
 
+@pytest.mark.sqlite_only
 def test_a_runner_whose_note_is_unreadable_is_still_alive(new_runner: FileRunnerFactory) -> None:
     owner, other = new_runner(), new_runner()
     owner.start()
@@ -236,6 +244,7 @@ def reopen(store: Store, runner: Runner) -> TurnJournal | None:
     return reopen_turn(store, runner, "s1", states=("running",))
 
 
+@pytest.mark.sqlite_only
 def test_a_lock_that_a_started_process_still_holds_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,6 +272,7 @@ def test_a_lock_that_a_started_process_still_holds_is_waited_for(
     assert not left.exists()
 
 
+@pytest.mark.sqlite_only
 def test_a_lock_of_a_living_process_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runner_module, "SECONDS_TO_RELEASE", HANG * 10)
     owner = FileRunner(tmp_path)

@@ -20,6 +20,8 @@ from hermes.journal.store import Store
 from hermes.journal.turns import reopen_turn
 from journal.kit import StoreFactory, finish_turn, start_turn
 
+pytestmark = pytest.mark.both_stores
+
 ROW = QuestionRow("appr_1", "s1", "t1", "tool:1.0", "terminal", "digest", "rm -rf x", ("a", "b"), "why", "cli")
 STEP = {"session_id": "s1", "turn_id": "t1", "key": "tool:1.0", "digest": "digest"}
 
@@ -199,6 +201,7 @@ def test_a_deferred_question_is_overdue_after_its_deadline(rows: Questions, stor
     assert rows.overdue(200) == []
 
 
+@pytest.mark.sqlite_only
 def test_approvals_of_an_older_file_are_questions_of_a_newer_one(tmp_path: Path) -> None:
     path = tmp_path / "state.db"
     with closing(sqlite3.connect(path)) as connection:

@@ -11,54 +11,61 @@ from pathlib import Path
 
 import pytest
 
+from hermes.journal.history.inspection import inspect_session
 from hermes.journal.sessions import Sessions
 from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store import Store
+from hermes.trace.verify.session import verify
 from journal.kit import PYTHON_PATH, rows
+
+pytestmark = pytest.mark.both_stores
 
 WRITER = Path(__file__).with_name("storm_writer.py")
 FOREVER = 1_000_000
 
 
-def start_writer(folder: Path, session_id: str, limit: int) -> subprocess.Popen[bytes]:
+def start_writer(address: str, session_id: str, limit: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, str(WRITER), str(folder), session_id, str(limit)],
+        [sys.executable, str(WRITER), address, session_id, str(limit)],
         env={**os.environ, "PYTHONPATH": PYTHON_PATH},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     )
 
 
-def check(path: Path, acknowledged: dict[str, list[int]]) -> None:
+def check(store: Store, acknowledged: dict[str, list[int]]) -> None:
     """Every acknowledged step is there once, with its message, and no number is missing from the sequences."""
-    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
-    assert rows(path, "PRAGMA foreign_key_check") == []
+    if isinstance(store, SqliteStore):
+        assert rows(store, "PRAGMA integrity_check") == [("ok",)]
+        assert rows(store, "PRAGMA foreign_key_check") == []
     for session_id, numbers in acknowledged.items():
         sequence = [
-            seq for (seq,) in rows(path, "SELECT seq FROM events WHERE session_id = ? ORDER BY seq", session_id)
+            seq for (seq,) in rows(store, "SELECT seq FROM events WHERE session_id = ? ORDER BY seq", session_id)
         ]
         assert sequence == list(range(1, len(sequence) + 1))
         query = "SELECT key FROM events WHERE session_id = ? AND kind = 'step_done'"
-        recorded = [key for (key,) in rows(path, query, session_id)]
+        recorded = [key for (key,) in rows(store, query, session_id)]
         assert len(recorded) == len(set(recorded)), "a step was recorded twice"
         assert {f"tick:{number}" for number in numbers} <= set(recorded)
         assert len(numbers) == len(set(numbers)), "a process that took over repeated a step"
-        messages = rows(path, "SELECT count(*) FROM messages WHERE session_id = ?", session_id)[0][0]
+        messages = rows(store, "SELECT count(*) FROM messages WHERE session_id = ?", session_id)[0][0]
         assert messages == len(recorded) + 1
 
 
-def test_four_processes_write_at_once(tmp_path: Path) -> None:
-    writers = {f"s{number}": start_writer(tmp_path, f"s{number}", 60) for number in range(4)}
+@pytest.mark.slow_on_postgres
+def test_four_processes_write_at_once(store: Store, journal_address: str) -> None:
+    writers = {f"s{number}": start_writer(journal_address, f"s{number}", 60) for number in range(4)}
     acknowledged: dict[str, list[int]] = {}
     for session_id, writer in writers.items():
         output, errors = writer.communicate(timeout=60)
         assert writer.returncode == 0, errors.decode()
         acknowledged[session_id] = [int(line) for line in output.split()]
     assert acknowledged == {session_id: list(range(60)) for session_id in writers}
-    check(tmp_path / "state.db", acknowledged)
+    check(store, acknowledged)
 
 
 @pytest.mark.slow
-def test_a_storm_of_kills_loses_nothing_acknowledged(tmp_path: Path) -> None:
+def test_a_storm_of_kills_loses_nothing_acknowledged(store: Store, journal_address: str) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     sessions = [f"w{number}" for number in range(3)]
@@ -68,7 +75,7 @@ def test_a_storm_of_kills_loses_nothing_acknowledged(tmp_path: Path) -> None:
     def torment(session_id: str) -> None:
         chance = random.Random(f"{seed} {session_id}")
         for _ in range(7):
-            with start_writer(tmp_path, session_id, FOREVER) as writer:
+            with start_writer(journal_address, session_id, FOREVER) as writer:
                 assert writer.stdout is not None and writer.stderr is not None
                 first = writer.stdout.readline()
                 timer = threading.Timer(chance.uniform(0, 0.12), writer.kill)
@@ -86,7 +93,9 @@ def test_a_storm_of_kills_loses_nothing_acknowledged(tmp_path: Path) -> None:
         thread.join()
     assert failures == [""] * 21
     assert all(len(numbers) > 7 for numbers in acknowledged.values()), acknowledged
-    check(tmp_path / "state.db", acknowledged)
-    store = SqliteStore(tmp_path / "state.db")
+    check(store, acknowledged)
     assert {row.id for row in Sessions(store).list()} == set(sessions)
-    store.close()
+    for session_id in sessions:
+        assert [
+            problem for problem in verify(inspect_session(store, session_id)) if "not finished" not in str(problem)
+        ] == []

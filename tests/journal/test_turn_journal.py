@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,8 @@ from hermes.journal.steps import ModelCallRow, Step, TurnJournal, TurnState
 from hermes.journal.store import Store
 from hermes.journal.turns import next_model_key, reopen_turn
 from journal.kit import RunnerFactory, StoreFactory, assistant, finish_turn, rows, start_turn, user
+
+pytestmark = pytest.mark.both_stores
 
 
 def reopen(store: Store, runner: Runner, *states: TurnState) -> TurnJournal | None:
@@ -105,6 +106,7 @@ def test_messages_stand_in_the_order_of_the_conversation_whatever_was_committed_
     assert contents == ["hello", "1.0", "1.1", "1.2", "2.0", "10.0"]
 
 
+@pytest.mark.sqlite_only
 def test_an_empty_commit_writes_nothing(store: Store, runner: Runner) -> None:
     turn = start_turn(store, runner)
     before = vars(store)["_commits"]
@@ -112,9 +114,7 @@ def test_an_empty_commit_writes_nothing(store: Store, runner: Runner) -> None:
     assert vars(store)["_commits"] == before
 
 
-def test_when_a_commit_returns_what_other_threads_committed_is_on_disk(
-    store: Store, runner: Runner, journal_path: Path
-) -> None:
+def test_when_a_commit_returns_what_other_threads_committed_is_on_disk(store: Store, runner: Runner) -> None:
     """A claim that rides on another thread's commit must be on disk before its effect, not only on its way there."""
     turn = start_turn(store, runner)
     in_transaction, may_go_on = threading.Event(), threading.Event()
@@ -134,7 +134,7 @@ def test_when_a_commit_returns_what_other_threads_committed_is_on_disk(
     assert second.is_alive(), "the rows are on their way, but not there"
     may_go_on.set()
     second.join(60)
-    assert rows(journal_path, "SELECT key FROM steps WHERE state = 'claimed'") == [("tool:1.0",)]
+    assert rows(store, "SELECT key FROM steps WHERE state = 'claimed'") == [("tool:1.0",)]
     first.join(60)
 
 
@@ -197,15 +197,15 @@ def test_a_second_message_waits_until_the_first_is_answered(store: Store, runner
     assert Sessions(store).turn_count("s1") == 1
 
 
-def test_the_same_delivery_again_gives_the_ended_turn(store: Store, runner: Runner, journal_path: Path) -> None:
+def test_the_same_delivery_again_gives_the_ended_turn(store: Store, runner: Runner) -> None:
     first = start_turn(store, runner, turn_id="t1", request_key="message-7")
     first.step("final", "done", "pure", {"text": "forty-two"})
     finish_turn(first, "forty-two")
-    before = rows(journal_path, "SELECT * FROM events") + rows(journal_path, "SELECT * FROM sessions")
+    before = rows(store, "SELECT * FROM events") + rows(store, "SELECT * FROM sessions")
     again = start_turn(store, runner, turn_id="t2", request_key="message-7")
     assert (again.id, again.state, again.answer, again.ordinal) == ("t1", "completed", "forty-two", 0)
     assert again.steps["final"] == Step("done", {"text": "forty-two"})
-    assert rows(journal_path, "SELECT * FROM events") + rows(journal_path, "SELECT * FROM sessions") == before
+    assert rows(store, "SELECT * FROM events") + rows(store, "SELECT * FROM sessions") == before
     again.event("note", "", "an ended turn takes nothing more")
     with pytest.raises(LeaseLost):
         again.commit()
@@ -307,16 +307,14 @@ def test_the_attempt_that_was_open_is_closed_as_crashed(store: Store, new_runner
     assert crashed["error"] == "the process ended before an answer was recorded"
 
 
-def test_a_turn_that_keeps_crashing_counts_its_attempts(
-    store: Store, new_runner: RunnerFactory, journal_path: Path
-) -> None:
+def test_a_turn_that_keeps_crashing_counts_its_attempts(store: Store, new_runner: RunnerFactory) -> None:
     runner = new_runner()
     start_turn(store, runner)
     for _ in range(4):
         runner.close()
         runner = new_runner()
         assert reopen(store, runner) is not None
-    assert rows(journal_path, "SELECT attempts FROM turns") == [(5,)]
+    assert rows(store, "SELECT attempts FROM turns") == [(5,)]
     assert [event["kind"] for event in Sessions(store).events("s1")] == ["turn_started", *["turn_resumed"] * 4]
 
 

@@ -410,6 +410,15 @@ class AuditConfig(Struct, kw_only=True):
     seal_key: str = ""  #: Private SSH key that seals a session at the end of every turn; empty seals none.
 
 
+class JournalConfig(Struct, kw_only=True):
+    """Where sessions are recorded."""
+
+    url: str = ""  #: Address of a PostgreSQL database that several machines share; empty is a file in the home.
+    schema: Name = "hermes"  #: Schema of that database that holds the tables.
+    pool_size: Positive = 10  #: Connections to that database that a process may have open for its writes and reads.
+    wait_seconds: NotNegative = 60  #: Seconds that running work waits for that database when it is away.
+
+
 class PrincipalConfig(Struct, kw_only=True):
     """A caller of a server (A2A, the OpenAI-compatible API, MCP over HTTP), identified by a token."""
 
@@ -543,6 +552,7 @@ class Config(Struct, kw_only=True):
     skills: SkillsConfig = field(default_factory=SkillsConfig)
     local: LocalConfig = field(default_factory=LocalConfig)
     principals: dict[str, PrincipalConfig] = {}  #: Who may call the servers of this home, by name.
+    journal: JournalConfig = field(default_factory=JournalConfig)
     a2a: A2AConfig = field(default_factory=A2AConfig)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     security: SecurityConfig = field(default_factory=SecurityConfig)

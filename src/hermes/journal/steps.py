@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
+from hermes.errors import CommitUnknown
 from hermes.journal.bodies import clean_text, pack, put_blob, to_json
 from hermes.journal.connection import JournalConnection
 from hermes.journal.events import NewEvent, append_events
@@ -134,6 +135,8 @@ class TurnJournal:
         self._pending = _Pending()
         self._pending_lock = threading.Lock()
         self._commit_lock = threading.Lock()
+        #: Whether the last commit was made is not known, so that this process records nothing more of the turn.
+        self._unknown: CommitUnknown | None = None
 
     @property
     def finish_reason(self) -> str:
@@ -222,11 +225,17 @@ class TurnJournal:
 
     def _commit_rows(self) -> bool:
         with self._commit_lock:
+            if self._unknown is not None:
+                raise self._unknown
             rows = self._take_pending()
             if not rows:
                 return False
             try:
                 self._store.write_soon(lambda connection: self._write(connection, rows))
+            except CommitUnknown as error:
+                # They may be on record. Written again they could be there twice: only a new take-up sees what is.
+                self._unknown = error
+                raise
             except BaseException:
                 with self._pending_lock:
                     rows.extend(self._pending)

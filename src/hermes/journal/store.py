@@ -5,13 +5,19 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from hermes.config.environment import load_env_file
+from hermes.config.files import config_path
+from hermes.errors import ConfigError
+
 if TYPE_CHECKING:
+    from hermes.config.sections import JournalConfig
     from hermes.journal.connection import JournalConnection
     from hermes.journal.history.search import SearchIndex
     from hermes.journal.runner import Runner
@@ -111,13 +117,27 @@ class Store(ABC):
         """Close the connections."""
 
 
-def open_store(folder: Path, *, is_scratch: bool = False) -> Store:
-    """The journal in a folder. Nothing is opened yet."""
+def open_store(folder: Path, config: JournalConfig | None = None, *, is_scratch: bool = False) -> Store:
+    """The journal of a home: in ``folder``, or in the database that the settings name. Nothing is opened yet."""
+    if config is not None and config.url:
+        from hermes.journal.postgres.store import PostgresStore
+
+        return PostgresStore(config)
     from hermes.journal.sqlite.store import SqliteStore
 
     return SqliteStore(folder / "state.db", is_scratch=is_scratch)
 
 
 def home_store(home: Path) -> Store:
-    """The journal of a home, for commands that open no host."""
-    return open_store(home)
+    """The journal of a home as its configuration says, for commands that read no more of it than that."""
+    from hermes.config.load import load_text, read_text
+
+    path = config_path(home)
+    try:
+        text = read_text(path)
+        if text is None or "journal" not in text:
+            return open_store(home)
+        environ = {**load_env_file(home, warnings=[]), **os.environ}
+        return open_store(home, load_text(text, path, environ).config.journal)
+    except ConfigError:
+        return open_store(home)  # what cannot be read is not in use either

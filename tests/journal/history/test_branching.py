@@ -13,10 +13,12 @@ from hermes.journal.history.undoing import undo_turns
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
-from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.steps import ModelCallRow, TurnJournal, record_model_call
+from hermes.journal.store import Store
 from hermes.journal.usage.spending import session_spending
 from journal.kit import RunnerFactory, finish_turn, rows, start_turn, user
+
+pytestmark = pytest.mark.both_stores
 
 LONG = "x" * (BLOB_THRESHOLD + 1)
 
@@ -35,7 +37,7 @@ def call(turn: TurnJournal, number: int, *, key: str = "model:1", cost: float | 
     )
 
 
-def talk(store: SqliteStore, runner: Runner, message: str, session: str | SessionInfo = "s1") -> TurnJournal:
+def talk(store: Store, runner: Runner, message: str, session: str | SessionInfo = "s1") -> TurnJournal:
     turn = start_turn(store, runner, session, message=user(message))
     turn.step("setup", "done", "pure", {"system": LONG})
     turn.model_call(call(turn, 1))
@@ -48,7 +50,7 @@ def without_ids(records: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in record.items() if name not in own} for record in records]
 
 
-def test_a_branch_has_everything_of_the_original_under_ids_of_its_own(store: SqliteStore, runner: Runner) -> None:
+def test_a_branch_has_everything_of_the_original_under_ids_of_its_own(store: Store, runner: Runner) -> None:
     talk(store, runner, "one")
     talk(store, runner, LONG)
     undo_turns(store, runner, "s1", 1)
@@ -68,7 +70,7 @@ def test_a_branch_has_everything_of_the_original_under_ids_of_its_own(store: Sql
     assert (row.branched_from, row.parent_id, row.cwd, row.title) == ("s1", None, "/home/you/desk", "one (2)")
 
 
-def test_both_go_on_by_themselves(store: SqliteStore, runner: Runner) -> None:
+def test_both_go_on_by_themselves(store: Store, runner: Runner) -> None:
     talk(store, runner, "one")
     branch_session(store, runner, "s1", "s2")
     talk(store, runner, "two", "s1")
@@ -78,16 +80,16 @@ def test_both_go_on_by_themselves(store: SqliteStore, runner: Runner) -> None:
     assert [message["content"] for message in sessions.messages("s2")][-2:] == ["zwei", "answer to zwei"]
 
 
-def test_the_copy_keeps_its_blobs_when_the_original_is_deleted(store: SqliteStore, runner: Runner) -> None:
+def test_the_copy_keeps_its_blobs_when_the_original_is_deleted(store: Store, runner: Runner) -> None:
     talk(store, runner, LONG)
     branch_session(store, runner, "s1", "s2")
     Sessions(store).delete("s1", runner)
     assert Sessions(store).messages("s2")[0]["content"] == LONG
     Sessions(store).delete("s2", runner)
-    assert rows(store.path, "SELECT count(*) FROM blobs") == [(0,)]
+    assert rows(store, "SELECT count(*) FROM blobs") == [(0,)]
 
 
-def test_what_was_spent_is_not_counted_twice(store: SqliteStore, runner: Runner) -> None:
+def test_what_was_spent_is_not_counted_twice(store: Store, runner: Runner) -> None:
     turn = talk(store, runner, "one")
     record_model_call(store, "s1", turn.id, call(turn, 2, key="side:compression"))
     branch_session(store, runner, "s1", "s2")
@@ -96,7 +98,7 @@ def test_what_was_spent_is_not_counted_twice(store: SqliteStore, runner: Runner)
     assert (copied.calls, copied.prompt_tokens, copied.output_tokens, copied.cost_usd) == (1, 0, 0, None)
 
 
-def test_spending_tells_side_jobs_and_children_apart(store: SqliteStore, runner: Runner) -> None:
+def test_spending_tells_side_jobs_and_children_apart(store: Store, runner: Runner) -> None:
     turn = talk(store, runner, "one")
     record_model_call(store, "s1", turn.id, call(turn, 2, key="side:approval", cost=None))
     talk(store, runner, "do this", SessionInfo("child", "/home/you/desk", parent_id="s1", parent_call="c"))
@@ -110,7 +112,7 @@ def test_spending_tells_side_jobs_and_children_apart(store: SqliteStore, runner:
     ]
 
 
-def test_titles_are_given_or_counted_on(store: SqliteStore, runner: Runner) -> None:
+def test_titles_are_given_or_counted_on(store: Store, runner: Runner) -> None:
     talk(store, runner, "Plan")
     for new in ("b", "c"):
         branch_session(store, runner, "s1", new)
@@ -120,23 +122,23 @@ def test_titles_are_given_or_counted_on(store: SqliteStore, runner: Runner) -> N
     assert titles == ["Plan (2)", "Plan (3)", "Plan (4)", "Another plan"]
 
 
-def test_there_must_be_something_to_copy_and_nothing_unfinished(store: SqliteStore, new_runner: RunnerFactory) -> None:
+def test_there_must_be_something_to_copy_and_nothing_unfinished(store: Store, new_runner: RunnerFactory) -> None:
     runner = new_runner()
     with pytest.raises(SessionNotFound, match="no message yet"):
         branch_session(store, runner, "nowhere", "s2")
     start_turn(store, runner, message=user("one"))
     with pytest.raises(JournalError, match="not finished"):
         branch_session(store, runner, "s1", "s2")
-    assert rows(store.path, "SELECT id FROM sessions") == [("s1",)]
+    assert rows(store, "SELECT id FROM sessions") == [("s1",)]
 
 
-def test_a_branch_knows_where_it_left_its_original(store: SqliteStore, runner: Runner) -> None:
+def test_a_branch_knows_where_it_left_its_original(store: Store, runner: Runner) -> None:
     talk(store, runner, "one")
     talk(store, runner, "two")
     branch_session(store, runner, "s1", "s2")
-    head = rows(store.path, "SELECT head_seq FROM sessions WHERE id = 's1'")[0][0]
+    head = rows(store, "SELECT head_seq FROM sessions WHERE id = 's1'")[0][0]
     talk(store, runner, "three")
     query = "SELECT branched_from, branched_turn, branched_step, branched_seq FROM sessions WHERE id = ?"
-    assert rows(store.path, query, "s2") == [("s1", 1, "", head)], "turns are counted from 0"
-    assert rows(store.path, query, "s1") == [(None, None, None, None)]
-    assert rows(store.path, "SELECT max(seq) FROM events WHERE session_id = 's2'") == [(head,)]
+    assert rows(store, query, "s2") == [("s1", 1, "", head)], "turns are counted from 0"
+    assert rows(store, query, "s1") == [(None, None, None, None)]
+    assert rows(store, "SELECT max(seq) FROM events WHERE session_id = 's2'") == [(head,)]

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hermes.errors import JournalError
+from hermes.journal.history.search import SearchIndex
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.sqlite import search as search_module
@@ -21,14 +22,16 @@ from hermes.journal.sqlite.search import SqliteSearchIndex
 from hermes.journal.store import Store
 from journal.kit import StoreFactory, assistant, can_mount, finish_turn, in_own_mounts, python, rows, start_turn, user
 
+pytestmark = pytest.mark.both_stores
+
 
 class Talk(Protocol):
     def __call__(self, session_id: str, question: str, answer: str = ...) -> None: ...
 
 
 @pytest.fixture
-def index(store: Store, journal_path: Path) -> SqliteSearchIndex:
-    return SqliteSearchIndex(store, journal_path.with_name("search.db"))
+def index(store: Store) -> SearchIndex:
+    return store.search_index()
 
 
 @pytest.fixture
@@ -41,14 +44,14 @@ def talk(store: Store, runner: Runner) -> Talk:
     return talk
 
 
-def found(index: SqliteSearchIndex, query: str, limit: int = 20) -> list[str]:
+def found(index: SearchIndex, query: str, limit: int = 20) -> list[str]:
     return sorted(hit.session_id for hit in index.search(query, limit=limit))
 
 
 # -- matching ----------------------------------------------------------------------------------------------------------
 
 
-def test_words_are_found_in_questions_and_answers(index: SqliteSearchIndex, talk: Talk) -> None:
+def test_words_are_found_in_questions_and_answers(index: SearchIndex, talk: Talk) -> None:
     talk("s1", "What is the capital of France?", "Paris.")
     talk("s2", "What is the capital of Peru?", "Lima.")
     assert found(index, "capital") == ["s1", "s2"]
@@ -60,7 +63,7 @@ def test_words_are_found_in_questions_and_answers(index: SqliteSearchIndex, talk
     assert hit.snippet == "[Paris]." and hit.updated_at > 0
 
 
-def test_a_phrase_is_kept_together(index: SqliteSearchIndex, talk: Talk) -> None:
+def test_a_phrase_is_kept_together(index: SearchIndex, talk: Talk) -> None:
     talk("s1", "the quick brown fox")
     talk("s2", "brown and quick")
     assert found(index, "quick brown") == ["s1", "s2"]
@@ -85,22 +88,22 @@ def test_a_phrase_is_kept_together(index: SqliteSearchIndex, talk: Talk) -> None
         ("x{y}", "{y}"),
     ],
 )
-def test_no_character_is_an_operator(index: SqliteSearchIndex, talk: Talk, text: str, query: str) -> None:
+def test_no_character_is_an_operator(index: SearchIndex, talk: Talk, text: str, query: str) -> None:
     talk("s1", text)
     talk("s2", "something else entirely")
     assert found(index, query) == ["s1"]
 
 
 @pytest.mark.parametrize("query", ["", "   ", '"', '""', "* - + ()", "🙂"])
-def test_a_query_without_words_is_refused(index: SqliteSearchIndex, query: str) -> None:
+def test_a_query_without_words_is_refused(index: SearchIndex, query: str) -> None:
     with pytest.raises(JournalError, match="nothing to search for: give at least one word"):
         index.search(query)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(query=st.text(st.characters(codec=None, exclude_categories=()), max_size=30))
-def test_any_query_gives_hits_or_a_clear_refusal(index: SqliteSearchIndex, talk: Talk, query: str) -> None:
-    if not index.path.exists():
+def test_any_query_gives_hits_or_a_clear_refusal(index: SearchIndex, store: Store, talk: Talk, query: str) -> None:
+    if not rows(store, "SELECT id FROM sessions"):
         talk("s1", "a few words, 1 2 3")
     try:
         index.search(query)
@@ -108,14 +111,14 @@ def test_any_query_gives_hits_or_a_clear_refusal(index: SqliteSearchIndex, talk:
         assert "nothing to search for" in str(error)
 
 
-def test_the_limit_is_kept(index: SqliteSearchIndex, talk: Talk) -> None:
+def test_the_limit_is_kept(index: SearchIndex, talk: Talk) -> None:
     for number in range(6):
         talk(f"s{number}", "the same words")
     assert len(index.search("words", limit=4)) == 4
 
 
 def test_tool_output_is_not_searched(
-    index: SqliteSearchIndex,
+    index: SearchIndex,
     store: Store,
     runner: Runner,
 ) -> None:
@@ -126,9 +129,7 @@ def test_tool_output_is_not_searched(
     assert found(index, "needle") == [] and found(index, "haystack") == ["s1"]
 
 
-def test_long_messages_and_parts_are_searched(
-    index: SqliteSearchIndex, talk: Talk, store: Store, runner: Runner
-) -> None:
+def test_long_messages_and_parts_are_searched(index: SearchIndex, talk: Talk, store: Store, runner: Runner) -> None:
     talk("s1", "x " * 30_000 + "needle")
     finish_turn(
         start_turn(store, runner, "s2", message=user([{"type": "text", "text": "a needle"}, {"type": "image_url"}]))
@@ -139,12 +140,13 @@ def test_long_messages_and_parts_are_searched(
 # -- following the journal ---------------------------------------------------------------------------------------------
 
 
-def test_an_empty_journal_has_no_hits(index: SqliteSearchIndex) -> None:
+def test_an_empty_journal_has_no_hits(index: SearchIndex) -> None:
     assert index.search("anything") == []
 
 
+@pytest.mark.sqlite_only
 def test_the_index_follows_what_was_written_since(
-    index: SqliteSearchIndex, talk: Talk, monkeypatch: pytest.MonkeyPatch
+    index: SearchIndex, talk: Talk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search_module, "_BATCH", 7)
     talk("s1", "first needle")
@@ -154,9 +156,7 @@ def test_the_index_follows_what_was_written_since(
     assert len(found(index, "needle", limit=50)) == 21
 
 
-def test_a_replaced_message_is_found_by_its_new_words_only(
-    index: SqliteSearchIndex, store: Store, runner: Runner
-) -> None:
+def test_a_replaced_message_is_found_by_its_new_words_only(index: SearchIndex, store: Store, runner: Runner) -> None:
     turn = start_turn(store, runner)
     turn.message(1, 0, assistant("provisional words"))
     turn.commit()
@@ -168,7 +168,7 @@ def test_a_replaced_message_is_found_by_its_new_words_only(
 
 
 def test_deleted_sessions_are_not_found_and_hide_no_others(
-    index: SqliteSearchIndex, talk: Talk, store: Store, runner: Runner
+    index: SearchIndex, talk: Talk, store: Store, runner: Runner
 ) -> None:
     for number in range(12):
         talk(f"gone{number:02}", "needle needle needle")
@@ -179,6 +179,7 @@ def test_deleted_sessions_are_not_found_and_hide_no_others(
     assert found(index, "needle", limit=5) == ["kept"]
 
 
+@pytest.mark.sqlite_only
 def test_the_words_of_a_deleted_session_can_be_forgotten(
     index: SqliteSearchIndex, talk: Talk, store: Store, runner: Runner
 ) -> None:
@@ -191,6 +192,7 @@ def test_the_words_of_a_deleted_session_can_be_forgotten(
     assert found(index, "recipe") == ["s2"]
 
 
+@pytest.mark.sqlite_only
 def test_forgetting_makes_no_index(index: SqliteSearchIndex) -> None:
     index.forget(["s1"])
     assert not index.path.exists()
@@ -199,6 +201,7 @@ def test_forgetting_makes_no_index(index: SqliteSearchIndex) -> None:
 # -- healing -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.sqlite_only
 def test_an_index_that_was_deleted_is_built_again(index: SqliteSearchIndex, talk: Talk) -> None:
     talk("s1", "needle")
     assert found(index, "needle") == ["s1"]
@@ -209,6 +212,7 @@ def test_an_index_that_was_deleted_is_built_again(index: SqliteSearchIndex, talk
 
 
 @pytest.mark.parametrize("damage", ["garbage", "truncated", "page", "table", "version"])
+@pytest.mark.sqlite_only
 def test_a_damaged_index_is_built_again_and_the_journal_untouched(
     index: SqliteSearchIndex, talk: Talk, journal_path: Path, damage: str
 ) -> None:
@@ -230,6 +234,7 @@ def test_a_damaged_index_is_built_again_and_the_journal_untouched(
     assert rows(journal_path, "SELECT * FROM messages") == before
 
 
+@pytest.mark.sqlite_only
 def test_an_index_of_another_journal_is_built_again(
     index: SqliteSearchIndex, talk: Talk, store: Store, journal_path: Path, open_store: StoreFactory, runner: Runner
 ) -> None:
@@ -254,7 +259,7 @@ def test_several_searches_at_once(journal_path: Path, open_store: StoreFactory, 
         barrier.wait()
         results.append(len(index.search("needle", limit=50)))
 
-    indexes = [SqliteSearchIndex(open_store(), journal_path.with_name("search.db")) for _ in range(4)]
+    indexes = [open_store().search_index() for _ in range(4)]
     threads = [threading.Thread(target=search, args=(index,)) for index in indexes]
     for thread in threads:
         thread.start()
@@ -289,6 +294,7 @@ assert index.path.stat().st_ino == inode, "an index is not thrown away because t
 
 
 @pytest.mark.skipif(not can_mount(), reason="needs a small disk of its own")
+@pytest.mark.sqlite_only
 def test_a_full_disk_says_so_and_keeps_the_index(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
@@ -301,6 +307,7 @@ def test_a_full_disk_says_so_and_keeps_the_index(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.sqlite_only
 def test_a_place_that_cannot_hold_the_index_is_named(store: Store, talk: Talk, tmp_path: Path) -> None:
     talk("s1", "needle")
     blocked = tmp_path / "file"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
+
 from hermes.journal.leases import SessionInfo
 from hermes.journal.runner import Runner
 from hermes.journal.sessions import Sessions
 from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store import Store
 from hermes.journal.turns import begin_turn
 from hermes.journal.usage.plugins import PluginCalls, plugin_totals, record_plugin_counters
 
+pytestmark = pytest.mark.both_stores
 
-def begin(store: SqliteStore, runner: Runner, session_id: str) -> None:
+
+def begin(store: Store, runner: Runner, session_id: str) -> None:
     begin_turn(
         store,
         runner,
@@ -22,7 +27,7 @@ def begin(store: SqliteStore, runner: Runner, session_id: str) -> None:
     )
 
 
-def test_counters_add_up_over_sessions_and_processes(store: SqliteStore, runner: Runner) -> None:
+def test_counters_add_up_over_sessions_and_processes(store: Store, runner: Runner) -> None:
     begin(store, runner, "one")
     begin(store, runner, "two")
     hook = PluginCalls("p", "pre_tool_call", 2, 1, 0.5, "ValueError: no")
@@ -40,7 +45,7 @@ def test_counters_add_up_over_sessions_and_processes(store: SqliteStore, runner:
     assert totals["q"].calls == 0
 
 
-def test_a_load_that_failed_is_forgotten_once_it_works(store: SqliteStore, runner: Runner) -> None:
+def test_a_load_that_failed_is_forgotten_once_it_works(store: Store, runner: Runner) -> None:
     begin(store, runner, "one")
     record_plugin_counters(store, "one", [PluginCalls("p", "register", 1, 1, 0, "it broke")])
     assert plugin_totals(store)["p"].load_error == "it broke"
@@ -48,15 +53,16 @@ def test_a_load_that_failed_is_forgotten_once_it_works(store: SqliteStore, runne
     assert plugin_totals(store)["p"].load_error == ""
 
 
-def test_a_session_that_is_not_on_record_leaves_nothing(store: SqliteStore, runner: Runner) -> None:
+def test_a_session_that_is_not_on_record_leaves_nothing(store: Store, runner: Runner) -> None:
     record_plugin_counters(store, "one", [PluginCalls("p", "register", 1)])
-    assert not store.path.exists()
+    if isinstance(store, SqliteStore):
+        assert not store.path.exists()
     begin(store, runner, "one")
     record_plugin_counters(store, "other", [PluginCalls("p", "register", 1)])
     assert plugin_totals(store) == {}
 
 
-def test_deleting_a_session_deletes_its_counters(store: SqliteStore, runner: Runner) -> None:
+def test_deleting_a_session_deletes_its_counters(store: Store, runner: Runner) -> None:
     begin(store, runner, "one")
     record_plugin_counters(store, "one", [PluginCalls("p", "\ud800", 1), PluginCalls("p\ud800", "register", 1)])
     store.write(lambda connection: connection.execute("UPDATE sessions SET runner = NULL"))

@@ -10,8 +10,11 @@ import pytest
 from hermes.journal.sqlite.store import SqliteStore
 from hermes.journal.usage import sums
 
+pytestmark = pytest.mark.both_stores
+
 
 @pytest.mark.parametrize("condition", ["started_at >= :since", "key = :id AND started_at >= :since"])
+@pytest.mark.sqlite_only
 def test_the_sum_of_a_day_reads_no_other_day(store: SqliteStore, condition: str) -> None:
     store.write(lambda connection: connection.execute("SELECT 1").fetchall())
     query = sums._SUM.format(condition=condition)  # pyright: ignore[reportPrivateUsage]

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
 from hermes.config import Config, LoadedConfig, apply_env, load_config, load_env_file
 from hermes.config.secrets import home_redactor
+from hermes.config.sections import JournalConfig
 from hermes.errors import ConfigError
 from hermes.journal import schema
 from hermes.journal.sqlite import database
@@ -60,6 +62,11 @@ class Installation:
 
     def journal_version(self) -> int | None:
         """The schema version of the journal, read without migrating it; ``None`` when there is no journal."""
+        if self.has_shared_journal:
+            from hermes.journal.postgres.schema import stored_version
+
+            with closing(self.store()) as store:
+                return store.read(stored_version)
         if not self.database.exists():
             return None
         try:
@@ -77,7 +84,15 @@ class Installation:
 
     def store(self) -> Store:
         """The journal; the caller closes it."""
-        return open_store(self.home)
+        return open_store(self.home, self._journal())
+
+    @property
+    def has_shared_journal(self) -> bool:
+        """Whether the journal is in a database that several machines share, and not in the home."""
+        return bool(self._journal().url)
+
+    def _journal(self) -> JournalConfig:
+        return self.config.journal if self.config else JournalConfig()
 
     # -- reading ------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from hermes.commands.text import plural
 from hermes.journal import schema
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.recovery import dead_letters
-from hermes.journal.runner import FileRunner
+from hermes.journal.runner import FileRunner, Runner
 from hermes.journal.sessions import SessionRow, Sessions
 from hermes.journal.sqlite.database import companion, explain
 from hermes.journal.sqlite.search import SqliteSearchIndex
@@ -35,6 +35,10 @@ def check_file(installation: Installation) -> Iterator[CheckResult]:
         yield ok("journal", "nothing recorded yet")
         return
     newest = len(schema.MIGRATIONS)
+    if installation.has_shared_journal:
+        with closing(installation.store()) as store:
+            yield ok("journal", f"{store.location}, schema {version}")
+        return
     try:
         with closing(sqlite3.connect(f"{installation.database.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             verdict = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
@@ -75,6 +79,11 @@ def check_checkpoints(installation: Installation) -> Iterator[CheckResult]:
 
 def check_runners(installation: Installation) -> Iterator[CheckResult]:
     """The runner files of processes. Those of dead processes are harmless leftovers."""
+    if installation.has_shared_journal:
+        with closing(installation.store()) as store:
+            count: int = store.read(lambda one: one.execute("SELECT count(*) FROM runners").fetchone()[0])
+        yield ok("runners", f"{count} on all machines")
+        return
     folder = installation.home / "runners"
     files = sorted(folder.iterdir()) if folder.is_dir() else []
     dead = [file for file in files if not _is_locked(file)]
@@ -92,9 +101,12 @@ def check_runners(installation: Installation) -> Iterator[CheckResult]:
 
 def check_unfinished(installation: Installation) -> Iterator[CheckResult]:
     """Sessions whose process died in the middle of a turn."""
-    interrupted = [
-        row for row in _sessions(installation) if row.state == "running" and not _is_alive(row.runner, installation)
-    ]
+    with closing(installation.store()) as store, closing(store.new_runner()) as runner:
+        interrupted = [
+            row
+            for row in _sessions(installation)
+            if row.state == "running" and (row.runner is None or not _is_alive(row.runner, installation, runner))
+        ]
     own = [row for row in interrupted if row.parent_id is None]
     for row in own[:_MOST_LISTED]:
         detail = f"{row.id} was interrupted in the middle of a turn: {row.title or 'no title'}"
@@ -151,7 +163,7 @@ def check_records(installation: Installation) -> Iterator[CheckResult]:
 
 def check_search(installation: Installation) -> Iterator[CheckResult]:
     """The search index, which is derived from the journal and can be rebuilt."""
-    if installation.has_current_journal():
+    if installation.has_current_journal() and not installation.has_shared_journal:
         yield check_index(installation)
 
 
@@ -162,8 +174,10 @@ def _sessions(installation: Installation) -> list[SessionRow]:
         return Sessions(store).list(limit=_LAST_SESSIONS, children=True)
 
 
-def _is_alive(runner_id: str | None, installation: Installation) -> bool:
-    return runner_id is not None and _is_locked(installation.home / "runners" / runner_id)
+def _is_alive(runner_id: str, installation: Installation, runner: Runner) -> bool:
+    if installation.has_shared_journal:
+        return runner.is_alive(runner_id)
+    return _is_locked(installation.home / "runners" / runner_id)  # a check removes no file
 
 
 def _is_locked(file: Path) -> bool:

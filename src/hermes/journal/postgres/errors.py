@@ -1,0 +1,85 @@
+"""Errors of PostgreSQL, explained for the user who sees them. No message holds a password."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit, urlunsplit
+
+import psycopg
+from psycopg import errors
+
+from hermes.errors import JournalError, JournalUnavailable
+from hermes.journal.postgres.dialect import ConnectionCut
+
+#: Another transaction got in between: the same work finds another state when it is run again.
+CONFLICTS = (
+    errors.UniqueViolation,
+    errors.ForeignKeyViolation,
+    errors.SerializationFailure,
+    errors.DeadlockDetected,
+)
+#: The server is stopping, starting, or has closed the connection.
+_AWAY = ("57P01", "57P02", "57P03", "53300")
+_SETTING = "check journal.url"
+
+
+def location_of(url: str) -> str:
+    """An address without the password in it, and without parameters."""
+    try:
+        parts = urlsplit(url)
+        login = f"{parts.username}@" if parts.username else ""
+        port = f":{parts.port}" if parts.port else ""
+        return urlunsplit((parts.scheme, f"{login}{parts.hostname or ''}{port}", parts.path, "", ""))
+    except ValueError:
+        return "the address in journal.url"
+
+
+def is_connection_lost(error: BaseException) -> bool:
+    """Whether the server is away, so that the same work may succeed later on another connection."""
+    if isinstance(error, ConnectionCut):
+        return True
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    state = error.sqlstate or ""
+    if state:
+        return state.startswith("08") or state in _AWAY
+    return not _is_refusal(str(error))
+
+
+def _is_refusal(text: str) -> bool:
+    """Whether the server answered, and said no: it would again."""
+    refused = ("authentication failed", "no password supplied", "does not exist", "SSL", "certificate", "pg_hba.conf")
+    return any(word in text for word in refused) and "starting up" not in text
+
+
+def explain(error: Exception, url: str) -> Exception:
+    """The journal error that says what an error of the driver means; any other error as it is."""
+    if not isinstance(error, psycopg.Error):
+        return error
+    explained = _explained(error, location_of(url), urlsplit(url).password or "")
+    explained.__cause__ = error
+    return explained
+
+
+def _explained(error: psycopg.Error, where: str, password: str) -> JournalError:
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    text = lines[0].strip().rstrip(".")
+    if password:
+        text = text.replace(password, "***")
+    state = error.sqlstate or ""
+    if state.startswith("28") or "authentication failed" in text or "no password supplied" in text:
+        return JournalError(f"{where} refuses the user or the password; {_SETTING}")
+    if state == "3D000" or ("database" in text and "does not exist" in text):
+        return JournalError(f"{where}: there is no such database; create it, or {_SETTING}")
+    if "SSL" in text or "certificate" in text or "pg_hba.conf" in text:
+        return JournalError(f"{where}: no encrypted connection as it is demanded ({text}); {_SETTING} (sslmode=…)")
+    if state == "42501":
+        return JournalError(f"{where}: the user may not do that ({text}); grant it the rights, or {_SETTING}")
+    if state == "25006":
+        return JournalError(f"{where} is read-only, perhaps a replica; {_SETTING} so that it names the primary server")
+    if state == "53100":
+        return JournalError(f"{where}: no space left on the disk of the server; free some and run the command again")
+    if state == "53300":
+        return JournalUnavailable(f"{where} has no connection left ({text}); raise its max_connections")
+    if is_connection_lost(error):
+        return JournalUnavailable(f"{where} cannot be reached ({text}); is the server running?")
+    return JournalError(f"the journal at {where} failed: {text}")

@@ -1,0 +1,122 @@
+"""Connections to PostgreSQL: opened when needed, at most so many, used again."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from hermes.errors import JournalError, JournalUnavailable
+from hermes.journal.postgres.dialect import PostgresConnection
+from hermes.journal.postgres.errors import location_of
+
+MINIMUM_VERSION = 140_000
+CONNECT_SECONDS = 3
+#: How long a thread waits for a connection that others use.
+_TURN_SECONDS = 30.0
+#: A dead peer is noticed: asked after 5 s of silence, every 2 s, and given up after 3 answers that did not come.
+_KEEPALIVE: dict[str, Any] = {"keepalives": 1, "keepalives_idle": 5, "keepalives_interval": 2, "keepalives_count": 3}
+_UNANSWERED_MS = 15_000
+
+
+def connect(url: str, schema: str, name: str, *, seconds: int = CONNECT_SECONDS) -> PostgresConnection:
+    """A new connection that sees the tables of ``schema`` first; ``name`` is shown in the server's list of them."""
+    raw = psycopg.connect(
+        url,
+        autocommit=True,
+        client_encoding="utf8",
+        connect_timeout=seconds,
+        application_name=name,
+        tcp_user_timeout=_UNANSWERED_MS,
+        **_KEEPALIVE,
+    )
+    if raw.info.server_version < MINIMUM_VERSION:
+        found = raw.info.parameter_status("server_version")
+        raw.close()
+        raise JournalError(
+            f"{location_of(url)} runs PostgreSQL {found}; the journal needs {MINIMUM_VERSION // 10_000} or newer"
+        )
+    # The days of a list of costs are those of this machine, as they are with a file.
+    settings = f"SET search_path = {quoted(schema)}, pg_temp; SET TIME ZONE '{_time_zone()}'"
+    connection = PostgresConnection(raw)
+    connection.command(settings.encode())
+    return connection
+
+
+def quoted(name: str) -> str:
+    """A name as SQL reads it, whatever its characters."""
+    return '"' + name.replace('"', '""').replace("\0", "") + '"'
+
+
+def _time_zone() -> str:
+    link = os.environ.get("TZ", "")
+    if not link:
+        try:
+            link = str(Path("/etc/localtime").readlink()).partition("zoneinfo/")[2]
+        except OSError:
+            link = ""
+    if link and all(c.isalnum() or c in "/_+-" for c in link):
+        return link
+    return f"<+00>{time.timezone // 3600:+d}"
+
+
+class PostgresPool:
+    """The connections of one process. Thread-safe."""
+
+    def __init__(self, size: int, open_one: Callable[[], PostgresConnection], location: str) -> None:
+        self._open = open_one
+        self._location = location
+        self._idle: list[PostgresConnection] = []
+        self._lock = threading.Lock()
+        self._free = threading.BoundedSemaphore(size)
+        self._size = size
+        self._is_closed = False
+
+    def take(self) -> PostgresConnection:
+        """A connection that no other thread uses. Give it back, or discard it."""
+        if not self._free.acquire(timeout=_TURN_SECONDS):
+            raise JournalUnavailable(
+                f"{self._location}: all {self._size} connections of this process have been in use for "
+                f"{_TURN_SECONDS:g} s; raise journal.pool_size"
+            )
+        try:
+            with self._lock:
+                if self._is_closed:
+                    raise JournalError("the journal was closed")
+                if self._idle:
+                    return self._idle.pop()
+            return self._open()
+        except BaseException:
+            self._free.release()
+            raise
+
+    def give_back(self, connection: PostgresConnection) -> None:
+        """The connection may be used by others; one that is broken or not at rest is closed."""
+        with self._lock:
+            keep = connection.is_idle and not self._is_closed
+            if keep:
+                self._idle.append(connection)
+        if not keep:
+            connection.close()
+        self._free.release()
+
+    def discard(self, connection: PostgresConnection) -> None:
+        """Close a connection that broke, and those that wait: the server has probably gone with all of them."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for one in (connection, *idle):
+            one.close()
+        self._free.release()
+
+    def close(self) -> None:
+        """Close what is idle now, and the rest when it is given back."""
+        with self._lock:
+            self._is_closed = True
+            idle, self._idle = self._idle, []
+        for one in idle:
+            one.close()

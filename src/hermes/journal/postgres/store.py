@@ -1,0 +1,252 @@
+"""The journal in a PostgreSQL database: transactions on pooled connections, run again when the server was away.
+
+A commit is on disk when it returns. When the connection breaks during a commit, the outcome is looked up by the number
+of the transaction on another connection, and never guessed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import psycopg
+
+from hermes.config.sections import JournalConfig
+from hermes.errors import CommitUnknown, JournalError, JournalUnavailable
+from hermes.journal.connection import JournalConnection
+from hermes.journal.crash import crash_point
+from hermes.journal.postgres import schema
+from hermes.journal.postgres.dialect import PostgresConnection
+from hermes.journal.postgres.errors import CONFLICTS, explain, is_connection_lost, location_of
+from hermes.journal.postgres.pool import PostgresPool, connect
+from hermes.journal.store import Store
+
+if TYPE_CHECKING:
+    from hermes.journal.postgres.runner import PostgresRunner
+    from hermes.journal.postgres.search import PostgresSearchIndex
+
+T = TypeVar("T")
+
+#: How often work is run again because another transaction got in between.
+_MOST_CONFLICTS = 10
+#: Seconds between two attempts to reach a server that is away: the first pause, and the longest.
+_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+#: How long a request from outside waits before it is told that the database is away.
+_REACHABLE_SECONDS = 2
+_BEGIN_WRITE = b"BEGIN; SELECT pg_current_xact_id()::text"
+_BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::double precision"
+
+
+class _Unknown(Exception):
+    """The connection broke while a transaction was being committed."""
+
+    def __init__(self, transaction: str, result: Any) -> None:
+        super().__init__(transaction)
+        self.transaction, self.result = transaction, result
+
+
+class PostgresStore(Store):
+    """Access to a journal in PostgreSQL. Thread-safe."""
+
+    def __init__(self, config: JournalConfig) -> None:
+        self.url, self.schema = config.url, config.schema
+        #: This process in the server's list of connections; a runner that is evicted loses all of them.
+        self.process_id = os.urandom(8).hex()
+        self._has_runner = False
+        self._wait_seconds = config.wait_seconds
+        self._pool = PostgresPool(config.pool_size, self._open, self.location)
+        self._preparing = threading.Lock()
+        self._is_prepared = False
+        #: Of the clock of the database against that of this machine.
+        self._offset = 0.0
+
+    @property
+    def location(self) -> str:
+        """The address without the password."""
+        return location_of(self.url)
+
+    def exists(self) -> bool:
+        """A database is there, or an error."""
+        return True
+
+    def connect(self, name: str = "", *, seconds: int = 3) -> PostgresConnection:
+        """A connection beside the pool, for what needs one of its own. The caller closes it."""
+        self._prepare()
+        return connect(self.url, self.schema, name or self._name(), seconds=seconds)
+
+    def _name(self) -> str:
+        return f"hermes:{self.process_id}"
+
+    def _open(self) -> PostgresConnection:
+        self._prepare()
+        connection = connect(self.url, self.schema, self._name())
+        connection.offset = self._offset
+        return connection
+
+    def _prepare(self, *, migrate: bool = False) -> int:
+        """Before the first use: the tables are there and fit. Returns the version that was found."""
+        with self._preparing:
+            if self._is_prepared and not migrate:
+                return 0
+            with contextlib.closing(connect(self.url, self.schema, self._name())) as connection:
+                found = schema.prepare(connection, self.schema, self.location, migrate=migrate)
+                before = time.time()
+                (now,) = connection.execute(_CLOCK).fetchall()[0]
+                self._offset = now - (before + time.time()) / 2
+            self._is_prepared = True
+            return found
+
+    def migrate(self) -> int:
+        """Make the tables, or bring older ones forward. Returns the version that was found; 0 when there was none."""
+        try:
+            return self._prepare(migrate=True)
+        except psycopg.Error as error:
+            raise explain(error, self.url) from error
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    def write(self, work: Callable[[JournalConnection], T]) -> T:
+        """Run ``work`` in a transaction and return its result once that is on disk."""
+        return self.write_soon(work)
+
+    def write_soon(self, work: Callable[[JournalConnection], T]) -> T:
+        """The same: the server syncs every commit, for all that wait at that moment together."""
+        crash_point()
+        while True:
+            try:
+                result = self._attempts(lambda connection: self._write_once(connection, work))
+                break
+            except _Unknown as unknown:
+                if self._was_committed(unknown.transaction):
+                    result = unknown.result
+                    break
+        crash_point()
+        return result
+
+    def start_sync(self) -> None:
+        """Everything that was written is on disk."""
+
+    def sync(self) -> None:
+        """Everything that was written is on disk."""
+
+    def _write_once(self, connection: PostgresConnection, work: Callable[[JournalConnection], T]) -> T:
+        (transaction,) = connection.command(_BEGIN_WRITE).fetchall()[0]
+        result = work(connection)
+        if not connection.is_in_transaction:
+            raise JournalError("a statement of the transaction had failed, so nothing was recorded")
+        try:
+            connection.command(b"COMMIT")
+        except psycopg.Error as error:
+            if connection.is_closed:
+                raise _Unknown(transaction, result) from error
+            raise
+        return result
+
+    def _was_committed(self, transaction: str) -> bool:
+        """Ask for the outcome of a transaction. Raises ``CommitUnknown`` when the server stays away, or forgot it."""
+        query = "SELECT pg_xact_status(CAST(? AS xid8))"
+
+        def ask(connection: PostgresConnection) -> str | None:
+            return connection.execute(query, (transaction,)).fetchall()[0][0]
+
+        give_up = time.monotonic() + self._wait_seconds
+        try:
+            # In progress: the server has yet to notice that the connection broke.
+            while (state := self._attempts(ask)) == "in progress" and time.monotonic() < give_up:
+                time.sleep(_PAUSE)
+        except JournalUnavailable as error:
+            raise CommitUnknown(f"{error}. Whether the last commit was made is not known") from error
+        if state not in ("committed", "aborted"):
+            raise CommitUnknown(f"{self.location}: whether the last commit was made is not known")
+        return state == "committed"
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def read(self, work: Callable[[JournalConnection], T]) -> T:
+        """Run ``work`` on a snapshot of every finished commit."""
+
+        def run(connection: PostgresConnection) -> T:
+            connection.command(_BEGIN_READ)
+            result = work(connection)
+            connection.command(b"ROLLBACK")
+            return result
+
+        return self._attempts(run)
+
+    # -- connections --------------------------------------------------------------------------------------------
+
+    def _attempts(self, run: Callable[[PostgresConnection], T]) -> T:
+        """Do something on a connection: again while the server is away, and after conflicts."""
+        give_up, pause, conflicts = time.monotonic() + self._wait_seconds, _PAUSE, 0
+        while True:
+            try:
+                with self._connection() as connection:
+                    return run(connection)
+            except CONFLICTS as error:
+                conflicts += 1
+                if conflicts > _MOST_CONFLICTS:
+                    raise explain(error, self.url) from error
+            except psycopg.Error as error:
+                if not self._is_prepared or not is_connection_lost(error) or time.monotonic() > give_up:
+                    raise explain(error, self.url) from error
+                time.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    @contextlib.contextmanager
+    def _connection(self) -> Generator[PostgresConnection]:
+        connection = self._pool.take()
+        try:
+            yield connection
+        except BaseException as error:
+            if isinstance(error, Exception) and not connection.is_closed:
+                with contextlib.suppress(psycopg.Error):
+                    connection.command(b"ROLLBACK")
+                self._pool.give_back(connection)
+            else:
+                self._pool.discard(connection)
+            raise
+        self._pool.give_back(connection)
+
+    # -- the rest -----------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def erasing(self, connection: JournalConnection) -> Generator[None]:
+        """Until the transaction ends, no other one begins to use a blob that is about to be deleted as unused."""
+        connection.execute("LOCK TABLE blobs, blob_uses IN SHARE ROW EXCLUSIVE MODE")
+        yield
+
+    def give_back_space(self) -> None:
+        """The server does so by itself."""
+
+    def check_reachable(self) -> None:
+        """Raise ``JournalUnavailable`` within a few seconds when the database cannot be reached."""
+        try:
+            connect(self.url, self.schema, self._name(), seconds=_REACHABLE_SECONDS).close()
+        except psycopg.Error as error:
+            raise explain(error, self.url) from error
+
+    def check_after(self, crash: bool) -> None:
+        """The server repairs itself after a crash."""
+
+    def new_runner(self) -> PostgresRunner:
+        """This process as an owner of sessions. A second one stands for another process, as tests need it."""
+        from hermes.journal.postgres.runner import PostgresRunner
+
+        runner_id = os.urandom(8).hex() if self._has_runner else self.process_id
+        self._has_runner = True
+        return PostgresRunner(self, runner_id)
+
+    def search_index(self) -> PostgresSearchIndex:
+        """The search, in tables beside the journal."""
+        from hermes.journal.postgres.search import PostgresSearchIndex
+
+        return PostgresSearchIndex(self)
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._pool.close()
