@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from hermes.mcp.servers import McpServers
     from hermes.models.wires.wire import Transport
     from hermes.plugins.shell_hooks.consent import AskConsent
+    from hermes.schedules.plugin_jobs import PluginJobs
 
 
 log = logging.getLogger("hermes.host")
@@ -174,6 +175,7 @@ class Host:
             platform=self.options.platform,
             fresh_config=self._fresh_config,
         )
+        self.services.schedules = self._plugin_jobs
         try:
             self.plugins = self._load_plugins()
             self.models.use_plugins(self.plugins)
@@ -296,6 +298,11 @@ class Host:
         from hermes.schedules.tool import cronjob_tool  # most configurations do not offer it
 
         return [cronjob_tool(runtime)]
+
+    def _plugin_jobs(self) -> PluginJobs:
+        from hermes.schedules.plugin_jobs import PluginJobs  # few plugins make schedules
+
+        return PluginJobs(self.store, self.home, self.config, self.cwd)
 
     def _describe_environment(self) -> dict[str, Any]:
         """What turns run with; made once, when everything is loaded."""

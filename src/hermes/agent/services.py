@@ -43,6 +43,8 @@ class Services:
         self._cwd = cwd
         self._platform = platform
         self._fresh_config = fresh_config
+        #: Makes the schedules that plugins see; set by the host.
+        self.schedules: Callable[[], Any] | None = None
         #: Takes a message when no turn is running: a prompt that starts one with it.
         self.take_message: Callable[[str], bool] | None = None
         self._models: PluginModels | None = None

@@ -14,6 +14,7 @@ log = logging.getLogger("hermes.plugins")
 #: The kinds that the runtime uses, and the setting that selects one.
 SELECTED_BY = {
     "context_engine": "context.engine",
+    "cron_scheduler": "cron.provider",
     "image_gen_provider": "image_gen.provider",
     "memory_provider": "memory.provider",
     "platform": "gateway.platforms",
@@ -61,7 +62,7 @@ class ProviderRegistrations:
             return
         self._add("model_provider", name, made)
 
-    register_cron_scheduler = _registration("cron_scheduler", "Offer a scheduler for timed runs.")
+    register_cron_scheduler = _registration("cron_scheduler", "Offer a scheduler, selected by ``cron.provider``.")
     register_image_gen_provider = _registration(
         "image_gen_provider", "Offer image generation, selected by ``image_gen.provider``."
     )

@@ -72,6 +72,22 @@ def parse_delivery(text: str, home_channels: Mapping[str, str]) -> str:
     return f"{platform}:{chat}"
 
 
+def destination(wanted: str, here: str, config: Config, principal: str) -> str:
+    """Where the answers go of a schedule that is made in a conversation, by default to its chat, ``here``.
+
+    The owner's conversations may name other chats, those of a principal may not, and none may name a file.
+    """
+    if wanted in ("", "origin", here):
+        return here
+    if wanted.lower() in _NOWHERE:
+        return ""
+    if principal:
+        raise ScheduleError("answers can be delivered to this chat only; leave deliver out")
+    if wanted.startswith(_FILE):
+        raise ScheduleError("deliver cannot be a file here; say in the prompt that the answer is to be written to it")
+    return parse_delivery(wanted, home_channels(config))
+
+
 def chat_of(deliver: str) -> ChatAddress | None:
     """The chat that a destination names, if it is one."""
     if not deliver or deliver.startswith(_FILE):

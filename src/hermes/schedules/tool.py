@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.agent.memory.injection import injection_in
 from hermes.config.sections import CronConfig
 from hermes.errors import HermesError
-from hermes.schedules.delivery import home_channels, parse_delivery
+from hermes.schedules.delivery import destination
 from hermes.schedules.origin import chat_of_session
 from hermes.schedules.schedule import Schedule, ScheduleError, check_interval
 from hermes.schedules.scheduler import is_running
@@ -149,19 +149,8 @@ class _ToolCall:
         return prompt
 
     def _deliver(self, wanted: str) -> str:
-        """Where the answers go: to the chat of this conversation, if it has one; the owner's agent may name others."""
         here = chat_of_session(self._runtime.store, self._context.scope.session_id)
-        if wanted in ("", "origin"):
-            return here
-        if wanted == here or wanted in ("none", "local"):
-            return parse_delivery(wanted, {}) if wanted != here else here
-        if self._principal:
-            raise ScheduleError("answers can be delivered to this chat only; leave deliver out")
-        if wanted.startswith("file:"):
-            raise ScheduleError(
-                "deliver cannot be a file here; say in the prompt that the answer is to be written to it"
-            )
-        return parse_delivery(wanted, home_channels(self._runtime.config))
+        return destination(wanted, here, self._runtime.config, self._principal)
 
     def _notice(self, schedules: list[Schedule]) -> dict[str, str]:
         """A word about schedules that no process would run."""

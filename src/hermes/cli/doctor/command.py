@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes.cli.doctor import configuration, journal, model, plugins, system, tools
+from hermes.cli.doctor import configuration, journal, model, plugins, schedules, system, tools
 from hermes.cli.doctor.check import TOTAL_SECONDS, Check, run_check
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.report import DoctorReport, GroupResults, print_group, print_summary
@@ -85,6 +85,7 @@ GROUPS: dict[str, CheckGroup] = {
             Check("search index", journal.check_search),
         ),
     ),
+    "schedules": CheckGroup("Schedules", (Check("schedules", schedules.check_schedules),)),
     "terminal": CheckGroup("Terminal", (Check("terminal", system.check_terminal),)),
 }
 

@@ -35,6 +35,9 @@ NAMES = {
     "agent.tts_provider": "bases:speech",
     "agent.video_gen_provider": "media:video",
     "agent.web_search_provider": "bases:web_search",
+    "cron": "schedules:jobs",
+    "cron.jobs": "schedules:jobs",
+    "cron.scheduler_provider": "schedules:scheduler_provider",
     "gateway.config": "platforms:config",
     "gateway.platform_registry": "platforms:registry",
     "gateway.platforms.base": "platforms:base",
@@ -66,7 +69,7 @@ PACKAGES = frozenset(
 ROOTS = frozenset(name.partition(".")[0] for name in NAMES)
 
 #: Names so common that a plugin may also mean a module of its own: what ours lacks is looked for in the installed one.
-_COMMON = frozenset({"agent", "gateway", "plugins", "providers", "tools", "utils"})
+_COMMON = frozenset({"agent", "cron", "gateway", "plugins", "providers", "tools", "utils"})
 
 _building = RLock()
 
