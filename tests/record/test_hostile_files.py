@@ -6,7 +6,7 @@ import hashlib
 import json
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -68,13 +68,13 @@ def edited(lines: list[str], choices: Choices) -> list[str]:
     """The lines with one part of one of them changed, and a blob's new digest wherever it is named."""
     line, place, new, drop = choices
     at = line % len(lines)
-    document = json.loads(lines[at])
-    found = places(document)
-    document = changed(document, found[place % len(found)], WRONG[new], drop=drop)
+    before = json.loads(lines[at])
+    found = places(before)
+    document = changed(before, found[place % len(found)], WRONG[new], drop=drop)
     result = list(lines)
-    if isinstance(document.get("data"), str) and isinstance(document.get("blob"), str):
+    if isinstance(document.get("data"), str) and document.get("blob") == before.get("blob"):
         digest = hashlib.sha256(document["data"].encode()).hexdigest()
-        result = [line.replace(document["blob"], digest) for line in result]
+        result = [one.replace(before["blob"], digest) for one in result]
         document["blob"] = digest
     result[at] = json.dumps(document, separators=(",", ":"))
     return result
@@ -85,8 +85,19 @@ def closed(lines: list[str]) -> bytes:
     return body + b'{"sha256":"%s"}\n' % hashlib.sha256(body).hexdigest().encode()
 
 
+class Files(NamedTuple):
+    """The lines of a bundle and of evidence of one session, without their ends, and a folder."""
+
+    bundle: list[str]
+    evidence: list[str]
+    folder: Path
+
+    def __repr__(self) -> str:
+        return "Files"
+
+
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[str], Path]:
+def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
     """The lines of a bundle and of evidence of one session, without their ends, and a folder."""
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "a").write_text("a")
@@ -103,10 +114,10 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], list[str
             session.run("second")
             bundle = write_bundle(host.store, session.id).splitlines()[:-1]
             evidence = export_evidence(host.store, session.id, []).decode().splitlines()[:-1]
-    return bundle, evidence, folder
+    return Files(bundle, evidence, folder)
 
 
-def check_bundle(files: tuple[list[str], list[str], Path], choices: Choices) -> None:
+def check_bundle(files: Files, choices: Choices) -> None:
     lines, _, folder = files
     path = folder / "changed.bundle"
     path.write_bytes(closed(edited(lines, choices)))
@@ -124,24 +135,20 @@ SHARED = (HealthCheck.function_scoped_fixture, HealthCheck.too_slow)
 
 @settings(max_examples=40, deadline=None, suppress_health_check=SHARED)
 @given(choices=CHOICES)
-def test_a_bundle_with_a_wrong_part_and_a_digest_that_fits(
-    files: tuple[list[str], list[str], Path], choices: Choices
-) -> None:
+def test_a_bundle_with_a_wrong_part_and_a_digest_that_fits(files: Files, choices: Choices) -> None:
     check_bundle(files, choices)
 
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=SHARED)
 @given(choices=CHOICES)
-def test_many_bundles_with_a_wrong_part(files: tuple[list[str], list[str], Path], choices: Choices) -> None:
+def test_many_bundles_with_a_wrong_part(files: Files, choices: Choices) -> None:
     check_bundle(files, choices)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=SHARED)
 @given(choices=CHOICES)
-def test_evidence_with_a_wrong_part_and_a_digest_that_fits(
-    files: tuple[list[str], list[str], Path], choices: Choices
-) -> None:
+def test_evidence_with_a_wrong_part_and_a_digest_that_fits(files: Files, choices: Choices) -> None:
     """No event can be changed; the head says what the file is, and has no part in the chain but the session's id."""
     _, lines, _ = files
     now = edited(lines, choices)
