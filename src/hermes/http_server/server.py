@@ -77,14 +77,16 @@ async def serve_app(
     web = WebServer(app, lifespan=lifespan)
     serving = asyncio.create_task(web.serve(sockets=[listener]))
     ending = asyncio.create_task(stop.wait())
-    await web.wait_until_started(serving)
-    announce()
-    await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
-    ending.cancel()
-    if stop_work is not None:
-        await stop_work()
-    web.end()
-    await serving
+    try:
+        await web.wait_until_started(serving)
+        announce()
+        await asyncio.wait({serving, ending}, return_when=asyncio.FIRST_COMPLETED)
+        if stop_work is not None:
+            await stop_work()
+    finally:  # also when this is cancelled
+        ending.cancel()
+        web.end()
+        await serving
 
 
 def run_until_signal(main: Callable[[asyncio.Event], Coroutine[Any, Any, None]]) -> None:

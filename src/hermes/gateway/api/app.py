@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route, Router
+from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hermes.dispatch.port import Dispatcher, TurnEntry
@@ -40,7 +40,8 @@ _HERMES_HEADERS = ("X-Hermes-Session-Id", "X-Hermes-Session-Key", "X-Hermes-Run-
 class ApiServer:
     """The API of one host. ``entries`` go to the dispatcher that ``start`` is given."""
 
-    def __init__(self, host: Host, principals: Principals) -> None:
+    def __init__(self, host: Host, principals: Principals, *, fallback: ASGIApp | None = None) -> None:
+        """``fallback`` answers what is none of the API's paths, such as the page."""
         self._host = host
         self._settings = host.config.gateway.api
         self._principals = principals
@@ -49,7 +50,8 @@ class ApiServer:
         self.models = tuple(
             dict.fromkeys(filter(None, (self._settings.model_name, host.options.model, host.config.model.default)))
         )
-        self.app: ASGIApp = Router(self.routes())
+        others = [] if fallback is None else [Mount("/", fallback)]
+        self.app: ASGIApp = Router([*self.routes(), *others])
         if self._settings.cors_origins:
             self.app = CORSMiddleware(
                 self.app,

@@ -40,7 +40,9 @@ class RunEvent(NamedTuple):
 class LiveRun:
     """A request whose turn runs or ran in this process."""
 
-    def __init__(self, row: ApiRequestRow, redactor: Redactor, *, show_tools: bool) -> None:
+    def __init__(
+        self, row: ApiRequestRow, redactor: Redactor, loop: asyncio.AbstractEventLoop, *, show_tools: bool
+    ) -> None:
         self.row = row
         self.turn_id = ""
         self.result: TurnResult | None = None
@@ -54,7 +56,7 @@ class LiveRun:
         #: Text was shown since the last reply of the model.
         self._has_text = False
         self._has_earlier_text = False
-        self.loop = asyncio.get_running_loop()
+        self.loop = loop
         self._is_waking = False
         self._waiters: list[asyncio.Future[None]] = []
 

@@ -142,17 +142,34 @@ class ApiRuns:
     async def accept(self, order: RunOrder) -> LiveRun:
         """The run of a request: a new one, or the one that the same idempotency key has started."""
         digest = hashlib.sha256(b"%s\0%s" % (order.kind.encode(), order.body)).hexdigest()
+        loop = asyncio.get_running_loop()
+        if not order.idempotency_key:
+            return await self.on_worker(partial(self._accept_new, order, digest, loop))
         row, request = await self.on_worker(partial(self._prepare, order, digest))
         live = self._live.get(row.id) or self._ended.get(row.id)
         if live is not None:
             return live
-        live = self._live[row.id] = LiveRun(row, self._host.redactor, show_tools=self._settings.api.show_tools)
+        live = self._live[row.id] = self._new_live(row, loop)
         try:
             await self.on_worker(partial(self._submit, live, order, request))
         except BaseException:
             self._live.pop(row.id, None)
             raise
         return live
+
+    def _accept_new(self, order: RunOrder, digest: str, loop: asyncio.AbstractEventLoop) -> LiveRun:
+        """The same for a request without a key, which no other request can be waiting for."""
+        row, request = self._prepare(order, digest)
+        live = self._live[row.id] = self._new_live(row, loop)
+        try:
+            self._submit(live, order, request)
+        except BaseException:
+            self._live.pop(row.id, None)
+            raise
+        return live
+
+    def _new_live(self, row: ApiRequestRow, loop: asyncio.AbstractEventLoop) -> LiveRun:
+        return LiveRun(row, self._host.redactor, loop, show_tools=self._settings.api.show_tools)
 
     def _prepare(self, order: RunOrder, digest: str) -> tuple[ApiRequestRow, TurnRequest | None]:
         """Find the request with the same key, or store this one. None instead of a turn when it has one."""
@@ -314,8 +331,7 @@ class ApiRuns:
             raise not_found(f"there is nothing with the id {request_id!r}")
         live = self._live.get(row.id) or self._ended.get(row.id)
         if live is None:
-            live = LiveRun(row, self._host.redactor, show_tools=self._settings.api.show_tools)
-            self._live[row.id] = live
+            live = self._live[row.id] = self._new_live(row, asyncio.get_running_loop())
             try:
                 await self.on_worker(partial(self._find_turn, live, live.listen))
                 if not live.has_ended and not await self._is_open(live):

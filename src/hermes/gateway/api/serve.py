@@ -1,11 +1,17 @@
-"""The API as a server of its own: dispatcher, listening socket, and an orderly end."""
+"""The API on a listening socket: as a server of its own, or beside the platforms of a gateway."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+import socket
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+from starlette.types import ASGIApp
 
 from hermes.dispatch.local import LocalDispatcher
+from hermes.dispatch.port import Dispatcher, TurnEntry
 from hermes.gateway.api.app import ApiServer
 from hermes.gateway.api.conversations import PLATFORM
 from hermes.host import Host
@@ -18,6 +24,71 @@ from hermes.http_server.principals import Principals
 _SECONDS_TO_FINISH = 5.0
 
 
+class HasDispatcher(Protocol):
+    """What the API needs of the gateway that it runs in."""
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """Runs the turns."""
+        ...
+
+
+class ApiService:
+    """The API of a host, open for requests while it runs. ``fallback`` answers what is none of its paths.
+
+    Enter it before anything else starts: an address in use, or a second API of the home, is then reported.
+    """
+
+    def __init__(
+        self, host: Host, address: ListenAddress, principals: Principals, *, fallback: ASGIApp | None = None
+    ) -> None:
+        check_listen_address(address, principals, is_published=False)
+        self._host = host
+        self._address = address
+        self.api = ApiServer(host, principals, fallback=fallback)
+        self._resources = contextlib.ExitStack()
+        self._listener: socket.socket | None = None
+        #: The address for clients, with ``/v1``, once it listens.
+        self.url = ""
+
+    @property
+    def entries(self) -> Mapping[str, TurnEntry]:
+        """What surrounds the turns of the API, for the dispatcher."""
+        return self.api.entries
+
+    def __enter__(self) -> ApiService:
+        address = self._address
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(single_instance(self._host.home, "api", "API server"))
+            self._listener = stack.enter_context(http.listening(address.host, address.port))
+            self._resources = stack.pop_all()
+        self.url = f"{base_url(address.host, self._listener.getsockname()[1])}/v1"
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._resources.close()
+
+    async def run(self, gateway: HasDispatcher) -> None:
+        """Serve until cancelled; the dispatcher of the gateway runs the turns."""
+        await self.serve(gateway.dispatcher, asyncio.Event())
+
+    async def serve(
+        self,
+        dispatcher: Dispatcher,
+        stop: asyncio.Event,
+        announce: Callable[[], None] = lambda: None,
+        stop_work: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> None:
+        """Serve until ``stop`` is set; ``stop_work`` ends the turns that run."""
+        if self._listener is None:
+            raise RuntimeError("the service was not entered")
+        await self.api.start(dispatcher)
+        try:
+            await http.serve_app(self.api.app, self._listener, stop, announce, stop_work, lifespan=False)
+        finally:
+            await self.api.aclose()
+
+
 def serve(host: Host, address: ListenAddress, principals: Principals, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; ``announce`` is given the base URL for clients."""
     http.run_until_signal(lambda stop: serve_until(stop, host, address, principals, announce))
@@ -27,18 +98,12 @@ async def serve_until(
     stop: asyncio.Event, host: Host, address: ListenAddress, principals: Principals, announce: Callable[[str], None]
 ) -> None:
     """Serve on the running loop until ``stop`` is set."""
-    check_listen_address(address, principals, is_published=False)
-    with http.listening(address.host, address.port) as listener, single_instance(host.home, "api", "API server"):
-        url = f"{base_url(address.host, listener.getsockname()[1])}/v1"
-        api = ApiServer(host, principals)
-        dispatcher = LocalDispatcher(host, entries=api.entries, platforms=(PLATFORM,))
-        await api.start(dispatcher)
-        await api.runs.on_worker(dispatcher.start)
+    with ApiService(host, address, principals) as service:
+        runs = service.api.runs
+        dispatcher = LocalDispatcher(host, entries=service.entries, platforms=(PLATFORM,))
+        await runs.on_worker(dispatcher.start)
 
         async def finish() -> None:
-            await api.runs.on_worker(lambda: dispatcher.release(_SECONDS_TO_FINISH))
+            await runs.on_worker(lambda: dispatcher.release(_SECONDS_TO_FINISH))
 
-        try:
-            await http.serve_app(api.app, listener, stop, lambda: announce(url), finish, lifespan=False)
-        finally:
-            await api.aclose()
+        await service.serve(dispatcher, stop, lambda: announce(service.url), finish)

@@ -60,7 +60,10 @@ class ApiRequests:
         self._store = store
 
     def add(self, row: ApiRequestRow) -> ApiRequestRow:
-        """Store a request before its turn is accepted. One with the same idempotency key is returned instead."""
+        """Store a request before its turn is accepted. One with the same idempotency key is returned instead.
+
+        It is on disk when its turn is: the journal keeps the order of what is written.
+        """
 
         def write(connection: JournalConnection) -> ApiRequestRow:
             if row.key is not None:
@@ -77,7 +80,7 @@ class ApiRequests:
             )
             return row
 
-        return self._store.write(write)
+        return self._store.write_soon(write)
 
     def get(self, request_id: str, principal: str) -> ApiRequestRow | None:
         """The request with that id, if it is one of this caller."""

@@ -1,0 +1,55 @@
+"""The API inside another server: its dispatcher, another application at the other paths, one API per home."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.responses import PlainTextResponse
+
+from hermes.dispatch.local import LocalDispatcher
+from hermes.errors import HermesError
+from hermes.gateway.api.serve import ApiService
+from hermes.http_server.listen_address import ListenAddress
+from hermes.http_server.principals import Principals
+from hermes.testing import ScriptedProvider
+from support.a2a_rig import UNUSED_TLS
+from support.configured import configured_host
+
+
+class Gateway:
+    """As much of a gateway as the API needs."""
+
+    def __init__(self, dispatcher: LocalDispatcher) -> None:
+        self.dispatcher = dispatcher
+
+
+def test_it_runs_beside_others_until_it_is_cancelled(home: Path, workdir: Path) -> None:
+    with ScriptedProvider("fine") as provider, configured_host(home, workdir, provider) as host:
+
+        async def main() -> None:
+            page = PlainTextResponse("the page")
+            with ApiService(host, ListenAddress(), Principals(), fallback=page) as service:
+                with pytest.raises(HermesError, match="another API server uses"):
+                    ApiService(host, ListenAddress(), Principals()).__enter__()
+                dispatcher = LocalDispatcher(host, entries=service.entries)
+                dispatcher.start()
+                running = asyncio.create_task(service.run(Gateway(dispatcher)))
+                async with httpx.AsyncClient(verify=UNUSED_TLS, base_url=service.url, timeout=30) as client:
+                    messages: list[dict[str, Any]] = [{"role": "user", "content": "hello"}]
+                    answer = await client.post("/chat/completions", json={"messages": messages})
+                    assert answer.json()["choices"][0]["message"]["content"] == "fine"
+                    assert (await client.get("/nothing")).status_code == 404
+                    root = service.url.removesuffix("/v1")
+                    assert (await client.get(f"{root}/sessions")).text == "the page"
+                running.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await running
+                async with httpx.AsyncClient(verify=UNUSED_TLS) as client:
+                    with pytest.raises(httpx.TransportError):
+                        await client.get(f"{service.url}/models")
+
+        asyncio.run(main())
