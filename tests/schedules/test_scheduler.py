@@ -309,7 +309,7 @@ def test_a_schedule_that_is_over_cannot_be_resumed(rig: MakeRig) -> None:
 
 
 @pytest.mark.parametrize(("mode", "runs"), [("deny", False), ("approve", True), ("allow", True)])
-def testmode_decides_what_needs_approval(rig: MakeRig, workdir: Path, mode: Any, runs: bool) -> None:
+def test_cron_mode_decides_what_needs_approval(rig: MakeRig, workdir: Path, mode: Any, runs: bool) -> None:
     (workdir / "old").mkdir()
     (workdir / "old" / "file").write_text("x")
     with ScriptedProvider([tool_call("terminal", {"command": "rm -rf old"}), text("done")]) as provider:

@@ -25,8 +25,8 @@ from hermes.scope import new_session_id
 #: The pause after a failure, doubled with each further one in a row, in seconds.
 FIRST_BACKOFF = 120.0
 LONGEST_BACKOFF = 6 * 3_600.0
-#: How far a clock may differ between two looks without having gone back.
-_CLOCK_SLACK = 2.0
+#: How far the clocks of two machines may differ without one of them having gone back.
+_CLOCK_SLACK = 60.0
 
 
 class DueRun(Struct, frozen=True):

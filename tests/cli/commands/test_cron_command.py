@@ -15,7 +15,7 @@ from hermes.cli.main import main
 from hermes.journal.store import home_store
 from hermes.schedules.scheduler import is_running
 from hermes.schedules.store import Schedules
-from hermes.testing import ScriptedProvider, failure, text
+from hermes.testing import ScriptedProvider, failure, hanging, text
 from support import run_hermes, start_hermes, write_config
 from support.waiting import wait_until
 
@@ -153,3 +153,27 @@ def test_the_daemon_runs_until_it_is_stopped(cron: Cron, home: Path, workdir: Pa
     assert "runs with 1 active schedule" in output
     assert "mine done (written to" in output
     assert not is_running(home)
+
+
+def test_a_daemon_that_is_killed_leaves_its_run_to_the_next_one(cron: Cron, home: Path, workdir: Path) -> None:
+    with ScriptedProvider([hanging(), text("after the crash")]) as provider:
+        write_config(home, provider.base_url)
+        cron("add", "every 1h", "x", "--name", "mine", "--deliver", "file:out.md")
+        make_due(home, "mine")
+        first = start_hermes("cron", "daemon", home=home, cwd=workdir)
+        try:
+            wait_until(lambda: provider.requests)
+        finally:
+            first.kill()
+            first.wait()
+        assert not is_running(home)
+        assert cron("tick").endswith("mine done (written to " + f"{workdir}/out.md)\n")
+        assert cron("tick") == ""
+    assert (workdir / "out.md").read_text() == "after the crash\n"
+    (run,) = cron.json("history")
+    assert run["state"] == "completed"
+    exported = run_hermes("sessions", "export", run["session_id"], home=home, cwd=workdir).stdout
+    records = [json.loads(line) for line in exported.splitlines()]
+    (turn,) = [record for record in records if record["record"] == "turn"]
+    assert (turn["state"], turn["attempts"]) == ("completed", 2)
+    assert turn["request_key"].startswith(f"cron:{run['schedule_id']}:")
