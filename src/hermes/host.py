@@ -33,6 +33,7 @@ from hermes.agent.workers import Workers
 from hermes.checkpoints.port import CheckpointPort
 from hermes.config.changes import changed_settings
 from hermes.config.load import FreshConfig
+from hermes.config.principals import SERVED_PLATFORMS
 from hermes.config.secrets import home_secrets
 from hermes.config.sections import BudgetsConfig, Config, PermissionMode
 from hermes.errors import HermesError, SessionNotFound
@@ -116,9 +117,6 @@ class HostOptions(msgspec.Struct, frozen=True):
         usual = HostOptions()
         return {name: value for name in RECORDED_OPTIONS if (value := getattr(self, name)) != getattr(usual, name)}
 
-
-#: Surfaces whose callers are strangers to the owner of the home.
-SERVED_PLATFORMS = ("a2a", "api_server", "gateway")
 
 #: Options that change what a model is asked and what it may do.
 RECORDED_OPTIONS = (

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from hermes.config.sections import Config, PrincipalConfig
 
 FOLDER = "principals"
+#: Surfaces whose callers are strangers to the owner of the home.
+SERVED_PLATFORMS = ("a2a", "api_server", "gateway")
 _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-")
 
 
