@@ -541,6 +541,7 @@ class Turn:
             user_message=self._user_message,
             conversation_history=self._transcript.earlier,
             is_first_turn=self._journal.ordinal == 0,
+            sender_id=self._session.sender_id,
             resumed=bool(self._journal.steps),
         )
 

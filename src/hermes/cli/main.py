@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "local": ("hermes.cli.commands.local", "Install, show and remove the embedded model, which needs no key."),
     "a2a": ("hermes.cli.a2a.command", "Serve this agent to other agents, and call them."),
     "api": ("hermes.cli.commands.api", "Serve this agent to programs that use OpenAI's API."),
+    "gateway": ("hermes.cli.gateway.command", "Run this agent on chat platforms; let users in."),
     "mcp": ("hermes.cli.mcp.command", "Add, list, test and configure MCP servers; serve this agent as one."),
     "acp": ("hermes.cli.commands.acp", "Serve this agent to an editor, over the Agent Client Protocol."),
     "web": ("hermes.cli.commands.web", "Show sessions, timelines, approvals and costs in a browser, and chat there."),

@@ -18,6 +18,7 @@ from hermes.plugins.compat.platforms import (
     BasePlatformAdapter,
     PlatformEntry,
     adapter_config,
+    approval_text,
     entry_of,
     split_text,
 )
@@ -34,6 +35,7 @@ __all__ = [
     "SendResult",
     "SessionSource",
     "adapter_config",
+    "approval_text",
     "build_session_key",
     "entry_of",
     "split_text",

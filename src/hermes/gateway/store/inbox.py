@@ -76,8 +76,11 @@ class Inbox:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def accept(self, chat: ChatRow, delivery: str, event: MessageEvent) -> IncomingMessage | None:
-        """Store a message and its chat; None when it is there already. Once this returns it is on disk."""
+    def accept(self, chat: ChatRow, delivery: str, event: MessageEvent, *, is_new: bool) -> IncomingMessage | None:
+        """Store a message and its chat; None when it is there already. Once this returns it is on disk.
+
+        ``is_new``: the chat has a new session. Otherwise the stored one stays, which a command may just have changed.
+        """
         encoded, now = encode_event(event), chat.last_at
 
         def write(connection: JournalConnection) -> IncomingMessage | None:
@@ -89,7 +92,11 @@ class Inbox:
                 "VALUES (?, ?, ?, ?, 'queued', ?) RETURNING number",
                 (chat.key, chat.platform, delivery, encoded, now),
             ).fetchone()[0]
-            write_chat(connection, chat)
+            if is_new:
+                write_chat(connection, chat)
+            else:
+                change = "UPDATE gateway_chats SET source = ?, last_at = ? WHERE key = ?"
+                connection.execute(change, (chat.source, now, chat.key))
             return IncomingMessage(number, chat.key, chat.platform, delivery, encoded, received_at=now)
 
         return self._store.write(write)

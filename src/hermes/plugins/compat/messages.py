@@ -115,6 +115,7 @@ class SessionSource:
     def to_dict(self) -> dict[str, Any]:
         """The fields that are set."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
+        found["platform"] = self.platform.value
         return {name: value for name, value in found.items() if value not in (None, False)}
 
     @classmethod

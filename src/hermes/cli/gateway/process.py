@@ -1,0 +1,109 @@
+"""The process of ``hermes gateway run``: one per home, until a signal ends it."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import signal
+import sys
+
+from hermes.cli.terminal import plain
+from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.config.sections import Config
+from hermes.errors import HermesError
+from hermes.gateway.gateway import Gateway
+from hermes.gateway.status import write_status
+from hermes.host import Host, HostOptions
+from hermes.http_server.home_lock import single_instance
+from hermes.log import setup_logging
+from hermes.sanitize import Redactor
+
+SURFACE = "gateway"
+
+
+def run_gateway(args: argparse.Namespace) -> int:
+    """Run the platforms until SIGINT or SIGTERM."""
+    home = hermes_home()
+    warnings: list[str] = []
+    apply_env(load_env_file(home, warnings=warnings))
+    redactor = Redactor()  # the host tells it the secrets of the home
+    setup_logging(home, verbose=args.verbose, redactor=redactor)
+    loaded = load_config(home)
+    names = _wanted(loaded.config, args.platform)
+    options = HostOptions(
+        provider=args.provider,
+        model=args.model,
+        plugins=args.plugin,
+        platform=SURFACE,
+        platforms=names,
+        unattended=True,
+        hide_memory=True,
+    )
+    with single_instance(home, "gateway", "gateway"), Host(home, loaded.config, options, redactor=redactor) as host:
+        usable, notices = usable_platforms(host, names)
+        for warning in (*warnings, *loaded.warnings, *host.notices, *notices):
+            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        if not usable:
+            raise HermesError("no platform can be run; see the warnings above and 'hermes doctor'")
+        gateway = Gateway(host, usable)
+        gateway.on_status = lambda: write_status(gateway)
+        try:
+            asyncio.run(_serve(gateway))
+        finally:
+            write_status(gateway, is_over=True)
+    return 0
+
+
+def _wanted(config: Config, only: list[str]) -> list[str]:
+    configured = [name for name, settings in config.gateway.platforms.items() if settings.enabled]
+    unknown = [name for name in only if name not in config.gateway.platforms]
+    if unknown:
+        known = ", ".join(config.gateway.platforms) or "none"
+        raise HermesError(f"there is no gateway.platforms.{unknown[0]} in config.yaml; there are: {known}")
+    names = only or configured
+    if not names:
+        raise HermesError(
+            "no platform is configured; add one to gateway.platforms in config.yaml ('hermes plugins list' shows which "
+            "plugins offer one)"
+        )
+    return names
+
+
+def usable_platforms(host: Host, names: list[str]) -> tuple[list[str], list[str]]:
+    """The platforms that can be run, and a line for each one that cannot."""
+    from hermes.gateway.adapter import adapter_config, entry_of
+
+    entries = {entry.name: entry for entry in map(entry_of, host.plugins.offers("platform"))}
+    usable: list[str] = []
+    notices: list[str] = []
+    for name in names:
+        entry = entries.get(name)
+        if entry is None:
+            offered = ", ".join(sorted(entries)) or "none"
+            notices.append(f"platform {name}: no plugin that is loaded offers it (offered: {offered})")
+            continue
+        host.plugins.take("platform", name)
+        problem = ""
+        try:
+            if not entry.check_fn():
+                problem = f"what it needs is missing; {entry.install_hint or 'see its documentation'}"
+            elif entry.validate_config is not None and not entry.validate_config(
+                adapter_config(name, host.config.gateway.platforms[name])
+            ):
+                needed = ", ".join(entry.required_env)
+                problem = f"its settings are not complete{f' (it needs {needed})' if needed else ''}"
+        except Exception as error:  # code of a plugin
+            problem = f"its check failed: {type(error).__name__}: {error}"
+        if problem:
+            notices.append(f"platform {name}: {problem}")
+        else:
+            usable.append(name)
+    return usable, notices
+
+
+async def _serve(gateway: Gateway) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    await gateway.run(stop, started=lambda: print(f"Gateway: {', '.join(gateway.platforms)}", flush=True))

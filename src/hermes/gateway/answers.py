@@ -1,0 +1,91 @@
+"""Messages as the agent gets them, and its results as the messages that a chat gets."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hermes.agent.events import TurnResult
+from hermes.gateway.adapter import MessageEvent, PlatformEntry, split_text
+from hermes.gateway.questions import outgoing
+from hermes.gateway.store.outbox import OutgoingMessage
+from hermes.host import Host
+from hermes.sanitize import Redactor
+
+if TYPE_CHECKING:
+    from hermes.gateway.chat import ChatWork
+
+log = logging.getLogger("hermes.gateway")
+
+_TAKEN_UP_TOO_OFTEN = "the turn was taken up "
+_MAX_IMAGE_BYTES = 10_000_000
+_MAX_QUOTE_CHARS = 1_000
+
+
+def turn_message(event: MessageEvent, host: Host) -> str | list[dict[str, Any]]:
+    """The message for the model: its text, its images, and the names of other files."""
+    text = event.text
+    if event.reply_to_text:
+        quoted = event.reply_to_text[:_MAX_QUOTE_CHARS].replace("\n", "\n> ")
+        text = f"> {quoted}\n\n{text}"
+    images: list[dict[str, Any]] = []
+    for number, path in enumerate(event.media_urls):
+        media_type = event.media_types[number] if number < len(event.media_types) else ""
+        image = _image(path, media_type) if media_type.startswith("image/") else None
+        if image is None:
+            text = f"{text}\n[attached file: {Path(path).name}]".lstrip()
+        else:
+            images.append(image)
+    return [{"type": "text", "text": text}, *images] if images else text
+
+
+def _image(path: str, media_type: str) -> dict[str, Any] | None:
+    try:
+        file = Path(path)
+        if file.stat().st_size > _MAX_IMAGE_BYTES:
+            return None
+        data = base64.b64encode(file.read_bytes()).decode()
+    except OSError as error:
+        log.warning("an image of a message cannot be read: %s", error)
+        return None
+    return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data}"}}
+
+
+def turn_context(event: MessageEvent, entry: PlatformEntry | None, ambient: str) -> str:
+    """What the model is told for this turn beside the message."""
+    hint = "" if entry is None else entry.platform_hint
+    return "\n\n".join(filter(None, (hint, event.channel_prompt, event.channel_context, ambient)))
+
+
+def is_dead_letter(result: TurnResult) -> bool:
+    """Whether a turn was given up because it ended its process every time."""
+    return result.status == "failed" and (result.error or "").startswith(_TAKEN_UP_TOO_OFTEN)
+
+
+def answer_messages(work: ChatWork, result: TurnResult, redactor: Redactor, limit: int) -> list[OutgoingMessage]:
+    """The answer as messages that are not too long for the platform. A turn that was interrupted says nothing."""
+    text = redactor.redact(_answer_text(work, result))
+    if not text.strip():
+        return []
+    key, reply_to = work.message.request_key, work.event.message_id or ""
+    pieces = split_text(text, limit)
+    return [
+        outgoing(f"{key}:{number}", work.source, piece, reply_to=reply_to if number == 0 else "")
+        for number, piece in enumerate(pieces)
+    ]
+
+
+def _answer_text(work: ChatWork, result: TurnResult) -> str:
+    if result.status == "interrupted":
+        return ""
+    if result.status in ("completed", "incomplete"):
+        note = f"\n\n({result.error})" if result.status == "incomplete" and result.error else ""
+        return f"{result.answer}{note}"
+    if is_dead_letter(result):
+        return "This message could not be answered and is not tried again. Please send it in other words."
+    if work.sender.role == "owner":
+        return f"That did not work: {result.error or 'unknown error'}"
+    # Only the class leaves: the text of an error may hold anything.
+    return f"That did not work ({result.error_type or 'error'}). Please try again later."

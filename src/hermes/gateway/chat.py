@@ -1,0 +1,368 @@
+"""A chat: its messages in order, the turn that answers one of them, and what the next message does meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+from hermes.dispatch.port import TurnRequest
+from hermes.errors import HermesError, QueueFull
+from hermes.gateway.access import Sender, workspace_of
+from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, ProcessingOutcome, SessionSource
+from hermes.gateway.answers import answer_messages, is_dead_letter, turn_context, turn_message
+from hermes.gateway.commands import is_for_commands, run_chat_command
+from hermes.gateway.questions import (
+    NO_ANSWER,
+    SURFACE,
+    outgoing,
+    question_messages,
+    read_clarification,
+    timeout_answer,
+)
+from hermes.gateway.store.inbox import ChatRow, IncomingMessage
+from hermes.journal.questions import OWNER, QuestionRow
+
+if TYPE_CHECKING:
+    from hermes.agent.events import TurnResult
+    from hermes.gateway.gateway import Gateway
+    from hermes.gateway.store.outbox import OutgoingMessage
+
+log = logging.getLogger("hermes.gateway")
+
+_NEW_MESSAGE = "a new message arrived"
+#: Seconds until a message is tried again for which there was no room.
+_FULL_SECONDS = 1.0
+
+
+class ChatWork:
+    """One message on its way through a chat."""
+
+    __slots__ = ("event", "is_done", "is_stale", "message", "row", "sender", "source", "turn_id")
+
+    def __init__(
+        self, message: IncomingMessage, event: MessageEvent, source: SessionSource, sender: Sender, row: ChatRow
+    ) -> None:
+        self.message = message
+        self.event = event
+        self.source = source
+        self.sender = sender
+        #: The chat as it was when the message was accepted.
+        self.row = row
+        #: Its turn, once it was submitted.
+        self.turn_id = ""
+        #: The turn was stopped: whatever it still says is not sent.
+        self.is_stale = False
+        self.is_done = False
+
+
+class Chat:
+    """One conversation. All of its methods run on the loop of the gateway."""
+
+    def __init__(self, gateway: Gateway, row: ChatRow) -> None:
+        self._gateway = gateway
+        self.row = row
+        self._arrived: deque[ChatWork] = deque()
+        self._turns: deque[ChatWork] = deque()
+        self._steered: list[ChatWork] = []
+        self.current: ChatWork | None = None
+        #: The question that the current turn waits for.
+        self.question: QuestionRow | None = None
+        self._answered: asyncio.Future[None] | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        #: A turn has ended, and its answer is being stored.
+        self.is_finishing = False
+
+    def __len__(self) -> int:
+        return len(self._arrived) + len(self._turns) + (self.current is not None)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._tasks
+
+    @property
+    def tasks(self) -> list[asyncio.Task[None]]:
+        """What runs for the chat."""
+        return list(self._tasks.values())
+
+    # -- arrival ------------------------------------------------------------------------------------------------
+
+    def put(self, work: ChatWork) -> None:
+        """Take a message. Those that were submitted by an earlier process go straight to their turn."""
+        hooks = self._gateway.host.hooks
+        is_plain = hooks.pre_gateway_dispatch is None and self.question is None and not self._arrived
+        if work.turn_id or (is_plain and not is_for_commands(self._gateway.host, work.event)):
+            self._enqueue(work)
+            return
+        self._arrived.append(work)
+        self._start("arrivals", self._handle_arrivals)
+
+    def _start(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if name not in self._tasks:
+            self._tasks[name] = asyncio.create_task(self._run(name, loop))
+
+    async def _run(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await loop()
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            log.exception("chat %s: its messages stay in the inbox until the gateway is restarted", self.row.key)
+        finally:
+            self._tasks.pop(name, None)
+            self._gateway.chat_idle(self)
+
+    async def _handle_arrivals(self) -> None:
+        while self._arrived:
+            work = self._arrived[0]
+            try:
+                await self._handle_arrival(work)
+            except Exception:
+                log.exception("chat %s: message %d could not be handled", self.row.key, work.message.number)
+                await self._give_up(work, "it could not be handled")
+            self._arrived.remove(work)
+
+    async def _handle_arrival(self, work: ChatWork) -> None:
+        """Let plugins decide, then run a command, answer the open question, or queue a turn."""
+        gateway = self._gateway
+        # What follows may end the process: a message that does so every time is given up.
+        if await gateway.blocking(gateway.inbox.count_attempt, work.message.number) > gateway.config.max_attempts:
+            await self._give_up(work, f"it was tried {gateway.config.max_attempts} times")
+            return
+        if not work.event.internal and not await gateway.blocking(gateway.pass_hooks, work.event):
+            await self._finish(work)
+            return
+        if is_for_commands(gateway.host, work.event):
+            texts = await run_chat_command(gateway, self, work)
+            await self._finish(work, *texts)
+            return
+        question = self.question
+        if question is not None and question.kind == "clarify":
+            answer = read_clarification(work.event.text, question)
+            await gateway.blocking(gateway.questions.answer, question.id, answer, "answered by message")
+            await self._finish(work)
+            self.continue_turn()
+            return
+        self._enqueue(work)
+
+    def _enqueue(self, work: ChatWork) -> None:
+        """Queue a turn, or, when one runs, do what the settings say."""
+        busy = self.current is not None and not work.turn_id
+        mode = self._gateway.config.when_busy
+        if busy and mode == "steer" and self._steer(work):
+            return
+        # In the order in which they were accepted.
+        if self._turns and self._turns[-1].message.number > work.message.number:
+            rest = sorted([*self._turns, work], key=lambda one: one.message.number)
+            self._turns = deque(rest)
+        else:
+            self._turns.append(work)
+        if busy and mode == "interrupt":
+            self._gateway.spawn(self.stop(_NEW_MESSAGE))
+        self._start("turns", self._answer_all)
+
+    def _steer(self, work: ChatWork) -> bool:
+        session = self._gateway.host.open_sessions.get(self.row.session_id)
+        if self.question is not None or session is None or not session.steer(work.event.text):
+            return False
+        self._steered.append(work)
+        return True
+
+    # -- turns --------------------------------------------------------------------------------------------------
+
+    async def _answer_all(self) -> None:
+        while self._turns:
+            work = self.current = self._turns.popleft()
+            try:
+                await self._answer(work)
+            except Exception as error:
+                log.exception("chat %s: message %d could not be answered", self.row.key, work.message.number)
+                await self._give_up(work, f"{type(error).__name__}: {error}")
+            finally:
+                self.current = None
+
+    async def _answer(self, work: ChatWork) -> None:
+        adapter = self._gateway.adapters.get(work.message.platform)
+        if adapter is not None and _takes_part(adapter):
+            try:
+                await adapter._process_message_background(work.event, self.row.key)  # pyright: ignore[reportPrivateUsage]
+            except asyncio.CancelledError:
+                raise
+            except Exception as error:
+                log.warning("%s: its adapter failed beside a turn: %s", work.message.platform, error, exc_info=True)
+        if not work.is_done:
+            await self.run_turn(work)
+
+    async def run_turn(self, work: ChatWork, *, waits_for_sending: bool = False) -> ProcessingOutcome:
+        """Run the turn of a message, through its questions, and put its answer into the outbox."""
+        gateway = self._gateway
+        if not work.turn_id:
+            work.turn_id = await self._submit(work)
+            if work.is_stale:  # stopped before it began
+                await gateway.blocking(gateway.dispatcher.cancel, work.turn_id, _NEW_MESSAGE)
+        while (now := await gateway.settled(work.turn_id)).state == "suspended":
+            await self._wait_for_answer(work)
+            await gateway.blocking(gateway.dispatcher.resume, work.turn_id)
+        self.is_finishing = True
+        try:
+            result = now.result
+            assert result is not None
+            return await self._deliver(work, result, waits_for_sending=waits_for_sending)
+        finally:
+            self.is_finishing = False
+
+    async def _deliver(self, work: ChatWork, result: TurnResult, *, waits_for_sending: bool) -> ProcessingOutcome:
+        gateway = self._gateway
+        joined = self._joined()
+        texts = [] if work.is_stale else self._texts(work, result)
+        futures = gateway.deliveries.watch([text.key for text in texts]) if waits_for_sending else []
+        dead = is_dead_letter(result)
+        await gateway.blocking(
+            gateway.inbox.finish,
+            *(work.message.number, texts),
+            state="dead" if dead else "done",
+            error=gateway.host.redactor.redact(result.error or ""),
+            also=[one.message.number for one in joined],
+        )
+        work.is_done = True
+        gateway.deliveries.wake()
+        self.is_finishing = False
+        sent = await asyncio.gather(*futures)
+        if result.status == "interrupted" or work.is_stale:
+            return ProcessingOutcome.CANCELLED
+        failed = result.status == "failed" or not all(sent)
+        return ProcessingOutcome.FAILURE if failed else ProcessingOutcome.SUCCESS
+
+    def _texts(self, work: ChatWork, result: TurnResult) -> list[OutgoingMessage]:
+        gateway = self._gateway
+        limit = gateway.message_limit(work.message.platform)
+        return answer_messages(work, result, gateway.host.redactor, limit)
+
+    def _joined(self) -> list[ChatWork]:
+        """The messages that joined the turn; those it did not see any more get a turn of their own."""
+        steered, self._steered = self._steered, []
+        if not steered:
+            return []
+        session = self._gateway.host.open_sessions.get(self.row.session_id)
+        unseen = session.take_steering() if session is not None else []
+        seen = len(steered) - len(unseen)
+        self._turns.extendleft(reversed(steered[seen:]))
+        return steered[:seen]
+
+    async def _submit(self, work: ChatWork) -> str:
+        gateway, row = self._gateway, self.row
+        ambient = gateway.session_store.take_ambient(row.session_id)
+        request = TurnRequest(
+            session_id=row.session_id,
+            message=await gateway.blocking(turn_message, work.event, gateway.host),
+            request_key=work.message.request_key,
+            platform=work.message.platform,
+            cwd=await gateway.blocking(workspace_of, gateway.host, row.principal),
+            principal=row.principal,
+            context=turn_context(work.event, gateway.entries.get(work.message.platform), ambient),
+            extra={"sender_id": work.sender.user_id, "role": work.sender.role},
+        )
+        while True:
+            try:
+                return (await gateway.blocking(gateway.dispatcher.submit, request)).turn_id
+            except QueueFull as error:
+                log.info("chat %s waits: %s", row.key, error)
+                await asyncio.sleep(_FULL_SECONDS)
+
+    async def stop(self, reason: str) -> bool:
+        """Stop the turn that runs. Nothing that it still says is sent. False when none runs."""
+        work = self.current
+        if work is None:
+            return False
+        work.is_stale = True
+        if not work.turn_id:
+            return True
+        try:
+            await self._gateway.blocking(self._gateway.dispatcher.cancel, work.turn_id, reason)
+        except HermesError as error:
+            log.warning("chat %s: its turn could not be stopped: %s", self.row.key, error)
+        self.continue_turn()
+        return True
+
+    async def clear(self, reason: str) -> None:
+        """Stop the turn that runs, drop those that wait, and wait until nothing runs."""
+        dropped = list(self._turns)
+        self._turns.clear()
+        for work in dropped:
+            await self._finish(work)
+        await self.stop(reason)
+        task = self._tasks.get("turns")
+        if task is not None:
+            await asyncio.wait([task])
+
+    # -- questions ----------------------------------------------------------------------------------------------
+
+    def continue_turn(self) -> None:
+        """The open question was answered or withdrawn."""
+        if self._answered is not None and not self._answered.done():
+            self._answered.set_result(None)
+
+    async def _wait_for_answer(self, work: ChatWork) -> None:
+        gateway = self._gateway
+        found = await gateway.blocking(lambda: gateway.questions.pending(session_id=self.row.session_id))
+        asked = [question for question in reversed(found) if question.surface in (SURFACE, OWNER)]
+        if not asked:
+            return  # answered already
+        question = self.question = asked[0]
+        self._answered = asyncio.get_running_loop().create_future()
+        gateway.asked[question.id] = self
+        try:
+            owner = await gateway.blocking(gateway.owner_chat) if question.surface == OWNER else None
+            texts = question_messages(question, self.row.key, work.source, owner, gateway.host.redactor)
+            await gateway.blocking(gateway.inbox.set_waiting, work.message.number, texts)
+            gateway.deliveries.wake()
+            deadline = question.deadline or time.time() + gateway.config.approval_timeout
+            await asyncio.wait_for(self._answered, max(deadline - time.time(), 0.01))
+        except TimeoutError:
+            await gateway.blocking(gateway.questions.answer, question.id, timeout_answer(question), NO_ANSWER)
+        finally:
+            gateway.asked.pop(question.id, None)
+            self.question, self._answered = None, None
+
+    # -- the end of a message -----------------------------------------------------------------------------------
+
+    async def _finish(self, work: ChatWork, *texts: str) -> None:
+        gateway = self._gateway
+        key = work.message.request_key
+        redact = gateway.host.redactor.redact
+        messages = [
+            outgoing(f"{key}:{number}", work.source, redact(text), reply_to=work.event.message_id or "")
+            for number, text in enumerate(texts)
+            if text
+        ]
+        await gateway.blocking(gateway.inbox.finish, work.message.number, messages)
+        work.is_done = True
+        gateway.deliveries.wake()
+
+    async def _give_up(self, work: ChatWork, error: str) -> None:
+        """Dead letter: the message is kept, and not tried again."""
+        gateway = self._gateway
+        log.error("chat %s: message %d is given up: %s", self.row.key, work.message.number, error)
+        text = "This message could not be answered and is not tried again. Please send it in other words."
+        notice = outgoing(f"{work.message.request_key}:dead", work.source, text)
+        try:
+            await gateway.blocking(
+                gateway.inbox.finish,
+                *(work.message.number, [notice]),
+                state="dead",
+                error=gateway.host.redactor.redact(error),
+            )
+        except HermesError:
+            log.exception("chat %s: message %d stays open", self.row.key, work.message.number)
+        work.is_done = True
+        gateway.deliveries.wake()
+
+
+def _takes_part(adapter: BasePlatformAdapter) -> bool:
+    """Whether an adapter wants to be with its turns: to show that it types, to react, to wrap them."""
+    methods = ("send_typing", "on_processing_start", "on_processing_complete", "_process_message_background")
+    kind = type(adapter)
+    return any(getattr(kind, method, None) is not getattr(BasePlatformAdapter, method) for method in methods)

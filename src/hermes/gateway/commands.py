@@ -1,0 +1,206 @@
+"""Slash commands by message: the runtime's and the plugins' commands in a chat, and answers to approvals."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hermes.agent.session import Session
+from hermes.commands.conversation import Conversation
+from hermes.commands.dispatch import is_command, run_command
+from hermes.commands.surface import UserMessage
+from hermes.contract.commands import OWN_PREFIX
+from hermes.errors import HermesError, SessionNotFound
+from hermes.gateway.access import workspace_of
+from hermes.gateway.adapter import MessageEvent
+from hermes.gateway.questions import SURFACE, read_decision, short_id
+from hermes.host import Host
+from hermes.journal.questions import OWNER, QuestionRow
+from hermes.scope import Interrupt
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
+    from hermes.gateway.chat import Chat, ChatWork
+    from hermes.gateway.gateway import Gateway
+    from hermes.gateway.store.inbox import ChatRow
+
+#: Commands that every user has. All others are the owner's, unless ``gateway.user_commands`` names them.
+USER_COMMANDS = frozenset(
+    {"help", "new", "reset", "stop", "status", "usage", "budget", "history", "retry", "compress", "compact", "title"}
+    | {"queue", "steer", "todo", "approve", "deny"}
+)
+_BEGIN_ANEW = frozenset({"new", "reset", "clear"})
+_DECISIONS = frozenset({"approve", "deny"})
+_BY_COMMAND = "stopped by a command"
+
+
+def is_for_commands(host: Host, event: MessageEvent) -> bool:
+    """Whether a message is a slash command."""
+    text = event.text or ""
+    return text.lstrip().startswith("/") and event.get_command() is not None and is_command(host, _line(event))
+
+
+def _line(event: MessageEvent) -> str:
+    """The command without the name of the bot, which some platforms add: ``/new@bot``."""
+    return f"/{event.get_command()} {event.get_command_args()}".strip()
+
+
+async def run_chat_command(gateway: Gateway, chat: Chat, work: ChatWork) -> list[str]:
+    """Run the command of a message; what is to be sent."""
+    name = work.event.get_command() or ""
+    plain = name.removeprefix(OWN_PREFIX)
+    allowed = USER_COMMANDS | {one.lstrip("/").lower() for one in gateway.config.user_commands}
+    if work.sender.role != "owner" and name not in allowed:
+        return [f"/{name} is for the owner of this agent."]
+    if plain in _DECISIONS:
+        return [await gateway.blocking(_decide, gateway, chat, work, plain)]
+    if plain == "stop":
+        return ["Stopped." if await chat.stop(_BY_COMMAND) else "The agent is not working."]
+    if plain in _BEGIN_ANEW:
+        await chat.clear(_BY_COMMAND)
+    surface = ChatSurface(gateway, chat)
+    text = await gateway.blocking(_run, gateway, chat, work, surface)
+    for message in surface.to_run:
+        await gateway.submit_text(chat, work, message)
+    return [text] if text else []
+
+
+def _run(gateway: Gateway, chat: Chat, work: ChatWork, surface: ChatSurface) -> str:
+    row = chat.row
+    conversation = ChatConversation(gateway.host, surface, row)
+    answer = run_command(conversation, _line(work.event))
+    if conversation.session_id and conversation.session_id != row.session_id:
+        gateway.change_session(chat, conversation.session_id)
+    return answer.text or (f"Error: {answer.error}" if answer.error else "")
+
+
+# -- approvals -------------------------------------------------------------------------------------------------------
+
+
+def _decide(gateway: Gateway, chat: Chat, work: ChatWork, command: str) -> str:
+    """Answer the approval that waits here, or the one that is named."""
+    if not work.sender.may_approve:
+        return "Only the owner of this agent, or someone whom the owner gave that right, may answer approvals."
+    named, choice, reason = read_decision(command, work.event.get_command_args())
+    if not choice:
+        return "Answer /approve, /approve session, /approve always or /deny."
+    question = _question_for(gateway, chat, named)
+    if isinstance(question, str):
+        return question
+    if question.surface == OWNER and work.sender.role != "owner":
+        return "This one is for the owner of this agent."
+    by = f"{reason} (by {work.sender.name} on {work.sender.platform})" if reason else f"by {work.sender.name}"
+    answered = gateway.questions.answer(question.id, choice, by)
+    gateway.answered(question.id)
+    if answered.answer != choice:
+        return f"It was answered already: {answered.answer}."
+    return "Denied." if choice == "deny" else "Approved."
+
+
+def _question_for(gateway: Gateway, chat: Chat, named: str) -> QuestionRow | str:
+    waiting = [one for one in gateway.questions.pending(kind="approval") if one.surface in (SURFACE, OWNER)]
+    if named:
+        found = [one for one in waiting if short_id(one.id).startswith(named)]
+        return found[0] if len(found) == 1 else f"No approval {named} waits."
+    here = chat.question
+    if here is not None and here.kind == "approval" and here.surface == SURFACE:
+        return here
+    for_owner = [one for one in waiting if one.surface == OWNER]
+    if len(for_owner) == 1:
+        return for_owner[0]
+    if for_owner:
+        return "Several wait; name one: " + ", ".join(short_id(one.id) for one in for_owner)
+    return "No approval waits."
+
+
+# -- the surface -----------------------------------------------------------------------------------------------------
+
+
+class ChatConversation(Conversation):
+    """The session of a chat, as commands see it. It is opened when a command needs it."""
+
+    def __init__(self, host: Host, surface: ChatSurface, row: ChatRow) -> None:
+        super().__init__(host, None, surface, opened=self._open)
+        self._row = row
+
+    def _open(self) -> Session:
+        row = self._row
+        try:
+            return self.host.resume_session(row.session_id, platform=row.platform)
+        except SessionNotFound:
+            return self._new()  # no message was answered yet
+
+    def _new(self) -> Session:
+        row = self._row
+        cwd = _path(workspace_of(self.host, row.principal))
+        return self.host.new_session(principal=row.principal, cwd=cwd, platform=row.platform)
+
+    def start_new(self) -> None:
+        """Leave the session for a new one of the same chat, with the same models."""
+        session = self._new()
+        session.models = self.session.models
+        self.switch_to(session, "new_session")
+
+
+def _path(text: str) -> Path:
+    from pathlib import Path
+
+    return Path(text)
+
+
+class ChatSurface:
+    """A chat as commands see it: nothing can be drawn, and no one is asked while a command runs."""
+
+    is_live = True
+    screen = None
+    show_reasoning = False
+
+    def __init__(self, gateway: Gateway, chat: Chat) -> None:
+        self._gateway = gateway
+        self._chat = chat
+        self._interrupt = Interrupt()
+        #: Messages that the command wants answered.
+        self.to_run: list[UserMessage] = []
+
+    @property
+    def is_working(self) -> bool:
+        return self._chat.current is not None
+
+    @property
+    def queued(self) -> int:
+        return max(len(self._chat) - 1, 0)
+
+    def run(self, message: UserMessage) -> None:
+        self.to_run.append(message)
+
+    def queue(self, text: str) -> None:
+        self.to_run.append(text)
+
+    def steer(self, text: str) -> bool:
+        session = self._gateway.host.open_sessions.get(self._chat.row.session_id)
+        return session is not None and session.steer(text)
+
+    def stop(self, reason: str) -> None:
+        self._gateway.call_soon(lambda: self._gateway.spawn(self._chat.stop(reason)))
+
+    def interrupt(self) -> Interrupt:
+        return self._interrupt
+
+    def pending_approval(self) -> ApprovalRequest | None:
+        return None
+
+    def answer_approval(self, answer: ApprovalAnswer) -> None:
+        raise HermesError("approvals of a chat are answered with /approve and /deny")
+
+    def confirm(self, question: str) -> bool:
+        return True
+
+    def decide(self, question: str) -> bool | None:
+        return None
+
+    def clear_screen(self) -> None:
+        pass
+
+    def quit(self) -> None:
+        raise HermesError("a chat has no end; /new starts a new session")

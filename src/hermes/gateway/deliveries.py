@@ -1,0 +1,183 @@
+"""Delivery of the outbox: claims what is due for the platforms that are connected, and sends it, in order per chat."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from hermes.gateway.adapter import BasePlatformAdapter, SendResult
+from hermes.gateway.store.outbox import OutboxRow, OutboxState
+
+if TYPE_CHECKING:
+    from hermes.gateway.gateway import Gateway
+
+log = logging.getLogger("hermes.gateway")
+
+SEND_SECONDS = 60.0
+#: How often the outbox is read for messages that other processes added and for those that are to be tried again.
+POLL_SECONDS = 1.0
+#: Seconds until the second attempt; each further pause is twice as long, up to the longest.
+FIRST_PAUSE, LONGEST_PAUSE = 2.0, 300.0
+_MAX_CLAIMED = 200
+
+#: Number, state, error, the platform's id, and when it is tried again.
+_Settled = tuple[int, OutboxState, str, str, float]
+
+
+class Deliveries:
+    """Sends what is in the outbox."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self._gateway = gateway
+        self._wake = asyncio.Event()
+        self._sending: set[asyncio.Task[None]] = set()
+        self._waiters: dict[str, asyncio.Future[bool]] = {}
+        self._settled: list[_Settled] = []
+        self._storing: asyncio.Task[None] | None = None
+
+    def wake(self) -> None:
+        """Something was added."""
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Send until cancelled."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), POLL_SECONDS)
+            self._wake.clear()
+            try:
+                await self._send_due()
+            except Exception:
+                log.exception("the outbox could not be read; it is tried again")
+                await asyncio.sleep(POLL_SECONDS)
+
+    async def _send_due(self) -> None:
+        gateway = self._gateway
+        platforms = [str(name) for name in gateway.adapters]
+        if not platforms:
+            return
+        rows = await gateway.blocking(gateway.outbox.claim, platforms, _MAX_CLAIMED)
+        by_chat: dict[tuple[str, str], list[OutboxRow]] = {}
+        for row in rows:
+            by_chat.setdefault((row.message.platform, row.message.chat_id), []).append(row)
+        for chat in by_chat.values():
+            task = asyncio.create_task(self._send_chat(chat))
+            self._sending.add(task)
+            task.add_done_callback(self._sending.discard)
+        if len(rows) == _MAX_CLAIMED:
+            self.wake()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is being sent, or was added and not looked at yet."""
+        return bool(self._sending or self._settled or self._wake.is_set())
+
+    # -- one chat -----------------------------------------------------------------------------------------------
+
+    async def _send_chat(self, rows: Sequence[OutboxRow]) -> None:
+        held_until = 0.0
+        for row in rows:
+            if held_until:  # one before it is tried again later
+                self._settle((row.number, "waiting", "", "", held_until), row)
+                continue
+            settled = await self._send(row)
+            if settled[1] == "waiting":
+                held_until = settled[4]
+            self._settle(settled, row)
+
+    async def _send(self, row: OutboxRow) -> _Settled:
+        adapter = self._gateway.adapters.get(row.message.platform)
+        if adapter is None:  # lost since it was claimed: nothing was sent
+            return row.number, "waiting", "the platform is not connected", "", time.time() + POLL_SECONDS
+        try:
+            result = await asyncio.wait_for(send_message(adapter, row), SEND_SECONDS)
+        except asyncio.CancelledError:
+            raise
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:
+            # It may have arrived: sending it again could double it.
+            text = self._gateway.host.redactor.redact(f"{type(error).__name__}: {error}")
+            log.warning("%s: message %d may not have arrived: %s", row.message.platform, row.number, text)
+            return row.number, "unknown", text, "", 0.0
+        return self._judge(row, result)
+
+    def _judge(self, row: OutboxRow, result: Any) -> _Settled:
+        if result is None or getattr(result, "success", result is True):
+            return row.number, "sent", "", str(getattr(result, "message_id", None) or ""), 0.0
+        error = self._gateway.host.redactor.redact(str(getattr(result, "error", "") or "the platform refused it"))
+        attempts = row.attempts + 1
+        if getattr(result, "retryable", False) and attempts < self._gateway.config.max_attempts:
+            pause: object = getattr(result, "retry_after", None)
+            seconds = (
+                float(pause) if isinstance(pause, int | float) and pause > 0 else FIRST_PAUSE * 2 ** (attempts - 1)
+            )
+            return row.number, "waiting", error, "", time.time() + min(seconds, LONGEST_PAUSE)
+        log.warning("%s: message %d was not sent: %s", row.message.platform, row.number, error)
+        return row.number, "failed", error, "", 0.0
+
+    # -- results ------------------------------------------------------------------------------------------------
+
+    def _settle(self, settled: _Settled, row: OutboxRow) -> None:
+        self._settled.append(settled)
+        if settled[1] == "waiting":
+            asyncio.get_running_loop().call_later(max(settled[4] - time.time(), 0) + 0.01, self.wake)
+        else:
+            waiter = self._waiters.pop(row.message.key, None)
+            if waiter is not None and not waiter.done():
+                waiter.set_result(settled[1] == "sent")
+        if self._storing is None or self._storing.done():
+            self._storing = asyncio.create_task(self._store())
+
+    async def _store(self) -> None:
+        """Store results, all there are at a time."""
+        while self._settled:
+            results, self._settled = self._settled, []
+            try:
+                await self._gateway.blocking(self._gateway.outbox.settle, results)
+            except Exception:
+                log.exception("the results of %d messages could not be stored", len(results))
+                return
+            self.wake()  # chats that were held back by these may continue
+
+    def watch(self, keys: Sequence[str]) -> list[asyncio.Future[bool]]:
+        """Futures of messages that will be added: whether each was sent."""
+        loop = asyncio.get_running_loop()
+        for key in keys:
+            self._waiters.setdefault(key, loop.create_future())
+        return [self._waiters[key] for key in keys]
+
+
+async def send_message(adapter: BasePlatformAdapter, row: OutboxRow) -> Any:
+    """Send a message, a question in the adapter's own way."""
+    message, details = row.message, row.message.details
+    metadata = {"thread_id": message.thread_id} if message.thread_id else None
+    if message.kind == "clarify" and _overrides(adapter, "send_clarify"):
+        asked = (message.chat_id, details.get("question", ""), details.get("choices") or None)
+        named = (details.get("id", ""), details.get("session_key", ""))
+        result = await _ask(adapter.send_clarify, *asked, *named, metadata=metadata)
+        if result is not None:
+            return result
+    if message.kind == "approval" and _overrides(adapter, "send_exec_approval"):
+        asked = (message.chat_id, details.get("command", ""), details.get("session_key", ""))
+        result = await _ask(adapter.send_exec_approval, *asked, details.get("description", ""), metadata=metadata)
+        if result is not None:
+            return result
+    return await adapter.send(message.chat_id, message.content, reply_to=message.reply_to or None, metadata=metadata)
+
+
+async def _ask(ask: Any, *args: Any, **options: Any) -> SendResult | None:
+    """Ask in the adapter's own way; None when it does not take these arguments or cannot, so that text is sent."""
+    try:
+        result = cast("SendResult | None", await ask(*args, **options))
+    except TypeError:
+        return None
+    return result if getattr(result, "success", False) else None
+
+
+def _overrides(adapter: BasePlatformAdapter, method: str) -> bool:
+    return getattr(type(adapter), method, None) is not getattr(BasePlatformAdapter, method)

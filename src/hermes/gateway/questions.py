@@ -1,0 +1,128 @@
+"""Questions by message: approvals and what the model asks, as messages to a chat or to the owner, and the answers.
+
+The questions themselves are in the journal. A turn that asks is suspended, holds no thread, and continues with the
+answer, also after a restart of the gateway.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+
+from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
+from hermes.errors import TurnSuspended
+from hermes.gateway.adapter import SessionSource, approval_text
+from hermes.gateway.store.outbox import OutgoingMessage
+from hermes.gateway.store.users import Role
+from hermes.journal.questions import OWNER, QuestionRow
+from hermes.sanitize import Redactor
+from hermes.scope import Interrupt
+
+SURFACE = "gateway"
+NO_ANSWER = "no answer in time"
+_ONLY_OWNER = "only the owner of this agent may approve it"
+_MAX_SUMMARY_CHARS = 1_500
+#: Letters of a question's id that are enough to name it in a message.
+ID_CHARS = 8
+
+_ID = re.compile(rf"(?:appr_)?[0-9a-f]{{{ID_CHARS},}}")
+GRANTS = ("once", "session", "always")
+
+
+class ChatResponder:
+    """Suspends a turn until there is an answer: of the chat, or about an approval of the owner."""
+
+    surface = SURFACE
+
+    def __init__(self, role: Role, timeout: float) -> None:
+        self._role = role
+        self._timeout = timeout
+        #: Approvals of users who may not answer them are asked of the owner.
+        self.approval_surface = OWNER if role == "user" else SURFACE
+
+    def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
+        """Suspend the turn. What cannot be kept is about approvals themselves, or hides what it does: for the owner."""
+        interrupt.check()
+        if self._role == "approver" and not request.can_be_kept:
+            return ApprovalAnswer("deny", _ONLY_OWNER)
+        raise TurnSuspended(time.time() + self._timeout)
+
+    def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
+        """Suspend the turn until the chat has answered."""
+        interrupt.check()
+        raise TurnSuspended(time.time() + self._timeout)
+
+
+# -- asking ----------------------------------------------------------------------------------------------------------
+
+
+def question_messages(
+    question: QuestionRow, key: str, source: SessionSource, owner: SessionSource | None, redactor: Redactor
+) -> list[OutgoingMessage]:
+    """The messages that ask a question: in its chat, or in that of the owner, if there is one."""
+    subject = redactor.redact(question.subject)
+    if question.kind == "clarify":
+        choices = [redactor.redact(choice) for choice in question.choices]
+        lines = [subject, *(f"{number}. {choice}" for number, choice in enumerate(choices, 1))]
+        details = {"id": question.id, "question": subject, "choices": choices, "session_key": key}
+        return [outgoing(f"question:{question.id}", source, "\n".join(lines), kind="clarify", details=details)]
+    command = subject[:_MAX_SUMMARY_CHARS]
+    reason = f"{question.tool}: {redactor.redact(question.description)}"
+    if question.surface != OWNER:
+        details = {"id": question.id, "command": command, "description": reason, "session_key": key}
+        text = approval_text(command, reason)
+        return [outgoing(f"question:{question.id}", source, text, kind="approval", details=details)]
+    short = short_id(question.id)
+    waiting = outgoing(f"question:{question.id}:waits", source, f"This waits for the owner's approval: {command}")
+    if owner is None:
+        return [waiting]
+    who = source.user_name or source.user_id or source.chat_id
+    text = (
+        f"{who} on {source.platform} asks for something that needs your approval. {reason}\n\n{command}\n\n"
+        f"Answer /approve {short} or /deny {short}."
+    )
+    return [waiting, outgoing(f"question:{question.id}", owner, text)]
+
+
+def outgoing(
+    key: str, source: SessionSource, text: str, *, reply_to: str = "", kind: str = "text", details: object = None
+) -> OutgoingMessage:
+    """A message to the chat that another one came from."""
+    return OutgoingMessage(
+        *(key, str(source.platform), source.chat_id, text, source.thread_id or "", reply_to),
+        kind=kind,  # pyright: ignore[reportArgumentType]
+        details=details or {},  # pyright: ignore[reportArgumentType]
+    )
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+
+
+def read_clarification(text: str, question: QuestionRow) -> str:
+    """The answer to a question of the model: the choice of that number, or the words themselves."""
+    words = text.strip()
+    number = int(words) if words.isdecimal() and len(words) < 3 else 0
+    return question.choices[number - 1] if 1 <= number <= len(question.choices) else words
+
+
+def read_decision(command: str, arguments: str) -> tuple[str, str, str]:
+    """The id, the choice and the reason of ``/approve [ID] [session | always]`` or ``/deny [ID] [REASON]``."""
+    words = arguments.split()
+    named = ""
+    if words and _ID.fullmatch(words[0].lower()):
+        named = short_id(words.pop(0).lower())
+    if command == "deny":
+        return named, "deny", " ".join(words)
+    choice = words[0].lower() if words else "once"
+    return named, choice if choice in GRANTS else "", ""
+
+
+def short_id(question_id: str) -> str:
+    """The part of an id that is typed."""
+    return question_id.rpartition("_")[2][:ID_CHARS]
+
+
+def timeout_answer(question: QuestionRow) -> str:
+    """The answer to a question that was not answered in time."""
+    return "deny" if question.kind == "approval" else ""
