@@ -29,7 +29,10 @@ class SwitchedProvider(ScriptedProvider):
     """A scripted model whose script a test may change."""
 
     def __init__(self) -> None:
-        super().__init__(lambda request: self.script(request))
+        def choose(request: RecordedRequest) -> Any:
+            return self.script(request)
+
+        super().__init__(choose)
         self.script: Callable[[RecordedRequest], Any] = answer_itself
 
 
@@ -146,11 +149,9 @@ class GatewayRig:
         """Start a gateway. Everyone may talk to it, and alice is the owner, unless ``line`` says otherwise."""
         self.port_file.unlink(missing_ok=True)
         extra = {"port_file": str(self.port_file)}
-        named = {"allowed_users": ["*"], "owners": ["alice"], **(line or {}), "extra": extra}
-        config = GatewayConfig(
-            platforms={"line": GatewayPlatformConfig(**named), **(others or {})},
-            **{"max_messages_per_minute": 0, **settings},
-        )
+        named: dict[str, Any] = {"allowed_users": ["*"], "owners": ["alice"], **(line or {}), "extra": extra}
+        chosen: dict[str, Any] = {"max_messages_per_minute": 0, **settings}
+        config = GatewayConfig(platforms={"line": GatewayPlatformConfig(**named), **(others or {})}, **chosen)
         host = configured_host(
             *(self.home, self.workdir, self.provider),
             options={
@@ -161,7 +162,7 @@ class GatewayRig:
                 **(options or {}),
             },
             gateway=config,
-            worker=WorkerConfig(**{"slots": 4, **(worker or {})}),
+            worker=WorkerConfig(**(worker or {"slots": 4})),
             **(sections or {}),
         )
         running = RunningGateway(host, platforms)

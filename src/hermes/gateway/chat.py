@@ -59,7 +59,7 @@ class ChatWork:
         self.is_done = False
 
 
-class Chat:
+class GatewayChat:
     """One conversation. All of its methods run on the loop of the gateway."""
 
     def __init__(self, gateway: Gateway, row: ChatRow) -> None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-    from hermes.gateway.chat import Chat, ChatWork
+    from hermes.gateway.chat import ChatWork, GatewayChat
     from hermes.gateway.gateway import Gateway
     from hermes.gateway.store.inbox import ChatRow
 
@@ -46,7 +46,7 @@ def _line(event: MessageEvent) -> str:
     return f"/{event.get_command()} {event.get_command_args()}".strip()
 
 
-async def run_chat_command(gateway: Gateway, chat: Chat, work: ChatWork) -> list[str]:
+async def run_chat_command(gateway: Gateway, chat: GatewayChat, work: ChatWork) -> list[str]:
     """Run the command of a message; what is to be sent."""
     name = work.event.get_command() or ""
     plain = name.removeprefix(OWN_PREFIX)
@@ -66,7 +66,7 @@ async def run_chat_command(gateway: Gateway, chat: Chat, work: ChatWork) -> list
     return [text] if text else []
 
 
-def _run(gateway: Gateway, chat: Chat, work: ChatWork, surface: ChatSurface) -> str:
+def _run(gateway: Gateway, chat: GatewayChat, work: ChatWork, surface: ChatSurface) -> str:
     row = chat.row
     conversation = ChatConversation(gateway.host, surface, row)
     answer = run_command(conversation, _line(work.event))
@@ -78,7 +78,7 @@ def _run(gateway: Gateway, chat: Chat, work: ChatWork, surface: ChatSurface) -> 
 # -- approvals -------------------------------------------------------------------------------------------------------
 
 
-def _decide(gateway: Gateway, chat: Chat, work: ChatWork, command: str) -> str:
+def _decide(gateway: Gateway, chat: GatewayChat, work: ChatWork, command: str) -> str:
     """Answer the approval that waits here, or the one that is named."""
     if not work.sender.may_approve:
         return "Only the owner of this agent, or someone whom the owner gave that right, may answer approvals."
@@ -98,7 +98,7 @@ def _decide(gateway: Gateway, chat: Chat, work: ChatWork, command: str) -> str:
     return "Denied." if choice == "deny" else "Approved."
 
 
-def _question_for(gateway: Gateway, chat: Chat, named: str) -> QuestionRow | str:
+def _question_for(gateway: Gateway, chat: GatewayChat, named: str) -> QuestionRow | str:
     waiting = [one for one in gateway.questions.pending(kind="approval") if one.surface in (SURFACE, OWNER)]
     if named:
         found = [one for one in waiting if short_id(one.id).startswith(named)]
@@ -156,7 +156,7 @@ class ChatSurface:
     screen = None
     show_reasoning = False
 
-    def __init__(self, gateway: Gateway, chat: Chat) -> None:
+    def __init__(self, gateway: Gateway, chat: GatewayChat) -> None:
         self._gateway = gateway
         self._chat = chat
         self._interrupt = Interrupt()

@@ -32,7 +32,7 @@ from hermes.gateway.adapter import (
     adapter_config,
     entry_of,
 )
-from hermes.gateway.chat import Chat, ChatWork
+from hermes.gateway.chat import ChatWork, GatewayChat
 from hermes.gateway.deliveries import Deliveries
 from hermes.gateway.platforms import FIRST_PAUSE, PlatformStatus, PlatformSupervisor
 from hermes.gateway.questions import ChatResponder, outgoing
@@ -100,11 +100,11 @@ class Gateway:
         self.turn_entries: dict[str, TurnEntry] = dict.fromkeys(self.platforms, self._enter_turn)
         self.dispatcher = LocalDispatcher(host, entries=self.turn_entries, platforms=self.turn_entries.keys())
         #: The chats that wait for the answer to a question, by its id.
-        self.asked: dict[str, Chat] = {}
+        self.asked: dict[str, GatewayChat] = {}
         self._services = services
         self._first_pause = first_pause
         self._supervisors: dict[str, PlatformSupervisor] = {}
-        self._chats: dict[str, Chat] = {}
+        self._chats: dict[str, GatewayChat] = {}
         self._rows: OrderedDict[str, ChatRow] = OrderedDict()
         self._rows_lock = Lock()
         self._limiter = RateLimiter(self.config.max_messages_per_minute)
@@ -306,19 +306,19 @@ class Gateway:
                 chat.row = row
         return row
 
-    def _chat(self, work: ChatWork) -> Chat:
+    def _chat(self, work: ChatWork) -> GatewayChat:
         key = work.message.chat
         chat = self._chats.get(key)
         if chat is None:
-            chat = self._chats[key] = Chat(self, self._rows.get(key) or work.row)
+            chat = self._chats[key] = GatewayChat(self, self._rows.get(key) or work.row)
         return chat
 
-    def chat_idle(self, chat: Chat) -> None:
+    def chat_idle(self, chat: GatewayChat) -> None:
         """A chat has nothing to do: it is made again for its next message."""
         if chat.is_idle and not len(chat):
             self._chats.pop(chat.row.key, None)
 
-    async def submit_text(self, chat: Chat, work: ChatWork, content: Any) -> None:
+    async def submit_text(self, chat: GatewayChat, work: ChatWork, content: Any) -> None:
         """Answer a message that a command asks for, in its chat."""
         text = content if isinstance(content, str) else _text_of(content)
         event = MessageEvent(text, source=work.source, internal=True)
@@ -392,7 +392,7 @@ class Gateway:
 
     # -- sessions -----------------------------------------------------------------------------------------------
 
-    def change_session(self, chat: Chat, session_id: str) -> None:
+    def change_session(self, chat: GatewayChat, session_id: str) -> None:
         """A command moved a chat to another session. Blocks."""
         row = msgspec.structs.replace(chat.row, session_id=session_id, expired_at=0.0)
         self.inbox.save_chat(row)

@@ -27,9 +27,6 @@ from hermes.plugins.offers import SELECTED_BY
 
 T = TypeVar("T")
 
-#: Hooks of the contract for a part that this version does not have.
-NEVER_FIRED = frozenset({"pre_gateway_dispatch"})
-
 _RECENT_DAYS = 7
 _LOAD_SECONDS = 20.0
 _MISSING_MODULE = re.compile(r"No module named '([\w.]+)'")
@@ -155,9 +152,6 @@ def _row_findings(row: PluginRow, installation: Installation) -> Iterator[CheckR
         yield warning(row.key, problem, command=f"hermes plugins check {row.key}")
     for name in row.missing_env:
         yield warning(row.key, f"needs {name}, which is not set", f"set {name} in {env_path(installation.home)}")
-    for hook in row.hooks:
-        if hook in NEVER_FIRED:
-            yield warning(row.key, f"subscribes to {hook}, which this version never fires")
     for offer in row.waiting:
         if offer.partition(" ")[0] in SELECTED_BY:
             continue  # a setting selects it

@@ -13,7 +13,7 @@ import msgspec
 from hermes.cli.terminal import one_line, plain, print_json
 from hermes.config import hermes_home, load_config
 from hermes.config.secrets import home_redactor
-from hermes.journal.store import Store
+from hermes.journal.store import Store, home_store
 
 _EXAMPLES = """
 examples:
@@ -234,4 +234,4 @@ def _retry(args: argparse.Namespace) -> int:
 
 
 def _store() -> Store:
-    return Store(hermes_home() / "state.db")
+    return home_store(hermes_home())
