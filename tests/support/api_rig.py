@@ -13,7 +13,7 @@ import httpx
 
 from hermes.config import Config, PrincipalConfig
 from hermes.config.gateway_sections import GatewayApiConfig, GatewayConfig
-from hermes.config.sections import AgentConfig, ModelConfig
+from hermes.config.sections import AgentConfig, JournalConfig, ModelConfig
 from hermes.gateway.api.serve import serve_until
 from hermes.host import Host, HostOptions
 from hermes.http_server.listen_address import ListenAddress
@@ -82,6 +82,7 @@ def served_api(
     gateway: dict[str, Any] | None = None,
     principals: dict[str, PrincipalConfig] | None = None,
     env: dict[str, str] | None = None,
+    journal: str = "",
     **settings: Any,
 ) -> Generator[ServedApi]:
     """Serve an agent that talks to the provider, on a thread of its own. Callers work in ``workdir``.
@@ -98,6 +99,7 @@ def served_api(
         agent=AgentConfig(api_max_retries=0),
         gateway=GatewayConfig(api=GatewayApiConfig(**settings), **(gateway or {})),
         principals={**callers, **(principals or {})},
+        journal=JournalConfig(url=journal),
     )
     redactor = Redactor()
     known = read_principals(config, {"ALICE": KEY, "BOB": OTHER_KEY, **(env or {})}, redactor, "API_SERVER_KEY")

@@ -192,6 +192,28 @@ def test_the_same_key_gives_the_same_answer_and_runs_nothing(api: ServedApi, mod
     assert answer_of(api.chat("hello", headers={**key, **bob})) == "3: hello", "keys are of one caller"
 
 
+def test_servers_that_share_a_journal_know_each_others_requests(
+    home: Path, tmp_path: Path, workdir: Path, model: Model, postgres_url: str
+) -> None:
+    with (
+        ScriptedProvider(model) as provider,
+        served_api(home, workdir, provider, with_keys=True, journal=postgres_url) as one,
+        served_api(tmp_path / "other", workdir, provider, with_keys=True, journal=postgres_url) as other,
+    ):
+        key = {"Idempotency-Key": "abc"}
+        first = one.chat("hello", headers=key)
+        assert other.chat("hello", headers=key).json() == first.json()
+        second = other.chat("hello", answer_of(first), "again")
+        assert second.headers[SESSION] == first.headers[SESSION]
+        forked = one.chat("hello", answer_of(first), "something else")
+        assert forked.headers[SESSION] != first.headers[SESSION]
+        imported = one.chat("from elsewhere", "said elsewhere", "hello")
+        assert model.conversation() == ["from elsewhere", "said elsewhere", "hello"]
+        assert answer_of(imported) == "4: hello"
+        response = one.post("/responses", {"input": "one"}).json()
+        assert other.get(f"/responses/{response['id']}").json()["usage"] == response["usage"]
+
+
 # -- principals -----------------------------------------------------------------------------------------------------
 
 

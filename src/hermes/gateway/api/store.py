@@ -125,7 +125,7 @@ class ApiRequests:
         """How many turns of its conversation came after a turn, and how many wait to be started."""
         query = (
             "SELECT count(*) FILTER (WHERE ordinal > ?), count(*) FILTER (WHERE state = 'queued') FROM turns "
-            "WHERE session_id = ? AND NOT undone AND id != ?"
+            "WHERE session_id = ? AND undone = 0 AND id != ?"
         )
         values = (turn.ordinal, turn.session_id, turn.id)
         return self._store.read(lambda connection: connection.execute(query, values).fetchone())
