@@ -30,7 +30,7 @@ function Usage({ name, rows }) {
 function Budget({ budget }) {
   const units = { usd: money, tokens: compact, minutes: (value) => `${value.toFixed(1)} min`, calls: (value) => `${count(value)} calls` };
   const limits = Object.entries(budget.limits).filter(([, limit]) => limit != null);
-  return html`<div class="card budget"><h3>${budget.name} <span class="sub">${budget.kind} budget</span></h3>
+  return html`<div class="card budget"><h3>${budget.name} <span class="sub">${budget.spent && budget.kind !== "day" ? `budget of this ${budget.kind}` : "budget"}</span></h3>
     ${limits.map(([unit, limit]) => {
       const spent = budget.spent?.[unit];
       if (spent == null) return html`<p>at most ${units[unit](limit)}</p>`;

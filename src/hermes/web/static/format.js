@@ -13,7 +13,7 @@ export const duration = (seconds) => {
 export const money = (usd) => {
   if (usd == null) return "";
   if (usd === 0) return "$0";
-  return usd >= 1 ? `$${usd.toFixed(2)}` : `$${usd.toFixed(4)}`;
+  return usd >= 0.1 ? `$${usd.toFixed(2)}` : `$${usd.toFixed(4)}`;
 };
 
 export const count = (number) => (number ?? 0).toLocaleString("en");

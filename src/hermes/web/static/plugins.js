@@ -1,7 +1,7 @@
 // How plugins do: calls, failures, time, errors, exports, and what they asked models.
 import { html } from "./vendor/preact.js";
 import { useData } from "./api.js";
-import { ago, count, duration, money } from "./format.js";
+import { ago, count, duration, money, plural } from "./format.js";
 
 const mean = (one) => (one.calls ? duration(one.seconds / one.calls) : "");
 
@@ -21,7 +21,7 @@ export function View() {
     ${data.map((one) => {
       const [look, words] = health(one);
       return html`<article class="card plugin" key=${one.name}>
-        <header><h2>${one.name}</h2><span class=${`tag ${look}`}>${words}</span>${one.last_used ? html`<span class="sub">used ${ago(one.last_used)} · ${count(one.sessions)} sessions</span>` : null}</header>
+        <header><h2>${one.name}</h2><span class=${`tag ${look}`}>${words}</span>${one.last_used ? html`<span class="sub">used ${ago(one.last_used)} · ${plural(one.sessions, "session")}</span>` : null}</header>
         ${one.calls ? html`<p>${count(one.calls)} calls, <span class=${one.failures ? "bad" : ""}>${count(one.failures)} failed</span>, ${mean(one)} each, ${duration(one.seconds)} in all</p>` : null}
         ${one.model_calls ? html`<p>asked models ${count(one.model_calls)} times: ${count(one.tokens)} tokens ${money(one.cost)}</p>` : null}
         ${(one.exports ?? []).map((part) => html`<p>sent ${count(part.events)} events to ${part.to}${part.failed ? html`, <span class="bad">${count(part.failed)} failed</span>` : ""}</p>`)}

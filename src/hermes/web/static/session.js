@@ -73,7 +73,10 @@ export function View({ id, go, navigate, tab, onPending, setProblem }) {
   if (error && !line) return html`<main class="narrow"><p class="problem" role="alert">${error}</p><p><a href=${address("/")} onClick=${(event) => go(event, "/")}>All sessions</a></p></main>`;
   const isLive = !isGone && ["running", "waiting", "queued"].includes(line?.state);
   const row = selected && (timeline.sessions.get(selected.session)?.rows.get(selected.id) ?? selected);
-  const open = (value) => navigate(`/sessions/${encodeURIComponent(id)}${value === "timeline" ? "" : `?tab=${value}`}`);
+  const open = (value) => {
+    setSelected(null);
+    navigate(`/sessions/${encodeURIComponent(id)}${value === "timeline" ? "" : `?tab=${value}`}`);
+  };
   return html`<main class="session-view">
     <div class="session-head">
       <h1>${line?.title || id}</h1>

@@ -67,8 +67,10 @@ export class Timeline {
     return found;
   }
 
+  // When the turn began, when it ended if it has, and the last that is known of it.
   #span(turn, below) {
-    return [turn.start, turn.end ?? Math.max(turn.start, ...below.slice(-200).map(([, row]) => row.end ?? row.start ?? 0))];
+    const last = Math.max(turn.start, ...below.slice(-200).map(([, row]) => row.end ?? row.start ?? 0));
+    return [turn.start, turn.end ?? null, last];
   }
 
   // The rows of a session: its turns, the steps of each, the questions of each step, and what lies between turns.

@@ -34,12 +34,11 @@ const endOf = (row, isLive, now) => row.end ?? (stateOf(row, isLive) === "runnin
 const percent = (part) => `${(Math.max(0, Math.min(1, part)) * 100).toFixed(2)}%`;
 
 function Bar({ row, isLive, now }) {
-  const start = row.span[0];
-  const isOpen = isLive && row.state !== "ok";
-  const end = Math.max(row.span[1] ?? start, isOpen ? endOf(row, isLive, now) : 0);
+  const [start, ended, last] = row.span;
+  const end = ended ?? (isLive ? Math.max(now, last ?? start) : (last ?? start));
   const whole = Math.max(end - start, 0.001);
   const at = (time) => percent((time - start) / whole);
-  if (row.kind === "mark") return html`<span class="mark" style=${{ left: at(row.start) }}></span>`;
+  if (row.kind === "mark") return html`<span class="diamond" style=${{ left: at(row.start) }}></span>`;
   const length = endOf(row, isLive, now) - row.start;
   const style = { left: at(row.start), width: `max(3px, ${percent(length / whole)})` };
   const share = (seconds) => percent(length > 0 ? seconds / length : 0);
