@@ -63,7 +63,8 @@ class Page:
 
     def sign_in(self) -> str:
         """The cookie that the address with the token is exchanged for."""
-        answer = self.request("GET", self.url.removeprefix(self.base))
+        address = urlsplit(self.url)
+        answer = self.request("GET", f"{address.path}?{address.query}")
         assert answer.status == 303
         self.cookie = answer.headers["set-cookie"].partition(";")[0]
         return self.cookie
@@ -108,6 +109,7 @@ class LiveEvents:
             fields[name] = value
 
     def close(self) -> None:
+        self.response.close()
         self._connection.close()
 
 

@@ -39,9 +39,14 @@ class PageService:
         self.clean = Cleaner(redactor or home_redactor(home))
         self.is_alive = runner.is_alive
         self.watcher = JournalWatcher(store, self.is_alive, self.clean)
-        self.chat = chat
+        self.chat: PageChat | None = None
         if chat is not None:
-            chat.use(self.watcher)
+            self.use_chat(chat)
+
+    def use_chat(self, chat: PageChat) -> None:
+        """Send messages to the agent from now on."""
+        chat.use(self.watcher)
+        self.chat = chat
 
     def sessions(self, wanted: SessionFilter) -> list[SessionLine]:
         """A part of the list."""

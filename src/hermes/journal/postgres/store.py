@@ -128,6 +128,10 @@ class PostgresStore(Store):
         crash_point()
         return result
 
+    def change_mark(self) -> object:
+        """The transactions that are visible: the text differs after each one that wrote something."""
+        return self.read(lambda connection: connection.execute("SELECT CAST(pg_current_snapshot() AS text)").fetchone())
+
     def start_sync(self) -> None:
         """Everything that was written is on disk."""
 

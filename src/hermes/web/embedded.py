@@ -1,0 +1,59 @@
+"""The page as a part of another server, such as a gateway: at its address, over its host, with its dispatcher."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+from urllib.parse import urlencode
+
+from starlette.types import ASGIApp
+
+from hermes.dispatch.port import Dispatcher, TurnEntry
+from hermes.host import Host
+from hermes.web.access import PageAccess
+from hermes.web.app import web_app
+from hermes.web.chat import PLATFORM, PageChat, page_entry
+from hermes.web.service import PageService
+
+
+class DispatcherOwner(Protocol):
+    """A server that runs turns."""
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """Runs the turns."""
+        ...
+
+
+class EmbeddedPage:
+    """The page over a running host. ``app`` answers its requests, ``run`` is its life beside the other services.
+
+    The server gives ``entries`` to its dispatcher and mounts ``app``, at the root or below a path.
+    """
+
+    def __init__(self, host: Host, access: PageAccess) -> None:
+        self._host = host
+        self._access = access
+        self._service = PageService(host.store, host.runner, host.home, host.redactor)
+        self.app: ASGIApp = web_app(self._service, access)
+        host.redactor.add_secrets({"HERMES_WEB_TOKEN": access.token})
+
+    @property
+    def entries(self) -> Mapping[str, TurnEntry]:
+        """What surrounds the turns of the page, for the dispatcher."""
+        return {PLATFORM: page_entry(self._host)}
+
+    def url(self, base: str) -> str:
+        """The address that signs a browser in, where ``base`` is that of the page."""
+        return f"{base.rstrip('/')}/?{urlencode({'token': self._access.token})}"
+
+    async def run(self, owner: DispatcherOwner) -> None:
+        """Chat over the dispatcher, which has started, and end the streams when this is cancelled."""
+        chat = PageChat(self._host, owner.dispatcher, owns_dispatcher=False)
+        try:
+            await asyncio.to_thread(self._service.use_chat, chat)
+            await asyncio.Event().wait()
+        finally:
+            self._service.watcher.disconnect()
+            await asyncio.shield(asyncio.to_thread(self._service.close))
