@@ -81,6 +81,10 @@ class SessionBusy(JournalError):
     """Another live runner holds the session."""
 
 
+class UnfinishedTurn(JournalError):
+    """An earlier turn of the session has to be finished first."""
+
+
 class QueueFull(HermesError):
     """Too many turns wait already: of everyone, or of this caller. To be sent again later."""
 

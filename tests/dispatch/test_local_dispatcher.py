@@ -22,7 +22,7 @@ from hermes.host import Host
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.questions import Questions
 from hermes.journal.recovery import MAX_TAKE_UPS
-from hermes.journal.turns import Submission
+from hermes.journal.turns import Submission, find_submission
 from hermes.scope import Interrupt
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, by_step, text, tool_call
 from hermes.trace.verify.session import verify
@@ -258,6 +258,8 @@ def test_a_turn_whose_folder_is_gone_fails_with_the_reason(rig: Rig) -> None:
 def test_a_turn_that_always_kills_its_process_ends_as_a_dead_letter(rig: Rig) -> None:
     ticket = rig.dispatcher(starts=False).submit(rig.request("hold"))
     host = rig.host()
+    turn = host.store.read(lambda connection: find_submission(connection, ticket.turn_id))
+    assert turn is not None
 
     class Killed(BaseException):
         pass
@@ -268,8 +270,8 @@ def test_a_turn_that_always_kills_its_process_ends_as_a_dead_letter(rig: Rig) ->
     for _ in range(MAX_TAKE_UPS + 1):
         session = host.resume_session("s1")
         with pytest.raises(Killed):
-            session.run_accepted(ticket.turn_id, listener=die)
-    result = host.resume_session("s1").run_accepted(ticket.turn_id)
+            session.run_accepted(turn, listener=die)
+    result = host.resume_session("s1").run_accepted(turn)
     assert (result.status, result.error_type) == ("failed", "TakenUpTooOften")
     assert rig.provider.requests == []
 

@@ -24,7 +24,7 @@ from hermes.agent.model_call import ModelRuntime
 from hermes.agent.runtime import Runtime
 from hermes.agent.turn import Turn
 from hermes.contract.events import SessionFinalized, ToolEnded, TurnEvent
-from hermes.errors import JournalError, SessionBusy, SessionNotFound
+from hermes.errors import SessionBusy, SessionNotFound, UnfinishedTurn
 from hermes.journal.bodies import message_text
 from hermes.journal.leases import SessionInfo
 from hermes.journal.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn
@@ -34,7 +34,6 @@ from hermes.journal.turns import (
     begin_turn,
     claim_turn,
     close_children,
-    find_submission,
     finish_reason_of,
     reopen_turn,
     unfinished_state,
@@ -47,6 +46,7 @@ from hermes.tools.registry import Tool
 if TYPE_CHECKING:
     from hermes.journal.history.undoing import UndoneTurn
     from hermes.journal.store import Store
+    from hermes.journal.turns import Submission
 
 log = logging.getLogger("hermes.turn")
 
@@ -194,7 +194,7 @@ class Session:
             return self._run_turn(journal, listener, interrupt, context, is_structured=is_structured)
 
     def run_accepted(
-        self, turn_id: str, *, listener: Listener = ignore_events, interrupt: Interrupt | None = None
+        self, submission: Submission, *, listener: Listener = ignore_events, interrupt: Interrupt | None = None
     ) -> TurnResult:
         """Run a turn of this session that was accepted before, by this process or another (``journal.turns``).
 
@@ -204,17 +204,20 @@ class Session:
         runtime, interrupt = self.runtime, interrupt or Interrupt()
         with self._exclusive(), self._with_next_models():
             self._turns_known = None  # another process may have continued the conversation
-            submission = runtime.store.read(lambda connection: find_submission(connection, turn_id))
-            if submission is None:
-                raise JournalError(f"turn {turn_id!r} was never submitted")
-            if submission.state == "queued":
-                self._finish(("running",), listener, interrupt)
             endpoint = self.models.endpoints[0]
-            journal = claim_turn(
-                *(runtime.store, runtime.runner, turn_id),
-                endpoint=(endpoint.provider, endpoint.model),
-                environment=runtime.environment(),
-            )
+
+            def claim() -> TurnJournal:
+                return claim_turn(
+                    *(runtime.store, runtime.runner, submission.turn_id),
+                    endpoint=(endpoint.provider, endpoint.model),
+                    environment=runtime.environment(),
+                )
+
+            try:
+                journal = claim()
+            except UnfinishedTurn:
+                self._finish(("running",), listener, interrupt)
+                journal = claim()
             if journal.state != "running":
                 return _recorded_result(
                     self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason

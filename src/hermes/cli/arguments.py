@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 
 from hermes.cli.terminal import print_error
 
+_HIGHEST_PORT = 65_535
 _UNITS = {"h": 3_600, "d": 86_400, "w": 604_800}
 
 
@@ -57,6 +58,13 @@ def _suggestion(word: str, known: Iterable[str]) -> str:
 def positive_number(text: str) -> int:
     """A whole number, 1 or more."""
     return _whole_number(text, 1)
+
+
+def port_number(text: str) -> int:
+    """A port of TCP; 0 is none, or any free one."""
+    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to {_HIGHEST_PORT})")
+    return int(text)
 
 
 def count(text: str) -> int:

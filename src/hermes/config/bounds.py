@@ -14,4 +14,6 @@ Part = Annotated[float, Meta(gt=0, le=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 #: 0 is no limit.
 SecondsOrNone = Annotated[float, Meta(ge=0)]
+Port = Annotated[int, Meta(ge=0, le=65_535)]
+PollSeconds = Annotated[float, Meta(ge=0.05, le=60)]
 HookSeconds = Annotated[float, Meta(gt=0, le=300)]

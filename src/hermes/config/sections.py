@@ -12,6 +12,8 @@ from hermes.config.bounds import (
     Natural,
     NotNegative,
     Part,
+    PollSeconds,
+    Port,
     Positive,
     Seconds,
     SecondsOrNone,
@@ -477,6 +479,22 @@ class WorkerConfig(Struct, kw_only=True):
     max_waiting: Natural = 1_000  #: Turns that may wait; further ones are refused. 0 is no limit.
     max_waiting_of_principal: Natural = 100  #: The same for the turns of one caller.
     max_running_of_principal: Natural = 0  #: Turns of one caller that run at the same time; 0 is no limit.
+    turns: Literal["auto", "here"] = "auto"  #: With journal.url, turns of servers run on workers, or all the same here.
+    workspace: str = ""  #: Name of the workers that have the files of these turns; empty means that all workers have.
+    poll_seconds: PollSeconds = 0.1  #: Pause between two looks at the queue; longer is cheaper and later.
+    frozen_seconds: Seconds = 60  #: A worker without a sign of life for so long is removed.
+    drain_seconds: Seconds = 60  #: Seconds that running turns get to end when a worker is stopped.
+    health_host: str = "127.0.0.1"  #: Address of health, readiness and metrics.
+    health_port: Port = 0  #: Port of health, readiness and metrics; 0 is none.
+
+
+class ServeConfig(Struct, kw_only=True):
+    """The processes that hermes serve starts and keeps running."""
+
+    commands: list[str] = []  #: Command lines without 'hermes', one process each; 'worker --slots 8', for example.
+    restart_seconds: Seconds = 1  #: Pause before a process that ended is started again; it doubles, up to a minute.
+    health_host: str = "127.0.0.1"  #: Address of health, readiness and metrics of all of them.
+    health_port: Port = 0  #: Port of health, readiness and metrics of all of them; 0 is none.
 
 
 class CronConfig(Struct, kw_only=True):
@@ -561,5 +579,6 @@ class Config(Struct, kw_only=True):
     mcp_discovery_timeout: NotNegative = 1.5  #: Seconds that the first turn waits for servers it does not know yet.
     worker: WorkerConfig = field(default_factory=WorkerConfig)
     cron: CronConfig = field(default_factory=CronConfig)
+    serve: ServeConfig = field(default_factory=ServeConfig)
     mcp: McpConfig = field(default_factory=McpConfig)
     tools: ToolsConfig = field(default_factory=ToolsConfig)

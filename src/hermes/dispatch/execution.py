@@ -6,16 +6,18 @@ import contextlib
 import logging
 from collections import OrderedDict
 from collections.abc import Mapping
+from pathlib import Path
 from threading import Lock
 
 from hermes.agent.events import Listener, TurnResult
 from hermes.agent.session import Session, stored_result
+from hermes.config.principals import default_workspace, make_private
 from hermes.dispatch.port import DispatchedTurn, TurnEntry, TurnRequest
 from hermes.errors import HermesError, JournalError, SessionNotFound, TurnSuspended
 from hermes.host import Host
 from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import SessionInfo, release_lease
-from hermes.journal.questions import Questions
+from hermes.journal.questions import Questions, has_pending
 from hermes.journal.recovery import close_turn
 from hermes.journal.steps import Message
 from hermes.journal.turns import QueueLimits, Submission, accept_turn, claim_turn
@@ -63,10 +65,15 @@ class Execution:
                 **({"context": request.context} if request.context else {}),
                 **({"is_structured": True} if request.is_structured else {}),
                 **({"extra": request.extra} if request.extra else {}),
+                **({"own_folder": True} if self._is_own_folder(request) else {}),
             },
         )
         message = self.host.redactor.mask_data({"role": "user", "content": request.message})
         return session, submission, message
+
+    def _is_own_folder(self, request: TurnRequest) -> bool:
+        """Whether a caller works in the folder below the home that each process makes for it."""
+        return bool(request.principal) and Path(request.cwd) == default_workspace(self.host.home, request.principal)
 
     def accept(self, request: TurnRequest) -> tuple[Submission, bool]:
         """Store a turn as queued; False when its idempotency key was known."""
@@ -86,8 +93,10 @@ class Execution:
 
     # -- running ------------------------------------------------------------------------------------------------
 
-    def run(self, submission: Submission, listener: Listener, interrupt: Interrupt) -> DispatchedTurn:
-        """Run a turn until it ends or is suspended.
+    def run(
+        self, submission: Submission, listener: Listener, interrupt: Interrupt, *, releases: bool = True
+    ) -> DispatchedTurn:
+        """Run a turn until it ends or is suspended. Without ``releases`` the caller releases the session afterwards.
 
         Raises ``JournalError`` (also ``SessionBusy``, ``LeaseLost``) when it cannot be run here and now. Any other
         failure ends the turn.
@@ -100,14 +109,14 @@ class Execution:
             return DispatchedTurn("ended", self._fail(submission, error))
         try:
             with self._entered(session, submission):
-                return DispatchedTurn(
-                    "ended", session.run_accepted(submission.turn_id, listener=listener, interrupt=interrupt)
-                )
+                result = session.run_accepted(submission, listener=listener, interrupt=interrupt)
+                return DispatchedTurn("ended", result)
         except TurnSuspended:
             return DispatchedTurn("suspended")
         finally:
-            with contextlib.suppress(JournalError):  # it ends with this process at the latest
-                release_lease(self.host.store, self.host.runner, submission.session_id)
+            if releases:
+                with contextlib.suppress(JournalError):  # it ends with this process at the latest
+                    release_lease(self.host.store, self.host.runner, submission.session_id)
             self._keep(session)
 
     def _entered(self, session: Session, submission: Submission) -> contextlib.AbstractContextManager[object]:
@@ -115,7 +124,14 @@ class Execution:
         return contextlib.nullcontext() if entry is None else entry(session, submission)
 
     def _session(self, submission: Submission) -> Session:
-        return self.host.resume_session(submission.session_id, platform=submission.source)
+        folder = self._folder(submission)
+        return self.host.resume_session(submission.session_id, cwd=folder, platform=submission.source)
+
+    def _folder(self, submission: Submission) -> Path | None:
+        """The folder of a caller on this machine; None for the folder that the session is in."""
+        if not submission.principal or not submission.options.get("own_folder"):
+            return None
+        return make_private(default_workspace(self.host.home, submission.principal))
 
     def _fail(self, submission: Submission, error: Exception) -> TurnResult:
         """End a turn whose session cannot be opened."""
@@ -154,7 +170,11 @@ class Execution:
 
     def is_suspended(self, submission: Submission) -> bool:
         """Whether a turn that no process runs waits for an answer."""
-        return bool(Questions(self.host.store).pending(session_id=submission.session_id))
+        return self.host.store.read(lambda connection: self.waits_for_answer(connection, submission))
+
+    def waits_for_answer(self, connection: JournalConnection, submission: Submission) -> bool:
+        """The same inside a transaction that is open."""
+        return has_pending(connection, submission.session_id)
 
     def result(self, turn_id: str) -> TurnResult:
         """The recorded result of a turn that has ended."""

@@ -88,9 +88,13 @@ def take_lease(connection: JournalConnection, runner: Runner, session_id: str) -
 
 def release_lease(store: Store, runner: Runner, session_id: str) -> None:
     """Release a session that this runner owns. Nothing to do for one it does not."""
-    query = "UPDATE sessions SET runner = NULL WHERE id = ? AND runner = ?"
     # Nothing is lost without a sync: a runner that is gone holds nothing.
-    store.write_soon(lambda connection: connection.execute(query, (session_id, runner.id)))
+    store.write_soon(lambda connection: release(connection, runner, session_id))
+
+
+def release(connection: JournalConnection, runner: Runner, session_id: str) -> None:
+    """The same inside a transaction that is open."""
+    connection.execute("UPDATE sessions SET runner = NULL WHERE id = ? AND runner = ?", (session_id, runner.id))
 
 
 def refuse_if_busy(connection: JournalConnection, runner: Runner, session_id: str) -> str:

@@ -266,6 +266,11 @@ class Questions:
         return self._store.write(write)
 
 
+def has_pending(connection: JournalConnection, session_id: str) -> bool:
+    """Whether a turn of the session, or of one that it delegated to, waits for an answer."""
+    return bool(_select(connection, f"{_PENDING} AND {_OF_FAMILY}", (session_id,), limit=1))
+
+
 def _select(
     connection: JournalConnection, where: str, values: Sequence[object], *, limit: int = _NO_LIMIT
 ) -> list[QuestionRow]:

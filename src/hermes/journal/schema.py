@@ -408,4 +408,27 @@ MIGRATIONS: tuple[str, ...] = (
     CREATE INDEX api_requests_by_fingerprint ON api_requests (principal, fingerprint);
     CREATE INDEX api_requests_by_time ON api_requests (created_at);
     """,
+    """
+    -- Given to the engine of the workers: how often, whether that is so now, and not again before that time.
+    ALTER TABLE submissions ADD COLUMN dispatches INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE submissions ADD COLUMN is_dispatched INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE submissions ADD COLUMN retry_at REAL NOT NULL DEFAULT 0;
+    ALTER TABLE submissions ADD COLUMN cancel_reason TEXT;  -- the turn is to be stopped, wherever it is
+    ALTER TABLE submissions ADD COLUMN workspace TEXT NOT NULL DEFAULT '';  -- of the workers that may run it; '' is all
+
+    -- The processes that run submitted turns.
+    CREATE TABLE workers (
+        id          TEXT PRIMARY KEY,   -- of the runner, which lives while it holds its lock
+        host        TEXT NOT NULL,
+        pid         INTEGER NOT NULL,
+        version     TEXT NOT NULL,
+        loop        INTEGER NOT NULL,   -- the protocol of the loop that it runs
+        workspace   TEXT NOT NULL,      -- the workspace it serves; '' is the shared one
+        slots       INTEGER NOT NULL,
+        child_slots INTEGER NOT NULL,
+        running     INTEGER NOT NULL DEFAULT 0,
+        state       TEXT NOT NULL,      -- running, draining
+        started_at  REAL NOT NULL
+    ) STRICT;
+    """,
 )

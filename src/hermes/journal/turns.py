@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from hermes.errors import JournalError, QueueFull, SessionBusy
+from hermes.errors import JournalError, QueueFull, SessionBusy, UnfinishedTurn
 from hermes.journal.bodies import clean_text, message_text, pack, to_json, unpack
 from hermes.journal.connection import JournalConnection
 from hermes.journal.leases import Lease, SessionInfo, create_session, take_lease
@@ -83,7 +83,7 @@ def _next_ordinal(connection: JournalConnection, session_id: str) -> int:
         (session_id,),
     ).fetchone()
     if unfinished:
-        raise JournalError(f"session {session_id} has an unfinished turn; resume it first")
+        raise UnfinishedTurn(f"session {session_id} has an unfinished turn; resume it first")
     return ordinal
 
 

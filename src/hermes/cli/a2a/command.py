@@ -6,6 +6,7 @@ import argparse
 import os
 import sys
 
+from hermes.cli.arguments import port_number
 from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import plain, print_note
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
@@ -18,7 +19,6 @@ examples:
   hermes a2a serve --host 0.0.0.0 --port 8800 --public-url https://agent.example.org
   hermes a2a call http://127.0.0.1:8800 "What is in this folder?"
 """
-_HIGHEST_PORT = 65_535
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -32,8 +32,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     serve = actions.add_parser("serve", help=summary, description=summary)
     add = serve.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1); any other needs tokens")
-    add("--port", type=_port, default=0, metavar="N", help="port to listen on (any free one)")
-    add("--grpc-port", type=_port, metavar="N", help="serve gRPC too, on this port; 0 is any free one")
+    add("--port", type=port_number, default=0, metavar="N", help="port to listen on (any free one)")
+    add("--grpc-port", type=port_number, metavar="N", help="serve gRPC too, on this port; 0 is any free one")
     add("--public-url", default="", metavar="URL", help="URL of this server for others, on its card")
     add("--provider", default="", help="provider to use instead of the configured one")
     add("-m", "--model", default="", help="model to use instead of the configured one")
@@ -85,9 +85,3 @@ def _announce(url: str, grpc_address: str) -> None:
     print(url, flush=True)
     if grpc_address:
         print(f"gRPC at {grpc_address}", file=sys.stderr, flush=True)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to {_HIGHEST_PORT})")
-    return int(text)

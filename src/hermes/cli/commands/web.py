@@ -89,14 +89,14 @@ def _service(stack: ExitStack, home: Path, redactor: Redactor, warnings: list[st
     loaded = load_config(home)
     warnings += loaded.warnings
     if has_chat:
-        from hermes.dispatch.local import LocalDispatcher
+        from hermes.dispatch.choose import make_dispatcher
         from hermes.host import Host, HostOptions
         from hermes.web.chat import PLATFORM, PageChat, page_entry
 
         options = HostOptions(platform=PLATFORM, hide_memory=True)
         host = stack.enter_context(Host(home, loaded.config, options, redactor=redactor))
         warnings += host.notices
-        dispatcher = LocalDispatcher(host, entries={PLATFORM: page_entry(host)}, platforms=[PLATFORM])
+        dispatcher = make_dispatcher(host, entries={PLATFORM: page_entry(host)}, platforms=[PLATFORM])
         return PageService(host.store, host.runner, home, redactor, PageChat(host, dispatcher))
     from hermes.config.secrets import home_secrets
     from hermes.journal.store import home_store

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from hermes.cli.arguments import CommandParser
+from hermes.cli.arguments import CommandParser, port_number
 
 _EXAMPLES = """
 examples:
@@ -16,9 +16,6 @@ examples:
   hermes mcp test time
   hermes mcp configure time --exclude 'convert_*'
 """
-
-
-_HIGHEST_PORT = 65_535
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -98,17 +95,11 @@ def _serve(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--http", action="store_true", help="serve over HTTP instead of stdio; the first line on stdout is the address")
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1); any other needs tokens")
-    add("--port", type=_port, default=None, metavar="N", help="port to listen on (any free one); implies --http")
+    add("--port", type=port_number, default=None, metavar="N", help="port to listen on (any free one); implies --http")
     add("--approve", action="store_true", help="let the client of stdio answer approvals; else the owner is asked")
     add("--provider", default="", help="provider to use instead of the configured one")
     add("-m", "--model", default="", help="model to use instead of the configured one")
     add("-v", "--verbose", action="store_true", help="show the log on stderr")
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to {_HIGHEST_PORT})")
-    return int(text)
 
 
 _ACTIONS = (

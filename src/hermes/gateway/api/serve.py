@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from starlette.types import ASGIApp
 
-from hermes.dispatch.local import LocalDispatcher
+from hermes.dispatch.choose import make_dispatcher
 from hermes.dispatch.port import Dispatcher, TurnEntry
 from hermes.gateway.api.app import ApiServer
 from hermes.gateway.api.conversations import PLATFORM
@@ -100,7 +100,7 @@ async def serve_until(
     """Serve on the running loop until ``stop`` is set."""
     with ApiService(host, address, principals) as service:
         runs = service.api.runs
-        dispatcher = LocalDispatcher(host, entries=service.entries, platforms=(PLATFORM,))
+        dispatcher = make_dispatcher(host, entries=service.entries, platforms=(PLATFORM,))
         await runs.on_worker(dispatcher.start)
 
         async def finish() -> None:

@@ -1,0 +1,194 @@
+"""``hermes serve``: everything of one configuration, each part in a process of its own that is kept running."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from hermes.cli.arguments import port_number
+from hermes.config import apply_env, hermes_home, load_config, load_env_file
+from hermes.config.sections import Config
+from hermes.errors import HermesError
+from hermes.log import setup_logging
+
+_EXAMPLES = """
+example of a configuration:
+  journal:
+    url: postgresql://hermes@db/hermes
+  serve:
+    commands: ["gateway run", "a2a serve --host 0.0.0.0 --port 8800", "worker --slots 8", "worker --slots 8"]
+    health_port: 9400
+
+Each command line is a process of its own. One that ends is started again after serve.restart_seconds; the pause doubles
+each time, up to a minute, until the process has run for a minute. SIGTERM ends all of them in order.
+"""
+_MAX_PAUSE = 60.0
+_SECONDS_UNTIL_TRUSTED = 60.0
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add("--health-port", type=port_number, metavar="N", help="serve health and readiness of all on this port")
+    add("-v", "--verbose", action="store_true", help="show the log on stderr")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Start the processes and keep them running until a signal comes."""
+    home = hermes_home()
+    apply_env(load_env_file(home))
+    setup_logging(home, verbose=args.verbose)
+    config = load_config(home).config
+    lines = [_parts(line) for line in config.serve.commands]
+    if not lines:
+        raise HermesError(
+            "serve.commands is empty, so there is nothing to start; for example: "
+            "hermes config set serve.commands '[\"worker --slots 8\"]'"
+        )
+    supervisor = Supervisor(lines, config.serve.restart_seconds, config.worker.drain_seconds + 5)
+    port = config.serve.health_port if args.health_port is None else args.health_port
+    if port:
+        from hermes.http_server.health import HealthServer
+
+        HealthServer(supervisor, config.serve.health_host, port).start()
+    return supervisor.run()
+
+
+def _parts(line: str) -> list[str]:
+    from hermes.cli.main import COMMANDS
+
+    try:
+        parts = shlex.split(line)
+    except ValueError as error:
+        raise HermesError(f"serve.commands: {line!r} cannot be read ({error})") from None
+    if not parts or parts[0] not in COMMANDS or parts[0] == "serve":
+        raise HermesError(
+            f"serve.commands: {line!r} is no command line; it begins with a command of hermes, such as "
+            f"'worker', 'a2a serve' or 'gateway'"
+        )
+    return parts
+
+
+def check_commands(config: Config) -> None:
+    """Raise when ``serve.commands`` cannot be started as it is written."""
+    for line in config.serve.commands:
+        _parts(line)
+
+
+class _Process:
+    def __init__(self, parts: Sequence[str], pause: float) -> None:
+        self.parts = parts
+        self.first_pause = self.pause = pause
+        self.started = 0.0
+        self.restarts = -1
+        self.due = 0.0
+        self.child: subprocess.Popen[bytes] | None = None
+
+    @property
+    def name(self) -> str:
+        return " ".join(self.parts)
+
+    def start(self) -> None:
+        self.started = time.monotonic()
+        self.restarts += 1
+        # In a group of its own, so that Ctrl-C reaches it in the order of the supervisor.
+        self.child = subprocess.Popen([sys.executable, "-m", "hermes", *self.parts], process_group=0)
+
+    def ended(self) -> None:
+        """Wait before the next start, longer each time, unless it ran for long."""
+        if time.monotonic() - self.started > _SECONDS_UNTIL_TRUSTED:
+            self.pause = self.first_pause
+        self.due = time.monotonic() + self.pause
+        self.pause = min(self.pause * 2, _MAX_PAUSE)
+        self.child = None
+
+
+class Supervisor:
+    """Keeps processes running. Also answers about their health."""
+
+    def __init__(self, lines: Sequence[Sequence[str]], pause: float, seconds_to_end: float) -> None:
+        self._processes = [_Process(parts, pause) for parts in lines]
+        self._seconds_to_end = seconds_to_end
+        self._stopped = threading.Event()
+
+    def run(self) -> int:
+        """Run until SIGTERM or SIGINT, then end all processes."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._stop)
+        try:
+            while not self._stopped.wait(0.1):
+                for process in self._processes:
+                    self._look_after(process)
+        finally:
+            self._end()
+        return 0
+
+    def _stop(self, _number: int, _frame: object) -> None:
+        self._stopped.set()
+
+    def _look_after(self, process: _Process) -> None:
+        if process.child is not None:
+            code = process.child.poll()
+            if code is None:
+                return
+            process.ended()
+            print(
+                f"'{process.name}' ended with {code}; it is started again in {process.due - time.monotonic():.0f} s",
+                file=sys.stderr,
+                flush=True,
+            )
+        if time.monotonic() >= process.due:
+            process.start()
+            assert process.child is not None
+            print(f"started '{process.name}' (pid {process.child.pid})", flush=True)
+
+    def _end(self) -> None:
+        """The servers first, so that nothing new arrives, then the workers with what they run."""
+        workers = [process for process in self._processes if process.parts[0] == "worker"]
+        others = [process for process in self._processes if process not in workers]
+        for group in (others, workers):
+            for process in group:
+                if process.child is not None and process.child.poll() is None:
+                    process.child.send_signal(signal.SIGTERM)
+            until = time.monotonic() + self._seconds_to_end
+            for process in group:
+                self._wait(process, until)
+
+    def _wait(self, process: _Process, until: float) -> None:
+        if process.child is None:
+            return
+        try:
+            process.child.wait(max(until - time.monotonic(), 0.1))
+        except subprocess.TimeoutExpired:
+            print(f"'{process.name}' does not end; it is killed", file=sys.stderr, flush=True)
+            os.killpg(process.child.pid, signal.SIGKILL)
+            process.child.wait()
+
+    # -- health -------------------------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """The processes that do not run."""
+        return [f"'{one.name}' does not run" for one in self._processes if one.child is None]
+
+    def metrics(self) -> str:
+        """Whether each process runs, and how often it was started again."""
+        up, restarts = "hermes_process_up", "hermes_process_restarts_total"
+        lines = [f"# HELP {up} Whether a process runs.", f"# TYPE {up} gauge"]
+        lines += [f"{up}{_label(one.name)} {int(one.child is not None)}" for one in self._processes]
+        lines += [f"# HELP {restarts} Starts after the first.", f"# TYPE {restarts} counter"]
+        lines += [f"{restarts}{_label(one.name)} {max(one.restarts, 0)}" for one in self._processes]
+        return "\n".join(lines) + "\n"
+
+
+def _label(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+    return f'{{command="{escaped}"}}'

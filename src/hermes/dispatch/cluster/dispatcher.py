@@ -1,0 +1,276 @@
+"""The dispatcher of a surface in a cluster: hands turns over to workers, and follows them."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from hermes.agent.events import Listener, ignore_events
+from hermes.contract.events import TurnEvent
+from hermes.dispatch.cluster.connections import CONTROL, ChannelListener, cluster_store
+from hermes.dispatch.cluster.handover import hand_over, has_engine, lock_session, resume_now
+from hermes.dispatch.cluster.live import decode_event
+from hermes.dispatch.execution import Execution
+from hermes.dispatch.port import DispatchedTurn, TurnRequest, TurnTicket
+from hermes.errors import JournalError, SessionNotFound
+from hermes.host import Host
+from hermes.journal.connection import JournalConnection, placeholders
+from hermes.journal.turns import Submission, accept_turn, cancel_queued, find_submission
+
+log = logging.getLogger("hermes.cluster")
+
+#: How often turns that are waited for are looked up, for the case that a notification was lost.
+_LOOK_SECONDS = 1.0
+
+Settled = Callable[[DispatchedTurn], None]
+
+
+class _FollowedTurn:
+    def __init__(self) -> None:
+        self.listeners: list[Listener] = []
+        self.watchers: list[Settled] = []
+        self.now = DispatchedTurn("queued")
+
+    def hear(self, event: TurnEvent) -> None:
+        for listener in tuple(self.listeners):
+            try:
+                listener(event)
+            except Exception:
+                log.exception("a listener of a turn failed; it hears no more")
+                self.listeners.remove(listener)
+
+
+class ClusterDispatcher:
+    """Submits turns to the workers of a cluster. Implements ``Dispatcher``; runs nothing itself."""
+
+    def __init__(self, host: Host, *, workspace: str = "") -> None:
+        """``workspace`` is the name of the workers that share the files of these turns; empty is all workers."""
+        self._host = host
+        self._workspace = workspace
+        self._execution = Execution(host, {})
+        self._channel = f"hermes_follow_{os.urandom(8).hex()}"
+        self._followed: dict[str, _FollowedTurn] = {}
+        self._changed = threading.Condition()
+        self._has_engine = False
+        self._subscription = ChannelListener(
+            *(cluster_store(host), self._channel, self._receive), tick=self._look, seconds=_LOOK_SECONDS
+        )
+
+    # -- the port -----------------------------------------------------------------------------------------------
+
+    def submit(self, request: TurnRequest, *, listener: Listener = ignore_events) -> TurnTicket:
+        session, submission, message = self._execution.prepare(request)
+        submission = msgspec.structs.replace(submission, options={**submission.options, "follower": self._channel})
+        limit = self._host.config.worker.max_running_of_principal
+
+        def write(connection: JournalConnection) -> tuple[Submission, bool]:
+            lock_session(connection, session.id)
+            accepted, is_new = accept_turn(connection, session, submission, message, self._execution.limits)
+            if is_new:
+                query = "UPDATE submissions SET workspace = ? WHERE turn_id = ?"
+                connection.execute(query, (self._workspace, accepted.turn_id))
+                self._has_engine = self._has_engine or has_engine(connection)
+                if self._has_engine:  # else the first worker takes it
+                    hand_over(connection, session_id=session.id, max_of_principal=limit)
+            return accepted, is_new
+
+        if listener is not ignore_events:
+            with self._changed:  # before a worker can have it
+                self._follow(submission.turn_id).listeners.append(listener)
+        try:
+            accepted, is_new = self._host.store.write(write)
+        except BaseException:
+            self._forget(submission.turn_id)
+            raise
+        if not is_new:
+            self._forget(submission.turn_id)
+            if listener is not ignore_events:
+                self.watch(accepted.turn_id, lambda _turn: None, listener=listener)
+        return TurnTicket(accepted.turn_id, accepted.session_id, is_new)
+
+    def resume(self, turn_id: str, *, listener: Listener = ignore_events) -> None:
+        submission = self._submission(turn_id)
+        if listener is not ignore_events:
+            with self._changed:
+                self._follow(turn_id).listeners.append(listener)
+
+        def write(connection: JournalConnection) -> None:
+            lock_session(connection, submission.session_id)
+            if resume_now(connection, turn_id):
+                self._tell_workers(connection, {"follow": turn_id, "to": self._channel})
+
+        with self._changed:
+            followed = self._followed.get(turn_id)
+            if followed is not None and followed.now.state == "suspended":
+                followed.now = DispatchedTurn("queued")
+        self._host.store.write(write)
+
+    def cancel(self, turn_id: str, reason: str = "cancelled") -> bool:
+        submission = self._submission(turn_id)
+        if submission.state not in ("queued", "running"):
+            return False
+        if cancel_queued(self._host.store, turn_id, reason):
+            self._settle(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
+            self._hand_over_next(submission)
+            return True
+        is_suspended = self._mark_cancelled(submission, reason)
+        if is_suspended is None:
+            return False
+        if is_suspended:
+            self._execution.abandon(submission, reason)
+            self._settle(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
+            self._hand_over_next(submission)
+        return True
+
+    def wait(self, turn_id: str, *, timeout: float | None = None, listener: Listener | None = None) -> DispatchedTurn:
+        until = None if timeout is None else time.monotonic() + timeout
+        over = threading.Event()
+        found: list[DispatchedTurn] = []
+
+        def settled(turn: DispatchedTurn) -> None:
+            found.append(turn)
+            over.set()
+
+        self.watch(turn_id, settled, listener=listener or ignore_events)
+        over.wait(None if until is None else max(until - time.monotonic(), 0))
+        if found:
+            return found[0]
+        with self._changed:
+            followed = self._followed.get(turn_id)
+            if followed is not None:
+                followed.watchers = [one for one in followed.watchers if one is not settled]
+                followed.listeners = [one for one in followed.listeners if one is not listener]
+        return self._recorded(turn_id)
+
+    def watch(self, turn_id: str, settled: Settled, *, listener: Listener = ignore_events) -> None:
+        with self._changed:
+            is_known = turn_id in self._followed
+            followed = self._follow(turn_id)
+            followed.watchers.append(settled)
+            if listener is not ignore_events:
+                followed.listeners.append(listener)
+        if not is_known and listener is not ignore_events:
+            message = {"follow": turn_id, "to": self._channel}
+            self._host.store.write(lambda connection: self._tell_workers(connection, message))
+        try:
+            now = self._recorded(turn_id)  # it may have ended before it was followed
+        except JournalError:
+            self._forget(turn_id)
+            raise
+        if now.state in ("ended", "suspended"):
+            self._settle(turn_id, now)
+
+    def start(self) -> None:
+        self._subscription.start()
+
+    def release(self, timeout: float | None = None) -> bool:
+        self._subscription.close()
+        return True
+
+    # -- inside -------------------------------------------------------------------------------------------------
+
+    def _mark_cancelled(self, submission: Submission, reason: str) -> bool | None:
+        """Have the worker of a turn stop it. True when it is suspended and no worker has it; None when it has ended."""
+
+        def write(connection: JournalConnection) -> bool | None:
+            lock_session(connection, submission.session_id)
+            rows = connection.execute(
+                "UPDATE submissions SET cancel_reason = ? WHERE turn_id = ? AND turn_id IN "
+                "(SELECT id FROM turns WHERE state = 'running') RETURNING is_dispatched",
+                (reason, submission.turn_id),
+            ).fetchall()
+            if not rows:
+                return None
+            self._tell_workers(connection, {"cancel": submission.turn_id, "reason": reason})
+            return not rows[0][0]
+
+        return self._host.store.write(write)
+
+    def _tell_workers(self, connection: JournalConnection, message: dict[str, str]) -> None:
+        values = (CONTROL, msgspec.json.encode(message).decode())
+        connection.execute("SELECT pg_notify(?, ?)", values).fetchall()
+
+    def _hand_over_next(self, submission: Submission) -> None:
+        limit = self._host.config.worker.max_running_of_principal
+
+        def write(connection: JournalConnection) -> None:
+            lock_session(connection, submission.session_id)
+            hand_over(connection, session_id=submission.session_id, max_of_principal=limit)
+
+        if self._has_engine:
+            self._host.store.write(write)
+
+    def _follow(self, turn_id: str) -> _FollowedTurn:
+        return self._followed.setdefault(turn_id, _FollowedTurn())
+
+    def _forget(self, turn_id: str) -> None:
+        with self._changed:
+            self._followed.pop(turn_id, None)
+
+    def _settle(self, turn_id: str, now: DispatchedTurn) -> None:
+        with self._changed:
+            followed = self._followed.get(turn_id)
+            if followed is None:
+                return
+            followed.now = now
+            watchers, followed.watchers = followed.watchers, []
+            if now.state == "ended":
+                del self._followed[turn_id]
+        for settled in watchers:
+            try:
+                settled(now)
+            except Exception:
+                log.exception("the end of turn %s could not be reported", turn_id)
+
+    def _receive(self, payload: str) -> None:
+        message = cast("dict[str, Any]", msgspec.json.decode(payload))
+        with self._changed:
+            followed = self._followed.get(message["turn"])
+        if followed is None:
+            return
+        for encoded in message["events"]:
+            event = decode_event(encoded)
+            if event is not None:
+                followed.hear(event)
+        if message.get("state"):
+            self._settle(message["turn"], self._recorded(message["turn"]))
+
+    def _look(self, _connection: object) -> None:
+        """Find the ends of turns whose notification was lost."""
+        with self._changed:
+            waited = [turn_id for turn_id, followed in self._followed.items() if followed.watchers]
+        if not waited:
+            return
+        query = (
+            "SELECT t.id FROM turns t JOIN submissions u ON u.turn_id = t.id "
+            f"WHERE t.id IN ({placeholders(waited)}) AND (t.state NOT IN ('queued', 'running') "
+            "OR (t.state = 'running' AND u.is_dispatched = 0))"
+        )
+        with contextlib.suppress(JournalError):  # it is looked for again
+            rows = self._host.store.read(lambda connection: connection.execute(query, tuple(waited)).fetchall())
+            for (turn_id,) in rows:
+                now = self._recorded(turn_id)
+                if now.state in ("ended", "suspended"):
+                    self._settle(turn_id, now)
+
+    def _submission(self, turn_id: str) -> Submission:
+        found = self._host.store.read(lambda connection: find_submission(connection, turn_id))
+        if found is None:
+            raise SessionNotFound(f"there is no submitted turn {turn_id!r}")
+        return found
+
+    def _recorded(self, turn_id: str) -> DispatchedTurn:
+        query = "SELECT t.state, u.is_dispatched FROM turns t JOIN submissions u ON u.turn_id = t.id WHERE t.id = ?"
+        row = self._host.store.read(lambda connection: connection.execute(query, (turn_id,)).fetchone())
+        if row is None:
+            raise SessionNotFound(f"there is no submitted turn {turn_id!r}")
+        if row[0] not in ("queued", "running"):
+            return DispatchedTurn("ended", self._execution.result(turn_id))
+        return DispatchedTurn("suspended" if row[0] == "running" and not row[1] else row[0])

@@ -1,0 +1,310 @@
+"""A worker: runs turns that surfaces submitted, beside other workers on any number of machines."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from typing import TYPE_CHECKING, TypeVar
+
+import msgspec
+
+from hermes.agent.events import Listener
+from hermes.contract.events import TurnEvent
+from hermes.dispatch.cluster.connections import CONTROL, ChannelListener, Publisher, cluster_store
+from hermes.dispatch.cluster.engine import Engine, EngineSettings
+from hermes.dispatch.cluster.handover import hand_over, lock_session, queue_names, resume_now, take_back
+from hermes.dispatch.cluster.membership import Membership, connection_name, new_worker_row
+from hermes.dispatch.execution import Execution
+from hermes.dispatch.port import DispatchedTurn, TurnEntry
+from hermes.errors import JournalError, LeaseLost, SessionBusy
+from hermes.host import Host
+from hermes.journal.connection import JournalConnection
+from hermes.journal.leases import release
+from hermes.journal.postgres.runner import PostgresRunner
+from hermes.journal.turns import Submission, find_submission
+from hermes.scope import Interrupt
+
+if TYPE_CHECKING:
+    from hermes.dispatch.metrics import TurnMetrics
+
+T = TypeVar("T")
+log = logging.getLogger("hermes.cluster")
+
+#: Seconds between two tries to take up a turn whose session another process has, and how long its slot is held for it.
+_BUSY_PAUSE, _BUSY_SECONDS = 0.2, 3.0
+#: Seconds until a turn whose session is busy for longer is handed over again.
+_LATER_SECONDS = 5.0
+#: The exit status of a worker that others have replaced.
+EVICTED = 75
+#: Only one process makes the tables of the engine.
+_SETUP_LOCK = 7_305_808_869_231_650
+
+
+class WorkerSettings(msgspec.Struct, frozen=True):
+    """What a worker is started with."""
+
+    slots: int
+    child_slots: int
+    workspace: str = ""
+    poll_seconds: float = 0.1
+    frozen_seconds: float = 60.0
+
+
+class _RunningTurn:
+    def __init__(self, turn_id: str) -> None:
+        self.turn_id = turn_id
+        self.interrupt = Interrupt()
+        self.followers: tuple[str, ...] = ()
+
+
+class Worker:
+    """Turns of a cluster in this process. ``start`` returns when it takes turns; ``stop`` waits for those it runs."""
+
+    def __init__(
+        self,
+        host: Host,
+        settings: WorkerSettings,
+        *,
+        entries: Mapping[str, TurnEntry] | None = None,
+        metrics: TurnMetrics | None = None,
+    ) -> None:
+        self._host = host
+        self._metrics = metrics
+        self._store = cluster_store(host)
+        self._settings = settings
+        self._execution = Execution(host, entries or {})
+        self._running: dict[str, _RunningTurn] = {}
+        self._changed = threading.Condition()
+        self.is_draining = threading.Event()
+        turns, children = queue_names(settings.workspace)
+        self.id = host.runner.id
+        self._engine = Engine(
+            EngineSettings(
+                url=self._store.url,
+                executor_id=self.id,
+                application=connection_name(self.id),
+                slots={turns: settings.slots, children: settings.child_slots},
+                poll_seconds=settings.poll_seconds,
+            ),
+            self.run,
+        )
+        self._publisher = Publisher(self._store)
+        row = new_worker_row(self.id, settings.workspace, settings.slots, settings.child_slots)
+        self._membership = Membership(row, host.runner, self, self._engine, frozen_seconds=settings.frozen_seconds)
+        self._control = ChannelListener(
+            *(self._store, CONTROL, self._receive), connected=self._membership.join, tick=self._membership.tick
+        )
+
+    # -- life ---------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Join the cluster and take turns."""
+        runner = self._host.runner
+        if isinstance(runner, PostgresRunner):
+            runner.on_eviction = self.evicted
+        runner.start()
+        with closing(self._store.connect()) as connection:
+            # Not with a lock that waits: the engine makes indexes, for which the server waits for every statement.
+            query = "SELECT 1 WHERE pg_try_advisory_lock(?)"
+            while connection.execute(query, (_SETUP_LOCK,)).fetchone() is None:
+                time.sleep(_BUSY_PAUSE)
+            self._engine.launch()
+        self._publisher.start()
+        self._control.start()
+
+    def stop(self, timeout: float) -> bool:
+        """Take no more turns and leave when those that run have ended. False when some had not in that time.
+
+        Others continue what is left.
+        """
+        self._engine.stop_taking()
+        with self._changed:
+            is_done = self._changed.wait_for(lambda: not self._running, timeout)
+        self._control.close()
+        self._publisher.close()
+        self._engine.close()
+        if is_done:
+            self._host.store.write(self._membership.leave)
+        return is_done
+
+    @property
+    def running(self) -> int:
+        """How many turns run here."""
+        with self._changed:
+            return len(self._running)
+
+    def problems(self) -> list[str]:
+        """Why this worker takes no turns; nothing when it does."""
+        found: list[str] = []
+        if not self._control.is_connected.is_set():
+            found.append("the database cannot be reached")
+        if self.is_draining.is_set():
+            found.append("it drains")
+        return found
+
+    # -- what the membership asks for ---------------------------------------------------------------------------
+
+    def running_workflows(self) -> set[str]:
+        with self._changed:
+            return set(self._running)
+
+    def evicted(self) -> None:
+        log.error("this worker was removed by others, who continue its turns; it leaves at once")
+        logging.shutdown()
+        os._exit(EVICTED)  # nothing of it may run on: its turns run elsewhere
+
+    def drain(self) -> None:
+        if not self.is_draining.is_set():
+            log.info("asked to drain: no more turns are taken")
+            self._engine.stop_taking()
+            self.is_draining.set()
+
+    def cancel(self, turn_id: str, reason: str) -> None:
+        with self._changed:
+            for turn in self._running.values():
+                if turn.turn_id == turn_id:
+                    turn.interrupt.cancel(reason)
+
+    def hand_over_waiting(self, lost: Sequence[str]) -> None:
+        limit = self._host.config.worker.max_running_of_principal
+
+        def write(connection: JournalConnection) -> None:
+            for turn_id in lost:
+                take_back(connection, turn_id)
+                resume_now(connection, turn_id)
+            hand_over(connection, max_of_principal=limit)
+
+        try:
+            self._host.store.write(write)
+        except JournalError as error:
+            log.warning("waiting turns stay where they are: %s", error)
+
+    # -- turns --------------------------------------------------------------------------------------------------
+
+    def run(self, workflow: str, turn_id: str) -> str:
+        """Run one hand-over of a turn; returns how it stands, for the engine's record."""
+        turn = _RunningTurn(turn_id)
+        with self._changed:
+            self._running[workflow] = turn
+        try:
+            if self._metrics is None:
+                return self._run(turn)
+            with self._metrics.turn() as states:
+                states.append(self._run(turn))
+                return states[-1]
+        finally:
+            with self._changed:
+                self._running.pop(workflow, None)
+                self._changed.notify_all()
+
+    def _run(self, turn: _RunningTurn) -> str:
+        submission = self._submission(turn.turn_id)
+        if submission is None:
+            return "gone"
+        if self._metrics is not None and submission.state == "queued":
+            self._metrics.waited(time.time() - submission.submitted_at)
+        follower = submission.options.get("follower")
+        turn.followers = (follower,) if follower else ()
+        while True:
+            now = self._run_when_free(turn, submission)
+            if now is None:
+                self._postpone(submission)
+                return "postponed"
+            if now.state != "suspended":
+                break
+            if self._suspend(submission):
+                self._publisher.send(turn.followers, turn.turn_id, None, "suspended")
+                return "suspended"
+            # The answer was faster than the turn.
+        self._next(submission)
+        self._publisher.send(turn.followers, turn.turn_id, None, "ended")
+        return "ended"
+
+    def _run_when_free(self, turn: _RunningTurn, submission: Submission) -> DispatchedTurn | None:
+        """Run a turn; None when another process has had its session for long."""
+        give_up = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                return self._execution.run(submission, self._listener(turn), turn.interrupt, releases=False)
+            except SessionBusy as error:
+                if time.monotonic() > give_up:
+                    log.info("turn %s waits: %s", turn.turn_id, error)
+                    return None
+            except LeaseLost:
+                raise
+            except JournalError as error:
+                # The database is away: what was recorded is there when it comes back.
+                log.warning("turn %s is tried again: %s", turn.turn_id, error)
+                give_up = time.monotonic() + _BUSY_SECONDS
+            time.sleep(_BUSY_PAUSE)
+
+    def _listener(self, turn: _RunningTurn) -> Listener:
+        def listen(event: TurnEvent) -> None:
+            if turn.followers:
+                self._publisher.send(turn.followers, turn.turn_id, event)
+
+        return listen
+
+    def _submission(self, turn_id: str) -> Submission | None:
+        while True:
+            try:
+                return self._host.store.read(lambda connection: find_submission(connection, turn_id))
+            except JournalError as error:
+                log.warning("turn %s is tried again: %s", turn_id, error)
+                time.sleep(_BUSY_PAUSE)
+
+    def _suspend(self, submission: Submission) -> bool:
+        """Give the slot back while the turn waits for an answer. False when the answer is there."""
+
+        def write(connection: JournalConnection) -> bool:
+            lock_session(connection, submission.session_id)
+            if not self._execution.waits_for_answer(connection, submission):
+                return False
+            take_back(connection, submission.turn_id)
+            release(connection, self._host.runner, submission.session_id)
+            return True
+
+        return self._write(write)
+
+    def _postpone(self, submission: Submission) -> None:
+        def write(connection: JournalConnection) -> None:
+            take_back(connection, submission.turn_id, seconds=_LATER_SECONDS)
+            release(connection, self._host.runner, submission.session_id)
+
+        self._write(write)
+
+    def _next(self, submission: Submission) -> None:
+        """Hand over what waited for the turn that has ended."""
+        limit = self._host.config.worker.max_running_of_principal
+
+        def write(connection: JournalConnection) -> None:
+            lock_session(connection, submission.session_id)
+            take_back(connection, submission.turn_id)
+            release(connection, self._host.runner, submission.session_id)
+            hand_over(connection, session_id=submission.session_id, max_of_principal=limit)
+
+        self._write(write)
+
+    def _write(self, work: Callable[[JournalConnection], T]) -> T:
+        while True:
+            try:
+                return self._host.store.write(work)
+            except JournalError as error:
+                log.warning("the database cannot be written; trying again: %s", error)
+                time.sleep(_BUSY_PAUSE)
+
+    # -- notifications ------------------------------------------------------------------------------------------
+
+    def _receive(self, payload: str) -> None:
+        message: dict[str, str] = msgspec.json.decode(payload)
+        if "cancel" in message:
+            self.cancel(message["cancel"], message.get("reason", ""))
+        elif "follow" in message:
+            with self._changed:
+                for turn in self._running.values():
+                    if turn.turn_id == message["follow"] and message["to"] not in turn.followers:
+                        turn.followers += (message["to"],)
