@@ -18,6 +18,8 @@ from hermes.sanitize import Redactor
 DEFAULT_SCOPES: frozenset[PrincipalScope] = frozenset(("send", "read", "cancel"))
 #: Holds the token of a single caller of A2A and MCP, without any configuration.
 TOKEN_VARIABLE = "HERMES_A2A_TOKEN"
+#: The same for the OpenAI-compatible API.
+API_KEY_VARIABLE = "API_SERVER_KEY"
 _MIN_TOKEN_CHARS = 16
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 

@@ -64,6 +64,29 @@ def test_an_address_for_others_needs_a_key(home: Path, workdir: Path, option: st
     assert "can be reached by other machines" in refused.stderr and "API_SERVER_KEY" in refused.stderr
 
 
+def test_the_gateway_serves_it_too(home: Path, workdir: Path) -> None:
+    with ScriptedProvider("fine") as provider:
+        write_config(home, provider.base_url, "gateway: {api: {port: 0}}\n")
+        gateway = start_hermes("gateway", "run", home=home, cwd=workdir, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert gateway.stdout is not None
+        try:
+            line = gateway.stdout.readline().strip()
+            assert line.startswith("Gateway: API at http://127.0.0.1:"), gateway.communicate()[1]
+            url = f"{line.rpartition(' ')[2]}/chat/completions"
+            answered = httpx.post(url, json=chat("hello"), verify=UNUSED_TLS, timeout=30)
+            assert answered.json()["choices"][0]["message"]["content"] == "fine"
+            second = run_hermes("api", "--port", "0", home=home, cwd=workdir)
+            assert second.returncode == 1 and "another API server uses" in second.stderr
+            gateway.send_signal(signal.SIGTERM)
+            output, errors = gateway.communicate(timeout=40)
+            assert (gateway.returncode, output, errors) == (0, "", "")
+        finally:
+            gateway.kill()
+            gateway.communicate()
+    refused = run_hermes("gateway", "run", "--no-api", home=home, cwd=workdir)
+    assert refused.returncode == 1 and "no platform is configured" in refused.stderr
+
+
 class Model:
     """Answers only when it may."""
 

@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until SIGTERM or Ctrl-C. The first line on stdout is the base URL for clients."""
     from hermes.http_server.listen_address import ListenAddress, check_listen_address
-    from hermes.http_server.principals import read_principals
+    from hermes.http_server.principals import API_KEY_VARIABLE, read_principals
 
     home = hermes_home()
     warnings: list[str] = []
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     settings = loaded.config.gateway.api
     port = settings.port if args.port is None else args.port
     address = ListenAddress(args.host or settings.host, port)
-    principals = read_principals(loaded.config, os.environ, redactor, "API_SERVER_KEY")
+    principals = read_principals(loaded.config, os.environ, redactor, API_KEY_VARIABLE)
     check_listen_address(address, principals, is_published=False)
     with serving_packages("gateway"):
         from hermes.gateway.api.serve import serve

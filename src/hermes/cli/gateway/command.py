@@ -17,7 +17,7 @@ from hermes.journal.store import Store, home_store
 
 _EXAMPLES = """
 examples:
-  hermes gateway run                           run every platform of gateway.platforms in config.yaml
+  hermes gateway run                           run every platform of gateway.platforms in config.yaml, and the API
   hermes gateway pair list                     who asked to be let in, and who was
   hermes gateway pair approve K7RW2MXN         let in the user who has this code
   hermes gateway pair approve K7RW2MXN --owner the user who has this code is you
@@ -31,10 +31,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(metavar="ACTION", required=True)
-    summary = "run the platforms until Ctrl-C"
+    summary = "run the platforms, and the OpenAI-compatible API, until Ctrl-C"
     run_parser = actions.add_parser("run", help=summary, description=summary)
     add = run_parser.add_argument
     add("--platform", metavar="NAME", action="append", default=[], help="run only this platform (repeatable)")
+    add("--no-api", action="store_true", help="do not serve the OpenAI-compatible API")
     add("--provider", default="", help="provider to use instead of the configured one")
     add("-m", "--model", default="", help="model to use instead of the configured one")
     add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import signal
 import sys
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
+from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Config
@@ -15,21 +19,26 @@ from hermes.gateway.gateway import Gateway
 from hermes.gateway.status import write_status
 from hermes.host import Host, HostOptions
 from hermes.http_server.home_lock import single_instance
+from hermes.http_server.listen_address import ListenAddress
+from hermes.http_server.principals import API_KEY_VARIABLE, read_principals
 from hermes.log import setup_logging
 from hermes.sanitize import Redactor
+
+if TYPE_CHECKING:
+    from hermes.gateway.api.serve import ApiService
 
 SURFACE = "gateway"
 
 
 def run_gateway(args: argparse.Namespace) -> int:
-    """Run the platforms until SIGINT or SIGTERM."""
+    """Run the platforms and the API until SIGINT or SIGTERM."""
     home = hermes_home()
     warnings: list[str] = []
     apply_env(load_env_file(home, warnings=warnings))
     redactor = Redactor()  # the host tells it the secrets of the home
     setup_logging(home, verbose=args.verbose, redactor=redactor)
     loaded = load_config(home)
-    names = _wanted(loaded.config, args.platform)
+    names = _wanted(loaded.config, args.platform, has_api=loaded.config.gateway.api.enabled and not args.no_api)
     options = HostOptions(
         provider=args.provider,
         model=args.model,
@@ -39,29 +48,53 @@ def run_gateway(args: argparse.Namespace) -> int:
         unattended=True,
         hide_memory=True,
     )
-    with single_instance(home, "gateway", "gateway"), Host(home, loaded.config, options, redactor=redactor) as host:
+    with (
+        single_instance(home, "gateway", "gateway"),
+        Host(home, loaded.config, options, redactor=redactor) as host,
+        ExitStack() as stack,
+    ):
         usable, notices = usable_platforms(host, names)
+        service = None
+        if loaded.config.gateway.api.enabled and not args.no_api:
+            try:
+                service = stack.enter_context(api_service(host))
+            except HermesError as error:
+                notices.append(f"the API is not served: {error}")
         for warning in (*warnings, *loaded.warnings, *host.notices, *notices):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
-        if not usable:
+        if not usable and service is None:
             raise HermesError("no platform can be run; see the warnings above and 'hermes doctor'")
-        gateway = Gateway(host, usable)
+        gateway = Gateway(host, usable, services=[] if service is None else [service])
+        if service is not None:
+            gateway.turn_entries.update(service.entries)
         gateway.on_status = lambda: write_status(gateway)
+        parts = [*gateway.platforms, *([] if service is None else [f"API at {service.url}"])]
         try:
-            asyncio.run(_serve(gateway))
+            asyncio.run(_serve(gateway, f"Gateway: {', '.join(parts)}"))
         finally:
             write_status(gateway, is_over=True)
     return 0
 
 
-def _wanted(config: Config, only: list[str]) -> list[str]:
+def api_service(host: Host) -> ApiService:
+    """The OpenAI-compatible API of the host, as the configuration says. Raises ``HermesError`` when it cannot be."""
+    settings = host.config.gateway.api
+    with serving_packages("gateway"):
+        from hermes.gateway.api.serve import ApiService
+        from hermes.http_server.server import LibraryLog, log_libraries
+    log_libraries(LibraryLog("hermes.api"))
+    principals = read_principals(host.config, os.environ, host.redactor, API_KEY_VARIABLE)
+    return ApiService(host, ListenAddress(settings.host, settings.port), principals)
+
+
+def _wanted(config: Config, only: list[str], *, has_api: bool) -> list[str]:
     configured = [name for name, settings in config.gateway.platforms.items() if settings.enabled]
     unknown = [name for name in only if name not in config.gateway.platforms]
     if unknown:
         known = ", ".join(config.gateway.platforms) or "none"
         raise HermesError(f"there is no gateway.platforms.{unknown[0]} in config.yaml; there are: {known}")
     names = only or configured
-    if not names:
+    if not names and not has_api:
         raise HermesError(
             "no platform is configured; add one to gateway.platforms in config.yaml ('hermes plugins list' shows which "
             "plugins offer one)"
@@ -101,9 +134,9 @@ def usable_platforms(host: Host, names: list[str]) -> tuple[list[str], list[str]
     return usable, notices
 
 
-async def _serve(gateway: Gateway) -> None:
+async def _serve(gateway: Gateway, line: str) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    await gateway.run(stop, started=lambda: print(f"Gateway: {', '.join(gateway.platforms)}", flush=True))
+    await gateway.run(stop, started=lambda: print(line, flush=True))

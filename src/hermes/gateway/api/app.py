@@ -21,15 +21,12 @@ from hermes.gateway.api.errors import NO_RETRY, ApiError
 from hermes.gateway.api.runs import ApiRuns
 from hermes.gateway.api.sse import ClientGone
 from hermes.host import Host
-from hermes.http_server.principals import Principals
+from hermes.http_server.principals import API_KEY_VARIABLE, Principals
 from hermes.http_server.rate_limits import RateLimiter
 from hermes.http_server.requests import is_from_program, media_type_of, read_body, request_headers
 from hermes.version import __version__
 
 log = logging.getLogger("hermes.api")
-
-#: Holds the key of a single caller, without any configuration.
-KEY_VARIABLE = "API_SERVER_KEY"
 
 Endpoint = Callable[[Request, ApiCall, ApiRuns], Awaitable[Response]]
 
@@ -124,7 +121,7 @@ class ApiServer:
         if not self._principals and not is_from_program(headers):
             raise ApiError(
                 403,
-                f"without a key only programs on this machine may call; set {KEY_VARIABLE} in .env for others",
+                f"without a key only programs on this machine may call; set {API_KEY_VARIABLE} in .env for others",
                 kind="permission_error",
                 code="key_required",
             )

@@ -17,7 +17,7 @@ from hermes.gateway.api.content import ClientConversation, ClientMessage
 from hermes.gateway.api.errors import ApiError, invalid, not_found
 from hermes.gateway.api.store import ApiRequestRow, ApiRequests, TurnRow
 from hermes.host import Host
-from hermes.http_server.principals import Principal, workspace_of
+from hermes.http_server.principals import API_KEY_VARIABLE, Principal, workspace_of
 from hermes.journal.history.branching import branch_session
 from hermes.journal.history.importing import import_exchanges
 from hermes.journal.history.undoing import undo_turns
@@ -64,8 +64,8 @@ class ConversationFinder:
         if not principal.is_authenticated:
             raise ApiError(
                 403,
-                "X-Hermes-Session-Id and X-Hermes-Session-Key need a key: set API_SERVER_KEY in .env, or name callers "
-                "under principals",
+                f"X-Hermes-Session-Id and X-Hermes-Session-Key need a key: set {API_KEY_VARIABLE} in .env, or name "
+                f"callers under principals",
                 code="key_required",
             )
         if headers.session_id:
