@@ -25,6 +25,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "journal_kind" in metafunc.fixturenames:
         marked = metafunc.definition.get_closest_marker
         both = marked("both_stores") is not None and marked("sqlite_only") is None
+        if marked("postgres_only") is not None:
+            metafunc.parametrize("journal_kind", ["postgres"])
+            return
         slow = [pytest.mark.slow] if marked("slow_on_postgres") is not None else []
         metafunc.parametrize("journal_kind", ["sqlite", pytest.param("postgres", marks=slow)] if both else ["sqlite"])
 

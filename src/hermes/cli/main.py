@@ -46,6 +46,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "Install what an extra needs, such as a2a or otel, into this environment.",
     ),
     "config": ("hermes.cli.commands.config", "Show and change the configuration."),
+    "db": ("hermes.cli.commands.db", "Show, migrate and copy the journal: a file of the home, or PostgreSQL."),
     "logs": ("hermes.cli.commands.logs", "Show or follow the log."),
     "doctor": ("hermes.cli.doctor.command", "Check the setup and suggest fixes."),
     "completion": ("hermes.cli.commands.completion", "Print a completion script for bash, zsh or fish."),

@@ -36,7 +36,11 @@ def to_json(value: object) -> str:
 
 
 def clean_text(text: str) -> str:
-    """The text as SQLite can hold it: file names and arguments may carry bytes that are no valid Unicode."""
+    """The text as a database can hold it: file names and arguments may carry bytes that are no Unicode, or NUL."""
+    return _encodable(text.replace("\0", "?") if "\0" in text else text)
+
+
+def _encodable(text: str) -> str:
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
@@ -150,7 +154,7 @@ def message_text(message: dict[str, Any]) -> str:
 
 def _repair(value: object) -> object:
     if isinstance(value, str):
-        return clean_text(value)
+        return _encodable(value)  # JSON can hold NUL
     if isinstance(value, dict):
         return {_repair(k): _repair(v) for k, v in cast("dict[object, object]", value).items()}
     if isinstance(value, list | tuple):

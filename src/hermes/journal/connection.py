@@ -6,13 +6,20 @@ SQLite and PostgreSQL have in common. Placeholders are ``?`` or ``:name``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 #: The order in which rows were added. SQLite has it without a column, PostgreSQL in one of its own.
 ROW_NUMBER = "rowid"
 
 Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+def now(connection: JournalConnection) -> float:
+    """The time for what is put in order by it: where several machines write, that of their database."""
+    clock: Callable[[], float] = getattr(connection, "clock", time.time)
+    return clock()
 
 
 def placeholders(values: Sequence[Any]) -> str:

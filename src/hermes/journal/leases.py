@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 import msgspec
 
 from hermes.errors import LeaseLost, SessionBusy, SessionNotFound
 from hermes.journal.bodies import clean_text
-from hermes.journal.connection import JournalConnection
+from hermes.journal.connection import JournalConnection, now
 from hermes.journal.runner import Runner
 from hermes.journal.store import Store
 
@@ -65,13 +63,13 @@ class Lease(msgspec.Struct, frozen=True):
 
 def create_session(connection: JournalConnection, runner: Runner | None, session: SessionInfo, title: str) -> Lease:
     """Add a session that this runner owns; None leaves it to the first one that takes it."""
-    now = time.time()
+    at = now(connection)
     values = (session.id, session.parent_id, session.parent_call, session.platform, title, session.cwd)
     values = (*values, session.provider, session.model, session.principal, session.mode, runner and runner.id)
     connection.execute(
         "INSERT INTO sessions (id, parent_id, parent_call, platform, title, cwd, provider, model, principal, mode, "
         "runner, epoch, created_at, updated_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)",
-        (*(value and clean_text(value) for value in values), now, now),
+        (*(value and clean_text(value) for value in values), at, at),
     )
     return Lease(session.id, runner.id if runner else "", 1)
 
@@ -80,7 +78,9 @@ def take_lease(connection: JournalConnection, runner: Runner, session_id: str) -
     """Make this runner the owner with a new fencing token, which ends earlier leases. Refused while the owner lives."""
     while True:
         owner = refuse_if_busy(connection, runner, session_id)
-        rows: list[tuple[int, int]] = connection.execute(_TAKE, (runner.id, time.time(), session_id, owner)).fetchall()
+        rows: list[tuple[int, int]] = connection.execute(
+            _TAKE, (runner.id, now(connection), session_id, owner)
+        ).fetchall()
         if rows:
             return Lease(session_id, runner.id, *rows[0])
         # Another process took it after the owner was asked for, which only happens where several write at a time.

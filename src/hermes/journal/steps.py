@@ -11,7 +11,7 @@ import msgspec
 
 from hermes.errors import CommitUnknown
 from hermes.journal.bodies import clean_text, pack, put_blob, to_json
-from hermes.journal.connection import JournalConnection
+from hermes.journal.connection import JournalConnection, now
 from hermes.journal.events import NewEvent, append_events
 from hermes.journal.leases import Lease
 from hermes.journal.store import Store
@@ -179,12 +179,12 @@ class TurnJournal:
         """Record how the turn ended."""
         answer, error = self._masked(answer), self._masked(error)
         self.state, self.answer, self.error = state, answer, error
-        now = time.time()
-        values = (state, now, now, answer and clean_text(answer), error and clean_text(error), self.id)
+        values = (answer and clean_text(answer), error and clean_text(error), self.id)
 
         def write(connection: JournalConnection) -> None:
-            connection.execute(_END_TURN, values)
-            connection.execute("UPDATE sessions SET updated_at = ? WHERE id = ?", (now, self.session_id))
+            at = now(connection)
+            connection.execute(_END_TURN, (state, at, at, *values))
+            connection.execute("UPDATE sessions SET updated_at = ? WHERE id = ?", (at, self.session_id))
 
         self.event("turn_ended", "", {"state": state, "error": error})
         self._add_other(write)

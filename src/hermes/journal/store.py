@@ -113,6 +113,10 @@ class Store(ABC):
         """The full-text search over the messages."""
 
     @abstractmethod
+    def number_on(self, connection: JournalConnection) -> None:
+        """Let new rows be numbered behind those that were copied with their numbers."""
+
+    @abstractmethod
     def close(self) -> None:
         """Close the connections."""
 

@@ -9,7 +9,7 @@ import msgspec
 
 from hermes.errors import JournalError, QueueFull, SessionBusy, UnfinishedTurn
 from hermes.journal.bodies import clean_text, message_text, pack, to_json, unpack
-from hermes.journal.connection import JournalConnection
+from hermes.journal.connection import JournalConnection, now
 from hermes.journal.leases import Lease, SessionInfo, create_session, take_lease
 from hermes.journal.recovery import GIVEN_UP, MAX_TAKE_UPS, close_turn, count_progress, is_final, settle_claims
 from hermes.journal.runner import Runner
@@ -70,7 +70,7 @@ def _start(
     connection.execute(
         "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "
         "started_at) VALUES (?, ?, ?, ?, ?, ?, 'running', ?, ?, ?)",
-        (turn_id, session.id, ordinal, task_id, request_key, source, LOOP_VERSION, lease.head_seq + 1, time.time()),
+        (turn_id, session.id, ordinal, task_id, request_key, source, LOOP_VERSION, lease.head_seq + 1, now(connection)),
     )
     return _started(connection, TurnJournal(store, lease, turn_id, ordinal, task_id, "running"), message)
 
@@ -397,7 +397,7 @@ def accept_turn(
             raise JournalError(f"turn {known[0]} was not submitted: the process that accepted it runs it")
         return found, False
     _refuse_when_full(connection, submission.principal, limits)
-    now = time.time()
+    at = now(connection)
     if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is None:
         create_session(connection, None, session, session.title or _title(message))
     (lowest,) = connection.execute("SELECT min(ordinal) FROM turns WHERE session_id = ?", (session.id,)).fetchone()
@@ -406,7 +406,7 @@ def accept_turn(
         "started_at) VALUES (?, ?, ?, ?, ?, ?, 'queued', ?, 0, ?)",
         (
             *(submission.turn_id, session.id, min(lowest or 0, 0) - 1, submission.task_id, submission.request_key),
-            *(submission.source, LOOP_VERSION, now),
+            *(submission.source, LOOP_VERSION, at),
         ),
     )
     connection.execute(
@@ -414,10 +414,10 @@ def accept_turn(
         "VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         (
             *(submission.turn_id, session.id, submission.queue, submission.priority, clean_text(submission.principal)),
-            *(now, to_json(submission.options), pack(connection, session.id, to_json(message))),
+            *(at, to_json(submission.options), pack(connection, session.id, to_json(message))),
         ),
     )
-    return msgspec.structs.replace(submission, submitted_at=now), True
+    return msgspec.structs.replace(submission, submitted_at=at), True
 
 
 def _refuse_when_full(connection: JournalConnection, principal: str, limits: QueueLimits) -> None:
@@ -497,7 +497,7 @@ def _start_accepted(
     rows = connection.execute(
         "UPDATE turns SET state = 'running', ordinal = ?, first_seq = ?, started_at = ? "
         "WHERE id = ? AND state = 'queued' RETURNING task_id",
-        (ordinal, lease.head_seq + 1, time.time(), turn_id),
+        (ordinal, lease.head_seq + 1, now(connection), turn_id),
     ).fetchall()
     connection.execute("UPDATE submissions SET message = '' WHERE turn_id = ?", (turn_id,))
     connection.execute(

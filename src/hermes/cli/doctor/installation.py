@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sqlite3
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
@@ -62,21 +61,12 @@ class Installation:
 
     def journal_version(self) -> int | None:
         """The schema version of the journal, read without migrating it; ``None`` when there is no journal."""
-        if self.has_shared_journal:
-            from hermes.journal.postgres.schema import stored_version
+        if not self.has_shared_journal:
+            return database.found_version(self.database)
+        from hermes.journal.postgres.store import PostgresStore
 
-            with closing(self.store()) as store:
-                return store.read(stored_version)
-        if not self.database.exists():
-            return None
-        try:
-            connection = database.open_reader(self.database)
-            try:
-                return connection.execute("PRAGMA user_version").fetchone()[0]
-            finally:
-                connection.close()
-        except (sqlite3.Error, OSError) as error:
-            raise database.explain(error, self.database) from error
+        with closing(PostgresStore(self._journal())) as store:
+            return store.found_version()
 
     def has_current_journal(self) -> bool:
         """Whether there is a journal with the current schema: reading an older one would migrate it."""

@@ -56,6 +56,6 @@ class SearchIndex(ABC):
 def terms_of(query: str) -> list[str]:
     """The words and the quoted phrases of a query, without those that have no letter or digit."""
     terms: list[str] = []
-    for position, piece in enumerate(clean_text(query).replace("\0", " ").split('"')):
+    for position, piece in enumerate(clean_text(query.replace("\0", " ")).split('"')):
         terms.extend([piece.strip()] if position % 2 else piece.split())
     return [term for term in terms if any(c.isalnum() for c in term)]

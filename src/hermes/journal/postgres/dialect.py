@@ -76,7 +76,7 @@ def _encode(value: object) -> tuple[bytes | None, int, int]:
         except UnicodeEncodeError:
             data = value.encode("utf-8", "replace")
         # PostgreSQL holds no NUL in a text.
-        return (data.replace(b"\0", b"") if b"\0" in data else data), _TEXT, 0
+        return (data.replace(b"\0", b"?") if b"\0" in data else data), _TEXT, 0
     if value is None:
         return None, 0, 0
     if isinstance(value, bool):

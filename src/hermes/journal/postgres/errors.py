@@ -55,9 +55,16 @@ def explain(error: Exception, url: str) -> Exception:
     """The journal error that says what an error of the driver means; any other error as it is."""
     if not isinstance(error, psycopg.Error):
         return error
-    explained = _explained(error, location_of(url), urlsplit(url).password or "")
+    explained = _explained(error, location_of(url), _password(url))
     explained.__cause__ = error
     return explained
+
+
+def _password(url: str) -> str:
+    try:
+        return urlsplit(url).password or ""
+    except ValueError:
+        return ""
 
 
 def _explained(error: psycopg.Error, where: str, password: str) -> JournalError:
@@ -80,6 +87,8 @@ def _explained(error: psycopg.Error, where: str, password: str) -> JournalError:
         return JournalError(f"{where}: no space left on the disk of the server; free some and run the command again")
     if state == "53300":
         return JournalUnavailable(f"{where} has no connection left ({text}); raise its max_connections")
+    if isinstance(error, psycopg.ProgrammingError) and not state:
+        return JournalError(f"journal.url cannot be read as an address ({text.partition(':')[0]})")
     if is_connection_lost(error):
         return JournalUnavailable(f"{where} cannot be reached ({text}); is the server running?")
     return JournalError(f"the journal at {where} failed: {text}")

@@ -26,6 +26,8 @@ _UNANSWERED_MS = 15_000
 
 def connect(url: str, schema: str, name: str, *, seconds: int = CONNECT_SECONDS) -> PostgresConnection:
     """A new connection that sees the tables of ``schema`` first; ``name`` is shown in the server's list of them."""
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise JournalError("journal.url: the address of a PostgreSQL database begins with postgresql://")
     raw = psycopg.connect(
         url,
         autocommit=True,

@@ -39,6 +39,10 @@ _PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _REACHABLE_SECONDS = 2
 _BEGIN_WRITE = b"BEGIN; SELECT pg_current_xact_id()::text"
 _BEGIN_READ = b"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_NUMBERED = (
+    "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = current_schema() "
+    "AND is_identity = 'YES' AND identity_generation = 'BY DEFAULT'"
+)
 _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::double precision"
 
 
@@ -100,6 +104,14 @@ class PostgresStore(Store):
                 self._offset = now - (before + time.time()) / 2
             self._is_prepared = True
             return found
+
+    def found_version(self) -> int | None:
+        """The version of the tables, which are neither made nor changed; None when there are none."""
+        try:
+            with contextlib.closing(connect(self.url, self.schema, self._name())) as connection:
+                return schema.stored_version(connection)
+        except psycopg.Error as error:
+            raise explain(error, self.url) from error
 
     def migrate(self) -> int:
         """Make the tables, or bring older ones forward. Returns the version that was found; 0 when there was none."""
@@ -223,6 +235,14 @@ class PostgresStore(Store):
         """Until the transaction ends, no other one begins to use a blob that is about to be deleted as unused."""
         connection.execute("LOCK TABLE blobs, blob_uses IN SHARE ROW EXCLUSIVE MODE")
         yield
+
+    def number_on(self, connection: JournalConnection) -> None:
+        """Set the sequences behind the highest numbers."""
+        for table, column in connection.execute(_NUMBERED).fetchall():
+            connection.execute(
+                f"SELECT setval(pg_get_serial_sequence('{table}', '{column}'), coalesce(max({column}), 1), "
+                f"max({column}) IS NOT NULL) FROM {table}"
+            )
 
     def give_back_space(self) -> None:
         """The server does so by itself."""

@@ -82,6 +82,17 @@ def open_reader(path: Path) -> sqlite3.Connection:
         return _connect_read_only(path, "immutable=1")
 
 
+def found_version(path: Path) -> int | None:
+    """The schema version of a file, read without migrating it; None when there is no file."""
+    if not path.exists():
+        return None
+    try:
+        with contextlib.closing(open_reader(path)) as connection:
+            return _version(connection)
+    except (sqlite3.Error, OSError) as error:
+        raise explain(error, path) from error
+
+
 def empty_journal() -> sqlite3.Connection:
     """A journal in memory that answers every question with nothing."""
     connection = sqlite3.connect(":memory:", check_same_thread=False, isolation_level=None)

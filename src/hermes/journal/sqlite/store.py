@@ -85,6 +85,9 @@ class SqliteStore(Store):
 
         return SqliteSearchIndex(self, self.path.with_name("search.db"))
 
+    def number_on(self, connection: JournalConnection) -> None:
+        """SQLite follows the highest number by itself."""
+
     def erasing(self, connection: JournalConnection) -> contextlib.AbstractContextManager[None]:
         """While it is open, what is deleted is overwritten. A transaction has the file to itself."""
         return database.erasing(connection)
