@@ -109,6 +109,23 @@ def test_a_call_waits_for_its_approval_in_the_page(rig: Rig) -> None:
     assert not (rig.workdir / "old").exists()
 
 
+def test_what_is_asked_about_every_time_is_not_approved_for_a_session(rig: Rig) -> None:
+    command = "hermes config set agent.max_turns 5"
+    script = [tool_call("terminal", {"command": f"true || {command}"}) for _ in range(2)]
+    host = rig.host([*script, text("Done.")], platform=PLATFORM, toolsets=["terminal"])
+    questions = Questions(host.store)
+    with chatting(host) as page:
+        session_id = page.post("/api/chat", {"text": "Set it.", "key": "1"}).json["session"]
+        asked: set[str] = set()
+        for _ in range(2):
+            wait_until(lambda: {row.id for row in questions.pending(session_id=session_id)} - asked, "a question")
+            (row,) = questions.pending(session_id=session_id)
+            asked.add(row.id)
+            assert page.post(f"/api/approvals/{row.id}", {"answer": "session"}).status == 200
+        wait_for_answer(host, session_id, "Done.")
+    assert len(asked) == 2
+
+
 def test_a_question_outlives_the_page(rig: Rig) -> None:
     """The answer comes while no page runs; the next one continues the turn."""
     (rig.workdir / "old").mkdir()

@@ -136,6 +136,17 @@ class TestQuestions:
         asking.join(60)
         assert answers == [ApprovalAnswer("once")]
 
+    def test_an_answer_from_elsewhere_ends_a_question(self) -> None:
+        answered: set[str] = set()
+        questions = PromptQuestions(lambda: None, answered.__contains__)
+        asking = threading.Thread(target=lambda: questions.approve(request(), Interrupt()))
+        asking.start()
+        _wait_until(lambda: questions.current is not None)
+        answered.add(request().id)
+        asking.join(60)
+        assert not asking.is_alive()
+        assert questions.current is None
+
     def test_time_and_interrupts_end_a_question(self) -> None:
         class Limited(PromptQuestions):
             _has_time_limit = True

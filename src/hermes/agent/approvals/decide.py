@@ -183,7 +183,7 @@ class Approvals:
 
     def _resolve(self, question: ApprovalQuestion) -> Decision:
         session_id = question.scope.session_id
-        question.drop_approved(self._questions.session_rules(session_id))
+        question.drop_approved(self._questions.session_rules(session_id) - _NEVER_KEPT)
         if not question.findings:
             return ALLOWED
         answered = question.open(self._questions)
@@ -273,6 +273,9 @@ class Approvals:
         """The decision that follows from an answer: the one exit for everything that was asked."""
         match choice:
             case "once" | "smart_approve":
+                return Decision(True, approval_id=approval_id)
+            case "session" if not _NEVER_KEPT.isdisjoint(question.rules):
+                # An answer from elsewhere may ask for more than there is to give.
                 return Decision(True, approval_id=approval_id)
             case "session":
                 return ALLOWED  # the row itself is the grant

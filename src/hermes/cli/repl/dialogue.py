@@ -112,7 +112,8 @@ class Dialogue:
         """Without ``attended`` no questions are asked."""
         self.host = host
         self.show_reasoning = False
-        self.questions = PromptQuestions(display.changed)
+        stored = Questions(host.store)
+        self.questions = PromptQuestions(display.changed, lambda approval_id: bool(stored.settled([approval_id])))
         self.conversation = Conversation(host, opened(), self)
         self.facts = StatusFacts()
         #: Set when the user leaves.

@@ -18,6 +18,8 @@ T = TypeVar("T")
 
 #: Interval for checking whether the turn was cancelled. An answer is noticed at once.
 _POLL_SECONDS = 0.05
+#: How often a shown approval is looked up, because it may have been answered elsewhere.
+_LOOK_UP_SECONDS = 0.5
 
 _WORDS: dict[Choice, tuple[str, ...]] = {
     "once": ("o", "once", "y", "yes"),
@@ -103,9 +105,13 @@ class PromptQuestions:
     surface = "cli"
     _has_time_limit = False
 
-    def __init__(self, changed: Callable[[], None]) -> None:
-        """``changed`` is called, by any thread, when the first question changes."""
+    def __init__(self, changed: Callable[[], None], is_answered: Callable[[str], bool] | None = None) -> None:
+        """``changed`` is called, by any thread, when the first question changes.
+
+        ``is_answered`` says whether the approval with that id was answered elsewhere: that answer counts then.
+        """
         self._changed = changed
+        self._is_answered = is_answered
         self._open: list[PromptQuestion[Any]] = []
 
     @property
@@ -134,7 +140,7 @@ class PromptQuestions:
     def _ask(self, question: PromptQuestion[T], interrupt: Interrupt) -> T | None:
         """Wait for the answer; None after the timeout."""
         self._open.append(question)
-        shown = False
+        shown, looked_up = False, time.monotonic()
         try:
             while not question.is_settled(_POLL_SECONDS if shown else 0):
                 interrupt.check()
@@ -146,10 +152,17 @@ class PromptQuestions:
                     interrupt.wait(_POLL_SECONDS)
                 if question.seconds_left() == 0:
                     break
+                if time.monotonic() - looked_up > _LOOK_UP_SECONDS:
+                    looked_up = time.monotonic()
+                    if self._was_answered_elsewhere(question):
+                        question.refuse()  # the stored answer counts, not this one
             return question.answer()
         finally:
             self._open.remove(question)
             self._changed()
+
+    def _was_answered_elsewhere(self, question: PromptQuestion[Any]) -> bool:
+        return question.request is not None and self._is_answered is not None and self._is_answered(question.request.id)
 
 
 def approval_question(request: ApprovalRequest, timeout: float | None = None) -> PromptQuestion[ApprovalAnswer]:
