@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -119,7 +119,8 @@ def bot_api() -> Generator[BotApiServer]:
             self.send_header("content-type", "application/json")
             self.send_header("content-length", str(len(data)))
             self.end_headers()
-            self.wfile.write(data)
+            with suppress(OSError):  # the client no longer waits
+                self.wfile.write(data)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002
             pass

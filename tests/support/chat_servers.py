@@ -8,6 +8,7 @@ import grp
 import imaplib
 import os
 import pwd
+import random
 import shutil
 import signal
 import socket
@@ -37,10 +38,12 @@ def find_program(name: str) -> str:
 
 
 def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A port that is free, below those that the system gives to connections meanwhile."""
+    while True:
+        port = random.SystemRandom().randint(10_000, 32_000)
+        with contextlib.suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def is_listening(port: int) -> bool:
