@@ -91,6 +91,10 @@ class PlatformApi:
             raise PlatformApiError(str(error), kind="transient" if unsent else "unknown", may_repeat=unsent) from None
         except HttpError as error:
             raise PlatformApiError(_short(error)) from None
+        pause = response.headers.get("retry-after", "")
+        if response.status == 429 and pause.isdecimal():
+            text = f"the platform wants a pause of {pause} s"
+            raise PlatformApiError(text, kind="rate_limited", status=429, may_repeat=True, retry_after=float(pause))
         return response.status, response.body
 
 

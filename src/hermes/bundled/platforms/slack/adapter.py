@@ -1,0 +1,287 @@
+"""The adapter of Slack: events over Socket Mode or the Events API, answers over the Web API."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import logging
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import parse_qs
+
+import msgspec
+
+from hermes.errors import HermesError
+from hermes.gateway.adapter import (
+    BasePlatformAdapter,
+    MessageEvent,
+    MessageType,
+    PlatformConfig,
+    SendResult,
+    split_text,
+)
+from hermes.gateway.platform_api import PlatformApiError
+from hermes.gateway.platform_server import PlatformRequest, PlatformResponse, PlatformServer
+from hermes.gateway.platform_settings import tls_context
+
+from .api import SlackApi
+from .events import MAX_TEXT, SlackMessage, is_signed, read_event, read_slash_command
+from .settings import SlackSettings
+from .websocket import WebSocket, WebSocketError
+
+if TYPE_CHECKING:
+    from hermes.plugins.http import PluginHttp
+
+log = logging.getLogger("hermes.platforms.slack")
+
+_MAX_BODY = 1_000_000
+_MAX_NAMES = 1_000
+#: Slack ends a connection now and then and says so; one after the other without a message is a fault.
+_MOST_REFRESHES = 5
+
+
+class SlackAdapter(BasePlatformAdapter):
+    """One app in one workspace. An event is acknowledged once the gateway has stored its message."""
+
+    SUPPORTS_MESSAGE_EDITING = True
+    MAX_MESSAGE_LENGTH = MAX_TEXT
+
+    def __init__(self, config: PlatformConfig, settings: SlackSettings, http: PluginHttp) -> None:
+        super().__init__(config, "slack")
+        self._settings = settings
+        self._bot = SlackApi(http, settings, settings.bot_token)
+        self._app = SlackApi(http, settings, settings.app_token)
+        self._own_user = ""
+        self._socket: WebSocket | None = None
+        self._receiving: asyncio.Task[None] | None = None
+        self._names: OrderedDict[str, str] = OrderedDict()
+        self.server = PlatformServer(settings.host, settings.port, self._handle_request, max_body=_MAX_BODY)
+
+    async def connect(self, *, is_reconnect: bool = False) -> bool:
+        try:
+            found = await self._bot.call("auth.test")
+            self._own_user = str(found.get("user_id") or "")
+            if self._settings.mode == "events":
+                await self.server.start()
+            else:
+                self._socket = await self._open_socket()
+                self._receiving = asyncio.create_task(self._receive())
+        except PlatformApiError as error:
+            self._set_fatal_error(
+                "auth" if error.is_final else "connect_failed", str(error), retryable=not error.is_final
+            )
+            return False
+        except (WebSocketError, HermesError) as error:
+            self._set_fatal_error("connect_failed", str(error), retryable=True)
+            return False
+        self._mark_connected()
+        log.info("Slack: connected as %s in %s", found.get("user"), found.get("team"))
+        return True
+
+    async def disconnect(self) -> None:
+        self._mark_disconnected()
+        task, self._receiving = self._receiving, None
+        if task is not None and task is not asyncio.current_task():
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        socket, self._socket = self._socket, None
+        if socket is not None:
+            await socket.close()
+        await self.server.stop()
+
+    # -- Socket Mode -------------------------------------------------------------------------------------------------
+
+    async def _open_socket(self) -> WebSocket:
+        answer = await self._app.call("apps.connections.open")
+        url = str(answer.get("url"))
+        if not url.startswith("wss://" if not self._settings.has_own_server else ("ws://", "wss://")):
+            raise WebSocketError("apps.connections.open gave no address that begins with wss://")
+        context = tls_context() if url.startswith("wss://") else None
+        socket = await WebSocket.open(url, context)
+        hello = _decode(await socket.receive())
+        if hello.get("type") != "hello":
+            await socket.close()
+            raise WebSocketError("Slack did not say hello")
+        return socket
+
+    async def _receive(self) -> None:
+        refreshes = 0
+        try:
+            while self._socket is not None:
+                envelope = _decode(await self._socket.receive())
+                if envelope.get("type") == "disconnect":
+                    refreshes += 1
+                    if refreshes > _MOST_REFRESHES:
+                        raise WebSocketError("Slack ends every connection at once")
+                    old, self._socket = self._socket, await self._open_socket()
+                    await old.close()
+                    continue
+                if not isinstance(envelope.get("envelope_id"), str):
+                    continue
+                refreshes = 0
+                payload: object = envelope.get("payload")
+                fields = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
+                await self._take(str(envelope.get("type")), fields)
+                self._socket.send(msgspec.json.encode({"envelope_id": envelope["envelope_id"]}).decode())
+        except PlatformApiError as error:
+            self._set_fatal_error("connection_lost", str(error), retryable=not error.is_final)
+        except WebSocketError as error:
+            self._set_fatal_error("connection_lost", str(error), retryable=True)
+        except Exception as error:
+            log.exception("Slack: a message could not be handed over")
+            self._set_fatal_error("error", str(error), retryable=True)
+        await self._notify_fatal_error()
+
+    # -- Events API --------------------------------------------------------------------------------------------------
+
+    async def _handle_request(self, request: PlatformRequest) -> PlatformResponse:
+        if request.path != "/slack/events" or request.method != "POST":
+            return PlatformResponse(404, {"error": "Slack sends its events to /slack/events"})
+        if not is_signed(self._settings.signing_secret, request.headers, request.body, time.time()):
+            log.warning("Slack: a request without Slack's signature was refused")
+            return PlatformResponse(401, {"error": "the signature is wrong"})
+        kind, payload = _read_request(request)
+        if payload.get("type") == "url_verification":
+            return PlatformResponse(200, str(payload.get("challenge"))[:1000])
+        await self._take(kind, payload)
+        return PlatformResponse(200, "")
+
+    # -- what arrives ------------------------------------------------------------------------------------------------
+
+    async def _take(self, kind: str, payload: dict[str, Any]) -> None:
+        message: SlackMessage | None = None
+        if kind == "events_api":
+            message = read_event(payload, self._own_user, reply_in_thread=self._settings.reply_in_thread)
+        elif kind == "slash_commands":
+            message = read_slash_command(payload)
+        elif kind == "interactive":
+            await self._run_action(payload)
+        if message is not None:
+            await self.handle_message(await self._event(message))
+
+    async def _event(self, message: SlackMessage) -> MessageEvent:
+        text = message.text
+        if message.files:
+            text = f"{text}\n\n[Attached, not readable here: {', '.join(message.files)}]".strip()
+        source = self.build_source(
+            message.channel,
+            chat_type="dm" if message.is_direct else "group",
+            user_id=message.user,
+            user_name=await self._name_of(message.user),
+            thread_id=message.thread or None,
+            scope_id=message.team or None,
+        )
+        kind = MessageType.COMMAND if text.startswith("/") else MessageType.TEXT
+        return MessageEvent(text, kind, source, message_id=message.ts)
+
+    async def _name_of(self, user: str) -> str:
+        """The name of a user, or the id when the app may not look it up."""
+        if user not in self._names:
+            name = user
+            with contextlib.suppress(PlatformApiError):
+                found: object = (await self._bot.call("users.info", {"user": user})).get("user")
+                fields = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+                name = str(fields.get("real_name") or fields.get("name") or user)
+            self._names[user] = name
+            while len(self._names) > _MAX_NAMES:
+                self._names.popitem(last=False)
+        return self._names[user]
+
+    async def _run_action(self, payload: dict[str, Any]) -> None:
+        """Call the function that a plugin registered for a button or menu, for users who were let in."""
+        user, channel = _field(payload, "user", "id"), _field(payload, "channel", "id")
+        gateway = self.gateway_runner
+        source = self.build_source(channel, chat_type="group", user_id=user)
+        if gateway is None or not user or await gateway.blocking(gateway.access.sender, source) is None:
+            log.warning("Slack: a click of a user who was not let in is ignored")
+            return
+        handlers = {offer.name: offer.value for offer in gateway.host.plugins.offers("slack_action_handler")}
+        actions: object = payload.get("actions")
+        for action in cast("list[object]", actions) if isinstance(actions, list) else []:
+            fields = cast("dict[str, Any]", action) if isinstance(action, dict) else {}
+            handler = handlers.get(str(fields.get("action_id")))
+            if handler is not None:
+                await self._call_handler(handler, payload, fields, channel)
+
+    async def _call_handler(self, handler: Any, body: dict[str, Any], action: dict[str, Any], channel: str) -> None:
+        async def ack(*_args: Any, **_options: Any) -> None:
+            """Accepted for handlers that call it: Slack has its acknowledgement anyhow."""
+
+        async def say(text: str = "", **_options: Any) -> SendResult:
+            return await self.send(channel, text)
+
+        offered = {"ack": ack, "body": body, "action": action, "payload": action, "say": say}
+        wanted = inspect.signature(handler).parameters
+        takes_all = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in wanted.values())
+        try:
+            result = handler(**{name: value for name, value in offered.items() if takes_all or name in wanted})
+            if inspect.isawaitable(result):
+                await result
+        except Exception:
+            log.exception("Slack: the handler of %s failed", action.get("action_id"))
+
+    # -- sending -----------------------------------------------------------------------------------------------------
+
+    async def send(
+        self, chat_id: str, content: str, reply_to: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> SendResult:
+        thread = (metadata or {}).get("thread_id")
+        sent: list[str] = []
+        for piece in split_text(content, MAX_TEXT):
+            parameters = {"channel": chat_id, "markdown_text": piece, "thread_ts": thread}
+            try:
+                answer = await self._bot.call("chat.postMessage", parameters)
+            except PlatformApiError as error:
+                result = error.result()
+                result.retryable = result.retryable and not sent
+                return result
+            sent.append(str(answer.get("ts") or ""))
+        return SendResult(True, sent[0], continuation_message_ids=tuple(sent[1:]))
+
+    async def edit_message(self, chat_id: str, message_id: str, content: str, *, finalize: bool = False) -> SendResult:
+        text = split_text(content, MAX_TEXT)[0]
+        try:
+            await self._bot.call("chat.update", {"channel": chat_id, "ts": message_id, "markdown_text": text})
+        except PlatformApiError as error:
+            return error.result()
+        return SendResult(True, message_id)
+
+    async def delete_message(self, chat_id: str, message_id: str) -> bool:
+        try:
+            await self._bot.call("chat.delete", {"channel": chat_id, "ts": message_id})
+        except PlatformApiError:
+            return False
+        return True
+
+    async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
+        found: object = (await self._bot.call("conversations.info", {"channel": chat_id})).get("channel")
+        channel = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+        return {"name": str(channel.get("name") or chat_id), "type": "dm" if channel.get("is_im") else "group"}
+
+
+def _decode(text: str | bytes) -> dict[str, Any]:
+    try:
+        found: object = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _field(payload: dict[str, Any], *names: str) -> str:
+    found: object = payload
+    for name in names:
+        found = cast("dict[str, object]", found).get(name) if isinstance(found, dict) else None
+    return found if isinstance(found, str) else ""
+
+
+def _read_request(request: PlatformRequest) -> tuple[str, dict[str, Any]]:
+    """The kind of a request, by the names of Socket Mode, and its payload. Commands and clicks arrive as forms."""
+    if request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
+        form = {name: values[0] for name, values in parse_qs(request.body.decode("utf-8", "replace")).items()}
+        if "payload" in form:
+            return "interactive", _decode(form["payload"])
+        return "slash_commands", dict(form)
+    return "events_api", _decode(request.body)
