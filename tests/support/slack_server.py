@@ -115,7 +115,9 @@ def slack_server() -> Generator[SlackServer]:
             WebSocketRoute("/link", state.link),
         ]
     )
-    config = uvicorn.Config(app, "127.0.0.1", state.port, log_config=None, lifespan="off", ws="wsproto")
+    config = uvicorn.Config(
+        app, "127.0.0.1", state.port, log_config=None, lifespan="off", ws="wsproto", timeout_graceful_shutdown=2
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
@@ -123,5 +125,5 @@ def slack_server() -> Generator[SlackServer]:
     try:
         yield state
     finally:
-        server.should_exit = server.force_exit = True
+        server.should_exit = True
         thread.join(30)
