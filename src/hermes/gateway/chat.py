@@ -119,7 +119,13 @@ class GatewayChat:
         while self._arrived:
             work = self._arrived[0]
             try:
-                await self._handle_arrival(work)
+                if work.message.attempts:
+                    # It was being handled when a process ended: one such message at a time, so that the one which
+                    # ends processes does not take others with it.
+                    async with self._gateway.suspects:
+                        await self._handle_arrival(work)
+                else:
+                    await self._handle_arrival(work)
             except Exception:
                 log.exception("chat %s: message %d could not be handled", self.row.key, work.message.number)
                 await self._give_up(work, "it could not be handled")

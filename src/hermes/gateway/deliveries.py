@@ -94,7 +94,9 @@ class Deliveries:
         if adapter is None:  # lost since it was claimed: nothing was sent
             return row.number, "waiting", "the platform is not connected", "", time.time() + POLL_SECONDS
         try:
-            result = await asyncio.wait_for(send_message(adapter, row), SEND_SECONDS)
+            # Not wait_for: its task would pass an adapter's SystemExit on to the loop.
+            async with asyncio.timeout(SEND_SECONDS):
+                result = await send_message(adapter, row)
         except asyncio.CancelledError:
             raise
         except KeyboardInterrupt:

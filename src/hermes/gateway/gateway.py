@@ -101,6 +101,8 @@ class Gateway:
         self.dispatcher = LocalDispatcher(host, entries=self.turn_entries, platforms=self.turn_entries.keys())
         #: The chats that wait for the answer to a question, by its id.
         self.asked: dict[str, GatewayChat] = {}
+        #: Held while a message is handled that may have ended an earlier process.
+        self.suspects = asyncio.Lock()
         self._services = services
         self._first_pause = first_pause
         self._supervisors: dict[str, PlatformSupervisor] = {}

@@ -93,7 +93,9 @@ class PlatformSupervisor:
         self._lost = asyncio.Event()
         try:
             adapter = self.adapter = self._make_adapter()
-            connected = await asyncio.wait_for(_connect_call(adapter, is_reconnect=is_reconnect), CONNECT_SECONDS)
+            # Not wait_for: its task would pass an adapter's SystemExit on to the loop.
+            async with asyncio.timeout(CONNECT_SECONDS):
+                connected = await _connect_call(adapter, is_reconnect=is_reconnect)
         except asyncio.CancelledError:
             if self._is_cancelled():
                 raise
@@ -151,7 +153,8 @@ class PlatformSupervisor:
             return
         self._gateway.platform_lost(self.entry.name)
         try:
-            await asyncio.wait_for(adapter.disconnect(), DISCONNECT_SECONDS)
+            async with asyncio.timeout(DISCONNECT_SECONDS):
+                await adapter.disconnect()
         except asyncio.CancelledError:
             if self._is_cancelled():
                 raise

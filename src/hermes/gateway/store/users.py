@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import math
 import os
 import secrets
 import time
@@ -105,7 +106,7 @@ class GatewayUsers:
                 "SELECT coalesce(max(failures), 0), coalesce(max(since), 0.0) FROM gateway_lockouts"
             ).fetchone()
             if failures >= MAX_FAILURES and now - since < LOCKOUT_SECONDS:
-                minutes = int((since + LOCKOUT_SECONDS - now) / 60) + 1
+                minutes = math.ceil((since + LOCKOUT_SECONDS - now) / 60)
                 return f"{failures} wrong codes were tried; approving is locked for {minutes} more minutes"
             found = None
             query = "SELECT platform, user_id, name, salt, digest FROM gateway_pairings WHERE requested_at > ?"

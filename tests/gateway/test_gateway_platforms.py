@@ -1,0 +1,217 @@
+"""Adapters that fail: restarted with backoff, kept from the others; and messages whose sending fails."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from hermes.config.gateway_sections import GatewayPlatformConfig
+from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformConfig, ProcessingOutcome, SendResult
+from hermes.gateway.store.outbox import Outbox, OutgoingMessage
+from support.gateway_rig import GatewayRig, RunningGateway
+from support.waiting import wait_until
+
+
+class Scripted(BasePlatformAdapter):
+    """Connects and sends as a test says. The last entry of a list counts for all later ones."""
+
+    made: list[Scripted]
+
+    def __init__(self, config: PlatformConfig, connects: list[Any], sends: list[Any]) -> None:
+        super().__init__(config, "other")
+        self.connects, self.sends = connects, sends
+        self.sent: list[str] = []
+
+    async def connect(self, *, is_reconnect: bool = False) -> bool:
+        found = _next(self.connects)
+        if isinstance(found, BaseException):
+            raise found
+        if isinstance(found, str):
+            self._set_fatal_error("config", found, retryable=False)
+            return False
+        if found:
+            self._mark_connected()
+        return found
+
+    async def disconnect(self) -> None:
+        raise OSError("it cannot even say goodbye")
+
+    async def send(
+        self, chat_id: str, content: str, reply_to: str | None = None, metadata: dict[str, Any] | None = None
+    ) -> SendResult:
+        self.sent.append(content)
+        found = _next(self.sends)
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    async def get_chat_info(self, chat_id: str) -> dict[str, Any]:
+        return {}
+
+
+def _next(entries: list[Any]) -> Any:
+    return entries.pop(0) if len(entries) > 1 else entries[0]
+
+
+class Other:
+    """A second platform, whose adapters are made by a test's script."""
+
+    name = "other-platform"
+
+    def __init__(self, connects: list[Any] | None = None, sends: list[Any] | None = None, **options: Any) -> None:
+        self._connects, self._sends = connects or [True], sends or [SendResult(True)]
+        self._options = options
+        self.made: list[Scripted] = []
+
+    def register(self, ctx: Any) -> None:
+        ctx.register_platform("other", "Other", self.make, lambda: True, **self._options)
+
+    def make(self, config: PlatformConfig) -> Scripted:
+        self.made.append(Scripted(config, self._connects, self._sends))
+        return self.made[-1]
+
+
+def start(rig: GatewayRig, other: Other, **settings: Any) -> RunningGateway:
+    settings = {"others": {"other": GatewayPlatformConfig(allowed_users=["*"])}, **settings}
+    return rig.start(platforms=("line", "other"), plugins=[other], **settings)
+
+
+def state(running: RunningGateway) -> Any:
+    return next(one for one in running.gateway.statuses if one.name == "other")
+
+
+@pytest.mark.parametrize(
+    "failure", [ConnectionError("no network"), SystemExit(3), asyncio.CancelledError(), False, TypeError("a bug")]
+)
+def test_an_adapter_that_does_not_connect_is_tried_again_and_others_work(rig: GatewayRig, failure: Any) -> None:
+    other = Other(connects=[failure, failure, True])
+    running = start(rig, other)
+    client = rig.client()
+    assert client.ask("hello") == "Answer to hello"
+    wait_until(lambda: state(running).state == "connected", "the third attempt")
+    assert (state(running).restarts, len(other.made)) == (2, 3)
+    assert client.ask("still there?") == "Answer to still there?"
+
+
+def test_an_adapter_whose_settings_are_wrong_is_not_tried_again(rig: GatewayRig) -> None:
+    other = Other(connects=["the token sk-abcdefghijklmnopqrst is wrong"])
+    running = start(rig, other)
+    wait_until(lambda: state(running).state == "failed", "the failure")
+    assert "is wrong" in state(running).error and "sk-abc" not in state(running).error
+    assert rig.client().ask("hello") == "Answer to hello"
+    assert len(other.made) == 1
+
+
+def test_a_lost_connection_is_made_again(rig: GatewayRig) -> None:
+    other = Other()
+    running = start(rig, other)
+    wait_until(lambda: state(running).state == "connected", "the connection")
+
+    async def lose() -> None:
+        other.made[0]._set_fatal_error("lost", "the cable is out", retryable=True)  # pyright: ignore[reportPrivateUsage]
+        await other.made[0]._notify_fatal_error()  # pyright: ignore[reportPrivateUsage]
+
+    running.on_loop(lose())
+    wait_until(lambda: len(other.made) == 2 and state(running).state == "connected", "the second connection")
+
+
+def outgoing(running: RunningGateway, *texts: str) -> Outbox:
+    outbox = Outbox(running.host.store)
+    outbox.add(*(OutgoingMessage(text, "other", "chat", text) for text in texts))
+    return outbox
+
+
+def settled(outbox: Outbox, key: str) -> tuple[str, int]:
+    wait_until(lambda: (row := outbox.find(key)) is not None and row.state not in ("waiting", "sending"), key)
+    row = outbox.find(key)
+    assert row is not None
+    return row.state, row.attempts
+
+
+def test_what_did_not_arrive_is_sent_again_and_holds_back_what_follows(rig: GatewayRig) -> None:
+    other = Other(sends=[SendResult(False, error="busy", retryable=True, retry_after=0.01), SendResult(True)])
+    outbox = outgoing(start(rig, other), "one", "two")
+    assert settled(outbox, "two") == ("sent", 2)
+    assert settled(outbox, "one") == ("sent", 2)
+    assert other.made[0].sent == ["one", "one", "two"]
+
+
+def test_what_may_have_arrived_is_not_sent_again(rig: GatewayRig) -> None:
+    other = Other(sends=[ConnectionResetError("gone"), SystemExit(1), SendResult(True)])
+    running = start(rig, other)
+    outbox = outgoing(running, "one", "two", "three")
+    assert settled(outbox, "three") == ("sent", 1)
+    assert settled(outbox, "one") == ("unknown", 1) and settled(outbox, "two") == ("unknown", 1)
+    assert other.made[0].sent == ["one", "two", "three"]
+    row = outbox.find("one")
+    assert row is not None
+    outbox.retry(row.number)  # the owner decides
+    wait_until(lambda: other.made[0].sent == ["one", "two", "three", "one"], "the second sending")
+
+
+def test_a_refusal_is_final_and_so_is_the_last_attempt(rig: GatewayRig) -> None:
+    busy = SendResult(False, error="busy", retryable=True, retry_after=0.001)
+    other = Other(sends=[SendResult(False, error="forbidden"), busy])
+    outbox = outgoing(start(rig, other, max_attempts=3), "one", "two")
+    assert settled(outbox, "one") == ("failed", 1)
+    assert settled(outbox, "two") == ("failed", 3)
+
+
+def test_the_same_key_is_sent_once(rig: GatewayRig) -> None:
+    other = Other()
+    running = start(rig, other)
+    outbox = outgoing(running, "one")
+    settled(outbox, "one")
+    outgoing(running, "one", "two")
+    settled(outbox, "two")
+    assert other.made[0].sent == ["one", "two"]
+
+
+def test_an_adapter_may_be_with_its_turns_and_fail_there(rig: GatewayRig) -> None:
+    seen: list[Any] = []
+
+    class Curious(Scripted):
+        async def on_processing_start(self, event: MessageEvent) -> None:
+            seen.append(("start", event.raw_message))
+
+        async def on_processing_complete(self, event: MessageEvent, outcome: ProcessingOutcome) -> None:
+            seen.append((outcome.value, list(self.sent)))
+            if event.text == "fail":
+                raise RuntimeError("a bug after the turn")
+
+        async def send_typing(self, chat_id: str, metadata: dict[str, Any] | None = None) -> None:
+            raise OSError("no typing here")
+
+    class Jealous(Curious):
+        async def _process_message_background(self, event: MessageEvent, session_key: str) -> None:
+            raise RuntimeError("it never calls the base class")
+
+    other = Other()
+    made: list[Scripted] = []
+
+    def make(config: PlatformConfig) -> Scripted:
+        kind = Jealous if config.extra.get("jealous") else Curious
+        made.append(kind(config, [True], [SendResult(True)]))
+        return made[-1]
+
+    other.make = make  # pyright: ignore[reportAttributeAccessIssue]
+    running = start(rig, other)
+    wait_until(lambda: state(running).state == "connected", "the connection")
+
+    async def say(text: str) -> None:
+        source = made[0].build_source("chat", user_id="bob")
+        await made[0].handle_message(MessageEvent(text, source=source, raw_message=SimpleNamespace(text=text)))
+
+    running.on_loop(say("hello"))
+    wait_until(lambda: len(seen) == 2, "the turn")
+    assert seen[0][1].text == "hello"
+    assert seen[1] == ("success", ["Answer to hello"])
+    running.on_loop(say("fail"))
+    running.on_loop(say("again"))
+    wait_until(lambda: made[0].sent == ["Answer to hello", "Answer to fail", "Answer to again"], "the answers")
+    Curious._process_message_background = Jealous._process_message_background  # type: ignore[method-assign]  # pyright: ignore[reportPrivateUsage]
+    running.on_loop(say("alone"))
+    wait_until(lambda: made[0].sent[-1] == "Answer to alone", "the turn without its adapter")
