@@ -13,7 +13,7 @@ import httpx
 
 from hermes.config import Config, PrincipalConfig
 from hermes.config.gateway_sections import GatewayApiConfig, GatewayConfig
-from hermes.config.sections import AgentConfig, JournalConfig, ModelConfig
+from hermes.config.sections import AgentConfig, JournalConfig, ModelConfig, WorkerConfig
 from hermes.gateway.api.serve import serve_until
 from hermes.host import Host, HostOptions
 from hermes.http_server.listen_address import ListenAddress
@@ -100,6 +100,7 @@ def served_api(
         gateway=GatewayConfig(api=GatewayApiConfig(**settings), **(gateway or {})),
         principals={**callers, **(principals or {})},
         journal=JournalConfig(url=journal),
+        worker=WorkerConfig(turns="here"),
     )
     redactor = Redactor()
     known = read_principals(config, {"ALICE": KEY, "BOB": OTHER_KEY, **(env or {})}, redactor, "API_SERVER_KEY")

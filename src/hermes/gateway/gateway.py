@@ -8,7 +8,7 @@ import logging
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Lock
@@ -16,9 +16,8 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
-from hermes.agent.session import Session
 from hermes.contract.events import GatewayMessage, SessionReset
-from hermes.dispatch.local import LocalDispatcher
+from hermes.dispatch.choose import make_dispatcher
 from hermes.dispatch.port import DispatchedTurn, TurnEntry
 from hermes.errors import HermesError, SessionNotFound
 from hermes.gateway.access import Access, Sender, conversation_principal, session_key
@@ -35,7 +34,7 @@ from hermes.gateway.adapter import (
 from hermes.gateway.chat import ChatWork, GatewayChat
 from hermes.gateway.deliveries import Deliveries
 from hermes.gateway.platforms import FIRST_PAUSE, PlatformStatus, PlatformSupervisor
-from hermes.gateway.questions import ChatResponder, outgoing
+from hermes.gateway.questions import chat_entry, outgoing
 from hermes.gateway.session_store import SessionStore
 from hermes.gateway.store.inbox import ChatRow, Inbox, IncomingMessage
 from hermes.gateway.store.outbox import Outbox
@@ -44,7 +43,6 @@ from hermes.host import Host
 from hermes.http_server.rate_limits import RateLimiter
 from hermes.journal.leases import release_lease
 from hermes.journal.questions import Questions
-from hermes.journal.turns import Submission
 from hermes.scope import new_id, new_session_id
 
 log = logging.getLogger("hermes.gateway")
@@ -97,8 +95,8 @@ class Gateway:
         #: The adapters that are connected.
         self.adapters: dict[str, BasePlatformAdapter] = {}
         #: What each surface does around its turns; services add theirs before the gateway starts.
-        self.turn_entries: dict[str, TurnEntry] = dict.fromkeys(self.platforms, self._enter_turn)
-        self.dispatcher = LocalDispatcher(host, entries=self.turn_entries, platforms=self.turn_entries.keys())
+        self.turn_entries: dict[str, TurnEntry] = dict.fromkeys(self.platforms, chat_entry(host))
+        self.dispatcher = make_dispatcher(host, entries=self.turn_entries, platforms=self.turn_entries.keys())
         #: The chats that wait for the answer to a question, by its id.
         self.asked: dict[str, GatewayChat] = {}
         #: Held while a message is handled that may have ended an earlier process.
@@ -350,18 +348,6 @@ class Gateway:
         return True
 
     # -- turns --------------------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def _enter_turn(self, session: Session, submission: Submission) -> Generator[None]:
-        """On the thread of a turn: who sent the message, and who can be asked."""
-        extra: dict[str, Any] = submission.options.get("extra", {})
-        session.sender_id = extra.get("sender_id", "")
-        role = extra.get("role", "user")
-        self.host.responders.attach(session.id, ChatResponder(role, self.config.approval_timeout))
-        try:
-            yield
-        finally:
-            self.host.responders.detach(session.id)
 
     async def settled(self, turn_id: str) -> DispatchedTurn:
         """Wait until a turn has ended or is suspended. No thread waits."""

@@ -6,16 +6,22 @@ answer, also after a restart of the gateway.
 
 from __future__ import annotations
 
+import contextlib
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from typing import Any
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
+from hermes.agent.session import Session
+from hermes.dispatch.port import TurnEntry
 from hermes.errors import TurnSuspended
 from hermes.gateway.adapter import SessionSource, approval_text
 from hermes.gateway.store.outbox import OutgoingMessage
 from hermes.gateway.store.users import Role
+from hermes.host import Host
 from hermes.journal.questions import OWNER, QuestionRow
+from hermes.journal.turns import Submission
 from hermes.sanitize import Redactor
 from hermes.scope import Interrupt
 
@@ -52,6 +58,23 @@ class ChatResponder:
         """Suspend the turn until the chat has answered."""
         interrupt.check()
         raise TurnSuspended(time.time() + self._timeout)
+
+
+def chat_entry(host: Host) -> TurnEntry:
+    """What surrounds a turn of a chat, in the process that runs it: who sent the message, and who can be asked."""
+
+    @contextlib.contextmanager
+    def entered(session: Session, submission: Submission) -> Generator[None]:
+        extra: dict[str, Any] = submission.options.get("extra", {})
+        session.sender_id = extra.get("sender_id", "")
+        responder = ChatResponder(extra.get("role", "user"), host.config.gateway.approval_timeout)
+        host.responders.attach(session.id, responder)
+        try:
+            yield
+        finally:
+            host.responders.detach(session.id)
+
+    return entered
 
 
 # -- asking ----------------------------------------------------------------------------------------------------------

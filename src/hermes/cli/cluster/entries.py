@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 
-from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.agent.session import Session
 from hermes.dispatch.port import TurnEntry
-from hermes.errors import TurnSuspended
 from hermes.host import Host
-from hermes.journal.turns import Submission
-from hermes.scope import Interrupt
 
 
 class SurfaceEntries(Mapping[str, TurnEntry]):
-    """Entries by platform. A platform without one of its own asks its questions at its surface, which answers later."""
+    """Entries by platform. All others are chats of the gateway, which ask the owner unless they may approve."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -25,7 +19,7 @@ class SurfaceEntries(Mapping[str, TurnEntry]):
 
     def __getitem__(self, platform: str) -> TurnEntry:
         if platform not in self._loaded:
-            self._loaded[platform] = self._known.get(platform, _asking)(self._host)
+            self._loaded[platform] = self._known.get(platform, _chat)(self._host)
         return self._loaded[platform]
 
     def __contains__(self, platform: object) -> bool:
@@ -51,28 +45,7 @@ def _api(host: Host) -> TurnEntry:
     return ApiRuns(host, read_principals(host.config, os.environ, host.redactor)).entered
 
 
-class _LaterResponder:
-    """A user at another process: the question waits in the journal, and the turn holds no slot meanwhile."""
+def _chat(host: Host) -> TurnEntry:
+    from hermes.gateway.questions import chat_entry
 
-    def __init__(self, surface: str) -> None:
-        self.surface = surface
-
-    def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
-        interrupt.check()
-        raise TurnSuspended(None)
-
-    def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
-        interrupt.check()
-        raise TurnSuspended(None)
-
-
-def _asking(host: Host) -> TurnEntry:
-    @contextmanager
-    def entered(session: Session, submission: Submission) -> Generator[None]:
-        host.responders.attach(session.id, _LaterResponder(submission.source))
-        try:
-            yield
-        finally:
-            host.responders.detach(session.id)
-
-    return entered
+    return chat_entry(host)
