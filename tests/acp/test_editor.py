@@ -218,12 +218,28 @@ def test_permission_is_asked_in_the_editor(rig: Rig, picks: str, is_there: bool)
         [question] = editor.asked
         assert question["call"]["title"] == "rm -rf build"
         assert ("allow_once", "Allow") in question["options"] and ("reject_once", "Reject") in question["options"]
+        lasting = "all calls under the rule recursive-delete"
+        assert ("allow_always", f"Allow for longer: {lasting}, in this session") in question["options"]
+        assert ("allow_always", f"Always allow: {lasting}, in all sessions") in question["options"]
         await editor.until(lambda: editor.of("tool_call_update"))
         assert editor.of("tool_call_update")[0]["status"] == ("completed" if picks == "allow_once" else "failed")
         assert editor.of("tool_call")[0]["toolCallId"] == question["call"]["toolCallId"]
 
     rig.run(script, drive, Editor(picks))
     assert (rig.workdir / "build").exists() == is_there
+
+
+def test_hidden_characters_are_shown_in_the_question(rig: Rig) -> None:
+    script = [tool_call("terminal", {"command": "rm -rf build\u202e\u200b"}), text("done")]
+
+    async def drive(agent: Any, editor: Editor, _provider: ScriptedProvider) -> None:
+        session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        await agent.prompt(session_id=session.session_id, prompt=words("clean"))
+        [question] = editor.asked
+        said = str(question["call"]["content"]).replace("\\\\", "\\")
+        assert r"It has hidden characters: rm -rf build\u202e\u200b" in said
+
+    rig.run(script, drive, Editor("reject_once"))
 
 
 def test_a_mode_decides_what_is_asked(rig: Rig) -> None:

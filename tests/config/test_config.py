@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from hermes.config import Config, config_path, hermes_home, load_config
 from hermes.config.load import load_text
 from hermes.errors import ConfigError
+from support.ordinary_user import as_ordinary_user, shared_folder
 
 
 def load(text: str, **environ: str) -> Config:
@@ -303,13 +303,20 @@ def test_a_link_that_leads_round_in_circles(tmp_path: Path) -> None:
         load_config(tmp_path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may read everything")
-def test_a_file_nobody_may_read(tmp_path: Path) -> None:
-    path = tmp_path / "config.yaml"
-    path.write_text("model: a\n")
-    path.chmod(0)
-    with pytest.raises(ConfigError, match="cannot be read: Permission denied"):
-        load_config(tmp_path)
+def test_a_file_that_the_user_may_not_read() -> None:
+    def problem() -> str:
+        try:
+            load_config(folder)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    with shared_folder() as folder:
+        path = folder / "config.yaml"
+        path.write_text("model: a\n")
+        assert load_config(folder).config.model.default == "a"
+        path.chmod(0)
+        assert "cannot be read: Permission denied" in as_ordinary_user(problem)
 
 
 def test_a_huge_file_is_refused_without_parsing_it(tmp_path: Path) -> None:

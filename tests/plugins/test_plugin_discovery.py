@@ -13,6 +13,7 @@ from hermes.errors import PluginError
 from hermes.plugins import entry_points as entry_points_module
 from hermes.plugins.discovery import bundled_folder, discover, discover_automatic, find_plugin, plugin_folders
 from hermes.plugins.entry_points import installed_entry_points
+from support.ordinary_user import as_ordinary_user, shared_folder
 from support.plugin_rig import Rig
 
 
@@ -92,15 +93,21 @@ def test_symbolic_links_and_loops_are_no_trouble(rig: Rig, tmp_path: Path) -> No
     assert "linked" in keys(rig)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_an_unreadable_folder_is_left_out_with_a_warning(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:
-    rig.write("p")
-    (rig.home / "plugins").chmod(0)
-    try:
-        assert keys(rig) == []
-    finally:
-        (rig.home / "plugins").chmod(0o700)
-    assert "are left out" in caplog.text
+def test_an_unreadable_folder_is_left_out_with_a_warning(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with shared_folder() as folder:
+        rig = Rig(folder)
+        monkeypatch.setenv("HERMES_BUNDLED_PLUGINS", str(rig.bundled))
+        rig.write("p")
+        assert keys(rig) == ["p"]
+        (rig.home / "plugins").chmod(0)
+        try:
+            found, said = as_ordinary_user(lambda: (keys(rig), caplog.text))
+        finally:
+            (rig.home / "plugins").chmod(0o700)
+    assert found == []
+    assert "are left out" in said
 
 
 def test_a_file_in_place_of_the_folder_is_left_out_with_a_warning(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

@@ -8,15 +8,26 @@ from typing import Any
 from hermes.acp.updates import ToolUpdates
 from hermes.acp.wire import EditorConnection, fields_of
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
+from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt
 
 #: Option id -> kind, text, and what it means here.
 _OPTIONS: dict[str, tuple[str, str, Choice]] = {
     "once": ("allow_once", "Allow", "once"),
-    "session": ("allow_always", "Allow for this session", "session"),
+    "session": ("allow_always", "Allow for longer", "session"),
     "always": ("allow_always", "Always allow", "always"),
     "deny": ("reject_once", "Reject", "deny"),
 }
+
+
+def _worded(option: str, request: ApprovalRequest) -> tuple[str, str]:
+    """The kind and the text of an option. One that lasts allows every call under the rules, and says so."""
+    kind, text, choice = _OPTIONS[option]
+    if choice not in ("session", "always"):
+        return kind, text
+    rules = ("the rule " if len(request.rules) == 1 else "the rules ") + ", ".join(request.rules)
+    where = "in this session" if choice == "session" else "in all sessions"
+    return kind, f"{text}: all calls under {rules}, {where}"
 
 
 class EditorResponder:
@@ -42,11 +53,14 @@ class EditorResponder:
     def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
         """Ask about a call with ``session/request_permission``."""
         call = self._updates.call(self._call_id(request.tool_call_id), request.tool, request.args)
-        reason = {"type": "content", "content": {"type": "text", "text": f"Needs approval: it {request.description}."}}
+        why = f"Needs approval: it {request.description}."
+        if (shown := escape_hidden(request.subject)) != request.subject:
+            why += f" It has hidden characters: {shown}"
+        reason = {"type": "content", "content": {"type": "text", "text": why}}
         call["content"] = [*call.get("content", ()), reason]
         call["status"] = "pending"
         kept = ("once", "session", "always", "deny") if request.can_be_kept else ("once", "deny")
-        chosen = self._ask(call, [(option, *_OPTIONS[option][:2]) for option in kept], interrupt)
+        chosen = self._ask(call, [(option, *_worded(option, request)) for option in kept], interrupt)
         return ApprovalAnswer(_OPTIONS[chosen][2] if chosen in kept else "deny")
 
     def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:

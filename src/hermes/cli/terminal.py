@@ -27,16 +27,6 @@ def plain(text: str) -> str:
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
-def escape_hidden(text: str) -> str:
-    """The text with control and invisible characters as escapes, for a decision of the user; newlines and tabs stay."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() or character in "\n\t" else character.encode("unicode_escape").decode()
-        for character in text
-    )
-
-
 def one_line(text: str, limit: int = 500) -> str:
     """The text on one line, plain and cut to ``limit`` characters."""
     line = " ".join(plain(text).split())

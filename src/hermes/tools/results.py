@@ -28,7 +28,7 @@ def tool_error(message: str, **extra: Any) -> str:
 
 
 #: Fields of a failed call that a tool writes itself.
-_OWN_FIELDS = frozenset({"error", "error_type", "outcome", "similar_files"})
+_OWN_FIELDS = frozenset({"error", "error_type", "outcome", "status", "similar_files"})
 
 
 def is_only_error(result: str) -> bool:

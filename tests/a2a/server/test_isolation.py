@@ -11,9 +11,16 @@ import pytest
 
 from hermes.a2a.server.store.contexts import ContextSessions
 from hermes.a2a.server.store.database import Database
+from hermes.agent.session import Session
 from hermes.config import A2AConfig, Config, PrincipalConfig
 from hermes.config.principals import default_workspace, principal_home
-from hermes.config.sections import ApprovalsConfig
+from hermes.config.sections import (
+    ApprovalsConfig,
+    AuxiliaryConfig,
+    AuxiliaryTaskConfig,
+    HooksConfig,
+    OutputSpillConfig,
+)
 from hermes.errors import ConfigError
 from hermes.http_server.principals import read_principals
 from hermes.sanitize import Redactor
@@ -147,6 +154,66 @@ def test_background_processes_are_seen_by_those_who_started_them(callers: Caller
         who: [process] for who, process in started.items()
     }
     assert callers.call(ALICE, "process", action="kill", session_id=started["alice"])["status"] == "killed"
+
+
+def test_a_caller_looks_at_no_image_outside_of_its_workspace(home: Path, workdir: Path) -> None:
+    (workdir / "private.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    place = default_workspace(home, "alice")
+    place.mkdir(parents=True)
+    seer = AuxiliaryConfig(tasks={"vision": AuxiliaryTaskConfig(model="seer")})
+    with (
+        ScriptedProvider(does) as provider,
+        configured_host(home, workdir, provider, auxiliary=seer) as host,
+    ):
+        for path in (workdir / "private.png", workdir / "missing.png"):
+            call = f'vision_analyze {{"image_url": "{path}", "question": "What is it?"}}'
+            told = host.new_session(principal="alice", cwd=place).run(call).answer
+            assert "outside of the workspace" in told, told
+
+
+def test_task_lists_belong_to_one_conversation_of_one_principal(callers: Callers) -> None:
+    mine = [{"id": "1", "content": SECRET, "status": "pending"}]
+    assert callers.call(ALICE, "todo", todos=mine)["summary"]["total"] == 1
+    assert callers.own("todo", todos=mine)["summary"]["total"] == 1
+    for found in (callers.call(BOB, "todo", merge=True), callers.call(ALICE, "todo", merge=True)):
+        assert found["todos"] == [], "a new conversation has a list of its own"
+    assert callers.own("todo", merge=True)["todos"] == []
+
+
+def test_spilled_texts_are_read_by_their_own_principal_alone(home: Path, workdir: Path) -> None:
+    """A long text that a plugin adds goes to a file, which the model of that principal can read."""
+
+    def add(session_id: str, **_: Any) -> dict[str, str]:
+        return {"context": f"about {session_id} " * 2_000}
+
+    def reply(request: RecordedRequest) -> Any:
+        # What the plugin adds follows the message.
+        last = request.messages[-1]
+        if last["role"] == "tool":
+            return text(last["content"])
+        path = request.last_user_text.partition("\n")[0].removeprefix("read ")
+        return tool_call("read_file", {"path": path, "limit": 1}) if path.startswith("/") else text("fine")
+
+    spill = HooksConfig(output_spill=OutputSpillConfig(max_chars=1_000))
+    with ScriptedProvider(reply) as provider, configured_host(home, workdir, provider, hooks=spill) as host:
+        host.hooks.subscribe("pre_llm_call", "test", add)
+        places: dict[str, Path] = {}
+        sessions: dict[str, Session] = {}
+        for who in ("", "alice", "bob"):
+            cwd = default_workspace(home, who) if who else workdir
+            cwd.mkdir(parents=True, exist_ok=True)
+            sessions[who] = host.new_session(principal=who, cwd=cwd)
+            sessions[who].run("hi")
+            [places[who]] = (principal_home(home, who) / "spill").iterdir()
+        seen = {
+            (reader, writer): sessions[reader].run(f"read {path}").answer
+            for reader in ("alice", "bob")
+            for writer, path in places.items()
+        }
+    assert len(set(places.values())) == 3 and all(path.stat().st_mode & 0o077 == 0 for path in places.values())
+    for (reader, writer), answer in seen.items():
+        assert (f"about {sessions[writer].id}" in answer) == (reader == writer), (reader, writer, answer)
+        assert ("outside of the workspace" in answer) == (reader != writer)
 
 
 def test_a_configured_workspace_is_shared_and_checked(home: Path, workdir: Path) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from hermes.config.sections import AuxiliaryConfig, AuxiliaryTaskConfig, SecurityConfig
 from hermes.host import Host
@@ -56,11 +59,40 @@ def test_what_is_no_image_or_may_not_be_read_is_refused(home: Path, workdir: Pat
     (workdir / "notes.txt").write_text("words")
     with ScriptedProvider([]) as provider, seeing_host(home, workdir, provider) as host:
         assert "not a PNG" in analyze(host, "notes.txt")["error"]
-        assert "No such file" in analyze(host, "missing.png")["error"]
+        assert "no such file" in analyze(host, "missing.png")["error"]
         assert "private network" in analyze(host, "http://127.0.0.1:9/a.png")["error"]
         assert "not a PNG" in analyze(host, "data:text/plain,hello")["error"]
         assert "question is empty" in analyze(host, "a.png", " ")["error"]
         assert "error" in analyze(host, str(home / "state.db"))
+
+
+def test_a_folder_that_becomes_a_link_after_the_check_is_not_followed(
+    home: Path, workdir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The check saw the user's picture; what is opened afterwards is a file that was asked about by no one."""
+    away = tmp_path / "elsewhere" / ".ssh"
+    for folder in (workdir / "folder", away):
+        folder.mkdir(parents=True)
+        (folder / "id_rsa").write_bytes(PNG)
+    opened = os.open
+
+    def swapped(path: Any, *arguments: Any, **options: Any) -> int:
+        if str(path).endswith("folder/id_rsa") and not (workdir / "folder").is_symlink():
+            (workdir / "folder").rename(workdir / "moved")
+            (workdir / "folder").symlink_to(away)
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr("hermes.agent.tools.vision_analyze.os.open", swapped)
+    with ScriptedProvider([text("seen")]) as provider, seeing_host(home, workdir, provider) as host:
+        answer = analyze(host, "folder/id_rsa")
+    assert (workdir / "folder").is_symlink(), "nothing was swapped"
+    assert "the file was replaced while it was opened" in answer["error"] and provider.requests == []
+
+
+def test_a_pipe_does_not_hold_it_up(home: Path, workdir: Path) -> None:
+    os.mkfifo(workdir / "pipe.png")
+    with ScriptedProvider([]) as provider, seeing_host(home, workdir, provider) as host:
+        assert "not an image" in analyze(host, "pipe.png")["error"]
 
 
 def test_without_a_model_that_sees_it_is_not_offered(home: Path, workdir: Path) -> None:

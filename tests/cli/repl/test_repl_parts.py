@@ -18,7 +18,7 @@ from hermes.cli.chat.theme import DARK, NO_COLOUR
 from hermes.cli.repl.prompt.streams import CapturedStream, LineReader
 from hermes.cli.repl.questions import PromptQuestions, approval_question, clarifying_question, yes_or_no
 from hermes.cli.repl.turn_view import TurnView
-from hermes.cli.terminal import cells, escape_hidden, word_wrapped
+from hermes.cli.terminal import cells, word_wrapped
 from hermes.contract.events import (
     AttemptAnswered,
     AttemptFailed,
@@ -30,6 +30,7 @@ from hermes.contract.events import (
 from hermes.errors import HermesError, Interrupted
 from hermes.models.usage import Usage
 from hermes.sanitize import Redactor
+from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt
 from support.events import some, tool_ended, tool_started
 

@@ -10,8 +10,9 @@ from typing import Any, Generic, TypeVar
 
 from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest, Choice
 from hermes.cli.repl.prompt.streams import LineReader
-from hermes.cli.terminal import escape_hidden, one_line, terminal_width, word_wrapped
+from hermes.cli.terminal import one_line, terminal_width, word_wrapped
 from hermes.errors import HermesError, Interrupted
+from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt
 
 T = TypeVar("T")

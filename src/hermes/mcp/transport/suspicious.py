@@ -26,6 +26,17 @@ _JUDGED = frozenset(
 )
 
 
+#: Inline code of an interpreter that gets something from the network and runs something: code that is downloaded.
+_GETS = re.compile(
+    r"url(?:lib|open|retrieve)|\brequests\b|httpx|aiohttp|http\.client|\bfetch\s*\(|axios|https?\.get|Net::HTTP|"
+    r"open-uri|LWP|file_get_contents|\bcurl\b|\bwget\b|\bsocket\b"
+)
+_RUNS = re.compile(
+    r"\bexec|\beval\b|\bcompile\s*\(|subprocess|\bsystem\b|popen|spawn|runpy|importlib|child_process|Function\s*\(|`|"
+    r"marshal|pickle|ctypes|chmod"
+)
+
+
 def check_command(server: str, command: Sequence[str], *, cwd: Path, hermes_home: Path) -> None:
     """Raise ``McpError`` for a command that is refused. Nothing is run, and no file is read."""
     if not command or not _is_worth_judging(command):
@@ -34,9 +45,14 @@ def check_command(server: str, command: Sequence[str], *, cwd: Path, hermes_home
 
     verdict = judge_command(shlex.join(command), cwd=cwd, hermes_home=hermes_home)
     found = next((finding for finding in verdict.findings if finding.hardline or finding.rule in _REFUSED), None)
-    if found is not None:
+    what = "" if found is None else f"{found.description} ({found.rule})"
+    if not what and any(finding.rule == "inline-code" for finding in verdict.findings):
+        code = " ".join(command)
+        if _GETS.search(code) and _RUNS.search(code):
+            what = "downloads code and runs it (inline-code)"
+    if what:
         raise McpError(
-            f"mcp_servers.{server}: the command {found.description} ({found.rule}), which no MCP server needs; it is "
+            f"mcp_servers.{server}: the command {what}, which no MCP server needs; it is "
             "not started. If you know what it does, put it into a script and name that as the command"
         )
 
