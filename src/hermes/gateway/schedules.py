@@ -1,18 +1,67 @@
-"""Answers of scheduled runs on their way to chats: they go through the outbox of the gateway."""
+"""Schedules in the process of the gateway: it fires them, and sends their answers to chats through its outbox."""
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, Protocol
+
 from hermes.gateway.store.outbox import Outbox, OutgoingMessage
+from hermes.host import Host
 from hermes.journal.store import Store
 from hermes.schedules.delivery import ChatAddress
+from hermes.schedules.provider import serve
+from hermes.schedules.scheduler import Scheduler
 
 
 class ScheduleOutbox:
     """Puts answers into the outbox. The gateway sends them, when it runs; a run delivered twice is one message."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, on_put: Callable[[], None] = lambda: None) -> None:
         self._outbox = Outbox(store)
+        self._on_put = on_put
 
     def put(self, key: str, address: ChatAddress, text: str) -> None:
         """Store a message for a chat."""
         self._outbox.add(OutgoingMessage(key, address.platform, address.chat, text, thread_id=address.thread))
+        self._on_put()
+
+
+class SchedulingGateway(Protocol):
+    """The gateway, as far as schedules need it."""
+
+    host: Host
+    deliveries: Any
+
+    @property
+    def adapters(self) -> Mapping[Any, Any]:
+        """The adapters that are connected."""
+        ...
+
+    def call_soon(self, work: Callable[[], object]) -> None:
+        """Run something on the loop, from any thread."""
+        ...
+
+
+class ScheduleService:
+    """The scheduler beside the platforms: its loop and its runs have threads of their own."""
+
+    async def run(self, gateway: SchedulingGateway) -> None:
+        """Fire schedules until cancelled. Runs that last are interrupted, and continued by the next process."""
+        stop = threading.Event()
+        outbox = ScheduleOutbox(gateway.host.store, partial(gateway.call_soon, gateway.deliveries.wake))
+        scheduler = Scheduler(gateway.host, outbox=outbox)
+        loop = asyncio.get_running_loop()
+        thread = threading.Thread(
+            target=partial(serve, gateway.host, scheduler, stop, adapters=gateway.adapters, loop=loop),
+            name="hermes-cron",
+            daemon=True,
+        )
+        thread.start()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stop.set()
+            await asyncio.to_thread(scheduler.close)
