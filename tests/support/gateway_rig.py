@@ -12,7 +12,7 @@ from typing import Any
 
 from hermes.config.gateway_sections import GatewayConfig, GatewayPlatformConfig
 from hermes.config.sections import WorkerConfig
-from hermes.gateway.gateway import Gateway
+from hermes.gateway.gateway import Gateway, GatewayService
 from hermes.host import Host
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, text
 from support import line_platform
@@ -97,9 +97,9 @@ class LineClient:
 class RunningGateway:
     """One gateway on a thread of its own."""
 
-    def __init__(self, host: Host, platforms: Sequence[str]) -> None:
+    def __init__(self, host: Host, platforms: Sequence[str], services: Sequence[GatewayService] = ()) -> None:
         self.host = host
-        self.gateway = Gateway(host, platforms, first_pause=0.02)
+        self.gateway = Gateway(host, platforms, services=services, first_pause=0.02)
         self._stop: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._started = threading.Event()
@@ -144,6 +144,7 @@ class GatewayRig:
         options: dict[str, Any] | None = None,
         others: dict[str, GatewayPlatformConfig] | None = None,
         sections: dict[str, Any] | None = None,
+        services: Sequence[GatewayService] = (),
         **settings: Any,
     ) -> RunningGateway:
         """Start a gateway. Everyone may talk to it, and alice is the owner, unless ``line`` says otherwise."""
@@ -165,7 +166,7 @@ class GatewayRig:
             worker=WorkerConfig(**(worker or {"slots": 4})),
             **(sections or {}),
         )
-        running = RunningGateway(host, platforms)
+        running = RunningGateway(host, platforms, services)
         self.running.append(running)
         return running
 

@@ -48,11 +48,15 @@ class SchedulingGateway(Protocol):
 class ScheduleService:
     """The scheduler beside the platforms: its loop and its runs have threads of their own."""
 
+    def __init__(self) -> None:
+        #: The scheduler of the gateway that runs.
+        self.scheduler: Scheduler | None = None
+
     async def run(self, gateway: SchedulingGateway) -> None:
         """Fire schedules until cancelled. Runs that last are interrupted, and continued by the next process."""
         stop = threading.Event()
         outbox = ScheduleOutbox(gateway.host.store, partial(gateway.call_soon, gateway.deliveries.wake))
-        scheduler = Scheduler(gateway.host, outbox=outbox)
+        scheduler = self.scheduler = Scheduler(gateway.host, outbox=outbox)
         loop = asyncio.get_running_loop()
         thread = threading.Thread(
             target=partial(serve, gateway.host, scheduler, stop, adapters=gateway.adapters, loop=loop),

@@ -20,7 +20,7 @@ from hermes.schedules.schedule import Schedule
 log = logging.getLogger("hermes.cron")
 
 #: The longest wait between two looks: so late are new schedules and changes of the clock noticed.
-LONGEST_WAIT = 15.0
+LONGEST_WAIT = 2.0
 #: How long a stop waits for runs to end by themselves once they are interrupted.
 SECONDS_TO_STOP = 10.0
 

@@ -16,6 +16,7 @@ from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Config
 from hermes.errors import HermesError
 from hermes.gateway.gateway import Gateway
+from hermes.gateway.schedules import ScheduleService
 from hermes.gateway.status import write_status
 from hermes.host import Host, HostOptions
 from hermes.http_server.home_lock import single_instance
@@ -64,7 +65,7 @@ def run_gateway(args: argparse.Namespace) -> int:
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
         if not usable and service is None:
             raise HermesError("no platform can be run; see the warnings above and 'hermes doctor'")
-        gateway = Gateway(host, usable, services=[] if service is None else [service])
+        gateway = Gateway(host, usable, services=[ScheduleService(), *([] if service is None else [service])])
         if service is not None:
             gateway.turn_entries.update(service.entries)
         gateway.on_status = lambda: write_status(gateway)
