@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from hermes.config import Config
-from hermes.config.sections import AgentConfig, ModelConfig, PluginsConfig
+from hermes.config.sections import AgentConfig, JournalConfig, ModelConfig, PluginsConfig
 from hermes.host import Host, HostOptions
 from hermes.http.tls import VARIABLES
 from hermes.testing import ScriptedProvider
@@ -72,7 +72,12 @@ def make_host(home: Path, workdir: Path) -> Generator[HostFactory]:
     with ExitStack() as stack:
 
         def build(
-            provider: ScriptedProvider, *, retries: int = 0, limits: PluginsConfig | None = None, **options: Any
+            provider: ScriptedProvider,
+            *,
+            retries: int = 0,
+            limits: PluginsConfig | None = None,
+            journal_url: str = "",
+            **options: Any,
         ) -> Host:
             config = Config(
                 model=ModelConfig(
@@ -80,6 +85,7 @@ def make_host(home: Path, workdir: Path) -> Generator[HostFactory]:
                 ),
                 agent=AgentConfig(api_max_retries=retries),
                 plugins=limits or PluginsConfig(),
+                journal=JournalConfig(url=journal_url),
             )
             return stack.enter_context(Host(home, config, HostOptions(**options), cwd=workdir, env={}))
 

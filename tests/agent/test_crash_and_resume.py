@@ -11,9 +11,13 @@ from typing import Any
 
 import pytest
 
+from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store import home_store
 from hermes.journal.turns import begin_turn, reopen_turn
 from hermes.testing import ScriptedProvider, by_step, text, tool_call, tool_calls
+from journal.kit import rows
 from support import HostFactory, run_hermes, write_config
+from support.waiting import wait_until
 
 ANSWER = "All three steps are done."
 
@@ -40,17 +44,27 @@ LAST_POINT = 60
 MINIMUM_POINTS = 18
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("offset", range(4))
-def test_a_turn_killed_at_any_point_resumes_and_ends(home: Path, workdir: Path, offset: int) -> None:
-    """Every point once; the four parameter sets take every fourth point each, so that they run side by side."""
+#: Every point once; the parameter sets take every fourth point each, so that they run side by side.
+POINTS = [
+    *(pytest.param("sqlite", offset, marks=pytest.mark.slow) for offset in range(4)),
+    pytest.param("postgres", 0, marks=pytest.mark.slow),
+    *(pytest.param("postgres", offset, marks=pytest.mark.soak) for offset in range(1, 4)),
+]
+
+
+@pytest.mark.parametrize(("kind", "offset"), POINTS)
+def test_a_turn_killed_at_any_point_resumes_and_ends(
+    home: Path, workdir: Path, kind: str, offset: int, request: pytest.FixtureRequest
+) -> None:
+    url: str = request.getfixturevalue("postgres_url") if kind == "postgres" else ""
     (workdir / "a.txt").write_text("alpha\n")
     (workdir / "b.txt").write_text("beta\n")
     killed = 0
     with ScriptedProvider(SCRIPT) as provider:
         for point in range(1 + offset, LAST_POINT, 4):
             own_home = home / str(point)
-            write_config(own_home, provider.base_url)
+            journal = f"journal:\n  url: {url}\n  schema: point_{point}\n" if url else ""
+            write_config(own_home, provider.base_url, journal)
             (workdir / "effects.log").unlink(missing_ok=True)
             provider.requests.clear()
             run = run_hermes("chat", "-q", "go", "-Q", home=own_home, cwd=workdir, env={"HERMES_CRASH_AT": str(point)})
@@ -60,6 +74,7 @@ def test_a_turn_killed_at_any_point_resumes_and_ends(home: Path, workdir: Path, 
             killed += 1
             if not _was_accepted(own_home):
                 continue  # killed before the message was on record: nothing to resume
+            _wait_until_released(own_home)
             recorded = _steps(own_home)
             resumed = run_hermes("chat", "--continue", "-Q", home=own_home, cwd=workdir)
             assert (resumed.returncode, resumed.stdout) == (0, ANSWER + "\n"), (point, resumed.stderr)
@@ -88,41 +103,43 @@ def _hide(**_payload: Any) -> str:
 
 
 def _was_accepted(home: Path) -> bool:
-    database = home / "state.db"
-    if not database.exists():
-        return False
-    with closing(sqlite3.connect(database)) as connection:
-        try:
-            return connection.execute("SELECT count(*) FROM turns").fetchone()[0] == 1
-        except sqlite3.OperationalError:
-            return False
+    with closing(home_store(home)) as store:
+        return store.exists() and rows(store, "SELECT count(*) FROM turns") == [(1,)]
+
+
+def _wait_until_released(home: Path) -> None:
+    """A server takes a moment to notice that a process was killed."""
+    with closing(home_store(home)) as store, closing(store.new_runner()) as runner:
+        (owner,) = rows(store, "SELECT runner FROM sessions")[0]
+        wait_until(lambda: not runner.is_alive(owner), "the lock of the killed process is free")
 
 
 def _steps(home: Path) -> dict[str, int]:
     """The finished steps and the sequence number of each one's result."""
-    with closing(sqlite3.connect(home / "state.db")) as connection:
-        return dict(connection.execute("SELECT key, result_seq FROM steps WHERE state = 'done'").fetchall())
+    with closing(home_store(home)) as store:
+        return dict(rows(store, "SELECT key, result_seq FROM steps WHERE state = 'done'"))
 
 
 def _results(home: Path) -> dict[str, str]:
-    with closing(sqlite3.connect(home / "state.db")) as connection:
-        return dict(connection.execute("SELECT key, body FROM events WHERE kind = 'step_done'").fetchall())
+    with closing(home_store(home)) as store:
+        return dict(rows(store, "SELECT key, body FROM events WHERE kind = 'step_done'"))
 
 
 def _check_journal(home: Path, recorded: dict[str, int], point: int) -> None:
     after = _steps(home)
     assert {key: after[key] for key in recorded} == recorded, f"point {point}: a finished step ran again"
-    with closing(sqlite3.connect(home / "state.db")) as connection:
-        sequence = [seq for (seq,) in connection.execute("SELECT seq FROM events ORDER BY seq")]
+    with closing(home_store(home)) as store:
+        sequence = [seq for (seq,) in rows(store, "SELECT seq FROM events ORDER BY seq")]
         assert sequence == list(range(1, len(sequence) + 1)), f"point {point}: gap or double in the events"
-        done = Counter(key for (key,) in connection.execute("SELECT key FROM events WHERE kind = 'step_done'"))
+        done = Counter(key for (key,) in rows(store, "SELECT key FROM events WHERE kind = 'step_done'"))
         assert set(done.values()) == {1}, f"point {point}: {done}"
         assert set(done) == {
             *("setup", "model:1", "model:2", "model:3", "model:4", "final"),
             *("tool:1.0", "tool:1.1", "tool:1.2", "tool:2.0", "tool:3.0", "tool:3.1"),
         }
-        assert connection.execute("SELECT state FROM turns").fetchall() == [("completed",)]
-        assert connection.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+        assert rows(store, "SELECT state FROM turns") == [("completed",)]
+        if isinstance(store, SqliteStore):
+            assert rows(store, "PRAGMA integrity_check") == [("ok",)]
 
 
 def test_a_claimed_call_without_a_result_is_reported_unknown_and_not_repeated(
@@ -132,7 +149,7 @@ def test_a_claimed_call_without_a_result_is_reported_unknown_and_not_repeated(
         host = make_host(provider)
         session = host.new_session()
         session.run("go")
-        _take_back(host.store.path, "kind = 'step_claimed' AND key = 'tool:2.0'")
+        _take_back(Path(host.store.location), "kind = 'step_claimed' AND key = 'tool:2.0'")
         closings: list[dict[str, Any]] = []
 
         def watch(**payload: Any) -> None:
@@ -152,7 +169,7 @@ def test_a_result_without_its_message_is_finished_not_run(make_host: HostFactory
         host = make_host(provider)
         session = host.new_session()
         session.run("go")
-        _take_back(host.store.path, "kind = 'step_done' AND key = 'tool:2.0'")
+        _take_back(Path(host.store.location), "kind = 'step_done' AND key = 'tool:2.0'")
         host.hooks.subscribe("transform_tool_result", "redactor", _hide)
         result = host.resume_session(session.id).finish_open_turn()
     assert result is not None and result.answer == ANSWER

@@ -32,7 +32,7 @@ def steps(host: Host, session_id: str) -> dict[str, dict[str, Any]]:
 def size_of(host: Host) -> int:
     """The bytes that rows take, whatever the file keeps in reserve."""
     host.store.write(lambda connection: connection.execute("SELECT 1").fetchall())
-    with closing(sqlite3.connect(host.store.path)) as connection:
+    with closing(sqlite3.connect(host.store.location)) as connection:
         pages, free, size = (
             connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "freelist_count", "page_size")
         )
@@ -59,7 +59,7 @@ def test_what_is_recorded_for_replay_costs_little(make_host: HostFactory) -> Non
         host = make_host(provider)
         session = host.new_session()
         session.run("Read it.")
-        with closing(sqlite3.connect(host.store.path)) as connection:
+        with closing(sqlite3.connect(host.store.location)) as connection:
             rows = connection.execute("SELECT body, chain FROM events").fetchall()
     added = 0
     for body, chain in rows:
@@ -119,7 +119,7 @@ def test_the_record_of_a_turn_says_what_it_ran_with(make_host: HostFactory, work
     setup = steps(host, session.id)["setup"]
     assert [decision["did"] for decision in setup["decisions"]] == ["added"]
     assert setup["decisions"][0]["plugin"] in environment["plugins"]
-    with closing(sqlite3.connect(host.store.path)) as connection:
+    with closing(sqlite3.connect(host.store.location)) as connection:
         (count,) = connection.execute("SELECT count(*) FROM blobs").fetchone()
     assert count == 7, "prompt, tools, facts, parameters and environment, each of them once, and two lists of these"
 
@@ -213,5 +213,5 @@ def test_the_surface_of_a_message_and_the_principal_of_a_question_are_stored(mak
     questions.ask(QuestionRow("q1", session.id, turn_id, "tool:1.0", "terminal", "d", "ls"))
     question = questions.get("q1")
     assert question is not None and question.principal == "alice"
-    with closing(sqlite3.connect(host.store.path)) as connection:
+    with closing(sqlite3.connect(host.store.location)) as connection:
         assert connection.execute("SELECT source FROM turns").fetchall() == [("a2a",)]

@@ -59,7 +59,7 @@ def test_a_model_may_have_a_colon_and_be_given_in_two_words(make_host: HostFacto
         assert "unknown provider 'olama'" in prompt.refused("/model olama llama3")
         assert "takes a model" in prompt.refused("/model a b c")
         assert prompt.session.models.model == "llama3:8b"
-        assert not host.store.path.exists()  # a session that said nothing yet leaves no trace
+        assert not host.store.exists()  # a session that said nothing yet leaves no trace
 
 
 def test_reasoning_is_shown_hidden_and_asked_for(make_host: HostFactory) -> None:

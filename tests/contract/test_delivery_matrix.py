@@ -184,11 +184,15 @@ SCENARIOS: dict[str, tuple[Any, Scenario, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_a_path_fires_exactly_what_the_table_says(name: str, make_host: HostFactory) -> None:
+def test_a_path_fires_exactly_what_the_table_says(
+    name: str, kind: str, make_host: HostFactory, request: pytest.FixtureRequest
+) -> None:
     script, drive, options = SCENARIOS[name]
+    url: str = request.getfixturevalue("postgres_url") if kind == "postgres" else ""
     with ScriptedProvider(script) as provider:
-        host = make_host(provider, **options)
+        host = make_host(provider, journal_url=url, **options)
         recorder = EventRecorder().attach(host.hooks)
         drive(host, recorder)
     _compare(name, Counter(recorder.names(middleware=True)))

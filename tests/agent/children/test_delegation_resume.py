@@ -28,7 +28,7 @@ LAST_POINT = 60
 
 def _forget_the_result(host: Host) -> None:
     """Bring the parent to where it stood while its children worked."""
-    with closing(sqlite3.connect(host.store.path)) as connection, connection:
+    with closing(sqlite3.connect(host.store.location)) as connection, connection:
         connection.execute(
             "DELETE FROM events WHERE session_id NOT LIKE 'child%' AND seq >= "
             "(SELECT seq FROM events WHERE session_id NOT LIKE 'child%' AND kind = 'step_done' AND key = 'tool:1.0')"
@@ -84,7 +84,7 @@ def test_a_child_that_was_cut_off_is_entered_again(make_host: HostFactory, workd
 
 def _forget_the_answer(host: Host) -> None:
     """Bring the child to where it stood when its command had run."""
-    with closing(sqlite3.connect(host.store.path)) as connection, connection:
+    with closing(sqlite3.connect(host.store.location)) as connection, connection:
         connection.execute(
             "DELETE FROM events WHERE session_id LIKE 'child%' AND seq > "
             "(SELECT seq FROM events WHERE session_id LIKE 'child%' AND kind = 'step_done' AND key = 'tool:1.0')"

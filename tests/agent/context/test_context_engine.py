@@ -316,7 +316,7 @@ def test_a_recorded_compaction_is_not_made_again(make_host: HostFactory) -> None
         while not side_jobs(provider):
             session.run(PARAGRAPH)
         asked = conversation_requests(provider)[-1].messages
-        with closing(sqlite3.connect(host.store.path)) as connection, connection:
+        with closing(sqlite3.connect(host.store.location)) as connection, connection:
             [turn] = connection.execute("SELECT turn_id FROM events WHERE key = 'compact:1'").fetchone()
             connection.execute("DELETE FROM events WHERE seq > (SELECT seq FROM events WHERE key = 'compact:1')")
             connection.execute("DELETE FROM messages WHERE step > 0 AND turn = (SELECT max(turn) FROM messages)")

@@ -260,7 +260,7 @@ def test_the_content_of_a_plugins_call_is_on_record_without_secrets(home: Path, 
         configured_host(home, workdir, provider, options={"plugins": ["first"]}) as host,
     ):
         assert host.plugins.commands["first"].handler("is test-key a key?") == "The answer."
-        path = host.store.path
+        path = Path(host.store.location)
     with closing(sqlite3.connect(path)) as connection:
         query = "SELECT b.data FROM outside_calls c JOIN blobs b ON b.sha256 = c.content"
         [(data,)] = connection.execute(query).fetchall()

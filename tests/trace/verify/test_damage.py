@@ -29,7 +29,7 @@ def talk(make_host: HostFactory, workdir: Path) -> tuple[Host, str]:
 
 
 def change(host: Host, statement: str, *values: object) -> None:
-    with closing(sqlite3.connect(host.store.path)) as connection, connection:
+    with closing(sqlite3.connect(host.store.location)) as connection, connection:
         assert connection.execute(statement, values).rowcount > 0
 
 
@@ -63,7 +63,7 @@ def test_the_first_altered_event_is_named(talk: tuple[Host, str], edit: str) -> 
 
 def test_every_altered_byte_of_a_body_is_found(talk: tuple[Host, str]) -> None:
     host, session_id = talk
-    with closing(sqlite3.connect(host.store.path)) as connection:
+    with closing(sqlite3.connect(host.store.location)) as connection:
         (body,) = connection.execute("SELECT body FROM events WHERE key = 'final'").fetchone()
     for place in range(len(body)):
         other = "x" if body[place] != "x" else "y"
@@ -87,7 +87,7 @@ def test_a_chain_that_was_removed_is_noticed(talk: tuple[Host, str]) -> None:
 
 def test_a_body_that_was_removed_on_purpose_leaves_the_chain_valid(talk: tuple[Host, str]) -> None:
     host, session_id = talk
-    with closing(sqlite3.connect(host.store.path)) as connection:
+    with closing(sqlite3.connect(host.store.location)) as connection:
         (body,) = connection.execute("SELECT body FROM events WHERE kind = 'turn_started'").fetchone()
     marker = f'{{"$redacted":"{hashlib.sha256(body.encode()).hexdigest()}"}}'
     change(host, "UPDATE events SET body = ? WHERE kind = 'turn_started'", marker)
