@@ -184,3 +184,10 @@ def test_messages_reach_the_gateway_and_its_outcome_the_adapter() -> None:
     asyncio.run(scenario())
     assert ran == ["key"] and adapter.seen == [ProcessingOutcome.SUCCESS]
     assert adapter.sent == ["got hello", "Which?\n1. a\n2. b\nAnswer with a number or in your own words."]
+
+
+def test_adapters_ask_how_long_a_message_may_be() -> None:
+    quiet = Quiet()
+    assert (quiet.max_message_length_for_chat("c"), quiet.message_len_fn_for_chat("c")("ab")) == (4_096, 2)
+    quiet.MAX_MESSAGE_LENGTH = 400
+    assert quiet.max_message_length_for_chat("c") == 400

@@ -45,6 +45,10 @@ FatalErrorHandler = Callable[["BasePlatformAdapter"], Awaitable[None] | None]
 TYPING_SECONDS = 5.0
 
 
+#: Most characters of one message, where an adapter does not say it.
+_USUAL_LENGTH = 4_096
+
+
 class BasePlatformAdapter(ABC):
     """One connection to a chat platform. All of its methods run on the event loop of the gateway."""
 
@@ -249,6 +253,19 @@ class BasePlatformAdapter(ABC):
         answer = await self._message_handler(event)
         if answer and event.source is not None:
             await self.send(event.source.chat_id, answer, reply_to=event.message_id)
+
+    @property
+    def message_len_fn(self) -> Callable[[str], int]:
+        """Measures a message as the platform does."""
+        return len
+
+    def message_len_fn_for_chat(self, _chat_id: str) -> Callable[[str], int]:
+        """The same for one chat."""
+        return self.message_len_fn
+
+    def max_message_length_for_chat(self, _chat_id: str) -> int:
+        """Most characters of one message to a chat."""
+        return self.MAX_MESSAGE_LENGTH or _USUAL_LENGTH
 
     @staticmethod
     def truncate_message(content: str, max_length: int = 4096, len_fn: Callable[[str], int] | None = None) -> list[str]:
