@@ -103,14 +103,15 @@ def test_a_message_that_ends_the_process_every_time_is_a_dead_letter(rig: Gatewa
 class Killable:
     """``hermes gateway run`` as a process, with the platform of lines as a plugin of its home."""
 
-    def __init__(self, home: Path, workdir: Path, provider: SwitchedProvider) -> None:
+    def __init__(self, home: Path, workdir: Path, provider: SwitchedProvider, *, slots: int = 8) -> None:
         self.home, self.workdir = home, workdir
         self.port_file = home.parent / "port"
         self.processes: list[subprocess.Popen[str]] = []
         write_config(
             home,
             provider.base_url,
-            "plugins: {enabled: [line]}\nworker: {slots: 8}\ngateway:\n  max_messages_per_minute: 0\n  platforms:\n"
+            f"plugins: {{enabled: [line]}}\nworker: {{slots: {slots}}}\n"
+            "gateway:\n  max_messages_per_minute: 0\n  platforms:\n"
             f"    line: {{owners: [alice], allowed_users: ['*'], extra: {{port_file: '{self.port_file}'}}}}\n",
         )
         folder = home / "plugins" / "line"
@@ -131,6 +132,11 @@ class Killable:
         assert process.poll() is None
         return LineClient(int(self.port_file.read_text()))
 
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+
     def kill(self) -> None:
         self.processes[-1].kill()
         self.processes[-1].wait()
@@ -140,9 +146,7 @@ class Killable:
 def killable(home: Path, workdir: Path, provider: SwitchedProvider) -> Generator[Killable]:
     killable = Killable(home, workdir, provider)
     yield killable
-    for process in killable.processes:
-        process.kill()
-        process.wait()
+    killable.close()
 
 
 @pytest.mark.slow

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from hermes.gateway.store.outbox import Outbox, OutgoingMessage
 from hermes.journal.runner import FileRunner
 from hermes.journal.sqlite.store import SqliteStore
+from hermes.journal.store import home_store
 from hermes.journal.usage.plugins import EXPORT_SITE, PluginCalls, recent_counters, record_plugin_counters
 from journal.kit import start_turn
 from support.doctor_rig import Examined, examine, write_private_config
@@ -63,6 +65,20 @@ def test_what_can_be_told_without_running_it(home: Path, workdir: Path) -> None:
     assert wheel["command"].endswith("-m pip install 'no-such-wheel>=2'")
     assert seen.one("early", "ok")
     assert "did you mean missing?" in seen.one("missng", "broken")["detail"]
+
+
+def test_platforms_and_messages_that_did_not_get_through(home: Path, workdir: Path) -> None:
+    write_plugin(home, "mine", "def register(ctx):\n    ctx.register_platform('mine', 'Mine', print, print)\n")
+    write_private_config(home, "gateway: {platforms: {mine: {}, gone: {}, off: {enabled: false}}}\n")
+    with closing(home_store(home)) as store:
+        outbox = Outbox(store)
+        outbox.add(OutgoingMessage("k", "mine", "chat", "text"))
+        assert outbox.claim(["mine"]) and outbox.settle_claims() == 1
+    seen = plugins(home, workdir)
+    assert "does not run it" in seen.one("mine", "ok")["detail"]
+    assert "no plugin offers" in seen.one("gone", "warning")["detail"]
+    assert seen.about("off") == []
+    assert "1 message not sent" in seen.one("outbox", "warning")["detail"]
 
 
 def test_safe_mode(home: Path, workdir: Path) -> None:

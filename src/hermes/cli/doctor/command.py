@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes.cli.doctor import configuration, journal, model, plugins, schedules, system, tools
+from hermes.cli.doctor import configuration, journal, model, platforms, plugins, schedules, system, tools
 from hermes.cli.doctor.check import TOTAL_SECONDS, Check, run_check
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.report import DoctorReport, GroupResults, print_group, print_summary
@@ -55,6 +55,7 @@ GROUPS: dict[str, CheckGroup] = {
             Check("plugins", plugins.check_plugins),
             Check("calls", plugins.check_calls),
             Check("exporters", plugins.check_exporters),
+            Check("platforms", platforms.check_platforms),
             Check("loading", plugins.check_loading, 60.0),
         ),
     ),

@@ -1,0 +1,60 @@
+"""Checks of the chat platforms: a plugin for each, the state of the gateway, messages that did not get through."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+
+from hermes.cli.doctor.check import CheckResult, ok, warning
+from hermes.cli.doctor.installation import Installation
+from hermes.commands.text import plural
+from hermes.errors import JournalError
+from hermes.plugins.discovery import discover
+
+_STATUS = "hermes gateway status"
+
+
+def check_platforms(installation: Installation) -> Iterator[CheckResult]:
+    """Every platform of the configuration that is switched on."""
+    settings = installation.settings()
+    names = [name for name, one in settings.gateway.platforms.items() if one.enabled]
+    if not names:
+        return
+    from hermes.gateway.status import read_status  # few homes have a gateway
+
+    status = read_status(installation.home)
+    running = {one["name"]: one for one in status.platforms} if status is not None and status.is_running else {}
+    manifests = discover(installation.home, installation.cwd).values()
+    for name in names:
+        found = running.get(name)
+        has_plugin = any(one.answers_to(name) or one.key.rpartition("/")[2] == name for one in manifests)
+        if found is not None and found["error"]:
+            yield warning(name, f"{found['state']}: {found['error']}", command="hermes logs --level WARNING")
+        elif found is not None:
+            yield ok(name, f"{found['state']}")
+        elif not has_plugin and not settings.plugins.enabled:
+            yield warning(
+                name, "no plugin offers this platform", "install and enable one", command="hermes plugins list"
+            )
+        else:
+            yield ok(name, "configured; the gateway does not run it")
+    yield from _left(installation)
+
+
+def _left(installation: Installation) -> Iterator[CheckResult]:
+    from hermes.gateway.store.inbox import Inbox
+    from hermes.gateway.store.outbox import Outbox
+
+    try:
+        if not installation.has_current_journal():
+            return
+        with closing(installation.store()) as store:
+            undelivered, dead = Outbox(store).undelivered(), Inbox(store).dead_letters()
+    except JournalError:
+        return  # another check reports it
+    if undelivered:
+        yield warning(
+            "outbox", f"{plural(len(undelivered), 'message')} not sent, or of unknown outcome", command=_STATUS
+        )
+    if dead:
+        yield warning("inbox", f"{plural(len(dead), 'message')} given up", command=_STATUS)
