@@ -4,27 +4,40 @@ search through everything that came out: requests, outputs, files, exports, repl
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import re
-from collections.abc import Iterator
+import socket
+import threading
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 import msgspec
 import pytest
 
+from hermes.acp.server import AcpServer
 from hermes.config import A2AConfig, PrincipalConfig
 from hermes.host import Host
 from hermes.journal.sessions import Sessions
 from hermes.journal.sqlite.store import SqliteStore
+from hermes.mcp_server.client import ServedClient
+from hermes.mcp_server.server import build_server
+from hermes.mcp_server.service import AgentService
+from hermes.record.audit.evidence import export_evidence
+from hermes.record.bundle import write_bundle
 from hermes.testing import OtlpReceiver, RecordedRequest, ScriptedProvider, text, tool_calls
+from hermes.tools.files.guard import FileGuard
+from mcp import Client
 from support import run_hermes
 from support.a2a_rig import served, wire_message
+from support.configured import configured_host
 from support.langfuse_rig import LangfuseServer
 from support.relay_rig import relay_env, relay_host
+from support.waiting import HANG
 
 #: One secret for each place; none looks like a key of a known service.
 PLACES = (
@@ -75,6 +88,14 @@ def found_in(haystack: str) -> list[str]:
     return hits
 
 
+def script_of(leak: Path) -> str:
+    """A script that prints what it can read, by itself and by a tool."""
+    return (
+        f"import os\nfrom hermes_tools import read_file\nprint(open({str(leak)!r}).read(), dict(os.environ))\n"
+        f"print(read_file(path={str(leak)!r}), {SENTINELS['refresh token']!r})"
+    )
+
+
 def model(leak: Path, home: Path) -> Any:
     """Reads what it can, then repeats everything."""
 
@@ -88,6 +109,7 @@ def model(leak: Path, home: Path) -> Any:
                     ("read_file", {"path": str(home / "config.yaml")}),
                     ("search_files", {"pattern": "the .* is", "path": str(leak)}),
                     ("terminal", {"command": f"cd {SENTINELS['model.api_key']}"}),
+                    ("execute_code", {"code": script_of(leak)}),
                 ],
                 content=f"I look at {SENTINELS['principal']}",
             )
@@ -117,6 +139,7 @@ def plant(home: Path, base_url: str) -> dict[str, str]:
             "third": {"base_url": "https://models.example/v1", "key_env": "ODDLY_NAMED"},
         },
         "agent": {"api_max_retries": 0},
+        "toolsets": ["hermes-cli", "code_execution"],
         "delegation": {"api_key": SENTINELS["delegation"]},
         "plugins": {
             "enabled": ["observability/otel", "observability/langfuse"],
@@ -154,7 +177,9 @@ def recorded(home: Path) -> str:
 def written(home: Path) -> Iterator[tuple[str, str]]:
     """Every file of the home but those that the secrets were planted in."""
     for path in sorted(home.rglob("*")):
-        if path.is_file() and path.name not in (".env", "auth.json", "config.yaml"):
+        if path.name == "config.yaml.parsed":  # the same document once more, as private and as protected
+            assert path.stat().st_mode & 0o077 == 0 and FileGuard(home).refusal(path) is not None
+        elif path.is_file() and path.name not in (".env", "auth.json", "config.yaml"):
             yield str(path), path.read_bytes().decode("latin-1")
 
 
@@ -215,6 +240,8 @@ def test_nothing_leaves_through_the_command_line_and_its_exporters(tmp_path: Pat
     out |= {f"request {number}": body for number, body in enumerate(requests)}
     out |= {"journal": recorded(home), **dict(written(home))}
     assert {name: found for name, content in out.items() if (found := found_in(content))} == {}
+    scripts = [body for body in requests if "tool_calls_made" in body]
+    assert scripts and all("the plugin entry is <redacted:" in body for body in scripts), "the script did not run"
     assert "<redacted:LAB_KEY>" in requests[1] and "<redacted:model.api_key>" in out["journal"]
     # What the sessions hold is still there, only without the secrets.
     assert "the principal is <redacted:ALICE>" in out["sessions export ID --format markdown"]
@@ -262,3 +289,86 @@ def test_nothing_leaves_through_relay(tmp_path: Path, monkeypatch: pytest.Monkey
     files = {str(path): path.read_text() for path in folder.rglob("*") if path.is_file()}
     assert len(files) >= 2 and all("<redacted:" in content for content in files.values())
     assert {name: found for name, content in files.items() if (found := found_in(content))} == {}
+
+
+@pytest.fixture
+def leaking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[tuple[Host, ScriptedProvider]]:
+    """A host whose shell has all the secrets, with a model that repeats them, for surfaces of other programs."""
+    home, work = tmp_path / "home", tmp_path / "work"
+    work.mkdir()
+    (work / "leak.txt").write_text(all_of_them())
+    for number, secret in enumerate(SENTINELS.values()):
+        monkeypatch.setenv(f"SERVICE_{number}_TOKEN", secret)
+    options = {"allow_everything": True, "toolsets": ["hermes-cli", "code_execution"]}
+    with (
+        ScriptedProvider(model(work / "leak.txt", home)) as provider,
+        configured_host(home, work, provider, options=options) as host,
+    ):
+        yield host, provider
+
+
+def check(host: Host, provider: ScriptedProvider, said: str) -> None:
+    """Nothing is in what a surface said, in the requests and in the files of the home."""
+    out = {"said": said, "journal": recorded(host.home), **dict(written(host.home))}
+    out |= {f"request {number}": json.dumps(one.body) for number, one in enumerate(provider.requests)}
+    for row in host.sessions.list():
+        out[f"bundle of {row.id}"] = write_bundle(host.store, row.id)
+        out[f"evidence of {row.id}"] = export_evidence(host.store, row.id, []).decode()
+    assert len(provider.requests) == 2 and "<redacted:" in said
+    assert {name: found for name, content in out.items() if (found := found_in(content))} == {}
+
+
+def test_nothing_leaves_through_an_editor(leaking: tuple[Host, ScriptedProvider]) -> None:
+    host, provider = leaking
+    ours, theirs = socket.socketpair()
+    ours.settimeout(HANG)
+    source, sink = theirs.makefile("rb"), theirs.makefile("wb")
+    thread = threading.Thread(target=AcpServer(source, sink, lambda _cwd: host).run, daemon=True)
+    thread.start()
+    lines: list[str] = []
+    with ours, theirs, source, sink, ours.makefile("rb") as replies:
+
+        def ask(number: int, method: str, **params: Any) -> dict[str, Any]:
+            message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+            ours.sendall(msgspec.json.encode(message) + b"\n")
+            while True:
+                lines.append(replies.readline().decode())
+                answer = json.loads(lines[-1])
+                if answer.get("id") == number and "method" not in answer:
+                    return answer["result"]
+
+        ask(1, "initialize", protocolVersion=1, clientCapabilities={})
+        session = ask(2, "session/new", cwd=str(host.cwd), mcpServers=[])["sessionId"]
+        prompt = [{"type": "text", "text": f"My key is {SENTINELS['shell variable']}"}]
+        ask(3, "session/prompt", sessionId=session, prompt=prompt)
+        ask(4, "session/list")
+        ask(5, "session/load", sessionId=session, cwd=str(host.cwd), mcpServers=[])
+        ours.shutdown(socket.SHUT_WR)
+        thread.join(HANG)
+    check(host, provider, "".join(lines))
+
+
+def test_nothing_leaves_through_the_mcp_server(leaking: tuple[Host, ScriptedProvider]) -> None:
+    host, provider = leaking
+    said: list[str] = []
+
+    async def note(progress: float, total: float | None, message: str | None) -> None:
+        said.append(message or "")
+
+    async def work() -> None:
+        server = build_server(AgentService(host), lambda _context: ServedClient(), may_approve=False)
+        async with Client(server) as client:
+            prompt = {"prompt": f"My key is {SENTINELS['shell variable']}"}
+            done = await client.call_tool("run", prompt, progress_callback=note)
+            said.append(done.model_dump_json())
+            session = cast("dict[str, Any]", done.structured_content)
+            session_id = session.get("result", session)["session_id"]
+            for tool, args in (
+                ("conversations_list", {}),
+                ("conversation_get", {"session_id": session_id}),
+                ("sessions_search", {"query": "key"}),
+            ):
+                said.append((await client.call_tool(tool, args)).model_dump_json())
+
+    asyncio.run(asyncio.wait_for(work(), HANG))
+    check(host, provider, "".join(said))
