@@ -48,9 +48,9 @@ class EmbeddedPage:
         """The address that signs a browser in, where ``base`` is that of the page."""
         return f"{base.rstrip('/')}/?{urlencode({'token': self._access.token})}"
 
-    async def run(self, owner: DispatcherOwner) -> None:
+    async def run(self, gateway: DispatcherOwner) -> None:
         """Chat over the dispatcher, which has started, and end the streams when this is cancelled."""
-        chat = PageChat(self._host, owner.dispatcher, owns_dispatcher=False)
+        chat = PageChat(self._host, gateway.dispatcher, owns_dispatcher=False)
         try:
             await asyncio.to_thread(self._service.use_chat, chat)
             await asyncio.Event().wait()

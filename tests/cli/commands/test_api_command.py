@@ -72,9 +72,13 @@ def test_the_gateway_serves_it_too(home: Path, workdir: Path) -> None:
         try:
             line = gateway.stdout.readline().strip()
             assert line.startswith("Gateway: API at http://127.0.0.1:"), gateway.communicate()[1]
-            url = f"{line.rpartition(' ')[2]}/chat/completions"
-            answered = httpx.post(url, json=chat("hello"), verify=UNUSED_TLS, timeout=30)
+            base, _, page = line.removeprefix("Gateway: API at ").partition(", page at ")
+            answered = httpx.post(f"{base}/chat/completions", json=chat("hello"), verify=UNUSED_TLS, timeout=30)
             assert answered.json()["choices"][0]["message"]["content"] == "fine"
+            with httpx.Client(verify=UNUSED_TLS, timeout=30, follow_redirects=True) as browser:
+                assert '"chat":true' in browser.get(page).text
+                (session,) = browser.get(page.partition("?")[0] + "api/sessions").json()
+                assert (session["title"], session["state"]) == ("hello", "completed")
             second = run_hermes("api", "--port", "0", home=home, cwd=workdir)
             assert second.returncode == 1 and "another API server uses" in second.stderr
             gateway.send_signal(signal.SIGTERM)

@@ -36,6 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add = run_parser.add_argument
     add("--platform", metavar="NAME", action="append", default=[], help="run only this platform (repeatable)")
     add("--no-api", action="store_true", help="do not serve the OpenAI-compatible API")
+    add("--no-web", action="store_true", help="do not serve the page at the address of the API")
     add("--provider", default="", help="provider to use instead of the configured one")
     add("-m", "--model", default="", help="model to use instead of the configured one")
     add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")

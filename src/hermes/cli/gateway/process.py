@@ -27,6 +27,7 @@ from hermes.sanitize import Redactor
 
 if TYPE_CHECKING:
     from hermes.gateway.api.serve import ApiService
+    from hermes.web.embedded import EmbeddedPage
 
 SURFACE = "gateway"
 
@@ -55,21 +56,25 @@ def run_gateway(args: argparse.Namespace) -> int:
         ExitStack() as stack,
     ):
         usable, notices = usable_platforms(host, names)
-        service = None
+        service = page = None
         if loaded.config.gateway.api.enabled and not args.no_api:
             try:
-                service = stack.enter_context(api_service(host))
+                page = None if args.no_web else embedded_page(host, notices)
+                service = stack.enter_context(api_service(host, page))
             except HermesError as error:
                 notices.append(f"the API is not served: {error}")
         for warning in (*warnings, *loaded.warnings, *host.notices, *notices):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
         if not usable and service is None:
             raise HermesError("no platform can be run; see the warnings above and 'hermes doctor'")
-        gateway = Gateway(host, usable, services=[ScheduleService(), *([] if service is None else [service])])
-        if service is not None:
-            gateway.turn_entries.update(service.entries)
+        web = [one for one in (service, page) if one is not None and service is not None]
+        gateway = Gateway(host, usable, services=[ScheduleService(), *web])
+        for one in web:
+            gateway.turn_entries.update(one.entries)
         gateway.on_status = lambda: write_status(gateway)
         parts = [*gateway.platforms, *([] if service is None else [f"API at {service.url}"])]
+        if service is not None and page is not None:
+            parts.append(f"page at {page.url(service.url.removesuffix('/v1'))}")
         try:
             asyncio.run(_serve(gateway, f"Gateway: {', '.join(parts)}"))
         finally:
@@ -77,15 +82,32 @@ def run_gateway(args: argparse.Namespace) -> int:
     return 0
 
 
-def api_service(host: Host) -> ApiService:
-    """The OpenAI-compatible API of the host, as the configuration says. Raises ``HermesError`` when it cannot be."""
+def embedded_page(host: Host, notices: list[str]) -> EmbeddedPage | None:
+    """The page at the address of the API; None, and a notice, when it would be open to others."""
+    with serving_packages("gateway"):
+        from hermes.web.access import TOKEN_VARIABLE
+        from hermes.web.embedded import EmbeddedPage
+        from hermes.web.process import page_access
+    try:
+        return EmbeddedPage(host, page_access(host.config.gateway.api.host, os.environ.get(TOKEN_VARIABLE, "")))
+    except HermesError as error:
+        notices.append(f"the page is not served: {error}")
+        return None
+
+
+def api_service(host: Host, page: EmbeddedPage | None = None) -> ApiService:
+    """The OpenAI-compatible API of the host, as the configuration says. Raises ``HermesError`` when it cannot be.
+
+    ``page`` answers what is none of the API's paths.
+    """
     settings = host.config.gateway.api
     with serving_packages("gateway"):
         from hermes.gateway.api.serve import ApiService
         from hermes.http_server.server import LibraryLog, log_libraries
     log_libraries(LibraryLog("hermes.api"))
     principals = read_principals(host.config, os.environ, host.redactor, API_KEY_VARIABLE)
-    return ApiService(host, ListenAddress(settings.host, settings.port), principals)
+    address = ListenAddress(settings.host, settings.port)
+    return ApiService(host, address, principals, fallback=None if page is None else page.app)
 
 
 def _wanted(config: Config, only: list[str], *, has_api: bool) -> list[str]:
