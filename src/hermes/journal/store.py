@@ -36,6 +36,8 @@ class Store(ABC):
 
     #: It is thrown away afterwards, so that nothing waits for the disk.
     is_scratch = False
+    #: Rows become visible in the order of their numbers: one transaction writes at a time.
+    numbers_in_order = True
 
     @abstractmethod
     def write(self, work: Callable[[JournalConnection], T]) -> T:

@@ -26,6 +26,7 @@ from hermes.journal.postgres.runner import PostgresRunner
 from hermes.journal.postgres.store import PostgresStore
 from hermes.journal.sessions import Sessions
 from hermes.journal.sqlite.database import empty_journal
+from hermes.trace.journal.tail import EventStream
 from hermes.trace.verify.session import verify
 from journal.kit import finish_turn, insert_session, rows, session_ids, start_turn
 from support.cut_proxy import Cut, CutProxy
@@ -222,6 +223,30 @@ def test_a_blob_is_not_deleted_while_another_session_begins_to_use_it(
     user.join(60)
     deleter.join(60)
     assert rows(shared, "SELECT sha256 FROM blobs") == [(digest,)]
+
+
+def test_a_follower_sees_events_that_are_committed_out_of_order(shared: PostgresStore, open_shared: OpenShared) -> None:
+    other, stream, early, may_end = open_shared(shared.url), EventStream(shared), threading.Event(), threading.Event()
+    with closing(shared.new_runner()) as runner:
+        slow, fast = start_turn(shared, runner, "slow"), start_turn(shared, runner, "fast")
+        assert {event.session_id for event in stream.new()} == {"slow", "fast"}
+
+        def hold(connection: JournalConnection) -> None:
+            early.set()
+            wait_for(may_end)
+
+        slow.event("note", "", "numbered first")
+        slow._add_other(hold)  # pyright: ignore[reportPrivateUsage]
+        writer = threading.Thread(target=slow.commit)
+        writer.start()
+        wait_for(early)
+        fast.event("note", "", "committed first")
+        fast.commit()
+        assert [event.body for event in stream.new()] == ["committed first"]
+        may_end.set()
+        writer.join(60)
+        assert [event.body for event in stream.new()] == ["numbered first"]
+        assert stream.new() == [] and session_ids(other) == ["fast", "slow"]
 
 
 def test_threads_share_the_connections_that_there_are(journal_settings: JournalConfig, open_shared: OpenShared) -> None:

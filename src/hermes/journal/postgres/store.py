@@ -57,6 +57,8 @@ class _Unknown(Exception):
 class PostgresStore(Store):
     """Access to a journal in PostgreSQL. Thread-safe."""
 
+    numbers_in_order = False
+
     def __init__(self, config: JournalConfig) -> None:
         self.url, self.schema = config.url, config.schema
         #: This process in the server's list of connections; a runner that is evicted loses all of them.

@@ -12,6 +12,9 @@ from hermes.journal.store import Store
 
 _COLUMNS = "SELECT rowid, session_id, seq, turn_id, kind, key, at, body FROM events"
 
+#: Where transactions end in another order than their rows are numbered, so many numbers are looked at again.
+_OVERLAP = 500
+
 
 class StreamedEvent(Struct, frozen=True):
     """One recorded event."""
@@ -34,6 +37,8 @@ class EventStream:
         self._values = {"id": session_id}
         #: The last row that was given out, or passed over.
         self._row = 0
+        #: The last rows that were given out, where earlier ones may still appear.
+        self._given: set[int] = set()
 
     def last(self, count: int) -> list[StreamedEvent]:
         """The last events so far, at most so many; ``new`` continues from there."""
@@ -48,6 +53,10 @@ class EventStream:
         return self._store.read(lambda connection: self._events(connection, query, 2**62))
 
     def _events(self, connection: JournalConnection, query: str, count: int) -> list[StreamedEvent]:
-        rows = connection.execute(query, {**self._values, "row": self._row, "count": count}).fetchall()
+        overlap = 0 if self._store.numbers_in_order else _OVERLAP
+        rows = connection.execute(query, {**self._values, "row": self._row - overlap, "count": count}).fetchall()
         self._row = max((self._row, *(row[0] for row in rows)))
+        if overlap:
+            rows = [row for row in rows if row[0] not in self._given]
+            self._given = {number for number in self._given if number > self._row - overlap} | {row[0] for row in rows}
         return [StreamedEvent(*row[1:-1], body=unpack(connection, row[-1])) for row in rows]
