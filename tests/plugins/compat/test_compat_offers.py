@@ -21,7 +21,7 @@ providers:
   other: {{base_url: http://localhost:2, api_key: {SECRET}, extra_headers: {{X-Custom: {SECRET}}}}}
 agent: {{max_turns: 7}}
 my_plugin: {{depth: 3, access_token: {SECRET}, list: [{{password: {SECRET}, keep: me}}], note: "key is {SECRET}"}}
-plugins: {{entries: {{looks: {{colour: red, client_secret: {SECRET}}}}}}}
+plugins: {{entries: {{looks: {{colour: red, client_secret: {SECRET}}}}}, policy: {{chats: [a], token: {SECRET}}}}}
 """
 
 
@@ -38,6 +38,7 @@ def test_the_configuration_is_read_without_secrets_and_never_written(rig: Rig) -
     assert loaded["my_plugin"]["depth"] == 3
     assert loaded["my_plugin"]["list"] == [{"keep": "me"}]
     assert loaded["plugins"]["entries"]["looks"] == {"colour": "red"}
+    assert loaded["plugins"]["policy"] == {"chats": ["a"]}, "plugins keep settings in known sections too"
     for text in (str(loaded), str(config.read_raw_config()), str(config.load_config_readonly())):
         assert SECRET not in text
         assert "hidden-password" not in text

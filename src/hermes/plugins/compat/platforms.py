@@ -56,7 +56,7 @@ class BasePlatformAdapter(ABC):
     SUPPORTS_MESSAGE_EDITING = False
     REQUIRES_EDIT_FINALIZE = False
     #: Most characters of one message; 0 is no limit. What ``register_platform`` says comes first.
-    MAX_MESSAGE_LENGTH = 0
+    MAX_MESSAGE_LENGTH: int = 0
 
     def __init__(self, config: PlatformConfig, platform: Platform | str) -> None:
         self.config = config

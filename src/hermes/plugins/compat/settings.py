@@ -89,7 +89,17 @@ def _settings(host: PluginHost) -> dict[str, Any]:
 
         config = load_config(home_of(host)).config
     known: dict[str, Any] = msgspec.to_builtins(config)
-    return _without_secrets({**written, **known}, _redactor(host))
+    return _without_secrets(_merged(written, known), _redactor(host))
+
+
+def _merged(written: dict[str, Any], known: dict[str, Any]) -> dict[str, Any]:
+    """The known settings, and what the file has beside them, in sections too: plugins keep their own there."""
+    merged = {**written, **known}
+    for key, value in known.items():
+        beside = written.get(key)
+        if isinstance(value, dict) and isinstance(beside, dict):
+            merged[key] = _merged(cast("dict[str, Any]", beside), cast("dict[str, Any]", value))
+    return merged
 
 
 def _written(host: PluginHost) -> dict[str, Any]:
