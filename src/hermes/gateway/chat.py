@@ -261,22 +261,27 @@ class GatewayChat:
     async def _submit(self, work: ChatWork) -> str:
         gateway, row = self._gateway, self.row
         ambient = gateway.session_store.take_ambient(row.session_id)
+        while True:
+            try:
+                return await gateway.blocking(self._submit_now, work, row, ambient)
+            except QueueFull as error:
+                log.info("chat %s waits: %s", row.key, error)
+                await asyncio.sleep(_FULL_SECONDS)
+
+    def _submit_now(self, work: ChatWork, row: ChatRow, ambient: str) -> str:
+        """Hand the turn of a message over. Blocks: one change of threads for all of it."""
+        gateway = self._gateway
         request = TurnRequest(
             session_id=row.session_id,
-            message=await gateway.blocking(turn_message, work.event, gateway.host),
+            message=turn_message(work.event, gateway.host),
             request_key=work.message.request_key,
             platform=work.message.platform,
-            cwd=await gateway.blocking(workspace_of, gateway.host, row.principal),
+            cwd=workspace_of(gateway.host, row.principal),
             principal=row.principal,
             context=turn_context(work.event, gateway.entries.get(work.message.platform), ambient),
             extra={"sender_id": work.sender.user_id, "role": work.sender.role},
         )
-        while True:
-            try:
-                return (await gateway.blocking(gateway.dispatcher.submit, request)).turn_id
-            except QueueFull as error:
-                log.info("chat %s waits: %s", row.key, error)
-                await asyncio.sleep(_FULL_SECONDS)
+        return gateway.dispatcher.submit(request).turn_id
 
     async def stop(self, reason: str) -> bool:
         """Stop the turn that runs. Nothing that it still says is sent. False when none runs."""
