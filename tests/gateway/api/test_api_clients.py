@@ -19,6 +19,8 @@ def reply(request: RecordedRequest) -> ScriptedReply:
         if request.messages[-1]["role"] == "tool":
             return text("One file: notes.txt.")
         return tool_calls([("search_files", {"pattern": "*", "target": "files"})], content="I look. ")
+    if said == "leak":
+        return text("It is test-key-1234. <think>hidden</think> fine", chunks=4)
     if said == "fail":
         return failure(400, "secret detail")
     return text(f"You said: {said}")
@@ -83,6 +85,13 @@ def test_a_streamed_response(client: openai.OpenAI) -> None:
     assert final.output_text.replace("\n", "") == "I look. One file: notes.txt."
     assert kinds[0] == "response.created" and kinds[-1] == "response.completed"
     assert "response.hermes.tool.started" in kinds
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_reasoning_and_secrets_are_not_sent(api: ServedApi, stream: bool) -> None:
+    told = api.chat("leak", stream=stream).text
+    assert "fine" in told
+    assert "test-key-1234" not in told and "hidden" not in told
 
 
 def test_models(client: openai.OpenAI) -> None:

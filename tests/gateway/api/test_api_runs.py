@@ -153,6 +153,27 @@ def test_an_approval_that_is_not_answered_in_time_is_denied(home: Path, workdir:
         assert (workdir / "folder").exists()
 
 
+def test_a_question_survives_the_server(home: Path, workdir: Path, model: Model) -> None:
+    (workdir / "folder").mkdir()
+    with ScriptedProvider(model) as provider:
+        with served_api(home, workdir, provider, with_keys=True) as api:
+            run_id = start(api, "remove")
+            wait_until(lambda: status(api, run_id) == "waiting")
+        with served_api(home, workdir, provider, with_keys=True) as api:
+            wait_until(lambda: status(api, run_id) == "waiting")
+            assert api.post(f"/runs/{run_id}/approval", {"choice": "approve"}).status_code == 200
+            assert api.events(run_id)[-1]["event"] == "run.completed"
+    assert not (workdir / "folder").exists()
+
+
+def test_a_suspended_run_is_stopped(api: ServedApi, workdir: Path) -> None:
+    run_id = start(api, "remove")
+    wait_until(lambda: status(api, run_id) == "waiting")
+    assert api.post(f"/runs/{run_id}/stop", {}).json()["status"] == "cancelled"
+    assert (workdir / "folder").exists()
+    assert Questions(api.host.store).pending() == []
+
+
 # -- clients that go ------------------------------------------------------------------------------------------------
 
 

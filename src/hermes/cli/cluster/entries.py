@@ -40,9 +40,9 @@ def _page(host: Host) -> TurnEntry:
 
 def _api(host: Host) -> TurnEntry:
     from hermes.gateway.api.runs import ApiRuns
-    from hermes.http_server.principals import read_principals
+    from hermes.http_server.principals import API_KEY_VARIABLE, read_principals
 
-    return ApiRuns(host, read_principals(host.config, os.environ, host.redactor)).entered
+    return ApiRuns(host, read_principals(host.config, os.environ, host.redactor, API_KEY_VARIABLE)).entered
 
 
 def _chat(host: Host) -> TurnEntry:

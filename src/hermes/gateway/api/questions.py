@@ -84,13 +84,19 @@ class SuspendedTurns:
             self._waiting[question.id] = turn_id
         return asked
 
+    def forget(self, turn_id: str) -> None:
+        """Watch the questions of a turn no longer: it is about to be stopped, which withdraws them."""
+        for question_id in [one for one, turn in list(self._waiting.items()) if turn == turn_id]:
+            self._waiting.pop(question_id, None)
+
     def take_answered(self) -> list[str]:
         """The turns whose questions are answered or overdue; they are watched no longer. Blocking."""
         for question in self.questions.overdue(time.time()):
             if question.id in self._waiting:
                 self.questions.answer(question.id, "deny" if question.kind == "approval" else "", _NO_ANSWER)
-        turns = [self._waiting.pop(question_id) for question_id in self.questions.settled(self._waiting)]
-        return [turn_id for turn_id in dict.fromkeys(turns) if turn_id not in self._waiting.values()]
+        turns = [self._waiting.pop(question_id, "") for question_id in self.questions.settled(list(self._waiting))]
+        left = set(self._waiting.values())
+        return [turn_id for turn_id in dict.fromkeys(turns) if turn_id and turn_id not in left]
 
     def answer(self, session_id: str, principal: Principal, given: ApprovalDocument) -> QuestionRow:
         """Store the answer of a caller to the oldest question of its session, or to the one that it names."""

@@ -264,6 +264,8 @@ class ApiRuns:
         if turn is None:
             raise not_found(f"the conversation of {live.id} was deleted", "session_not_found")
         live.turn_id = turn.id
+        if turn.state == "running":
+            live.status = "in_progress"
         self._watch(live, listener)
 
     def _watch(self, live: LiveRun, listener: Listener = ignore_events) -> None:
@@ -347,6 +349,7 @@ class ApiRuns:
 
     async def stop(self, live: LiveRun, reason: str) -> bool:
         """Stop a run. False when it had ended."""
+        self.suspended.forget(live.turn_id)
         stopped = await self.on_worker(partial(self.dispatcher.cancel, live.turn_id, reason))
         if stopped and live.status == "waiting":  # no one else reports the end of a suspended turn
             await self.on_worker(partial(self._watch, live))
