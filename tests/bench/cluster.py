@@ -42,6 +42,8 @@ def _serve_model(pipe: Any) -> None:
     def choose(request: RecordedRequest) -> ReplyLike:
         if request.step == 0:
             arrivals.setdefault(request.last_user_text, time.time())
+        if request.last_user_text.startswith("hold"):
+            return text("Held.", delay=8.0)
         return _NINE_STEPS(request)
 
     with ScriptedProvider(choose) as provider:
@@ -205,6 +207,7 @@ def main() -> None:
         throughput(rig, dispatcher, args.turns, server)
         latency(rig, dispatcher, model, 60)
         idle(rig, args.idle)
+        takeover(rig, dispatcher)
 
 
 if __name__ == "__main__":

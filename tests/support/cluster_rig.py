@@ -15,6 +15,7 @@ import yaml
 
 from hermes.config import Config
 from hermes.config.sections import AgentConfig, JournalConfig, ModelConfig, WorkerConfig
+from hermes.dispatch.choose import surface_config
 from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
 from hermes.dispatch.port import DispatchedTurn, TurnRequest
 from hermes.host import Host, HostOptions
@@ -94,7 +95,7 @@ class ClusterRig:
             )
 
     def host(self) -> Host:
-        host = Host(self.home, self.config, HostOptions(platform="test"), cwd=self.cwd, env={})
+        host = Host(self.home, surface_config(self.config), HostOptions(platform="test"), cwd=self.cwd, env={})
         self._hosts.append(host)
         return host
 

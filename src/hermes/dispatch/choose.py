@@ -4,9 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from msgspec.structs import replace
+
+from hermes.config.sections import Config
 from hermes.dispatch.local import LocalDispatcher
 from hermes.dispatch.port import Dispatcher, TurnEntry
 from hermes.host import Host
+
+#: Seconds that a surface waits for a database that is away before it says so to its client.
+_SURFACE_SECONDS = 1.0
+
+
+def runs_on_workers(config: Config) -> bool:
+    """Whether the turns of surfaces run on workers."""
+    return bool(config.journal.url) and config.worker.turns != "here"
+
+
+def surface_config(config: Config) -> Config:
+    """The configuration of a process that accepts turns and runs none: its clients learn soon of a missing database.
+
+    A process that runs turns waits as long as ``journal.wait_seconds`` says.
+    """
+    if not runs_on_workers(config) or config.journal.wait_seconds <= _SURFACE_SECONDS:
+        return config
+    return replace(config, journal=replace(config.journal, wait_seconds=_SURFACE_SECONDS))
 
 
 def make_dispatcher(
@@ -16,7 +37,7 @@ def make_dispatcher(
 
     The arguments are those of ``LocalDispatcher``; workers have the entries of all surfaces themselves.
     """
-    if host.config.journal.url and host.config.worker.turns != "here":
+    if runs_on_workers(host.config):
         from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
 
         return ClusterDispatcher(host, workspace=host.config.worker.workspace)

@@ -17,6 +17,7 @@ from hermes.agent.events import TurnResult
 from hermes.contract.events import TextDelta, TurnEvent
 from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
 from hermes.dispatch.cluster.worker import EVICTED
+from hermes.errors import JournalUnavailable
 from hermes.journal.history.inspection import inspect_session
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, by_step, text, tool_calls
 from hermes.trace.verify.session import verify
@@ -211,6 +212,8 @@ def test_the_database_goes_away_and_comes_back(own_postgres: PostgresServer, tmp
                 for session in sessions:
                     cluster.owner(session)
                 own_postgres.stop(how)
+                with pytest.raises(JournalUnavailable, match="cannot be reached"):
+                    cluster.submit("meanwhile", "away")
                 model.gate.set()
                 own_postgres.start()
                 assert [cluster.answer(turn) for turn in turns] == [f"Done with {session}" for session in sessions]

@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
     with serving_packages("gateway"):
         from hermes.gateway.api.serve import serve
         from hermes.http_server.server import LibraryLog, log_libraries
+    from hermes.dispatch.choose import surface_config
     from hermes.host import Host, HostOptions
 
     log_libraries(LibraryLog("hermes.api"))
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         unattended=True,
         hide_memory=True,
     )
-    with Host(home, loaded.config, options, redactor=redactor) as host:
+    with Host(home, surface_config(loaded.config), options, redactor=redactor) as host:
         for warning in (*warnings, *loaded.warnings, *host.notices):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
         serve(host, address, principals, lambda url: print(url, flush=True))

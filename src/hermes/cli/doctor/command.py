@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from hermes.cli.doctor import configuration, journal, model, platforms, plugins, schedules, system, tools
+from hermes.cli.doctor import cluster, configuration, journal, model, platforms, plugins, schedules, system, tools
 from hermes.cli.doctor.check import TOTAL_SECONDS, Check, run_check
 from hermes.cli.doctor.installation import Installation
 from hermes.cli.doctor.report import DoctorReport, GroupResults, print_group, print_summary
@@ -79,6 +79,7 @@ GROUPS: dict[str, CheckGroup] = {
             Check("journal", journal.check_file, 20.0),
             Check("checkpoints", journal.check_checkpoints),
             Check("runners", journal.check_runners),
+            Check("workers", cluster.check_workers),
             Check("sessions", journal.check_unfinished),
             Check("dead letters", journal.check_dead_letters),
             Check("approvals", journal.check_approvals),

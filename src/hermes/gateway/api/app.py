@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from hermes.dispatch.port import Dispatcher, TurnEntry
-from hermes.errors import HermesError
+from hermes.errors import HermesError, JournalUnavailable
 from hermes.gateway.api import chat, responses, run_endpoints
 from hermes.gateway.api.call import ApiCall
 from hermes.gateway.api.conversations import PLATFORM
@@ -26,6 +26,7 @@ from hermes.http_server.rate_limits import RateLimiter
 from hermes.http_server.requests import is_from_program, media_type_of, read_body, request_headers
 from hermes.version import __version__
 
+_AWAY = "The database of this server cannot be reached at the moment; send the request again later."
 log = logging.getLogger("hermes.api")
 
 Endpoint = Callable[[Request, ApiCall, ApiRuns], Awaitable[Response]]
@@ -198,6 +199,10 @@ class _Guarded:
             return
         except ApiError as error:
             response = error.response()
+        except JournalUnavailable as error:
+            log.warning("a request of the API cannot be answered now: %s", error)
+            later = (("Retry-After", "5"),)
+            response = ApiError(503, _AWAY, kind="server_error", code="unavailable", headers=later).response()
         except HermesError as error:
             log.warning("a request of the API failed: %s", error)
             response = _internal(type(error).__name__)

@@ -1,0 +1,45 @@
+"""Checks of a cluster: its packages, its workers, turns that no worker takes, and the processes of ``hermes serve``."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import closing
+
+from hermes.cli.doctor.check import CheckResult, broken, ok, warning
+from hermes.cli.doctor.installation import Installation
+from hermes.commands.text import plural
+from hermes.errors import HermesError
+
+#: A worker beats every second; one that has not for this long is in trouble.
+_SILENT_SECONDS = 10.0
+
+
+def check_workers(installation: Installation) -> Iterator[CheckResult]:
+    """Whether submitted turns are run by workers, where the journal is shared."""
+    from hermes.cli.cluster.serve import check_commands
+
+    settings = installation.settings()
+    try:
+        check_commands(settings)
+    except HermesError as error:
+        yield broken("serve", str(error), "change serve.commands")
+    if not installation.has_shared_journal:
+        return
+    if importlib.util.find_spec("dbos") is None:
+        detail = "the package dbos is not installed, so that no worker can run here"
+        yield warning("workers", detail, command="hermes install postgres")
+    if not installation.has_current_journal():
+        return
+    from hermes.dispatch.cluster.membership import count_waiting, list_workers
+
+    with closing(installation.store()) as store:
+        workers, waiting = store.read(list_workers), store.read(count_waiting)
+    silent = [worker for worker in workers if worker.silent > _SILENT_SECONDS]
+    for worker in silent:
+        detail = f"worker {worker.id} on {worker.host} gave its last sign of life {worker.silent:.0f} s ago"
+        yield warning("workers", detail, command=f"hermes workers evict {worker.id}")
+    if waiting and len(workers) == len(silent):
+        yield broken("workers", f"{plural(waiting, 'turn')} wait and no worker runs", command="hermes worker")
+    elif not silent:
+        yield ok("workers", f"{plural(len(workers), 'worker')}, {plural(waiting, 'waiting turn')}")

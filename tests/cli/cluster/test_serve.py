@@ -1,0 +1,51 @@
+"""``hermes serve`` and the commands of a cluster: what they refuse, and what a supervisor reports."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from hermes.cli.cluster.serve import Supervisor
+from hermes.http_server.health import HealthServer
+from support import run_hermes
+
+
+@pytest.mark.parametrize(
+    ("configuration", "command", "error"),
+    [
+        ("{}", ["serve"], "serve.commands is empty"),
+        ("serve: {commands: ['wroker --slots 2']}", ["serve"], "'wroker --slots 2' is no command line"),
+        ("serve: {commands: ['serve']}", ["serve"], "'serve' is no command line"),
+        ("{}", ["worker"], "journal.url is not set"),
+        ("{}", ["workers", "list"], "journal.url is not set"),
+    ],
+)
+def test_what_cannot_be_started_is_said(
+    home: Path, workdir: Path, configuration: str, command: list[str], error: str
+) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.yaml").write_text(configuration)
+    done = run_hermes(*command, home=home, cwd=workdir)
+    assert done.returncode == 1
+    assert error in " ".join(done.stderr.split())
+
+
+def test_health_readiness_and_metrics_over_http() -> None:
+    server = HealthServer(Supervisor([["worker", "--slots", "2"]], 1.0, 5.0), "127.0.0.1", 0)
+    server.start()
+    try:
+        with urllib.request.urlopen(f"{server.address}/healthz") as response:
+            assert json.load(response) == {"status": "ok"}
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(f"{server.address}/readyz")
+        with refused.value as error:
+            assert error.code == 503
+            assert json.load(error)["problems"] == ["'worker --slots 2' does not run"]
+        with urllib.request.urlopen(f"{server.address}/metrics") as response:
+            assert 'hermes_process_up{command="worker --slots 2"} 0' in response.read().decode()
+    finally:
+        server.close()
