@@ -14,6 +14,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from email import message_from_bytes
@@ -26,6 +27,9 @@ import pytest
 
 from support import CERTIFICATE
 from support.waiting import HANG, wait_until
+
+#: A folder with matrix-synapse. Read here, since tests run without variables of this name.
+SYNAPSE = os.environ.get("HERMES_TEST_SYNAPSE", "")
 
 
 def find_program(name: str) -> str:
@@ -316,3 +320,26 @@ def _smtp_server(sent: list[EmailMessage]) -> Generator[int]:
         yield controller.port
     finally:
         controller.stop()
+
+
+@contextmanager
+def synapse(folder: Path) -> Generator[str]:
+    """A Matrix server of the folder that ``HERMES_TEST_SYNAPSE`` names; its address. Anyone may register there."""
+    if not SYNAPSE:
+        pytest.skip("HERMES_TEST_SYNAPSE names no folder with matrix-synapse")
+    port = free_port()
+    env = {**os.environ, "PYTHONPATH": SYNAPSE}
+    config = folder / "homeserver.yaml"
+    command = [sys.executable, "-m", "synapse.app.homeserver", "-c", str(config)]
+    generate = ["--generate-config", "-H", "example.test", "--report-stats", "no", "--data-directory", str(folder)]
+    subprocess.run([*command, *generate], env=env, cwd=folder, check=True, capture_output=True, timeout=HANG)
+    with config.open("a") as file:
+        file.write(
+            f"\nlisteners: [{{port: {port}, bind_addresses: [127.0.0.1], type: http, x_forwarded: false, "
+            "resources: [{names: [client]}]}]\n"
+            "enable_registration: true\nenable_registration_without_verification: true\n"
+            "rc_message: {per_second: 1000, burst_count: 1000}\nrc_registration: {per_second: 100, burst_count: 100}\n"
+            "trusted_key_servers: []\n"
+        )
+    with running(command, folder / "synapse.log", port, env):
+        yield f"http://127.0.0.1:{port}"

@@ -1,0 +1,74 @@
+"""Events of Matrix rooms: which ones are messages for us, and what they say. No I/O."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, cast
+
+_TEXT_KINDS = ("m.text", "m.emote")
+_FILE_KINDS = ("m.image", "m.file", "m.audio", "m.video")
+
+
+@dataclass(frozen=True)
+class MatrixMessage:
+    """A message for us."""
+
+    event_id: str
+    sender: str
+    text: str
+    thread: str = ""
+
+
+def read_event(event: dict[str, Any], own_user: str, *, is_direct: bool, require_mention: bool) -> MatrixMessage | None:
+    """The message in an event, or ``None`` when it is not for us: an edit, a redacted one, a notice, or room talk.
+
+    An edit of a message is never a second message, and a redacted one has no content left.
+    """
+    content = as_object(event.get("content"))
+    event_id, sender = event.get("event_id"), event.get("sender")
+    if event.get("type") != "m.room.message" or not isinstance(event_id, str) or not isinstance(sender, str):
+        return None
+    relation = as_object(content.get("m.relates_to"))
+    kind, body = content.get("msgtype"), content.get("body")
+    if sender == own_user or relation.get("rel_type") == "m.replace" or not isinstance(body, str):
+        return None
+    if kind in _FILE_KINDS:
+        text = f"[Attached, not readable here: {body[:200]}]"
+    elif kind in _TEXT_KINDS:
+        text = _without_quotation(body) if "m.in_reply_to" in relation else body
+        text = f"* {sender} {text}" if kind == "m.emote" else text
+    else:
+        return None  # notices are from programs
+    if not is_direct and require_mention:
+        said = _said_to(own_user, text, content)
+        if said is None:
+            return None
+        text = said
+    thread: object = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
+    text = text.strip()
+    return MatrixMessage(event_id, sender, text, thread if isinstance(thread, str) else "") if text else None
+
+
+def _said_to(own_user: str, text: str, content: dict[str, Any]) -> str | None:
+    """The text without our name at its beginning; ``None`` when we are not mentioned."""
+    name = own_user[1:].partition(":")[0]
+    found = re.match(rf"(?:{re.escape(own_user)}|@?{re.escape(name)})(?:[:,]\s*|\s+|$)", text, re.IGNORECASE)
+    if found:
+        return text[found.end() :]
+    mentioned: object = as_object(content.get("m.mentions")).get("user_ids")
+    is_mentioned = isinstance(mentioned, list) and own_user in cast("list[object]", mentioned)
+    return text if is_mentioned or own_user in text else None
+
+
+def _without_quotation(body: str) -> str:
+    """A reply without the lines of the message that it answers, which older clients put first."""
+    lines = body.split("\n")
+    while lines and lines[0].startswith(">"):
+        lines.pop(0)
+    return "\n".join(lines).strip() or body
+
+
+def as_object(value: object) -> dict[str, Any]:
+    """A JSON object; an empty one for anything else."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
