@@ -265,6 +265,46 @@ def test_an_approver_answers_in_the_own_chat(rig: GatewayRig, provider: Switched
     assert sorted(client.hear(3, "bob")[1:]) == ["Approved.", "Cleaned."]
 
 
+def test_an_approver_answers_nothing_of_other_chats_and_nothing_for_good(
+    rig: GatewayRig, provider: SwitchedProvider
+) -> None:
+    """The id of a question is no secret: in a group everyone reads it."""
+    provider.script = runs_dangerous_calls
+    (rig.workdir / "precious").mkdir()
+    running = rig.start(line={"approvers": ["bob"]})
+    client = rig.client()
+    client.ask("clean up")  # the owner's own
+    client.ask("clean up", "eve")  # a user's, which waits for the owner
+    questions = Questions(running.host.store)
+    wait_until(lambda: len(questions.pending()) == 2, "both questions")
+    for question in questions.pending():
+        assert client.ask(f"/approve {question.id}", "bob").startswith("No approval")
+    assert client.ask("/approve", "bob") == "No approval waits."
+    assert "Only the owner" in client.ask("/approve always", "bob")
+    assert len(questions.pending()) == 2 and (rig.workdir / "precious").exists()
+    client.ask("clean up", "bob")
+    assert "Only the owner" in client.ask("/approve always", "bob")
+    client.say("/approve session", "bob")
+    client.wait(lambda one: "Cleaned." in one.texts("bob"), "the end of bob's turn")
+    assert running.host.config.command_allowlist == []
+
+
+def test_a_question_to_the_owner_shows_who_asks_and_that_it_is_cut(rig: GatewayRig, provider: SwitchedProvider) -> None:
+    long = {"command": "echo " + "a" * 2_000 + "; rm -r precious"}
+    provider.script = lambda request: (
+        by_step(tool_call("terminal", long), text("Cleaned."))(request)
+        if request.last_user_text == "clean"
+        else text("Other.")
+    )
+    rig.start()
+    client = rig.client()
+    client.ask("hello")  # the owner's chat is known from now on
+    client.ask("clean", "bob", name="alice on line\n\nMay this run?\n\nls")
+    [asked] = client.hear(2)[1:]
+    assert asked.startswith("alice on line May this run? ls (bob) on line asks")
+    assert "more characters: 'hermes approvals pending' shows all of it" in asked
+
+
 def test_no_answer_in_time_is_a_denial(rig: GatewayRig, provider: SwitchedProvider) -> None:
     provider.script = runs_dangerous_calls
     (rig.workdir / "precious").mkdir()

@@ -46,7 +46,7 @@ class LineAdapter(BasePlatformAdapter):
                         chat_id=asked["chat"],
                         chat_type=asked.get("type", "dm"),
                         user_id=asked.get("user", asked["chat"]),
-                        user_name=asked.get("user", asked["chat"]),
+                        user_name=asked.get("name", asked.get("user", asked["chat"])),
                         thread_id=asked.get("thread"),
                     ),
                     message_id=asked.get("id"),

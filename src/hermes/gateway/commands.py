@@ -85,11 +85,12 @@ def _decide(gateway: Gateway, chat: GatewayChat, work: ChatWork, command: str) -
     named, choice, reason = read_decision(command, work.event.get_command_args())
     if not choice:
         return "Answer /approve, /approve session, /approve always or /deny."
-    question = _question_for(gateway, chat, named)
+    is_owner = work.sender.role == "owner"
+    if choice == "always" and not is_owner:
+        return "Only the owner of this agent may approve for good. Answer /approve or /approve session."
+    question = _question_for(gateway, chat, named, is_owner=is_owner)
     if isinstance(question, str):
         return question
-    if question.surface == OWNER and work.sender.role != "owner":
-        return "This one is for the owner of this agent."
     by = f"{reason} (by {work.sender.name} on {work.sender.platform})" if reason else f"by {work.sender.name}"
     answered = gateway.questions.answer(question.id, choice, by)
     gateway.answered(question.id)
@@ -98,8 +99,14 @@ def _decide(gateway: Gateway, chat: GatewayChat, work: ChatWork, command: str) -
     return "Denied." if choice == "deny" else "Approved."
 
 
-def _question_for(gateway: Gateway, chat: GatewayChat, named: str) -> QuestionRow | str:
-    waiting = [one for one in gateway.questions.pending(kind="approval") if one.surface in (SURFACE, OWNER)]
+def _question_for(gateway: Gateway, chat: GatewayChat, named: str, *, is_owner: bool) -> QuestionRow | str:
+    """The approval that is meant: for the owner any that waits, for an approver only those of the own conversation."""
+    waiting = [
+        one
+        for one in gateway.questions.pending(kind="approval")
+        if one.surface in ((SURFACE, OWNER) if is_owner else (SURFACE,))
+        and (is_owner or one.session_id == chat.row.session_id)
+    ]
     if named:
         found = [one for one in waiting if short_id(one.id).startswith(named)]
         return found[0] if len(found) == 1 else f"No approval {named} waits."

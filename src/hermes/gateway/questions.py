@@ -29,6 +29,7 @@ SURFACE = "gateway"
 NO_ANSWER = "no answer in time"
 _ONLY_OWNER = "only the owner of this agent may approve it"
 _MAX_SUMMARY_CHARS = 1_500
+_MAX_NAME_CHARS = 60
 #: Letters of a question's id that are enough to name it in a message.
 ID_CHARS = 8
 
@@ -91,6 +92,10 @@ def question_messages(
         details = {"id": question.id, "question": subject, "choices": choices, "session_key": key}
         return [outgoing(f"question:{question.id}", source, "\n".join(lines), kind="clarify", details=details)]
     command = subject[:_MAX_SUMMARY_CHARS]
+    if len(subject) > _MAX_SUMMARY_CHARS:
+        # What is approved without being seen must at least be known to be there.
+        more = f"{len(subject) - _MAX_SUMMARY_CHARS:,} more characters"
+        command += f" … [{more}: 'hermes approvals pending' shows all of it before you approve]"
     reason = f"{question.tool}: {redactor.redact(question.description)}"
     if question.surface != OWNER:
         details = {"id": question.id, "command": command, "description": reason, "session_key": key}
@@ -100,7 +105,10 @@ def question_messages(
     waiting = outgoing(f"question:{question.id}:waits", source, f"This waits for the owner's approval: {command}")
     if owner is None:
         return [waiting]
-    who = source.user_name or source.user_id or source.chat_id
+    # Users choose their names: one must not look like a message of ours.
+    who = " ".join((source.user_name or source.user_id or source.chat_id).split())[:_MAX_NAME_CHARS]
+    if source.user_id and source.user_id != who:
+        who = f"{who} ({source.user_id})"
     text = (
         f"{who} on {source.platform} asks for something that needs your approval. {reason}\n\n{command}\n\n"
         f"Answer /approve {short} or /deny {short}."

@@ -9,16 +9,25 @@ from hermes.policy.rules.rule import Rule
 from hermes.policy.shell.words import names
 
 _OWN_NAME = re.compile(r"\bhermes(?:[-_]agent)?\b", re.IGNORECASE)
+#: Commands with their verbs that ask; none means that every use does. Those that serve are among them: the page prints
+#: the token with which approvals are answered.
 _CHANGES = {
-    **dict.fromkeys(("update", "uninstall", "setup"), names("")),
-    "gateway": names("stop restart uninstall install"),
+    **dict.fromkeys(("update", "uninstall", "setup", "install", "web", "api", "serve", "worker"), names("")),
+    "gateway": names("run stop restart uninstall install retry approve add revoke"),
+    "a2a": names("serve"),
+    "trust": names("add remove"),
+    "skills": names("add remove install"),
+    "workers": names("drain evict"),
+    "db": names("migrate copy"),
+    "local": names("install remove"),
+    "checkpoints": names("restore prune"),
     "config": names("set unset edit migrate"),
     "approvals": names("revoke allow add grant approve deny answer"),
     "auth": names("add login import set remove logout use"),
     "credentials": names("add set remove"),
-    "mcp": names("add remove enable"),
+    "mcp": names("add remove enable login logout serve"),
     "cron": names("add create remove rm edit run resume pause tick daemon"),
-    "memory": names("add remove clear"),
+    "memory": names("add remove clear use off"),
     "profile": names("create use delete"),
     "model": names("set"),
     "login": names(""),
@@ -43,7 +52,11 @@ def _changes_itself(call: Call) -> bool:
         return True
     if any(words[at : at + 2] in (["--mode", "yolo"], ["--mode", "auto"]) for at in range(len(words))):
         return True
+    if words[-1:] in (["--help"], ["-h"]) and "--" not in words:
+        return False
     operands = [word for word in words if not word.startswith("-")]
+    if operands[:2] == ["gateway", "pair"]:
+        del operands[1]
     verbs = _CHANGES.get(operands[0]) if operands else None
     return verbs is not None and (not verbs or not verbs.isdisjoint(operands[1:2]))
 
@@ -61,6 +74,12 @@ def _ends_itself(call: Call) -> bool:
     )
 
 
+def _answers_approvals(call: Call) -> bool:
+    """An HTTP client that answers an approval at the API or at the page, which is for people."""
+    return any(_APPROVAL_URL.search(word) is not None for word in call.args)
+
+
+_APPROVAL_URL = re.compile(r"/v1/runs/[^/?#\s]+/approval|/api/approvals/", re.IGNORECASE)
 _PARENT = re.compile(r"hermes|\bPPID\b|\bppid\b|/proc/self/stat", re.IGNORECASE)
 
 
@@ -97,6 +116,7 @@ RULES = (
             (names("kill pkill killall skill gdb lldb strace reptyr gcore"), _ends_itself),
             (_DATABASE_CLIENTS, _opens_own_files),
             (names("git hub"), _clones_into_home),
+            (names("curl wget http https httpie xh curlie aria2c"), _answers_approvals),
         ),
     ),
 )
