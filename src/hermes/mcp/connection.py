@@ -286,4 +286,6 @@ def _why(error: BaseException, seconds: float) -> str:
     text = str(inner).strip() or type(inner).__name__
     if "Connection closed" in text:
         return "it ended before it answered, or does not speak MCP"
+    if "connection attempts failed" in text:
+        return "there is no answer at its address; check its url, and whether it runs"
     return f"{text.splitlines()[0][:500]}" + (f" ({code})" if isinstance(code, int) else "")

@@ -76,3 +76,16 @@ def test_a_server_that_dies_is_not_added_unless_it_is_not_tried(home: Path, caps
     assert "not seen yet" in capsys.readouterr().out
     assert main(["mcp", "add", "f", *line]) == 1
     assert "already" in capsys.readouterr().err
+
+
+def test_a_program_that_ends_at_once_is_reported_once_with_its_last_words(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["mcp", "add", "f", "--", "sh", "-c", "exec 0<&-; echo no module named f >&2; exit 3"]) == 1
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == ["Error: the MCP server f cannot be used: it ended; exit code 3; its last words: no module named f"]
+
+
+def test_without_an_action_the_servers_are_listed(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mcp"]) == 0
+    assert "hermes mcp add NAME -- COMMAND" in capsys.readouterr().out

@@ -22,6 +22,7 @@ examples:
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the options."""
+    parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--host", help="address to listen on; one that other machines can reach needs a key (default: 127.0.0.1)")

@@ -22,7 +22,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Declare the sub-commands."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = _EXAMPLES
-    actions = parser.add_subparsers(metavar="ACTION", required=True, parser_class=_LineParser)
+    parser.set_defaults(action=_lazily("entries", "list"), json=False)
+    actions = parser.add_subparsers(metavar="ACTION", parser_class=_LineParser)
     for name, module, options, summary in _ACTIONS:
         made = actions.add_parser(name, help=summary, description=summary)
         made.set_defaults(action=_lazily(module, name))
@@ -105,7 +106,7 @@ def _serve(parser: argparse.ArgumentParser) -> None:
 _ACTIONS = (
     ("add", "entries", _add, "add a server; it is started once, to see its tools"),
     ("remove", "entries", _name, "remove a server, with its stored tools and sign-in"),
-    ("list", "entries", _list, "list the servers and what is known of them; starts none"),
+    ("list", "entries", _list, "list the servers and what is known of them; starts none (the default)"),
     ("configure", "entries", _configure, "show a server and its tools, or change what is offered of them"),
     ("login", "sign_in", _name, "sign in at a server, with a browser on this machine"),
     ("logout", "sign_in", _name, "forget the sign-in at a server"),

@@ -15,6 +15,7 @@ from hermes.cli.terminal import one_line, plain, short_duration
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.mcp_sections import McpServerConfig
 from hermes.config.sections import Config
+from hermes.log import setup_logging
 from hermes.mcp.environment import ClientEnvironment
 from hermes.mcp.errors import McpError
 from hermes.mcp.manifest import Manifest
@@ -73,6 +74,7 @@ def try_server(
 @contextlib.contextmanager
 def _client(home: Path, config: Config, show_address: Callable[[str], None] | None = None) -> Generator[McpServers]:
     redactor, supervisor = Redactor(), ProcessSupervisor()
+    setup_logging(home, redactor=redactor)
     confinements = Confinements(config.terminal, redactor, hermes_home=home)
     environment = ClientEnvironment(
         home=home,

@@ -36,8 +36,8 @@ _CHUNK = 262_144
 #: Seconds for the process to end after its input was closed, and after SIGTERM.
 _GRACE, _TERM_GRACE = 0.2, 0.8
 _LOOK_EVERY = 0.01
-#: Seconds to wait for the exit code and the last words of a process whose output ended.
-_LAST_WORDS = 0.5
+#: Seconds to wait for the exit code of a process whose pipes broke, and then for what it wrote last.
+_LAST_WORDS, _STILL_WRITTEN = 0.5, 0.1
 #: How much of the ends of a message that is too long is kept.
 _ENDS = 400
 _REQUEST_ID = re.compile(rb'"id"\s*:\s*(\d+)')
@@ -56,6 +56,7 @@ class StdioProcess:
         self._supervisor = supervisor
         self._errors = b""
         self._transports: list[asyncio.BaseTransport] = []
+        self._errors_read = asyncio.Event()
         self._on_end: Callable[[], None] | None = None
         supervisor.start()  # here, outside of any sandbox, which would limit whom it can signal
         reading, writing = os.pipe()
@@ -97,7 +98,7 @@ class StdioProcess:
         """The last line that it wrote to standard error, and how it ended, for messages."""
         lines = [line for line in self._errors.decode("utf-8", "replace").splitlines() if line.strip()]
         code = self.exit_code()
-        ended = "" if code is None else f"it ended with exit code {code}"
+        ended = "" if code is None else f"exit code {code}"
         said = f"its last words: {lines[-1].strip()[:500]}" if lines else ""
         return "; ".join(filter(None, (ended, said)))
 
@@ -170,8 +171,13 @@ class StdioProcess:
         reader = await self._reader(self._error_pipe)
         while data := await reader.read(_CHUNK):
             self._errors = (self._errors + data)[-_KEPT_ERRORS:]
+        self._errors_read.set()
 
-    def _ended(self) -> None:
+    async def _ended(self) -> None:
+        """Report the end of the connection, once its exit code and its last words are known or do not come."""
+        if await self._ended_within(_LAST_WORDS):
+            with contextlib.suppress(TimeoutError):  # something that it started may keep the pipe open
+                await asyncio.wait_for(self._errors_read.wait(), _STILL_WRITTEN)
         on_end, self._on_end = self._on_end, None
         if on_end is not None:
             on_end()
@@ -197,10 +203,7 @@ class StdioProcess:
             return  # our side closed the connection
         except OSError:
             pass
-        # Its end is seen a moment later, and says more than the end of its output.
-        if await self._ended_within(_LAST_WORDS):
-            await asyncio.sleep(_LOOK_EVERY)
-        self._ended()
+        await self._ended()
         arrived.close()
 
     async def _write(self, outgoing: MemoryObjectReceiveStream[SessionMessage]) -> None:
@@ -212,17 +215,16 @@ class StdioProcess:
                 transport.write(item.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await pipe.drained.wait()
                 if transport.is_closing():
-                    self._ended()
+                    await self._ended()
                     break
         except OSError:
-            self._ended()
+            await self._ended()
 
     async def _watch(self) -> None:
         """Notice the end of the process even when something that it started keeps its output open."""
         while self.exit_code() is None:
             await asyncio.sleep(0.25)
-        await asyncio.sleep(0.1)  # what it wrote last is read first
-        self._ended()
+        await self._ended()
 
 
 class _WritingEnd(asyncio.BaseProtocol):
