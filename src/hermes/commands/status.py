@@ -147,7 +147,13 @@ def _amounts(account: Account, used: Spent) -> list[tuple[str, str, str]]:
 
 def plugins(conversation: Conversation, arguments: str) -> str:
     """List the plugins in use, and their commands."""
-    found = [plugin for plugin in conversation.host.plugins if plugin.status != "not enabled"]
+    found = [
+        plugin
+        for plugin in conversation.host.plugins
+        if plugin.status != "not enabled"
+        # One that comes with Hermes waits in every installation.
+        and not (plugin.status == "waiting" and plugin.manifest.source == "bundled")
+    ]
     if not found:
         return "No plugins are in use. 'hermes plugins list' shows those there are."
     rows = [
