@@ -19,6 +19,7 @@ from hermes.dispatch.choose import surface_config
 from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
 from hermes.dispatch.port import DispatchedTurn, TurnRequest
 from hermes.host import Host, HostOptions
+from support import recording_environment
 from support.waiting import HANG, wait_until
 
 SOURCE = Path(__file__).parents[2] / "src"
@@ -91,7 +92,13 @@ class ClusterRig:
                 stderr=errors,
                 text=True,
                 cwd=self.cwd,
-                env={**os.environ, "HERMES_HOME": str(self.home), "PYTHONPATH": str(SOURCE), **(env or {})},
+                env={
+                    **os.environ,
+                    "HERMES_HOME": str(self.home),
+                    "PYTHONPATH": str(SOURCE),
+                    **recording_environment(),
+                    **(env or {}),
+                },
             )
 
     def host(self) -> Host:

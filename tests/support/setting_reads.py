@@ -16,21 +16,22 @@ from typing import Any
 
 import msgspec
 
-from hermes.config import mcp_sections, sections
+from hermes.config import gateway_sections, mcp_sections, sections
 
 #: The variable that names the file.
 FILE = "RECORD_SETTING_READS"
 
+_MODULES = (sections, mcp_sections, gateway_sections)
 _PACKAGE = Path(sections.__file__).parents[1]
 _RUNTIME = f"{_PACKAGE}{os.sep}"
 _REPORTING = tuple(f"{folder}{os.sep}" for folder in (_PACKAGE / "config", _PACKAGE / "cli" / "doctor"))
-_STRUCTS = tuple(str(module.__file__) for module in (sections, mcp_sections))
+_STRUCTS = tuple(str(module.__file__) for module in _MODULES)
 
 
 def record(file: Path) -> None:
     """Write every setting that is read from now on to the file, in this process and those forked from it."""
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    for module in (sections, mcp_sections):
+    for module in _MODULES:
         for kind in vars(module).values():
             if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__module__ == module.__name__:
                 for field in kind.__struct_fields__:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -11,7 +14,9 @@ import pytest
 
 from hermes.cli.cluster.serve import Supervisor
 from hermes.http_server.health import HealthServer
-from support import run_hermes
+from support import run_hermes, start_hermes
+from support.chat_servers import free_port
+from support.waiting import HANG, wait_until_gone
 
 
 @pytest.mark.parametrize(
@@ -32,6 +37,30 @@ def test_what_cannot_be_started_is_said(
     done = run_hermes(*command, home=home, cwd=workdir)
     assert done.returncode == 1
     assert error in " ".join(done.stderr.split())
+
+
+@pytest.mark.slow
+def test_a_process_that_ends_is_started_again_and_all_end_with_a_signal(home: Path, workdir: Path) -> None:
+    home.mkdir(exist_ok=True)
+    port = free_port()
+    settings = f"{{commands: ['cron daemon'], restart_seconds: 0.1, health_port: {port}}}"
+    (home / "config.yaml").write_text(f"serve: {settings}\nworker: {{drain_seconds: 20}}\n")
+    with start_hermes("serve", home=home, cwd=workdir, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        pids: list[int] = []
+        for _ in range(2):
+            line = process.stdout.readline()
+            while not line.startswith("started 'cron daemon' (pid "):
+                assert line, "it ended"
+                line = process.stdout.readline()
+            pids.append(int(line.split()[-1].rstrip(")")))
+            if len(pids) == 1:
+                os.kill(pids[0], signal.SIGKILL)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as response:
+            assert 'hermes_process_restarts_total{command="cron daemon"} 1' in response.read().decode()
+        process.terminate()
+        assert process.wait(HANG) == 0
+    wait_until_gone(*pids)
 
 
 def test_health_readiness_and_metrics_over_http() -> None:
