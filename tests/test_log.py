@@ -61,6 +61,20 @@ def test_the_session_comes_from_the_scope_or_from_the_call(home: Path) -> None:
     assert sessions == ["20260101_000000_abcdef", "other", "adapted", "-"]
 
 
+def test_a_line_of_a_turn_has_its_id(home: Path) -> None:
+    setup_logging(home)
+    logger = logging.getLogger("hermes")
+    token = current_scope.set(Scope(session_id="s1", turn_id="s1:task:0a1b"))
+    try:
+        logger.info("of the turn")
+        logger.info("of another session", extra={"session_id": "s2"})
+        logger.info("of another turn", extra={"session_id": "s2", "turn_id": "old"})
+    finally:
+        current_scope.reset(token)
+    found = [matched["session"] for line in lines(home) if (matched := LINE.fullmatch(line))]
+    assert found == ["s1:task:0a1b", "s2", "s2:old"]
+
+
 def test_nothing_is_made_before_the_first_line_at_its_level(home: Path) -> None:
     setup_logging(home)
     logging.getLogger("hermes").debug("too small")

@@ -88,7 +88,7 @@ def close_logging() -> None:
 
 
 class LineFormatter(logging.Formatter):
-    """Time, level, session, logger and message on one line, without secrets."""
+    """Time, level, session or turn, logger and message on one line, without secrets."""
 
     def __init__(self, redactor: Redactor) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ class LineFormatter(logging.Formatter):
             text = f"{kept}…[{len(text) - MAX_LINE_CHARS} more characters]"
         else:
             text = self._redactor.redact(text)
-        head = f"{self._time(record.created)} {record.levelname} [{_session_id(record)}] {record.name}: "
+        head = f"{self._time(record.created)} {record.levelname} [{_ids(record)}] {record.name}: "
         return (head + text).translate(_ESCAPES)
 
     def _time(self, created: float) -> str:
@@ -133,12 +133,17 @@ def _message(record: logging.LogRecord) -> str:
         return f"{record.msg!r} (its arguments do not fit: {type(error).__name__})"
 
 
-def _session_id(record: logging.LogRecord) -> str:
+def _ids(record: logging.LogRecord) -> str:
+    """The turn, whose id begins with that of its session; outside turns the session."""
     explicit: object = getattr(record, "session_id", None)
-    if explicit:
-        return str(explicit)
+    turn: object = getattr(record, "turn_id", None)
     scope = current_scope.get()
-    return (scope.session_id if scope else "") or "-"
+    session = str(explicit or (scope.session_id if scope else "") or "-")
+    if not turn and scope is not None and session == scope.session_id:
+        turn = scope.turn_id
+    if not turn:
+        return session
+    return str(turn) if str(turn).startswith(f"{session}:") else f"{session}:{turn}"
 
 
 class _FileHandler(logging.Handler):

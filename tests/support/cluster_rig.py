@@ -37,7 +37,11 @@ class WorkerProcess:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
-        line = process.stdout.readline() if process.stdout else ""
+        self.id = ""
+
+    def wait_for_start(self) -> None:
+        """Wait until it takes turns."""
+        line = self.process.stdout.readline() if self.process.stdout else ""
         assert line.startswith("worker "), f"the worker did not start: {line!r}"
         self.id = line.split()[1]
 
@@ -78,9 +82,12 @@ class ClusterRig:
 
     def start_workers(self, count: int, *options: str, env: dict[str, str] | None = None) -> list[WorkerProcess]:
         """Start workers at the same time, and wait until they take turns."""
-        started = [self._popen(options, env) for _ in range(count)]
-        made = [WorkerProcess(process) for process in started]
-        self.workers += made
+        made: list[WorkerProcess] = []
+        for _ in range(count):
+            made.append(WorkerProcess(self._popen(options, env)))
+            self.workers.append(made[-1])  # at once: ``close`` ends also those that did not start
+        for worker in made:
+            worker.wait_for_start()
         return made
 
     def _popen(self, options: tuple[str, ...], env: dict[str, str] | None) -> subprocess.Popen[str]:

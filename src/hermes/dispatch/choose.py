@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from hermes.config.sections import Config
 from hermes.dispatch.local import LocalDispatcher
 from hermes.dispatch.port import Dispatcher, TurnEntry
+from hermes.errors import JournalError
 from hermes.host import Host
 
 #: Seconds that a surface waits for a database that is away before it says so to its client.
@@ -28,6 +29,32 @@ def surface_config(config: Config) -> Config:
     if not runs_on_workers(config) or config.journal.wait_seconds <= _SURFACE_SECONDS:
         return config
     return replace(config, journal=replace(config.journal, wait_seconds=_SURFACE_SECONDS))
+
+
+def missing_workers(host: Host) -> list[str]:
+    """A warning when the turns of a surface would wait, because no worker is there to run them."""
+    config = host.config
+    if not runs_on_workers(config):
+        return []
+    from hermes.dispatch.cluster.membership import list_workers, takes_turns
+
+    try:
+        workers = host.store.read(list_workers)
+    except JournalError as error:
+        return [f"it is not known whether a worker runs: {error}"]
+    workspace = config.worker.workspace
+    if any(takes_turns(worker, workspace) for worker in workers):
+        return []
+    return [no_worker_text(workspace)]
+
+
+def no_worker_text(workspace: str) -> str:
+    """The warning about turns that wait for a worker, with what to do."""
+    which, option = (f" of the workspace {workspace!r}", f" --workspace {workspace}") if workspace else ("", "")
+    return (
+        f"no worker{which} runs, so turns are accepted and wait; start one with 'hermes worker{option}', "
+        f"or set worker.turns to 'here' to run them in this process"
+    )
 
 
 def make_dispatcher(

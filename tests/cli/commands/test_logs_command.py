@@ -62,6 +62,18 @@ def test_filters(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert shown(capsys) == lines
 
 
+def test_lines_of_a_turn_belong_to_its_session(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = [
+        line("a", session="s1"),
+        line("b", session="s1:t:1"),
+        line("c", session="s1:t:2"),
+        line("d", session="s11"),
+    ]
+    write(log_path(home), *lines)
+    assert shown(capsys, "--session", "s1") == lines[:3]
+    assert shown(capsys, "--turn", "s1:t:2") == [lines[2]]
+
+
 @pytest.mark.parametrize("arguments", [["-n", "-1"], ["-n", "x"], ["--level", "LOUD"]])
 def test_bad_options_say_what_is_allowed(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["logs", *arguments]) == 2

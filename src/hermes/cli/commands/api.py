@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     with serving_packages("gateway"):
         from hermes.gateway.api.serve import serve
         from hermes.http_server.server import LibraryLog, log_libraries
-    from hermes.dispatch.choose import surface_config
+    from hermes.dispatch.choose import missing_workers, surface_config
     from hermes.host import Host, HostOptions
 
     log_libraries(LibraryLog("hermes.api"))
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
         hide_memory=True,
     )
     with Host(home, surface_config(loaded.config), options, redactor=redactor) as host:
-        for warning in (*warnings, *loaded.warnings, *host.notices):
+        for warning in (*warnings, *loaded.warnings, *host.notices, *missing_workers(host)):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
         serve(host, address, principals, lambda url: print(url, flush=True))
     return 0

@@ -27,12 +27,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-n", "--lines", type=count, default=50, metavar="N", help="lines to start with (50)")
     parser.add_argument("--level", type=_level, metavar="L", help=f"this level and above: {', '.join(LEVELS)}")
     parser.add_argument("--session", metavar="ID", help="only lines of this session")
+    parser.add_argument("--turn", metavar="ID", help="only lines written during this turn")
 
 
 def run(args: argparse.Namespace) -> int:
     """Print the end of the log and, when asked, follow it until interrupted."""
     path = log_path(hermes_home())
-    wanted = _make_filter(args.level, args.session)
+    wanted = _make_filter(args.level, args.session, args.turn)
     with closing(Follower(path)) as follower:
         for line in follower.last(args.lines, wanted):
             print(line)
@@ -116,14 +117,16 @@ def _lines_of(path: Path) -> list[str]:
         return []
 
 
-def _make_filter(level: str | None, session: str | None) -> Filter:
+def _make_filter(level: str | None, session: str | None, turn: str | None) -> Filter:
     levels = LEVELS[LEVELS.index(level) :] if level else LEVELS
 
     def wanted(line: str) -> bool:
         fields = line.split(" ", 3)
         if len(fields) < 4:
-            return not level and not session
-        return (not level or fields[1] in levels) and (not session or fields[2] == f"[{session}]")
+            return not level and not session and not turn
+        if session and not fields[2].startswith((f"[{session}]", f"[{session}:")):
+            return False
+        return (not level or fields[1] in levels) and (not turn or fields[2] == f"[{turn}]")
 
     return wanted
 

@@ -89,13 +89,13 @@ def _service(stack: ExitStack, home: Path, redactor: Redactor, warnings: list[st
     loaded = load_config(home)
     warnings += loaded.warnings
     if has_chat:
-        from hermes.dispatch.choose import make_dispatcher, surface_config
+        from hermes.dispatch.choose import make_dispatcher, missing_workers, surface_config
         from hermes.host import Host, HostOptions
         from hermes.web.chat import PLATFORM, PageChat, page_entry
 
         options = HostOptions(platform=PLATFORM, hide_memory=True)
         host = stack.enter_context(Host(home, surface_config(loaded.config), options, redactor=redactor))
-        warnings += host.notices
+        warnings += [*host.notices, *missing_workers(host)]
         dispatcher = make_dispatcher(host, entries={PLATFORM: page_entry(host)}, platforms=[PLATFORM])
         return PageService(host.store, host.runner, home, redactor, PageChat(host, dispatcher))
     from hermes.config.secrets import home_secrets

@@ -11,9 +11,6 @@ from hermes.cli.doctor.installation import Installation
 from hermes.commands.text import plural
 from hermes.errors import HermesError
 
-#: A worker beats every second; one that has not for this long is in trouble.
-_SILENT_SECONDS = 10.0
-
 
 def check_workers(installation: Installation) -> Iterator[CheckResult]:
     """Whether submitted turns are run by workers, where the journal is shared."""
@@ -31,15 +28,20 @@ def check_workers(installation: Installation) -> Iterator[CheckResult]:
         yield warning("workers", detail, command="hermes install postgres")
     if not installation.has_current_journal():
         return
-    from hermes.dispatch.cluster.membership import count_waiting, list_workers
+    from hermes.dispatch.choose import no_worker_text, runs_on_workers
+    from hermes.dispatch.cluster.membership import SILENT_SECONDS, count_waiting, list_workers, takes_turns
 
     with closing(installation.store()) as store:
         workers, waiting = store.read(list_workers), store.read(count_waiting)
-    silent = [worker for worker in workers if worker.silent > _SILENT_SECONDS]
+    silent = [worker for worker in workers if worker.silent > SILENT_SECONDS]
     for worker in silent:
         detail = f"worker {worker.id} on {worker.host} gave its last sign of life {worker.silent:.0f} s ago"
         yield warning("workers", detail, command=f"hermes workers evict {worker.id}")
-    if waiting and len(workers) == len(silent):
+    workspace = settings.worker.workspace
+    has_worker = any(takes_turns(worker, workspace) for worker in workers)
+    if waiting and not has_worker:
         yield broken("workers", f"{plural(waiting, 'turn')} wait and no worker runs", command="hermes worker")
+    elif not has_worker and runs_on_workers(settings):
+        yield warning("workers", no_worker_text(workspace), command="hermes worker")
     elif not silent:
         yield ok("workers", f"{plural(len(workers), 'worker')}, {plural(waiting, 'waiting turn')}")

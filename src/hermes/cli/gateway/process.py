@@ -14,6 +14,7 @@ from hermes.cli.failures import serving_packages
 from hermes.cli.terminal import plain
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Config
+from hermes.dispatch.choose import missing_workers, surface_config
 from hermes.errors import HermesError
 from hermes.gateway.gateway import Gateway
 from hermes.gateway.schedules import ScheduleService
@@ -52,7 +53,7 @@ def run_gateway(args: argparse.Namespace) -> int:
     )
     with (
         single_instance(home, "gateway", "gateway"),
-        Host(home, loaded.config, options, redactor=redactor) as host,
+        Host(home, surface_config(loaded.config), options, redactor=redactor) as host,
         ExitStack() as stack,
     ):
         usable, notices = usable_platforms(host, names)
@@ -63,7 +64,7 @@ def run_gateway(args: argparse.Namespace) -> int:
                 service = stack.enter_context(api_service(host, page))
             except HermesError as error:
                 notices.append(f"the API is not served: {error}")
-        for warning in (*warnings, *loaded.warnings, *host.notices, *notices):
+        for warning in (*warnings, *loaded.warnings, *host.notices, *missing_workers(host), *notices):
             print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
         if not usable and service is None:
             raise HermesError("no platform can be run; see the warnings above and 'hermes doctor'")

@@ -31,6 +31,8 @@ _SECONDS_AFTER_START = 5.0
 _STRAY_SECONDS = 2.0
 _SWEEP_SECONDS = 60.0
 _MAX_SWEPT = 5_000
+#: A worker beats every second; one that has not for this long is in trouble.
+SILENT_SECONDS = 10.0
 #: One worker at a time takes care of the dead; any number will do.
 _REAPER_LOCK = 7_305_808_869_231_651
 
@@ -227,6 +229,11 @@ def list_workers(connection: JournalConnection) -> list[WorkerRow]:
     silent = f"coalesce((SELECT {NOW} - r.beat_at FROM runners r WHERE r.id = workers.id), 0)"
     rows = connection.execute(f"SELECT {_NAMES}, {silent} FROM workers ORDER BY started_at").fetchall()
     return [WorkerRow(*row) for row in rows]
+
+
+def takes_turns(worker: WorkerRow, workspace: str) -> bool:
+    """Whether a worker is there for the turns of a workspace."""
+    return worker.silent <= SILENT_SECONDS and worker.state == "running" and worker.workspace == workspace
 
 
 def request_drain(connection: JournalConnection, worker_id: str) -> bool:
