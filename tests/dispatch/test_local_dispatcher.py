@@ -371,3 +371,13 @@ def test_an_unknown_turn_is_an_error(rig: Rig) -> None:
     for call in (dispatcher.wait, dispatcher.cancel, dispatcher.resume):
         with pytest.raises(SessionNotFound, match="no submitted turn 'x'"):
             call("x")
+
+
+def test_a_turn_does_not_enter_the_session_of_another_principal(rig: Rig) -> None:
+    """A turn has the rights of its session: an id that became known is no way to them."""
+    dispatcher = rig.dispatcher()
+    assert ended(dispatcher, dispatcher.submit(rig.request("hello")).turn_id) == "Answer to hello"
+    for stranger in ("bob", "api"):
+        with pytest.raises(JournalError, match="another principal"):
+            dispatcher.submit(rig.request("let me in", principal=stranger))
+    assert rig.model.asked == ["hello"]

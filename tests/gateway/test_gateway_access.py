@@ -166,6 +166,19 @@ def test_a_plugin_command_can_be_opened_to_users(rig: GatewayRig) -> None:
     assert rig.client().ask("/greet@hermes you", "bob") == "Hello you"
 
 
+def test_a_shared_chat_does_not_move_into_a_session_of_the_owner(rig: GatewayRig) -> None:
+    """Everyone in the room would have the owner's memory, files and rights."""
+    running = rig.start(group_sessions_per_user=False)
+    client = rig.client()
+    client.ask("the key is under the mat")
+    [private] = [row.id for row in running.host.sessions.list() if not row.principal]
+    room = {"type": "group", "user": "alice"}
+    client.ask("hello", "#room", **room)
+    assert "belongs to another principal" in client.ask(f"/resume {private}", "#room", **room)
+    client.ask("what is under the mat?", "#room", type="group", user="bob")
+    assert "the key is" not in str(rig.provider.requests[-1].messages)
+
+
 def test_new_ends_a_session_and_begins_another(rig: GatewayRig) -> None:
     observer = Observer()
     rig.start(plugins=[observer])

@@ -143,6 +143,12 @@ class ChatConversation(Conversation):
         cwd = _path(workspace_of(self.host, row.principal))
         return self.host.new_session(principal=row.principal, cwd=cwd, platform=row.platform)
 
+    def switch_to(self, session: Session, reason: str = "session_boundary") -> None:
+        """Go to another session of the same principal: everyone in the chat would have the rights of another one."""
+        if session.principal != self._row.principal:
+            raise HermesError(f"session {session.id} belongs to another principal and cannot be continued in this chat")
+        super().switch_to(session, reason)
+
     def start_new(self) -> None:
         """Leave the session for a new one of the same chat, with the same models."""
         session = self._new()

@@ -385,7 +385,7 @@ def accept_turn(
     """Put a turn into the queue of its session, in the transaction of the caller; False when it was there before.
 
     A session that is not stored yet is made. Raises ``QueueFull``, or ``JournalError`` when the idempotency key was
-    used for another message.
+    used for another message, or the session belongs to another principal than the turn.
     """
     known = connection.execute(
         "SELECT id FROM turns WHERE session_id = ? AND request_key = ?", (session.id, submission.request_key)
@@ -398,8 +398,12 @@ def accept_turn(
         return found, False
     _refuse_when_full(connection, submission.principal, limits)
     at = now(connection)
-    if connection.execute("SELECT 1 FROM sessions WHERE id = ?", (session.id,)).fetchone() is None:
+    stored = connection.execute("SELECT principal FROM sessions WHERE id = ?", (session.id,)).fetchone()
+    if stored is None:
         create_session(connection, None, session, session.title or _title(message))
+    elif stored[0] != clean_text(session.principal):
+        # A turn runs with the rights of its session: those of another principal are not to be had by its id.
+        raise JournalError(f"session {session.id} belongs to another principal; begin a session of your own")
     (lowest,) = connection.execute("SELECT min(ordinal) FROM turns WHERE session_id = ?", (session.id,)).fetchone()
     connection.execute(
         "INSERT INTO turns (id, session_id, ordinal, task_id, request_key, source, state, loop_version, first_seq, "

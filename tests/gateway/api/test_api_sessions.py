@@ -244,3 +244,24 @@ def test_scopes_are_needed(home: Path, workdir: Path, model: Model) -> None:
         wrong = api.get("/models", headers={"authorization": f"Bearer {KEY}x"})
         assert (wrong.status_code, wrong.json()["error"]["code"]) == (401, "invalid_api_key")
         assert model.requests == []
+
+
+def test_a_caller_that_is_the_owner_no_longer_has_lost_the_sessions_of_the_owner(
+    home: Path, workdir: Path, model: Model
+) -> None:
+    scopes: list[Any] = ["send", "read"]
+    key = {"x-hermes-session-key": "daily"}
+    with ScriptedProvider(model) as provider:
+        owner = PrincipalConfig(token_env="ALICE", owner=True, scopes=scopes)
+        with served_api(home, workdir, provider, with_keys=True, principals={"alice": owner}) as api:
+            said = answer_of(api.chat("the key is under the mat"))
+            api.chat("remember", headers=key)
+            response = api.post("/responses", {"input": "remember"}).json()["id"]
+        with served_api(home, workdir, provider, with_keys=True) as api:
+            forked = api.chat("the key is under the mat", said, "and now?")
+            named = api.chat("hello", headers=key)
+            continued = api.post("/responses", {"input": "hello", "previous_response_id": response})
+            session = api.host.sessions.get(forked.headers[SESSION])
+            read = api.get(f"/responses/{response}")
+    assert session.principal == "alice"
+    assert (named.status_code, continued.status_code, read.status_code) == (404, 404, 404)

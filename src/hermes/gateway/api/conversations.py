@@ -73,7 +73,17 @@ class ConversationFinder:
         if _KEY.fullmatch(headers.session_key) is None:
             raise invalid("X-Hermes-Session-Key: 1 to 255 printable ASCII characters are allowed")
         named = f"{principal.name}\0{headers.session_key}".encode()
-        return f"api_{hashlib.sha256(named).hexdigest()[:24]}"
+        session_id = f"api_{hashlib.sha256(named).hexdigest()[:24]}"
+        if not self.is_own(principal, session_id, or_new=True):
+            raise not_found("X-Hermes-Session-Key: its session is not yours any more", "session_not_found")
+        return session_id
+
+    def is_own(self, principal: Principal, session_id: str, *, or_new: bool = False) -> bool:
+        """Whether a session belongs to what the caller is now: it may have been the owner once, or a stranger."""
+        try:
+            return self._host.sessions.get(session_id).principal == self.owner_of(principal)
+        except SessionNotFound:
+            return or_new
 
     def own_session(self, principal: Principal, session_id: str) -> str:
         """The id of a session of the caller; one of another caller does not exist."""
@@ -89,7 +99,7 @@ class ConversationFinder:
         """The session that continues a response: its own, or a fork when that has continued otherwise."""
         row = self._requests.get(response_id, principal.name)
         turn = None if row is None or row.deleted else self._requests.turn(row)
-        if turn is None:
+        if turn is None or not self.is_own(principal, turn.session_id):
             message = f"there is no response {response_id!r}"
             raise ApiError(404, message, param="previous_response_id", code="previous_response_not_found")
         if turn.state in ("queued", "running"):
@@ -117,7 +127,7 @@ class ConversationFinder:
         turns = [
             turn
             for row in self._requests.with_fingerprint(principal.name, fingerprint)
-            if (turn := self._answered(row, answer.text)) is not None
+            if (turn := self._answered(row, answer.text)) is not None and self.is_own(principal, turn.session_id)
         ]
         return next((turn for turn in turns if not any(self._requests.later_turns(turn))), turns[0] if turns else None)
 

@@ -328,7 +328,7 @@ class ApiRuns:
 
     async def find(self, principal: Principal, request_id: str, *kinds: RequestKind) -> LiveRun:
         """The run of a request of this caller; ``ApiError`` when there is none."""
-        row = await self.on_worker(partial(self.requests.get, request_id, principal.name))
+        row = await self.on_worker(partial(self._own_row, principal, request_id))
         if row is None or row.deleted or (kinds and row.kind not in kinds):
             raise not_found(f"there is nothing with the id {request_id!r}")
         live = self._live.get(row.id) or self._ended.get(row.id)
@@ -342,6 +342,10 @@ class ApiRuns:
                 self._live.pop(row.id, None)
                 raise
         return live
+
+    def _own_row(self, principal: Principal, request_id: str) -> ApiRequestRow | None:
+        row = self.requests.get(request_id, principal.name)
+        return row if row is not None and self._finder.is_own(principal, row.session_id, or_new=True) else None
 
     async def _is_open(self, live: LiveRun) -> bool:
         turn = await self.on_worker(partial(self.requests.turn, live.row))
