@@ -95,6 +95,6 @@ def test_a_turn_never_ends_before_it_began(
     store: Store, runner: FileRunner, journal_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     turn = start_turn(store, runner)
-    monkeypatch.setattr("hermes.journal.steps.time.time", lambda: 1.0)
+    monkeypatch.setattr("hermes.journal.store.time.time", lambda: 1.0)
     finish_turn(turn)
     assert rows(journal_path, "SELECT ended_at >= started_at FROM turns") == [(1,)]

@@ -108,6 +108,15 @@ class ClusterRig:
                 },
             )
 
+    def home_with(self, name: str, url: str) -> dict[str, str]:
+        """Variables for a worker with a home of its own, which reaches the database under another address."""
+        home = self.home.with_name(name)
+        home.mkdir()
+        document = yaml.safe_load((self.home / "config.yaml").read_text())
+        document["journal"]["url"] = url
+        (home / "config.yaml").write_text(yaml.safe_dump(document))
+        return {"HERMES_HOME": str(home)}
+
     def host(self) -> Host:
         host = Host(self.home, surface_config(self.config), HostOptions(platform="test"), cwd=self.cwd, env={})
         self._hosts.append(host)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeVar, cast
 
@@ -194,7 +193,7 @@ class TurnJournal:
 
     def _add_event(self, kind: str, key: str, effect: str | None, body: object, shared: Fields) -> None:
         texts = {name: to_json(value) for name, value in shared.items()}
-        row = NewEvent(kind, key, effect, to_json(body), time.time(), texts)
+        row = NewEvent(kind, key, effect, to_json(body), self._store.clock(), texts)
         with self._pending_lock:
             self._pending.events.append(row)
 

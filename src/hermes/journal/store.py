@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -64,6 +65,10 @@ class Store(ABC):
         Who waits for changes asks for it many times a second. A store that has something cheaper says that instead.
         """
         return self.read(lambda connection: connection.execute(_CHANGES).fetchone())
+
+    def clock(self) -> float:
+        """The time for what is recorded: where several machines write, that of their database."""
+        return time.time()
 
     @abstractmethod
     def start_sync(self) -> None:

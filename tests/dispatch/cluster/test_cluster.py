@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +23,12 @@ from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
 from hermes.dispatch.cluster.worker import EVICTED
 from hermes.errors import JournalUnavailable
 from hermes.journal.history.inspection import inspect_session
+from hermes.log import log_path
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, by_step, text, tool_calls
 from hermes.trace.verify.session import verify
 from support import run_hermes
-from support.cluster_rig import ClusterRig, WorkerProcess, answer_of
+from support.cluster_rig import SOURCE, ClusterRig, WorkerProcess, answer_of
+from support.cut_proxy import CutProxy
 from support.postgres_server import PostgresServer
 from support.waiting import HANG, wait_until
 
@@ -157,6 +163,83 @@ def test_a_killed_and_a_frozen_worker_are_replaced(cluster: Cluster) -> None:
     # Who was replaced leaves as soon as it wakes up.
     frozen.send(signal.SIGCONT)
     assert frozen.process.wait(HANG) == EVICTED
+
+
+def start_work(cluster: Cluster, *sessions: str) -> list[str]:
+    """Turns that have run two of their four commands and wait for the model."""
+    turns = [cluster.submit(f"work {session}", session) for session in sessions]
+    expected = {f"{session}-{number}" for session in sessions for number in range(2)}
+    wait_until(lambda: expected <= set(effects(cluster)), "the first two calls of every turn")
+    return turns
+
+
+def effects(cluster: Cluster) -> list[str]:
+    path = cluster.rig.cwd / "effects.log"
+    return path.read_text().split() if path.exists() else []
+
+
+def check_work(cluster: Cluster, turns: list[str], *sessions: str) -> None:
+    """The turns come to their end, and no command of theirs ran twice."""
+    cluster.model.gate.set()
+    assert [cluster.answer(turn) for turn in turns] == [f"Done with {session}" for session in sessions]
+    done = effects(cluster)
+    assert len(done) == len(set(done))
+    cluster.check(*sessions)
+
+
+def test_an_evicted_worker_leaves_and_others_continue_its_turns(cluster: Cluster) -> None:
+    cluster.rig.start_workers(2)
+    turns = start_work(cluster, "s0", "s1")
+    owner = cluster.owner("s0")
+    evicted = run_hermes("workers", "evict", owner.id, home=cluster.rig.home, cwd=cluster.rig.cwd)
+    assert (evicted.returncode, evicted.stderr) == (0, "")
+    assert owner.process.wait(HANG) == EVICTED
+    check_work(cluster, turns, "s0", "s1")
+    shown = run_hermes("workers", home=cluster.rig.home, cwd=cluster.rig.cwd)
+    assert owner.id not in shown.stdout
+
+
+@pytest.mark.parametrize("how", ["block", "refuse"])
+def test_a_worker_that_is_cut_off_from_the_database_is_replaced(cluster: Cluster, how: str) -> None:
+    with closing(CutProxy(cluster.rig.url)) as proxy:
+        (cut_off,) = cluster.rig.start_workers(1, env=cluster.rig.home_with("other", proxy.url))
+        turns = start_work(cluster, "s0", "s1")
+        cluster.rig.start_workers(1)
+        (proxy.block if how == "block" else proxy.refuse)()
+        # The model answers both of them; only one can record that it runs the next command.
+        check_work(cluster, turns, "s0", "s1")
+        proxy.heal()
+        assert cut_off.process.wait(HANG) == EVICTED
+        # What it wanted to record when it was replaced was refused.
+        check_work(cluster, turns, "s0", "s1")
+
+
+def test_clocks_that_differ_by_hours_do_no_harm(cluster: Cluster, tmp_path: Path) -> None:
+    (tmp_path / "clock").mkdir()
+    (tmp_path / "clock" / "sitecustomize.py").write_text(
+        "import os, time\nreal, offset = time.time, float(os.environ['TEST_CLOCK_OFFSET'])\n"
+        "time.time = lambda: real() + offset\ntime.time_ns = lambda: int(time.time() * 1e9)\n"
+    )
+    path = os.pathsep.join([str(tmp_path / "clock"), str(SOURCE)])
+    for offset in ("7200", "-7200"):
+        cluster.rig.start_workers(1, env={"PYTHONPATH": path, "TEST_CLOCK_OFFSET": offset})
+    sessions = [f"s{number}" for number in range(4)]
+    turns = start_work(cluster, *sessions)
+    killed, left = cluster.owner("s0"), cluster.rig.workers
+    shown = run_hermes("workers", home=cluster.rig.home, cwd=cluster.rig.cwd)
+    assert all(worker.id in shown.stdout for worker in left)  # no one is taken for frozen
+    killed.kill()
+    check_work(cluster, turns, *sessions)
+    assert [worker.process.poll() for worker in left if worker is not killed] == [None]
+    # The clocks do differ, and what is recorded has the time of the database.
+    times = [datetime.fromisoformat(line.split()[0]) for line in log_path(cluster.rig.home).read_text().splitlines()]
+    assert max(times) - min(times) > timedelta(hours=3)
+    recorded = cluster.rig.query("SELECT min(at), max(at) FROM events")[0]
+    assert all(abs(at - time.time()) < 3_000 for at in recorded)
+    # The order of a session's turns is that of their acceptance.
+    later = [cluster.submit(f"later {number}", "s0") for number in range(3)]
+    assert [cluster.answer(turn) for turn in later] == [f"Answer to later {number}" for number in range(3)]
+    assert cluster.model.asked[-3:] == [f"later {number}" for number in range(3)]
 
 
 def test_a_worker_drains_when_it_is_stopped(cluster: Cluster) -> None:

@@ -146,6 +146,10 @@ class PostgresStore(Store):
         """The transactions that are visible: the text differs after each one that wrote something."""
         return self.read(lambda connection: connection.execute("SELECT CAST(pg_current_snapshot() AS text)").fetchone())
 
+    def clock(self) -> float:
+        """The time of the database, so that the machines that use it agree."""
+        return time.time() + self._offset
+
     def start_sync(self) -> None:
         """Everything that was written is on disk."""
 
