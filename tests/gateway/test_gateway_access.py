@@ -161,6 +161,14 @@ def test_commands_of_users_and_of_the_owner(rig: GatewayRig) -> None:
     assert len(rig.provider.requests) == 1
 
 
+def test_the_help_lists_what_its_reader_may_use(rig: GatewayRig) -> None:
+    rig.start(plugins=[Greeter], user_commands=["/greet"])
+    client = rig.client()
+    owner, user = client.ask("/help"), client.ask("/help", "bob")
+    assert "/config" in owner and "/greet" in owner and "/paste" not in owner
+    assert "/new" in user and "/greet" in user and "/config" not in user
+
+
 def test_a_plugin_command_can_be_opened_to_users(rig: GatewayRig) -> None:
     rig.start(plugins=[Greeter], user_commands=["greet"])
     assert rig.client().ask("/greet@hermes you", "bob") == "Hello you"

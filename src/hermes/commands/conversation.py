@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hermes.agent.session import Session
 from hermes.commands.surface import Surface, TerminalScreen
+from hermes.contract.commands import SlashCommand
 from hermes.contract.events import SessionReset
 from hermes.errors import HermesError
 from hermes.host import Host
@@ -66,6 +67,10 @@ class Conversation:
             )
         if host.sessions.turn_count(old.id):
             release_lease(host.store, host.runner, old.id)  # another process may continue it now
+
+    def lists(self, command: SlashCommand) -> bool:
+        """Whether the help lists a command here."""
+        return True
 
     @property
     def width(self) -> int | None:

@@ -33,8 +33,9 @@ def show_help(conversation: Conversation, arguments: str) -> str:
     if arguments:
         return _explained(_named(arguments.lstrip("/").lower(), known))
     lines: list[str] = []
-    for category in dict.fromkeys(command.category for command in (*known[1:], known[0])):
-        rows = [(usage(command, 28), command.summary) for command in known if command.category == category]
+    listed = [command for command in known if conversation.lists(command)]
+    for category in dict.fromkeys(command.category for command in (*listed[1:], *listed[:1])):
+        rows = [(usage(command, 28), command.summary) for command in listed if command.category == category]
         lines += [category, *columns(rows, width=conversation.width), ""]
     return "\n".join([*lines, "Anything else that you type is for the model. /help COMMAND explains one."])
 

@@ -178,12 +178,16 @@ def _variables_named_in(value: Any) -> Iterator[str]:
 
 
 def _secrets_of_address(address: str) -> Iterator[str]:
-    """The userinfo of a URL (its password, or the name when that is all there is) and its secret parameters."""
+    """The userinfo of a URL (its password, or the name when that is all there is) and its secret parameters.
+
+    The name alone may be a token on the web; in the address of a database it is only a name.
+    """
     if "://" not in address:
         return
     try:
         parts = urlsplit(address)
-        login = parts.password or parts.username or ""
+        name = "" if parts.scheme in ("postgresql", "postgres") else parts.username
+        login = parts.password or name or ""
         parameters = parse_qsl(parts.query)
     except ValueError:
         return

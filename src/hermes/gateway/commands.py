@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import is_command, run_command
 from hermes.commands.surface import UserMessage
-from hermes.contract.commands import OWN_PREFIX
+from hermes.contract.commands import OWN_PREFIX, SlashCommand
 from hermes.errors import HermesError, SessionNotFound
 from hermes.gateway.access import workspace_of
 from hermes.gateway.adapter import MessageEvent
@@ -30,6 +31,8 @@ USER_COMMANDS = frozenset(
     {"help", "new", "reset", "stop", "status", "usage", "budget", "history", "retry", "compress", "compact", "title"}
     | {"queue", "steer", "todo", "approve", "deny"}
 )
+#: Commands of a prompt on a terminal, which mean nothing in a chat.
+_OF_A_TERMINAL = frozenset({"clear", "copy", "edit", "paste", "quit"})
 _BEGIN_ANEW = frozenset({"new", "reset", "clear"})
 _DECISIONS = frozenset({"approve", "deny"})
 _BY_COMMAND = "stopped by a command"
@@ -50,8 +53,7 @@ async def run_chat_command(gateway: Gateway, chat: GatewayChat, work: ChatWork) 
     """Run the command of a message; what is to be sent."""
     name = work.event.get_command() or ""
     plain = name.removeprefix(OWN_PREFIX)
-    allowed = USER_COMMANDS | {one.lstrip("/").lower() for one in gateway.config.user_commands}
-    if work.sender.role != "owner" and name not in allowed:
+    if not _may_use(gateway, work, name):
         return [f"/{name} is for the owner of this agent."]
     if plain in _DECISIONS:
         return [await gateway.blocking(_decide, gateway, chat, work, plain)]
@@ -66,9 +68,14 @@ async def run_chat_command(gateway: Gateway, chat: GatewayChat, work: ChatWork) 
     return [text] if text else []
 
 
+def _may_use(gateway: Gateway, work: ChatWork, name: str) -> bool:
+    opened = {one.lstrip("/").lower() for one in gateway.config.user_commands}
+    return work.sender.role == "owner" or name in USER_COMMANDS | opened
+
+
 def _run(gateway: Gateway, chat: GatewayChat, work: ChatWork, surface: ChatSurface) -> str:
     row = chat.row
-    conversation = ChatConversation(gateway.host, surface, row)
+    conversation = ChatConversation(gateway.host, surface, row, lambda name: _may_use(gateway, work, name))
     answer = run_command(conversation, _line(work.event))
     if conversation.session_id and conversation.session_id != row.session_id:
         gateway.change_session(chat, conversation.session_id)
@@ -127,9 +134,14 @@ def _question_for(gateway: Gateway, chat: GatewayChat, named: str, *, is_owner: 
 class ChatConversation(Conversation):
     """The session of a chat, as commands see it. It is opened when a command needs it."""
 
-    def __init__(self, host: Host, surface: ChatSurface, row: ChatRow) -> None:
+    def __init__(self, host: Host, surface: ChatSurface, row: ChatRow, may_use: Callable[[str], bool]) -> None:
         super().__init__(host, None, surface, opened=self._open)
         self._row = row
+        self._may_use = may_use
+
+    def lists(self, command: SlashCommand) -> bool:
+        """Whether the sender may use it, and it means something in a chat."""
+        return command.name.removeprefix(OWN_PREFIX) not in _OF_A_TERMINAL and self._may_use(command.name)
 
     def _open(self) -> Session:
         row = self._row

@@ -105,7 +105,7 @@ def test_failures_are_openais_errors_and_are_not_tried_again(api: ServedApi, cli
     assert "secret detail" not in str(failed.value)
     assert failed.value.code == "agent_error"
     assert len(api.host.sessions.list()) == 1
-    with pytest.raises(openai.NotFoundError, match="there is hermes-agent, scripted"):
+    with pytest.raises(openai.NotFoundError, match="allowed: hermes-agent and scripted"):
         client.chat.completions.create(model="gpt-9", messages=[{"role": "user", "content": "hello"}])
     with pytest.raises(openai.APIError):
         list(

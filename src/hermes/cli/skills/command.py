@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from hermes.cli.terminal import one_line, plain, print_json
+from hermes.commands.text import plural
 from hermes.config import hermes_home, load_config
 from hermes.errors import HermesError, did_you_mean
 from hermes.tools.skills.manifest import SkillManifest, read_manifest
@@ -131,7 +132,7 @@ def _check(args: argparse.Namespace, home: Path) -> int:
             for line in _problem_lines(skill, notes.get(skill.folder, "")):
                 print(line)
         broken = sum(bool(skill.problem) for skill in found)
-        print(f"{len(found)} skills, {broken} cannot be used")
+        print(f"{plural(len(found), 'skill')}, {broken} cannot be used")
     return 1 if any(skill.problem for skill in found) else 0
 
 

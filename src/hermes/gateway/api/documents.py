@@ -110,9 +110,9 @@ def refuse_tools(tools: list[Any] | None, tool_choice: Any, param: str = "tools"
 def check_model(model: str, known: tuple[str, ...]) -> str:
     """The model's name; ``ApiError`` when there is none of that name."""
     if model and model not in known:
-        listed = ", ".join(known)
+        listed = " and ".join(known)
         raise ApiError(
-            404, f"the model {model!r} does not exist; there is {listed}", param="model", code="model_not_found"
+            404, f"the model {model!r} does not exist; allowed: {listed}", param="model", code="model_not_found"
         )
     return model or known[0]
 
