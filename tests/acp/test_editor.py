@@ -20,6 +20,7 @@ from acp.schema import (
     HttpMcpServer,
     ImageContentBlock,
     McpServerStdio,
+    ResourceContentBlock,
     TextContentBlock,
 )
 
@@ -397,7 +398,7 @@ def test_the_model_asks_with_a_form_where_the_editor_has_them(rig: Rig) -> None:
 
 def test_bad_input_gets_an_answer_and_ends_nothing(rig: Rig) -> None:
     async def drive(agent: Any, _editor: Editor, _provider: ScriptedProvider) -> None:
-        for cwd in ("relative", "/no/such/folder"):
+        for cwd in ("relative", "/no/such/folder", "/" + "a" * 5_000):
             with pytest.raises(acp.RequestError, match="cwd is"):
                 await agent.new_session(cwd=cwd, mcp_servers=[])
         with pytest.raises(acp.RequestError, match="is not open"):
@@ -407,9 +408,38 @@ def test_bad_input_gets_an_answer_and_ends_nothing(rig: Rig) -> None:
         session = await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
         with pytest.raises(acp.RequestError, match="the prompt is empty"):
             await agent.prompt(session_id=session.session_id, prompt=words(" "))
+        link = ResourceContentBlock(type="resource_link", name="x", uri="file://[")
+        with pytest.raises(acp.RequestError, match="is not valid"):
+            await agent.prompt(session_id=session.session_id, prompt=[link])
         assert (await agent.prompt(session_id=session.session_id, prompt=words("hi"))).stop_reason == "end_turn"
+        await agent.close_session(session_id=session.session_id)
+        with pytest.raises(acp.RequestError, match="there is no session"):
+            await agent.load_session(session_id=session.session_id[:8], cwd=str(rig.workdir), mcp_servers=[])
 
     rig.run([text("hello")], drive)
+
+
+def test_a_session_of_a_caller_is_not_opened_in_an_editor(rig: Rig) -> None:
+    """It would work for the caller, in the folder that the editor has open."""
+    hosts: list[Host] = []
+
+    async def drive(agent: Any, _editor: Editor, _provider: ScriptedProvider) -> None:
+        await agent.new_session(cwd=str(rig.workdir), mcp_servers=[])
+        theirs = hosts[0].new_session(principal="bob")
+        theirs.run("hello")
+        for open_it in (agent.load_session, agent.resume_session, agent.fork_session):
+            with pytest.raises(acp.RequestError, match="is one of bob"):
+                await open_it(session_id=theirs.id, cwd=str(rig.workdir), mcp_servers=[])
+
+    original = AcpServer._ready_host  # pyright: ignore[reportPrivateUsage]
+
+    def recorded(server: AcpServer, *given: Any) -> Host:
+        hosts.append(original(server, *given))
+        return hosts[-1]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AcpServer, "_ready_host", recorded)
+        rig.run([text("hello")], drive)
 
 
 def test_a_failed_turn_is_an_error_with_its_cause(rig: Rig) -> None:

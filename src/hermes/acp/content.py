@@ -7,7 +7,7 @@ import binascii
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
 
-from hermes.acp.wire import INVALID_PARAMS, RpcError
+from hermes.acp.wire import INVALID_PARAMS, RpcError, fields_of
 from hermes.agent.images.attachments import MAX_IMAGE_BYTES, image_type
 
 Message = str | list[dict[str, Any]]
@@ -40,7 +40,7 @@ def _text(block: dict[str, Any]) -> str:
     if kind == "resource_link":
         return f"[{block.get('name') or 'file'}]({_place(str(block.get('uri') or ''))})"
     if kind == "resource":
-        resource = cast("dict[str, Any]", block.get("resource") or {})
+        resource = fields_of(block.get("resource"))
         place, text = _place(str(resource.get("uri") or "")), resource.get("text")
         if not isinstance(text, str):
             return f"[{place}] (a binary file)"
@@ -50,7 +50,10 @@ def _text(block: dict[str, Any]) -> str:
 
 def _place(uri: str) -> str:
     """A path for a file of this machine, so that tools can open it."""
-    parts = urlsplit(uri)
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        raise RpcError(INVALID_PARAMS, f"the uri {uri[:200]!r} is not valid") from None
     return unquote(parts.path) if parts.scheme == "file" else uri
 
 

@@ -172,7 +172,13 @@ class AcpServer:
         if known is not None:
             return known.session
         try:
-            return host.resume_session(session_id, cwd=cwd)
+            row = host.sessions.get(session_id)
+            if row.id != session_id:  # the beginning of an id is for people
+                raise RpcError(NOT_FOUND, f"there is no session {session_id!r}")
+            if row.principal:
+                # It would work in the owner's folder for someone else.
+                raise RpcError(NOT_FOUND, f"session {row.id} is one of {row.principal}; begin a session of your own")
+            return host.resume_session(row.id, cwd=cwd)
         except SessionNotFound as error:
             raise RpcError(NOT_FOUND, str(error)) from None
 
@@ -221,7 +227,11 @@ class AcpServer:
 
 def _folder(params: Params) -> Path:
     cwd = params.get("cwd")
-    if not isinstance(cwd, str) or not Path(cwd).is_absolute() or not Path(cwd).is_dir():
+    try:
+        is_folder = isinstance(cwd, str) and Path(cwd).is_absolute() and Path(cwd).is_dir()
+    except OSError:  # too long, for example
+        is_folder = False
+    if not isinstance(cwd, str) or not is_folder:
         raise RpcError(INVALID_PARAMS, f"cwd is {cwd!r}; it must be the absolute path of a folder that exists")
     return Path(cwd)
 
@@ -237,15 +247,21 @@ def _mcp_servers(servers: list[Any]) -> dict[str, Any]:
         given = cast("Params", server)
         if given.get("url"):
             transport = "sse" if given.get("type") == "sse" else "http"
-            headers = _named_values(given.get("headers"))
+            headers = _named_values(given.get("headers"), "headers")
             entries[name] = McpServerConfig(url=str(given["url"]), headers=headers, transport=transport)
         else:
-            arguments = [str(argument) for argument in given.get("args") or ()]
-            env = _named_values(given.get("env"))
+            arguments = [str(argument) for argument in _list(given.get("args"), "args")]
+            env = _named_values(given.get("env"), "env")
             entries[name] = McpServerConfig(command=str(given.get("command") or ""), args=arguments, env=env)
     return entries
 
 
-def _named_values(pairs: Any) -> dict[str, str]:
-    found = [fields_of(pair) for pair in pairs or ()]
+def _list(value: object, name: str) -> list[Any]:
+    if value is not None and not isinstance(value, list):
+        raise RpcError(INVALID_PARAMS, f"{name} of an entry of mcpServers is not a list")
+    return cast("list[Any]", value or [])
+
+
+def _named_values(pairs: object, name: str) -> dict[str, str]:
+    found = [fields_of(pair) for pair in _list(pairs, name)]
     return {str(pair["name"]): str(pair.get("value") or "") for pair in found if "name" in pair}

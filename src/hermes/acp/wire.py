@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
 from typing import Any, BinaryIO, cast
 
 import msgspec
@@ -172,12 +173,13 @@ class EditorConnection:
 
     def _take_answer(self, message: _Message) -> None:
         future = self._asked.pop(message.id, None) if isinstance(message.id, int) else None
-        if future is None or future.done():
+        if future is None:
             return
-        if message.error is not None:
-            future.set_exception(HermesError(f"the editor answered with an error: {str(message.error)[:300]}"))
-        else:
-            future.set_result(message.result)
+        with suppress(InvalidStateError):  # it was cancelled, perhaps at this moment
+            if message.error is not None:
+                future.set_exception(HermesError(f"the editor answered with an error: {str(message.error)[:300]}"))
+            else:
+                future.set_result(message.result)
 
     def _refuse(self, code: int, text: str) -> None:
         self.put({"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": text}})
