@@ -1,8 +1,12 @@
-"""The base class of platform adapters and the data they exchange with the gateway.
+"""The base class of platform adapters, the data they exchange with the gateway, and a few helpers for them.
 
 Plugins for chat platforms import these; published ones find the same classes as ``gateway.platforms.base``.
 """
 
+from hermes.config.files import write_private_document
+from hermes.gateway.store.outbox import OutgoingMessage
+from hermes.http.threads import run_in_thread
+from hermes.http_server.rate_limits import RateLimiter
 from hermes.plugins.compat.messages import (
     HomeChannel,
     MessageEvent,
@@ -22,21 +26,29 @@ from hermes.plugins.compat.platforms import (
     entry_of,
     split_text,
 )
+from hermes.plugins.http import PluginHttp
+from hermes.tools.results import mark_untrusted
 
 __all__ = [
     "BasePlatformAdapter",
     "HomeChannel",
     "MessageEvent",
     "MessageType",
+    "OutgoingMessage",
     "Platform",
     "PlatformConfig",
     "PlatformEntry",
+    "PluginHttp",
     "ProcessingOutcome",
+    "RateLimiter",
     "SendResult",
     "SessionSource",
     "adapter_config",
     "approval_text",
     "build_session_key",
     "entry_of",
+    "mark_untrusted",
+    "run_in_thread",
     "split_text",
+    "write_private_document",
 ]

@@ -12,8 +12,14 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, MessageType, PlatformConfig, SendResult
-from hermes.http.threads import run_in_thread
+from hermes.gateway.adapter import (
+    BasePlatformAdapter,
+    MessageEvent,
+    MessageType,
+    PlatformConfig,
+    SendResult,
+    run_in_thread,
+)
 
 from .imap import ImapClient, ImapError
 from .mail import IncomingMail, NotForUs, is_authenticated, make_answer, parse_mail

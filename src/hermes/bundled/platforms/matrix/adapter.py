@@ -13,15 +13,21 @@ from urllib.parse import quote
 
 import msgspec
 
-from hermes.config.files import write_private_document
-from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformConfig, SendResult, split_text
+from hermes.gateway.adapter import (
+    BasePlatformAdapter,
+    MessageEvent,
+    PlatformConfig,
+    SendResult,
+    split_text,
+    write_private_document,
+)
 from hermes.gateway.platform_api import PlatformApi, PlatformApiError
 
 from .events import as_object, read_event
 from .settings import MatrixSettings
 
 if TYPE_CHECKING:
-    from hermes.plugins.http import PluginHttp
+    from hermes.gateway.adapter import PluginHttp
 
 log = logging.getLogger("hermes.platforms.matrix")
 

@@ -13,7 +13,7 @@ from urllib.parse import parse_qs
 
 import msgspec
 
-from hermes.errors import HermesError
+from hermes import HermesError
 from hermes.gateway.adapter import (
     BasePlatformAdapter,
     MessageEvent,
@@ -32,7 +32,7 @@ from .settings import SlackSettings
 from .websocket import WebSocket, WebSocketError
 
 if TYPE_CHECKING:
-    from hermes.plugins.http import PluginHttp
+    from hermes.gateway.adapter import PluginHttp
 
 log = logging.getLogger("hermes.platforms.slack")
 

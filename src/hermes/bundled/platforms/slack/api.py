@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hermes.gateway.platform_api import PlatformApi, PlatformApiError
 
 if TYPE_CHECKING:
-    from hermes.plugins.http import PluginHttp
+    from hermes.gateway.adapter import PluginHttp
 
     from .settings import SlackSettings
 

@@ -24,7 +24,7 @@ from .settings import TelegramSettings
 from .updates import MAX_TEXT, Bot, TelegramMessage, read_message, utf16_length
 
 if TYPE_CHECKING:
-    from hermes.plugins.http import PluginHttp
+    from hermes.gateway.adapter import PluginHttp
 
 log = logging.getLogger("hermes.platforms.telegram")
 

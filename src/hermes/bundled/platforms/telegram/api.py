@@ -9,7 +9,7 @@ from hermes.gateway.platform_api import PlatformApi, PlatformApiError
 from .updates import Bot
 
 if TYPE_CHECKING:
-    from hermes.plugins.http import PluginHttp
+    from hermes.gateway.adapter import PluginHttp
 
     from .settings import TelegramSettings
 

@@ -9,11 +9,16 @@ from typing import Any
 
 import msgspec
 
-from hermes.errors import HermesError
-from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformConfig, SendResult
+from hermes import HermesError
+from hermes.gateway.adapter import (
+    BasePlatformAdapter,
+    MessageEvent,
+    OutgoingMessage,
+    PlatformConfig,
+    RateLimiter,
+    SendResult,
+)
 from hermes.gateway.platform_server import PlatformRequest, PlatformResponse, PlatformServer
-from hermes.gateway.store.outbox import OutgoingMessage
-from hermes.http_server.rate_limits import RateLimiter
 
 from .routes import WebhookRoute, WebhookSettings, event_of, render
 from .signatures import SignatureRefused, verify

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
+from hermes.gateway.adapter import mark_untrusted
 from hermes.gateway.platform_settings import PlatformSettings
-from hermes.tools.results import mark_untrusted
 
 from .signatures import SCHEMES, standard_key
 
