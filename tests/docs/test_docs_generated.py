@@ -58,7 +58,7 @@ def test_settings_in_effect_are_those_that_a_run_reads() -> None:
     assert {"model.base_url", "providers.<name>.model", "fallback_providers[].key_env", "plugins.entries"} <= seen
     assert "mcp_servers.<name>.keepalive_interval" in seen
     assert {"local.threads", "approvals.mode", "delegation.max_concurrent_children", "compression.threshold"} <= seen
-    assert seen.isdisjoint(("approvals.cron_mode", "security.redact_secrets", "terminal.backend"))
+    assert seen.isdisjoint(("security.redact_secrets", "terminal.backend"))
 
 
 @pytest.mark.slow

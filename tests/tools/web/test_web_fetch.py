@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
+import socket
+import threading
 from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +133,40 @@ def test_size_is_limited_packed_or_not(home: Path, workdir: Path) -> None:
             assert "larger than 1,000,000 bytes" in fetch(host, url)["error"]
         with serving(one(200, "text/plain", b"x" * 1_000_001)) as (url, _):
             assert "larger than 1,000,000 bytes" in fetch(host, url)["error"]
+
+
+@pytest.mark.parametrize("drips", [False, True], ids=["silent", "one byte at a time"])
+def test_time_is_limited_for_silent_and_for_slow_servers(home: Path, workdir: Path, drips: bool) -> None:
+    settings = {"security": SecurityConfig(allow_private_urls=True), "web": WebConfig(timeout=0.5)}
+    with (
+        _slow_server(drips=drips) as url,
+        ScriptedProvider([]) as provider,
+        configured_host(home, workdir, provider, **settings) as host,
+    ):
+        assert "took longer than 0.5 s" in fetch(host, url)["error"]
+
+
+@contextmanager
+def _slow_server(*, drips: bool) -> Generator[str]:
+    """A server whose answer does not end: it sends nothing, or a byte now and then."""
+    ended = threading.Event()
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            connection, _ = listener.accept()
+            with connection:
+                connection.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\r\n" if drips else b"")
+                while not ended.wait(0.05):
+                    connection.sendall(b"x" if drips else b"")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/"
+        finally:
+            ended.set()
+            thread.join()
 
 
 def test_redirects_are_followed_and_end(host: Host) -> None:
