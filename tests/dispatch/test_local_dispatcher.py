@@ -22,6 +22,7 @@ from hermes.host import Host
 from hermes.journal.history.inspection import inspect_session
 from hermes.journal.questions import Questions
 from hermes.journal.recovery import MAX_TAKE_UPS
+from hermes.journal.sessions import Sessions
 from hermes.journal.turns import Submission, find_submission
 from hermes.scope import Interrupt
 from hermes.testing import RecordedRequest, ScriptedProvider, ScriptedReply, by_step, text, tool_call
@@ -231,6 +232,45 @@ def test_a_session_is_free_for_other_processes_between_turns(rig: Rig) -> None:
         other.resume_session("s1").run("from the command line")
     ended(dispatcher, dispatcher.submit(rig.request("two")).turn_id)
     assert "from the command line" in str(rig.provider.requests[-1].messages)
+
+
+def test_what_another_process_added_is_part_of_the_next_request(rig: Rig) -> None:
+    first, second = rig.dispatcher(), rig.dispatcher()
+    for dispatcher, said in ((first, "one"), (first, "two"), (second, "three"), (first, "four")):
+        ended(dispatcher, dispatcher.submit(rig.request(said)).turn_id)
+    said = [message["content"] for message in rig.provider.requests[-1].messages if message["role"] == "user"]
+    assert said == ["one", "two", "three", "four"]
+
+
+def test_the_conversation_of_an_open_session_is_not_read_again(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    dispatcher = rig.dispatcher()
+    ended(dispatcher, dispatcher.submit(rig.request("one")).turn_id)
+    monkeypatch.setattr(Sessions, "context", None)
+    monkeypatch.setattr(Sessions, "get", None)
+    assert ended(dispatcher, dispatcher.submit(rig.request("two")).turn_id) == "Answer to two"
+    assert "Answer to one" in str(rig.provider.requests[-1].messages)
+
+
+def test_a_session_that_is_unloaded_to_save_memory_is_not_over(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    over: list[str] = []
+
+    class Watcher:
+        def register(self, ctx: Any) -> None:
+            ctx.register_hook("on_session_finalize", lambda session_id, **_: over.append(session_id))
+
+    monkeypatch.setattr("hermes.dispatch.execution.MAX_OPEN_SESSIONS", 1)
+    host = configured_host(rig.home, rig.cwd, rig.provider, options={"plugin_objects": [Watcher()]})
+    with host:
+        dispatcher = LocalDispatcher(host)
+        dispatcher.start()
+        for session_id in ("s1", "s2", "s3"):
+            ended(dispatcher, dispatcher.submit(rig.request("hello", session_id)).turn_id)
+        wait_until(lambda: [session.id for session in host.open_sessions if not session.closed] == ["s3"], "room")
+        assert over == []
+        ended(dispatcher, dispatcher.submit(rig.request("again", "s1")).turn_id)
+        assert "Answer to hello" in str(rig.provider.requests[-1].messages)
+        wait_until(lambda: host.open_sessions.get("s3") is None, "room")
+    assert over == ["s1"]
 
 
 def test_a_turn_waits_while_another_process_has_its_session(rig: Rig) -> None:

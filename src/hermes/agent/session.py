@@ -106,6 +106,8 @@ class Session:
         self._is_new = is_new
         #: How many turns the transcript covers; None when that is not known.
         self._turns_known: int | None = 0 if is_new else None
+        #: The fencing token under which the transcript was last complete.
+        self._epoch_known = 0
         #: What sanitising the conversation has cost already, so that only new messages cost again.
         self.memo = Memo()
         #: How full the model's window is.
@@ -203,7 +205,6 @@ class Session:
         """
         runtime, interrupt = self.runtime, interrupt or Interrupt()
         with self._exclusive(), self._with_next_models():
-            self._turns_known = None  # another process may have continued the conversation
             endpoint = self.models.endpoints[0]
 
             def claim() -> TurnJournal:
@@ -222,6 +223,8 @@ class Session:
                 return _recorded_result(
                     self.id, journal.id, journal.state, journal.answer, journal.error, journal.finish_reason
                 )
+            if journal.lease.epoch != self._epoch_known + 1:
+                self._turns_known = None  # another process may have continued the conversation
             options = submission.options
             return self._run_turn(
                 *(journal, listener, interrupt, options.get("context", "")),
@@ -385,6 +388,21 @@ class Session:
         self.window.close(self.transcript.earlier, is_replaced=bool(new_session_id))
         self.runtime.hooks.end_session(self.id)
 
+    def unload(self) -> bool:
+        """Free the memory of a session that continues later, read from the journal; False while a turn runs.
+
+        The conversation is not over: no plugin hears of it.
+        """
+        if not self._running.acquire(blocking=False):
+            return False
+        try:
+            if not self.closed:
+                self.closed = True
+                self.runtime.hooks.end_session(self.id)
+        finally:
+            self._running.release()
+        return True
+
     # -- inside -------------------------------------------------------------------------------------------------
 
     def _finish(self, states: tuple[TurnState, ...], listener: Listener, interrupt: Interrupt) -> TurnResult | None:
@@ -452,7 +470,7 @@ class Session:
             budgets.enter(scope, "" if self.parent is None else self.parent.session_id)
         try:
             result = Turn(self, journal, scope, listener, context, is_structured=is_structured).run()
-            self._turns_known = journal.ordinal + 1
+            self._turns_known, self._epoch_known = journal.ordinal + 1, journal.lease.epoch
             if result.status in ("completed", "incomplete") and self.memory is not None:
                 said = message_text(journal.messages[0, 0])
                 self.memory.keep(scope, said, result.answer, self.transcript.messages())

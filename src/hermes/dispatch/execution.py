@@ -124,6 +124,11 @@ class Execution:
         return contextlib.nullcontext() if entry is None else entry(session, submission)
 
     def _session(self, submission: Submission) -> Session:
+        with self._lock:
+            self._open.pop(submission.session_id, None)  # until its turn has ended
+        already = self.host.open_sessions.get(submission.session_id)
+        if already is not None:
+            return already
         folder = self._folder(submission)
         return self.host.resume_session(submission.session_id, cwd=folder, platform=submission.source)
 
@@ -158,13 +163,13 @@ class Execution:
             self._keep(session)
 
     def _keep(self, session: Session) -> None:
-        """Keep a session open for its next turn, and close those that were not used for long."""
+        """Keep a session open for its next turn, and free the memory of the one that was not used for longest."""
         with self._lock:
             self._open[session.id] = session
             self._open.move_to_end(session.id)
             old = self._open.popitem(last=False)[1] if len(self._open) > MAX_OPEN_SESSIONS else None
         if old is not None:
-            old.close("idle")
+            old.unload()
 
     # -- results ------------------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import sqlite3
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 from hermes.a2a.server.store.database import Database
@@ -78,16 +77,16 @@ class ContextSessions:
         self._database.run_on_thread(write)
 
     def keep(self, context: ContextKey, session: Session) -> None:
-        """Keep the session of a context open for its next turn, and close those that were not used for long."""
+        """Keep the session of a context open for its next turn, and free the memory of those that were not used for long."""
         self._open[context] = session
         self._open.move_to_end(context)
         if len(self._open) > _MAX_OPEN:
-            self._close_idle()
+            self._unload_idle()
 
-    def _close_idle(self) -> None:
+    def _unload_idle(self) -> None:
         idle = [known for known in self._open if known not in self._locks]
         for old in idle[: len(self._open) - _MAX_OPEN]:
-            self._host.workers.submit(partial(self._open.pop(old).close, "idle"))
+            self._open.pop(old).unload()
 
     def workspace(self, principal: Principal) -> Path:
         """The folder that a caller works in: that of the configuration, or its own below the home."""
