@@ -191,6 +191,7 @@ class LogFile:
         self._max_bytes = max_bytes
         self._backups = backups
         self._fd: int | None = None
+        self._opened: tuple[int, int] | None = None
 
     def write(self, line: bytes) -> None:
         fd, size = self._current()
@@ -208,15 +209,17 @@ class LogFile:
     def _current(self) -> tuple[int, int]:
         """The descriptor of the file that has the name now, and its size."""
         if self._fd is not None:
-            opened = os.fstat(self._fd)
-            if _is_file(self.path, opened):
-                return self._fd, opened.st_size
+            named = _named(self.path)
+            if named is not None and _identity(named) == self._opened:
+                return self._fd, named.st_size
             self.close()
         # The first line may be what makes the home; it is as private as the log (the mode holds for the last folder).
         for folder in (self.path.parent.parent, self.path.parent):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._fd = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        return self._fd, os.fstat(self._fd).st_size
+        opened = os.fstat(self._fd)
+        self._opened = _identity(opened)
+        return self._fd, opened.st_size
 
     def _rotate(self, fd: int) -> None:
         import fcntl
@@ -226,7 +229,8 @@ class LogFile:
             lock = os.open(self.path.with_name(f".{self.path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if _is_file(self.path, os.fstat(fd)):
+                named = _named(self.path)
+                if named is not None and _identity(named) == _identity(os.fstat(fd)):
                     self._shift()
             finally:
                 os.close(lock)
@@ -238,9 +242,13 @@ class LogFile:
         self.path.replace(rotated(self.path, 1))
 
 
-def _is_file(path: Path, opened: os.stat_result) -> bool:
+def _named(path: Path) -> os.stat_result | None:
+    """The file that has that name now."""
     try:
-        named = path.stat()
+        return path.stat()
     except FileNotFoundError:
-        return False
-    return (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)
+        return None
+
+
+def _identity(file: os.stat_result) -> tuple[int, int]:
+    return file.st_dev, file.st_ino

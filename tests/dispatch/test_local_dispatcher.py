@@ -256,7 +256,10 @@ def test_a_session_that_is_unloaded_to_save_memory_is_not_over(rig: Rig, monkeyp
 
     class Watcher:
         def register(self, ctx: Any) -> None:
-            ctx.register_hook("on_session_finalize", lambda session_id, **_: over.append(session_id))
+            ctx.register_hook("on_session_finalize", self.note)
+
+        def note(self, session_id: str, **_others: Any) -> None:
+            over.append(session_id)
 
     monkeypatch.setattr("hermes.dispatch.execution.MAX_OPEN_SESSIONS", 1)
     host = configured_host(rig.home, rig.cwd, rig.provider, options={"plugin_objects": [Watcher()]})

@@ -76,14 +76,15 @@ class Execution:
         return bool(request.principal) and Path(request.cwd) == default_workspace(self.host.home, request.principal)
 
     def accept(self, request: TurnRequest) -> tuple[Submission, bool]:
-        """Store a turn as queued; False when its idempotency key was known."""
+        """Store a turn as queued, on disk unless the surface has it there; False when its idempotency key was known."""
         session, submission, message = self.prepare(request)
         limits = self.limits
 
         def write(connection: JournalConnection) -> tuple[Submission, bool]:
             return accept_turn(connection, session, submission, message, limits)
 
-        return self.host.store.write(write)
+        store = self.host.store
+        return store.write_soon(write) if request.is_stored else store.write(write)
 
     @property
     def limits(self) -> QueueLimits:

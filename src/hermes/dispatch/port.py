@@ -44,6 +44,8 @@ class TurnRequest(msgspec.Struct, frozen=True, kw_only=True):
     #: Turns with a higher number start first.
     priority: int = 0
     queue: Literal["turns", "children"] = TURNS
+    #: The surface has the message on disk itself and submits it again after a crash: nothing waits for the disk.
+    is_stored: bool = False
     #: Further plain data for the surface's own ``TurnEntry``.
     extra: dict[str, Any] = {}
 

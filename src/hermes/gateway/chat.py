@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 
-from hermes.dispatch.port import TurnRequest
+from hermes.dispatch.port import DispatchedTurn, TurnRequest
 from hermes.errors import HermesError, QueueFull
 from hermes.gateway.access import Sender, workspace_of
 from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, ProcessingOutcome, SessionSource
@@ -205,13 +205,11 @@ class GatewayChat:
     async def run_turn(self, work: ChatWork, *, waits_for_sending: bool = False) -> ProcessingOutcome:
         """Run the turn of a message, through its questions, and put its answer into the outbox."""
         gateway = self._gateway
-        if not work.turn_id:
-            work.turn_id = await self._submit(work)
-            if work.is_stale:  # stopped before it began
-                await gateway.blocking(gateway.dispatcher.cancel, work.turn_id, _NEW_MESSAGE)
-        while (now := await gateway.settled(work.turn_id)).state == "suspended":
+        now = await (gateway.settled(work.turn_id) if work.turn_id else self._submit(work))
+        while now.state == "suspended":
             await self._wait_for_answer(work)
             await gateway.blocking(gateway.dispatcher.resume, work.turn_id)
+            now = await gateway.settled(work.turn_id)
         self.is_finishing = True
         try:
             result = now.result
@@ -226,15 +224,18 @@ class GatewayChat:
         texts = [] if work.is_stale else self._texts(work, result)
         futures = gateway.deliveries.watch([text.key for text in texts]) if waits_for_sending else []
         dead = is_dead_letter(result)
-        await gateway.blocking(
+        claimed = await gateway.blocking(
             gateway.inbox.finish,
             *(work.message.number, texts),
             state="dead" if dead else "done",
             error=gateway.host.redactor.redact(result.error or ""),
             also=[one.message.number for one in joined],
+            claims=work.message.platform in gateway.adapters,
         )
         work.is_done = True
-        gateway.deliveries.wake()
+        gateway.deliveries.send(claimed)
+        if len(claimed) < len(texts):
+            gateway.deliveries.wake()
         self.is_finishing = False
         sent = await asyncio.gather(*futures)
         if result.status == "interrupted" or work.is_stale:
@@ -258,17 +259,23 @@ class GatewayChat:
         self._turns.extendleft(reversed(steered[seen:]))
         return steered[:seen]
 
-    async def _submit(self, work: ChatWork) -> str:
+    async def _submit(self, work: ChatWork) -> DispatchedTurn:
+        """Hand the turn of a message over, and wait until it has ended or is suspended."""
         gateway, row = self._gateway, self.row
         ambient = gateway.session_store.take_ambient(row.session_id)
+        settle, settled = gateway.expect_turn()
         while True:
             try:
-                return await gateway.blocking(self._submit_now, work, row, ambient)
+                work.turn_id = await gateway.blocking(self._submit_now, work, row, ambient, settle)
+                break
             except QueueFull as error:
                 log.info("chat %s waits: %s", row.key, error)
                 await asyncio.sleep(_FULL_SECONDS)
+        if work.is_stale:  # stopped before it began
+            await gateway.blocking(gateway.dispatcher.cancel, work.turn_id, _NEW_MESSAGE)
+        return await settled
 
-    def _submit_now(self, work: ChatWork, row: ChatRow, ambient: str) -> str:
+    def _submit_now(self, work: ChatWork, row: ChatRow, ambient: str, settle: Callable[[DispatchedTurn], None]) -> str:
         """Hand the turn of a message over. Blocks: one change of threads for all of it."""
         gateway = self._gateway
         request = TurnRequest(
@@ -280,8 +287,11 @@ class GatewayChat:
             principal=row.principal,
             context=turn_context(work.event, gateway.entries.get(work.message.platform), ambient),
             extra={"sender_id": work.sender.user_id, "role": work.sender.role},
+            is_stored=True,
         )
-        return gateway.dispatcher.submit(request).turn_id
+        turn_id = gateway.dispatcher.submit(request).turn_id
+        gateway.dispatcher.watch(turn_id, settle)
+        return turn_id
 
     async def stop(self, reason: str) -> bool:
         """Stop the turn that runs. Nothing that it still says is sent. False when none runs."""

@@ -61,6 +61,12 @@ class Deliveries:
         if not platforms:
             return
         rows = await gateway.blocking(gateway.outbox.claim, platforms, _MAX_CLAIMED)
+        self.send(rows)
+        if len(rows) == _MAX_CLAIMED:
+            self.wake()
+
+    def send(self, rows: Sequence[OutboxRow]) -> None:
+        """Send messages that were claimed."""
         by_chat: dict[tuple[str, str], list[OutboxRow]] = {}
         for row in rows:
             by_chat.setdefault((row.message.platform, row.message.chat_id), []).append(row)
@@ -68,8 +74,6 @@ class Deliveries:
             task = asyncio.create_task(self._send_chat(chat))
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
-        if len(rows) == _MAX_CLAIMED:
-            self.wake()
 
     @property
     def is_busy(self) -> bool:
@@ -140,11 +144,12 @@ class Deliveries:
         while self._settled:
             results, self._settled = self._settled, []
             try:
-                await self._gateway.blocking(self._gateway.outbox.settle, results)
+                is_waiting = await self._gateway.blocking(self._gateway.outbox.settle, results)
             except Exception:
                 log.exception("the results of %d messages could not be stored", len(results))
                 return
-            self.wake()  # chats that were held back by these may continue
+            if is_waiting:  # chats that were held back by these may continue
+                self.wake()
 
     def watch(self, keys: Sequence[str]) -> list[asyncio.Future[bool]]:
         """Futures of messages that will be added: whether each was sent."""

@@ -351,14 +351,19 @@ class Gateway:
 
     async def settled(self, turn_id: str) -> DispatchedTurn:
         """Wait until a turn has ended or is suspended. No thread waits."""
+        settle, future = self.expect_turn()
+        await self.blocking(self.dispatcher.watch, turn_id, settle)
+        return await future
+
+    def expect_turn(self) -> tuple[Callable[[DispatchedTurn], None], asyncio.Future[DispatchedTurn]]:
+        """A function to watch a turn with, for any thread, and what it brings to the loop."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[DispatchedTurn] = loop.create_future()
 
         def settle(now: DispatchedTurn) -> None:
             loop.call_soon_threadsafe(lambda: future.done() or future.set_result(now))
 
-        await self.blocking(self.dispatcher.watch, turn_id, settle)
-        return await future
+        return settle, future
 
     async def run_turn(self, event: MessageEvent, key: str) -> ProcessingOutcome:
         """Run the turn that the chat of an adapter has come to; the adapter is with it until its answer is sent."""

@@ -483,7 +483,11 @@ def claim_turn(
             return resume_turn(connection, store, runner, session_id, turn_id, environment)
         return _load(connection, store, Lease(session_id, runner.id, -1), turn_id)
 
-    return store.write(write)
+    # Nothing is lost without a sync: a turn whose claim did not reach the disk is still queued there.
+    turn = store.write_soon(write)
+    if turn.was_left:
+        store.sync()
+    return turn
 
 
 def _start_accepted(

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from hermes.gateway.adapter import MessageEvent, MessageType, SessionSource
-from hermes.gateway.store.outbox import OutgoingMessage, insert_outgoing
+from hermes.gateway.store.outbox import OutboxRow, OutgoingMessage, insert_claimed, insert_outgoing
 from hermes.journal.bodies import clean_text
 from hermes.journal.connection import JournalConnection
 from hermes.journal.store import Store
@@ -129,17 +129,25 @@ class Inbox:
         state: Literal["done", "dead"] = "done",
         error: str = "",
         also: Sequence[int] = (),
-    ) -> None:
-        """A message is over, and these answers are to be sent. ``also`` are others that joined its turn."""
+        claims: bool = False,
+    ) -> list[OutboxRow]:
+        """A message is over, and these answers are to be sent. ``also`` are others that joined its turn.
 
-        def write(connection: JournalConnection) -> None:
+        With ``claims`` the answers are claimed at once, where nothing for the chat waits before them. Those that are
+        returned are this process's to send.
+        """
+
+        def write(connection: JournalConnection) -> list[OutboxRow]:
             connection.executemany(
                 "UPDATE gateway_inbox SET state = ?, error = ?, ended_at = ? WHERE number = ?",
                 [(state, clean_text(error), time.time(), one) for one in (number, *also)],
             )
+            if claims:
+                return insert_claimed(connection, messages)
             insert_outgoing(connection, messages)
+            return []
 
-        self._store.write(write)
+        return self._store.write(write)
 
     # -- reading ------------------------------------------------------------------------------------------------
 

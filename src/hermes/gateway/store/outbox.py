@@ -104,15 +104,24 @@ class Outbox:
         values = (*platforms, time.time())
         return self._store.read(lambda connection: connection.execute(query, values).fetchone()) is not None
 
-    def settle(self, results: Iterable[tuple[int, OutboxState, str, str, float]]) -> None:
-        """Store how sending ended: number, state, error, the platform's id, and when to try again."""
+    def settle(self, results: Iterable[tuple[int, OutboxState, str, str, float]]) -> bool:
+        """Store how sending ended: number, state, error, the platform's id, and when to try again.
+
+        Whether messages wait, which those may have held back.
+        """
         now = time.time()
         values = [
             (state, clean_text(error), clean_text(message_id), due_at or now, number)
             for number, state, error, message_id, due_at in results
         ]
         change = "UPDATE gateway_outbox SET state = ?, error = ?, message_id = ?, due_at = ? WHERE number = ?"
-        self._store.write_soon(lambda connection: connection.executemany(change, values).rowcount)
+
+        def write(connection: JournalConnection) -> bool:
+            connection.executemany(change, values)
+            waiting = "SELECT 1 FROM gateway_outbox WHERE state = 'waiting' AND due_at <= ? LIMIT 1"
+            return connection.execute(waiting, (now,)).fetchone() is not None
+
+        return self._store.write_soon(write)
 
     def settle_claims(self) -> int:
         """What a process that died was sending is unknown from now on; how many those are."""
@@ -156,23 +165,46 @@ class Outbox:
         return None if row is None else _row(row)
 
 
+_INSERT = (
+    "INSERT INTO gateway_outbox (key, platform, chat_id, content, thread_id, reply_to, kind, details, state, attempts, "
+    "created_at, due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (key) DO NOTHING"
+)
+
+
 def insert_outgoing(connection: JournalConnection, messages: Iterable[OutgoingMessage]) -> None:
     """Add messages to the outbox, inside a transaction. Those that are there already stay as they are."""
-    now = time.time()
-    values = [
-        (
-            *(clean_text(message.key), message.platform, message.chat_id, clean_text(message.content)),
-            *(message.thread_id, message.reply_to, message.kind, msgspec.json.encode(message.details).decode()),
-            *(now, now),
-        )
-        for message in messages
-    ]
+    values = [_values(message, "waiting", 0, time.time()) for message in messages]
     if values:
-        connection.executemany(
-            "INSERT INTO gateway_outbox (key, platform, chat_id, content, thread_id, reply_to, kind, details, state, "
-            "created_at, due_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'waiting', ?, ?) ON CONFLICT (key) DO NOTHING",
-            values,
-        )
+        connection.executemany(_INSERT, values)
+
+
+def insert_claimed(connection: JournalConnection, messages: Sequence[OutgoingMessage]) -> list[OutboxRow]:
+    """Add messages for one chat that are this process's to send, inside a transaction; those that were added.
+
+    They wait instead, and nothing is returned, when earlier ones for the chat are not sent yet.
+    """
+    if not messages:
+        return []
+    earlier = (
+        "SELECT 1 FROM gateway_outbox WHERE platform = ? AND chat_id = ? AND state IN ('waiting', 'sending') LIMIT 1"
+    )
+    if connection.execute(earlier, (messages[0].platform, messages[0].chat_id)).fetchone() is not None:
+        insert_outgoing(connection, messages)
+        return []
+    at, rows = time.time(), list[OutboxRow]()
+    for message in messages:
+        values = _values(message, "sending", 1, at)
+        added = connection.execute(f"{_INSERT} RETURNING number", values).fetchall()
+        rows += [OutboxRow(number, message, "sending", 0, "", "", at, at) for (number,) in added]
+    return rows
+
+
+def _values(message: OutgoingMessage, state: OutboxState, attempts: int, at: float) -> tuple[Any, ...]:
+    return (
+        *(clean_text(message.key), message.platform, message.chat_id, clean_text(message.content)),
+        *(message.thread_id, message.reply_to, message.kind, msgspec.json.encode(message.details).decode()),
+        *(state, attempts, at, at),
+    )
 
 
 def _row(row: Sequence[Any]) -> OutboxRow:

@@ -77,7 +77,7 @@ class ContextSessions:
         self._database.run_on_thread(write)
 
     def keep(self, context: ContextKey, session: Session) -> None:
-        """Keep the session of a context open for its next turn, and free the memory of those that were not used for long."""
+        """Keep the session of a context open for its next turn, and free the memory of those not used for long."""
         self._open[context] = session
         self._open.move_to_end(context)
         if len(self._open) > _MAX_OPEN:
