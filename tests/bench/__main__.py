@@ -32,6 +32,7 @@ ROWS = (
     "telemetry",
     "plugin_llm",
     "a2a",
+    "everyday",
 )
 
 
