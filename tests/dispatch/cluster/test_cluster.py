@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -15,6 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from hermes.agent.events import TurnResult
@@ -129,6 +131,35 @@ def test_turns_run_on_workers_and_are_followed(cluster: Cluster) -> None:
     assert answer_of(cluster.rig.dispatcher().wait(turns[0])) == "Answer to one"
     cluster.check("s1", "s2", "s3")
     _operators_see(cluster, worker)
+
+
+def test_live_events_are_sent_to_those_who_listen(cluster: Cluster) -> None:
+    cluster.rig.start_workers(1, "--slots", "1")
+    channel = getattr(cluster.surface, "_channel")  # noqa: B009
+    heard: dict[str, list[TurnEvent]] = {"running": [], "waiting": [], "elsewhere": []}
+    with psycopg.connect(cluster.rig.url, autocommit=True) as connection:
+        connection.execute(f'LISTEN "{channel}"'.encode())
+        silent = cluster.submit("silent")
+        assert cluster.answer(silent) == "Answer to silent"
+        # The end of a turn is reported; its events have no listener, and are not sent.
+        (told,) = connection.notifies(timeout=HANG, stop_after=1)
+    assert json.loads(told.payload) == {"turn": silent, "events": [], "state": "ended"}
+    # One can also begin to listen to a turn that runs, or that waits, or that another surface has submitted.
+    turns = {"running": cluster.submit("hold r", "s2"), "waiting": cluster.submit("hold w", "s3")}
+    cluster.owner("s2")
+    other = cluster.rig.dispatcher()
+    over = threading.Semaphore(0)
+    for name, surface in (("running", cluster.surface), ("waiting", cluster.surface), ("elsewhere", other)):
+        turn = turns.get(name, turns["waiting"])
+        surface.watch(turn, lambda _turn: over.release(), listener=heard[name].append)
+    cluster.model.gate.set()
+    assert all(over.acquire(timeout=HANG) for _ in heard)
+    said = {name: "".join(one.text for one in events if isinstance(one, TextDelta)) for name, events in heard.items()}
+    assert said == {
+        "running": "Answer to hold r",
+        "waiting": "Answer to hold w",
+        "elsewhere": "Answer to hold w",
+    }
 
 
 def _operators_see(cluster: Cluster, worker: WorkerProcess) -> None:

@@ -21,6 +21,7 @@ from hermes.dispatch.execution import Execution
 from hermes.dispatch.port import DispatchedTurn, TurnRequest, TurnTicket
 from hermes.errors import JournalError, SessionNotFound
 from hermes.host import Host
+from hermes.journal.bodies import to_json
 from hermes.journal.connection import JournalConnection, placeholders
 from hermes.journal.turns import Submission, accept_turn, cancel_queued, find_submission
 
@@ -36,6 +37,8 @@ class _FollowedTurn:
     def __init__(self) -> None:
         self.listeners: list[Listener] = []
         self.watchers: list[Settled] = []
+        #: Whether the worker of the turn sends its events here; its end it reports anyway.
+        self.is_live = False
         self.now = DispatchedTurn("queued")
 
     def hear(self, event: TurnEvent) -> None:
@@ -67,7 +70,13 @@ class ClusterDispatcher:
 
     def submit(self, request: TurnRequest, *, listener: Listener = ignore_events) -> TurnTicket:
         session, submission, message = self._execution.prepare(request)
-        submission = msgspec.structs.replace(submission, options={**submission.options, "follower": self._channel})
+        is_live = listener is not ignore_events
+        options = {
+            **submission.options,
+            "follower": self._channel,
+            **({"listeners": [self._channel]} if is_live else {}),
+        }
+        submission = msgspec.structs.replace(submission, options=options)
         limit = self._host.config.worker.max_running_of_principal
 
         def write(connection: JournalConnection) -> tuple[Submission, bool]:
@@ -81,9 +90,11 @@ class ClusterDispatcher:
                     hand_over(connection, session_id=session.id, max_of_principal=limit)
             return accepted, is_new
 
-        if listener is not ignore_events:
+        if is_live:
             with self._changed:  # before a worker can have it
-                self._follow(submission.turn_id).listeners.append(listener)
+                followed = self._follow(submission.turn_id)
+                followed.listeners.append(listener)
+                followed.is_live = True
         try:
             accepted, is_new = self._host.store.write(write)
         except BaseException:
@@ -91,7 +102,7 @@ class ClusterDispatcher:
             raise
         if not is_new:
             self._forget(submission.turn_id)
-            if listener is not ignore_events:
+            if is_live:
                 self.watch(accepted.turn_id, lambda _turn: None, listener=listener)
         return TurnTicket(accepted.turn_id, accepted.session_id, is_new)
 
@@ -103,8 +114,8 @@ class ClusterDispatcher:
 
         def write(connection: JournalConnection) -> None:
             lock_session(connection, submission.session_id)
-            if resume_now(connection, turn_id):
-                self._tell_workers(connection, {"follow": turn_id, "to": self._channel})
+            if resume_now(connection, turn_id) and listener is not ignore_events:
+                self._have_events_sent(connection, turn_id)
 
         with self._changed:
             followed = self._followed.get(turn_id)
@@ -151,14 +162,14 @@ class ClusterDispatcher:
 
     def watch(self, turn_id: str, settled: Settled, *, listener: Listener = ignore_events) -> None:
         with self._changed:
-            is_known = turn_id in self._followed
             followed = self._follow(turn_id)
             followed.watchers.append(settled)
             if listener is not ignore_events:
                 followed.listeners.append(listener)
-        if not is_known and listener is not ignore_events:
-            message = {"follow": turn_id, "to": self._channel}
-            self._host.store.write(lambda connection: self._tell_workers(connection, message))
+            is_new = bool(followed.listeners) and not followed.is_live
+            followed.is_live = followed.is_live or is_new
+        if is_new:
+            self._host.store.write(lambda connection: self._have_events_sent(connection, turn_id))
         try:
             now = self._recorded(turn_id)  # it may have ended before it was followed
         except JournalError:
@@ -192,6 +203,19 @@ class ClusterDispatcher:
             return not rows[0][0]
 
         return self._host.store.write(write)
+
+    def _have_events_sent(self, connection: JournalConnection, turn_id: str) -> None:
+        """Ask for the events of a turn that was submitted without a listener, or elsewhere."""
+        query = "SELECT options FROM submissions WHERE turn_id = ? FOR UPDATE"
+        row = connection.execute(query, (turn_id,)).fetchone()
+        if row is None:
+            return
+        options: dict[str, Any] = msgspec.json.decode(row[0])
+        listeners = dict.fromkeys([*options.get("listeners", []), self._channel])
+        # For a worker that takes the turn after this, and for one that has read these options already.
+        query = "UPDATE submissions SET options = ? WHERE turn_id = ?"
+        connection.execute(query, (to_json({**options, "listeners": list(listeners)}), turn_id))
+        self._tell_workers(connection, {"follow": turn_id, "to": self._channel})
 
     def _tell_workers(self, connection: JournalConnection, message: dict[str, str]) -> None:
         values = (CONTROL, msgspec.json.encode(message).decode())

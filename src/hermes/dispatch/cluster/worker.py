@@ -6,7 +6,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, TypeVar
 
@@ -58,7 +58,14 @@ class _RunningTurn:
     def __init__(self, turn_id: str) -> None:
         self.turn_id = turn_id
         self.interrupt = Interrupt()
+        #: The channels that are told how it ends, and those that its events are sent to.
         self.followers: tuple[str, ...] = ()
+        self.listeners: tuple[str, ...] = ()
+
+    def add_listeners(self, channels: Iterable[str]) -> None:
+        """Send its events to these channels too, and tell them how it ends."""
+        self.followers = tuple(dict.fromkeys((*self.followers, *channels)))
+        self.listeners = tuple(dict.fromkeys((*self.listeners, *channels)))
 
 
 class Worker:
@@ -207,8 +214,7 @@ class Worker:
             return "gone"
         if self._metrics is not None and submission.state == "queued":
             self._metrics.waited(time.time() - submission.submitted_at)
-        follower = submission.options.get("follower")
-        turn.followers = (follower,) if follower else ()
+        self._follow(turn, submission)
         while True:
             now = self._run_when_free(turn, submission)
             if now is None:
@@ -223,6 +229,14 @@ class Worker:
         self._next(submission)
         self._publisher.send(turn.followers, turn.turn_id, None, "ended")
         return "ended"
+
+    def _follow(self, turn: _RunningTurn, submission: Submission) -> None:
+        """Who is told about a turn: its submission says so, and a notification may have come in between."""
+        follower = submission.options.get("follower")
+        with self._changed:
+            if follower and follower not in turn.followers:
+                turn.followers += (follower,)
+            turn.add_listeners(submission.options.get("listeners", ()))
 
     def _run_when_free(self, turn: _RunningTurn, submission: Submission) -> DispatchedTurn | None:
         """Run a turn; None when another process has had its session for long."""
@@ -244,8 +258,8 @@ class Worker:
 
     def _listener(self, turn: _RunningTurn) -> Listener:
         def listen(event: TurnEvent) -> None:
-            if turn.followers:
-                self._publisher.send(turn.followers, turn.turn_id, event)
+            if turn.listeners:
+                self._publisher.send(turn.listeners, turn.turn_id, event)
 
         return listen
 
@@ -306,5 +320,5 @@ class Worker:
         elif "follow" in message:
             with self._changed:
                 for turn in self._running.values():
-                    if turn.turn_id == message["follow"] and message["to"] not in turn.followers:
-                        turn.followers += (message["to"],)
+                    if turn.turn_id == message["follow"]:
+                        turn.add_listeners((message["to"],))
