@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
+from hermes.journal.leases import SessionInfo
+from hermes.journal.turns import begin_turn
 from hermes.testing import ScriptedProvider, by_step, text, tool_calls
 from hermes.testing.scripted.script import RecordedRequest, ReplyLike
 from support.cluster_rig import ClusterRig
@@ -181,6 +183,25 @@ def takeover(rig: ClusterRig, dispatcher: ClusterDispatcher) -> None:
         dispatcher.cancel(ticket.turn_id)
 
 
+def commits(rig: ClusterRig, count: int) -> None:
+    """The CPU of this process for one fenced commit of one event."""
+    host = rig.host()
+    turn = begin_turn(
+        *(host.store, host.runner, SessionInfo("commits", str(rig.cwd), "test")),
+        turn_id="commits:1",
+        task_id="1",
+        request_key="1",
+        message={"role": "user", "content": "hello"},
+    )
+    for measured in (20, count):  # the first ones prepare the statements
+        before = time.thread_time()
+        for number in range(measured):
+            turn.event("measured", "", {"number": number})
+            turn.commit()
+        used = (time.thread_time() - before) / measured * 1000
+    print(f"fenced commit of one event: {used:.2f} ms of CPU at the client")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="", help="a PostgreSQL database to use; by default a server is started")
@@ -203,6 +224,7 @@ def main() -> None:
             (rig.cwd / f"file{number}.txt").write_text(_PARAGRAPH)
         rig.start_workers(args.workers)
         dispatcher = rig.dispatcher()
+        commits(rig, 300)
         throughput(rig, dispatcher, 20, server)
         throughput(rig, dispatcher, args.turns, server)
         latency(rig, dispatcher, model, 60)
