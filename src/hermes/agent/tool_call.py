@@ -22,6 +22,7 @@ from hermes.agent.runtime import Runtime
 from hermes.config.principals import principal_home
 from hermes.contract.events import TerminalOutputTransform, ToolEnded, ToolStarted, ToolStatus
 from hermes.errors import Interrupted, TurnSuspended
+from hermes.hooks.answers import plain
 from hermes.hooks.execution_chain import culprit_of
 from hermes.hooks.observers import Emitter, first_text
 from hermes.journal.bodies import message_text
@@ -181,8 +182,13 @@ class ToolCall(msgspec.Struct):
 
     def _check_data(self) -> ToolOutcome | None:
         """Plugins may have put objects into the arguments that no record can hold."""
+        hooks = self.runtime.hooks
+        if hooks.pre_tool_call is None and hooks.tool_request is None:
+            return None
         problem = data_problem(self.args) if self.trace else None
         if problem is None:
+            # A plugin may have kept what it was given: what is judged and approved must not change with that.
+            self.args = plain(self.args)
             return None
         self.args = self.original_args
         return self.failed(problem, "invalid_arguments")
@@ -256,6 +262,7 @@ class ToolCall(msgspec.Struct):
             problem = data_problem(args) or check_args(args, self.tool.parameters)
             if problem:
                 return tool_error(problem)
+            args = plain(args)  # middleware may still change what it passed on
             self._refused = self._pass_gate_late(args)
         if self._refused is None and self._approval_id:
             decision = self.runtime.approvals.consume(self._approval_id)

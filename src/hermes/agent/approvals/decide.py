@@ -19,6 +19,7 @@ from hermes.agent.approvals.rules import ApprovalRules
 from hermes.agent.approvals.second_opinion import SecondOpinion
 from hermes.config.sections import PermissionMode
 from hermes.errors import HermesError
+from hermes.hooks.answers import plain
 from hermes.hooks.observers import Answer
 from hermes.hooks.table import Hooks
 from hermes.journal.questions import Questions
@@ -234,7 +235,7 @@ class Approvals:
             session_id=question.scope.session_id,
             tool_call_id=question.scope.tool_call_id,
             tool=question.tool,
-            args=question.args,
+            args=plain(question.args),
             subject=question.subject,
             description=question.description,
             rules=question.rules,
