@@ -119,10 +119,15 @@ class Killable:
         (folder / "plugin.yaml").write_text("name: line\nkind: platform\n")
         (folder / "__init__.py").write_text(Path(line_platform.__file__).read_text())
 
-    def start(self) -> LineClient:
+    def launch(self) -> subprocess.Popen[str]:
+        """Start a process, which may end before a client can connect to it."""
         self.port_file.unlink(missing_ok=True)
         process = start_hermes("gateway", "run", home=self.home, cwd=self.workdir)
         self.processes.append(process)
+        return process
+
+    def start(self) -> LineClient:
+        process = self.launch()
         wait_until(
             lambda: (
                 process.poll() is not None or (self.port_file.exists() and self.port_file.read_text().endswith("\n"))
@@ -200,20 +205,27 @@ def test_a_poison_message_ends_as_a_dead_letter_after_five_attempts(killable: Ki
     """A plugin kills the process whenever it sees this message."""
     folder = killable.home / "plugins" / "line"
     code = (folder / "__init__.py").read_text()
+    both = killable.home.parent / "both"
     poison = (
-        "\n    def die(event, **_):\n        import os\n        if event.text == 'poison':\n            os._exit(9)\n"
+        "\n    def die(event, **_):\n        import os, time\n"
+        f"        while not os.path.exists({str(both)!r}):\n            time.sleep(0.01)\n"
+        "        if event.text == 'poison':\n            os._exit(9)\n"
         "    ctx.register_hook('pre_gateway_dispatch', die)\n"
     )
     (folder / "__init__.py").write_text(code.rstrip() + poison)
     client = killable.start()
     client.say("poison")
-    client.say("hello", "bob")
-    for _ in range(5):
+    client.accepted(client.say("hello", "bob"))
+    both.touch()
+    for number in range(5):
+        if number:
+            killable.launch()
         wait_until(lambda: killable.processes[-1].poll() is not None, "the death of the process")
         assert killable.processes[-1].returncode == 9
-        client.close()
-        client = killable.start()
+    client.close()
+    client = killable.start()
     assert "could not be answered" in client.hear(1)[0]
     assert client.hear(1, "bob") == ["Answer to hello"]  # a message that was beside it is not given up
     assert client.ask("are you there?", id="new") == "Answer to are you there?"
     assert states(killable.home)[:2] == ["dead", "done"]
+    client.close()
