@@ -229,7 +229,8 @@ def main() -> None:
         throughput(rig, dispatcher, args.turns, server)
         latency(rig, dispatcher, model, 60)
         idle(rig, args.idle)
-        takeover(rig, dispatcher)
+        if args.workers > 1:
+            takeover(rig, dispatcher)
 
 
 if __name__ == "__main__":
