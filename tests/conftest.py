@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from _pytest.assertion import rewrite
 from hypothesis import HealthCheck, settings
 
 from hermes.config import Config
@@ -33,6 +35,24 @@ settings.load_profile("hermes")
 for _signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(_signal) is signal.SIG_IGN:
         signal.signal(_signal, signal.default_int_handler if _signal is signal.SIGINT else signal.SIG_DFL)
+
+
+def _rewrite_one_module_at_a_time() -> None:
+    """pytest rewrites the modules of packages with a pytest plugin, ours too, when they are imported.
+
+    Parsing in two threads at once fails in CPython 3.11 ("AST constructor recursion depth mismatch"), and turns import
+    what they need on their own threads.
+    """
+    lock, original = threading.Lock(), rewrite._rewrite_test  # pyright: ignore[reportPrivateUsage]
+
+    def locked(*arguments: Any) -> Any:
+        with lock:
+            return original(*arguments)
+
+    rewrite._rewrite_test = locked  # pyright: ignore[reportPrivateUsage]
+
+
+_rewrite_one_module_at_a_time()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
