@@ -225,9 +225,25 @@ def test_an_item_that_fills_its_own_queue_does_not_wait_for_itself(make: Callabl
 # -- flush and close -------------------------------------------------------------------------------------------------
 
 
-def test_flush_waits_for_what_was_queued_before_it_alone(make: Callable[..., BackgroundQueue]) -> None:
-    queue, second = make(), Held()
-    queue.put(lambda: queue.put(second) and None)
+def test_flush_waits_for_what_was_queued_before_it_alone(
+    make: Callable[..., BackgroundQueue], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue, first, second = make(), Held(), Held()
+
+    def put_another() -> None:
+        first()
+        queue.put(second)
+
+    queue.put(put_another)
+    assert first.entered.wait(LONG)
+    changed = queue._changed  # pyright: ignore[reportPrivateUsage]
+    wait_for = changed.wait_for
+
+    def begun(*arguments: Any) -> bool:
+        first.released.set()  # the second item comes while the flush waits
+        return wait_for(*arguments)
+
+    monkeypatch.setattr(changed, "wait_for", begun)
     assert queue.flush(LONG)
     second.released.set()
 
