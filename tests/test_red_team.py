@@ -206,6 +206,7 @@ READERS = (
 )
 
 
+@pytest.mark.slow
 def test_nothing_leaves_through_the_command_line_and_its_exporters(tmp_path: Path) -> None:
     home, work = tmp_path / "home", tmp_path / "work"
     work.mkdir()

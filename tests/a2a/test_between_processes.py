@@ -16,6 +16,8 @@ from support import run_hermes, start_hermes, write_config
 from support.approval_rig import RISKY
 from support.configured import configured_host, decode_result
 
+pytestmark = pytest.mark.slow
+
 TOKEN = "a-token-that-is-long-enough"
 
 

@@ -148,6 +148,7 @@ def expect_no_failures(host: Host) -> None:
     assert {key: counters.last_error for key, counters in host.plugins.counters().items() if counters.failures} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", REMARKS)
 def test_it_keeps_the_contract(name: str) -> None:
     report = check_plugin(PLUGINS / name.replace("-", "_"), limits=PATIENT)
@@ -155,6 +156,7 @@ def test_it_keeps_the_contract(name: str) -> None:
     assert report.calls > 50
 
 
+@pytest.mark.slow
 def test_it_keeps_the_contract_in_a_process_of_its_own() -> None:
     report = check_plugin_in_process(PLUGINS / "adaptive_runner", limits=PATIENT)
     assert report.findings == []

@@ -293,6 +293,7 @@ def test_every_rule_has_a_plugin_that_breaks_it() -> None:
     assert BAD.keys() == RULES.keys()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", BAD)
 def test_a_bad_plugin_is_found_out(rule: str, tmp_path: Path) -> None:
     source, line = BAD[rule]

@@ -20,6 +20,8 @@ from support.a2a_rig import UNUSED_TLS, VERSION, wire_message
 from support.waiting import HANG, wait_until
 
 #: Appends, so that a second run would show.
+pytestmark = pytest.mark.slow
+
 RISKY = "echo ran >> ran && rm -rf ./no-such-folder"
 SETTINGS = """\
 a2a:
@@ -118,7 +120,7 @@ def test_tasks_at_work_are_finished_by_the_next_server(home: Path, workdir: Path
     _verify(home, workdir)
 
 
-@pytest.mark.parametrize("point", [1, 4, *(pytest.param(point, marks=pytest.mark.slow) for point in (2, 3, 5, 7))])
+@pytest.mark.parametrize("point", [1, 2, 3, 4, 5, 7])
 def test_a_task_that_was_stored_is_not_lost_however_early_the_kill_comes(home: Path, workdir: Path, point: int) -> None:
     with ScriptedProvider(by_step(text("done"))) as provider:
         write_config(home, provider.base_url, SETTINGS)
@@ -134,12 +136,7 @@ def test_a_task_that_was_stored_is_not_lost_however_early_the_kill_comes(home: P
     _verify(home, workdir)
 
 
-def _points() -> list[Any]:
-    """Those around the answer always, all others in the slow tests."""
-    return [point if point in (2, 7) else pytest.param(point, marks=pytest.mark.slow) for point in range(1, 16)]
-
-
-@pytest.mark.parametrize("point", _points())
+@pytest.mark.parametrize("point", range(1, 16))
 def test_an_answer_counts_once_whenever_the_kill_comes(home: Path, workdir: Path, point: int) -> None:
     with ScriptedProvider(by_step(tool_call("terminal", {"command": RISKY}), text("done"))) as provider:
         write_config(home, provider.base_url, SETTINGS)
