@@ -111,9 +111,7 @@ def _copy(args: argparse.Namespace, home: Path, config: JournalConfig) -> int:
         if not source.exists():
             raise HermesError(f"there is nothing to copy: {source.location} does not exist")
         _prepare(target)
-        copied = copy_journal(
-            source, target, lambda table, count: count and print_note(f"{plural(count, 'row')} of {table}")
-        )
+        copied = copy_journal(source, target, _print_progress)
         print(f"{plural(copied['sessions'], 'session')} copied from {source.location} to {target.location}")
     if args.to == "file" and config.url:
         print_note("the journal is still at journal.url; 'hermes config unset journal.url' uses the file from now on")

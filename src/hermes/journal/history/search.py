@@ -48,6 +48,9 @@ class SearchIndex(ABC):
     def forget(self, session_ids: Iterable[str]) -> None:
         """Remove the words of deleted sessions."""
 
+    def discard(self) -> None:  # noqa: B027  (an index in the database itself has no copies of such facts)
+        """The sessions have changed hands: build again whatever of the index says whose they are."""
+
     def files(self) -> list[Path]:
         """The files of the index, which no other code in this process may open."""
         return []
