@@ -191,6 +191,9 @@ def test_a_killed_and_a_frozen_worker_are_replaced(cluster: Cluster) -> None:
     done = effects.read_text().split()
     assert len(done) == len(set(done))
     cluster.check(*sessions)
+    # It may have had none of the turns, and is replaced all the same when it has given no sign of life for long enough.
+    home, cwd = cluster.rig.home, cluster.rig.cwd
+    wait_until(lambda: frozen.id not in run_hermes("workers", home=home, cwd=cwd).stdout, "the frozen one is replaced")
     # Who was replaced leaves as soon as it wakes up.
     frozen.send(signal.SIGCONT)
     assert frozen.process.wait(HANG) == EVICTED
