@@ -68,14 +68,14 @@ def test_a_run_is_drawn_while_it_happens(browser: Browser, rig: Rig) -> None:
         thread.start()
         tab.click("text=Hold on.")  # it appeared by itself
         tab.wait_for_selector(".wf-row.tool.is-running")
-        assert tab.locator(".session-head .state").inner_text() == "running"
+        expect(tab.locator(".session-head .state")).to_have_text("running")
         wait_for(started)
         may_end.set()
         finish(thread.join)
         tab.wait_for_selector(".session-head .state.completed")
         assert labels(tab) == ["Hold on.", "scripted (custom)", "hold", "scripted (custom)"]
-        assert tab.locator(".bar.running").count() == 0
-        assert tab.locator(".first-token").count() == 2
+        expect(tab.locator(".bar.running")).to_have_count(0)
+        expect(tab.locator(".first-token")).to_have_count(2)
 
 
 def test_children_retries_and_failures_are_drawn(browser: Browser, rig: Rig) -> None:
@@ -90,7 +90,7 @@ def test_children_retries_and_failures_are_drawn(browser: Browser, rig: Rig) -> 
         assert max(levels) >= 4  # turn, delegate_task, child, its model call
         tab.goto(f"{page.base}/sessions/{retried.id}")
         tab.wait_for_selector(".bar .failed-try")
-        assert "1 retry" in tab.locator(".wf-row.model .wf-note").inner_text()
+        expect(tab.locator(".wf-row.model .wf-note")).to_contain_text("1 retry")
 
 
 def test_an_unknown_outcome_is_red(browser: Browser, rig: Rig) -> None:
@@ -108,9 +108,9 @@ def test_an_unknown_outcome_is_red(browser: Browser, rig: Rig) -> None:
     with page_over(rig.home) as page, opened(browser, page.url) as tab:
         tab.click(".session a")
         tab.click(".wf-row.is-unknown")
-        assert tab.locator(".wf-row.is-unknown .wf-note").inner_text() == "outcome unknown"
-        assert tab.locator(".bar.unknown").count() == 1
-        assert "may or may not have taken effect" in tab.locator(".detail .problem").inner_text()
+        expect(tab.locator(".wf-row.is-unknown .wf-note")).to_have_text("outcome unknown")
+        expect(tab.locator(".bar.unknown")).to_have_count(1)
+        expect(tab.locator(".detail .problem")).to_contain_text("may or may not have taken effect")
 
 
 def test_details_are_shown_and_copied(browser: Browser, rig: Rig) -> None:
@@ -122,9 +122,11 @@ def test_details_are_shown_and_copied(browser: Browser, rig: Rig) -> None:
         tab.click(".wf-row.tool")
         part = tab.locator(".part", has_text="Arguments")
         part.get_by_role("button").click()
-        assert tab.evaluate("navigator.clipboard.readText()") == '{\n  "path": "missing.txt"\n}'
+        tab.wait_for_function(
+            "async (wanted) => await navigator.clipboard.readText() === wanted", arg='{\n  "path": "missing.txt"\n}'
+        )
         tab.keyboard.press("Escape")
-        assert tab.locator(".detail").count() == 0
+        expect(tab.locator(".detail")).to_have_count(0)
 
 
 def test_everything_works_with_the_keyboard(browser: Browser, rig: Rig) -> None:
@@ -145,7 +147,7 @@ def test_everything_works_with_the_keyboard(browser: Browser, rig: Rig) -> None:
         all_rows = rows.count()
         tab.keyboard.press("ArrowDown")
         tab.keyboard.press("ArrowDown")
-        assert tab.locator(".list-row.selected").get_attribute("id") == "row-1"
+        expect(tab.locator(".list-row.selected")).to_have_attribute("id", "row-1")
         tab.wait_for_selector(".detail .part")
         tab.keyboard.press("Home")
         tab.keyboard.press("ArrowLeft")
@@ -153,7 +155,7 @@ def test_everything_works_with_the_keyboard(browser: Browser, rig: Rig) -> None:
         tab.keyboard.press("ArrowRight")
         expect(rows).to_have_count(all_rows)
         tab.keyboard.press("Escape")
-        assert tab.locator(".detail").count() == 0
+        expect(tab.locator(".detail")).to_have_count(0)
 
 
 def test_markup_in_every_field_is_only_text(browser: Browser, rig: Rig) -> None:
@@ -180,8 +182,8 @@ def test_a_question_is_answered_in_the_page_and_the_answer_is_read_there(browser
         tab.fill(".composer textarea", "Remove the old folder.")
         tab.keyboard.press("Enter")
         tab.wait_for_selector(".question")
-        assert tab.locator(".question pre").inner_text() == "terminal: rm -r old"
-        assert tab.locator(".top .badge").inner_text() == "1"
+        expect(tab.locator(".question pre")).to_have_text("terminal: rm -r old")
+        expect(tab.locator(".top .badge")).to_have_text("1")
         tab.click("text=Timeline")
         tab.wait_for_selector(".bar.approval.waiting")
         tab.click("text=Allow once")
@@ -203,7 +205,7 @@ def test_a_session_deleted_while_it_is_open_stays_readable(browser: Browser, rig
         Sessions(host.store).delete(session.id, host.runner)
         tab.wait_for_selector("text=This session was deleted.")
         tab.locator(".list-row").nth(1).click()
-        assert "it may have been deleted" in tab.locator(".detail .problem").inner_text()
+        expect(tab.locator(".detail .problem")).to_contain_text("it may have been deleted")
         tab.click(".brand")
         tab.wait_for_selector("text=No sessions yet")
 
@@ -270,7 +272,7 @@ def test_nothing_is_wider_than_the_window(browser: Browser, rig: Rig, size: tupl
         tab.keyboard.press("Escape")
         tab.click(".theme")
         tab.click(".theme")
-        assert tab.evaluate("document.documentElement.dataset.theme") == "dark"
+        expect(tab.locator("html")).to_have_attribute("data-theme", "dark")
 
 
 def test_without_javascript_there_are_tables(browser: Browser, rig: Rig) -> None:
@@ -278,7 +280,7 @@ def test_without_javascript_there_are_tables(browser: Browser, rig: Rig) -> None
     host.new_session().run("Read it.")
     with page_over(rig.home) as page, opened(browser, page.url, javascript=False) as tab:
         tab.click("td a")
-        assert "tool read_file" in tab.locator("table").inner_text()
+        expect(tab.locator("table")).to_contain_text("tool read_file")
 
 
 def test_a_file_shows_a_session_without_a_server(browser: Browser, rig: Rig) -> None:
@@ -299,7 +301,7 @@ def test_a_file_shows_a_session_without_a_server(browser: Browser, rig: Rig) -> 
         tab.reload()
         tab.wait_for_selector(".wf-row.tool")
         tab.locator(".wf-row.tool").first.click()
-        assert HOSTILE in tab.locator(".part", has_text="Arguments").inner_text()
+        expect(tab.locator(".part", has_text="Arguments")).to_contain_text(HOSTILE)
         assert tab.evaluate("window.hit") is None
         assert asked == [target.as_uri()]
 
@@ -317,8 +319,8 @@ def test_costs_plugins_and_comparison_have_their_views(browser: Browser, rig: Ri
         tab.wait_for_selector(".diff .added")
         tab.click("nav >> text=Costs")
         tab.wait_for_selector(".meter")
-        assert tab.locator(".budget p").inner_text() == "2 calls of 4 calls"
-        assert tab.locator(".day").count() == 1
+        expect(tab.locator(".budget p")).to_have_text("2 calls of 4 calls")
+        expect(tab.locator(".day")).to_have_count(1)
         tab.click("nav >> text=Plugins")
         tab.wait_for_selector("text=not used yet")
         tab.go_back()

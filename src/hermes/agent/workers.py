@@ -80,6 +80,23 @@ class Workers:
         self._tasks.put(task)
         return task
 
+    async def run(self, work: Callable[[], T]) -> T:
+        """``submit`` for a coroutine, which waits for the result."""
+        import asyncio  # loaded by then; a program without coroutines need not load it
+        from concurrent.futures import Future
+
+        future: Future[T] = Future()
+        future.set_running_or_notify_cancel()
+
+        def settle() -> None:
+            try:
+                future.set_result(work())
+            except BaseException as error:
+                future.set_exception(error)
+
+        self.submit(settle)
+        return await asyncio.wrap_future(future)
+
     @property
     def is_closed(self) -> bool:
         return self._closed

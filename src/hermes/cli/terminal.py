@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -179,6 +179,12 @@ def print_note(text: str) -> None:
     except (OSError, ValueError, AttributeError):  # not a terminal
         rows = [text]
     print("\n".join(rows), file=sys.stderr, flush=True)
+
+
+def print_warnings(warnings: Iterable[str], redact: Callable[[str], str]) -> None:
+    """Print the warnings of a start on stderr, without the secrets in them; on a terminal they are wrapped at words."""
+    for warning in warnings:
+        print_note(f"Warning: {plain(redact(warning))}")
 
 
 def print_error(text: str) -> None:

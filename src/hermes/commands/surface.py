@@ -103,14 +103,31 @@ class Surface(Protocol):
         ...
 
 
-class OneShotSurface:
+class UnattendedSurface:
+    """What a surface can do where nothing is drawn and no one is asked while a command runs."""
+
+    screen = None
+    show_reasoning = False
+
+    def pending_approval(self) -> ApprovalRequest | None:
+        return None
+
+    def confirm(self, question: str) -> bool:
+        return True
+
+    def decide(self, question: str) -> bool | None:
+        return None
+
+    def clear_screen(self) -> None:
+        pass
+
+
+class OneShotSurface(UnattendedSurface):
     """The surface of a single run: no turn is running, and no one answers questions."""
 
     is_live = False
-    screen = None
     is_working = False
     queued = 0
-    show_reasoning = False
 
     def __init__(self, interrupt: Interrupt | None = None) -> None:
         self._interrupt = interrupt or Interrupt()
@@ -139,19 +156,7 @@ class OneShotSurface:
     def interrupt(self) -> Interrupt:
         return self._interrupt
 
-    def pending_approval(self) -> ApprovalRequest | None:
-        return None
-
     def answer_approval(self, answer: ApprovalAnswer) -> None:
-        pass
-
-    def confirm(self, question: str) -> bool:
-        return True
-
-    def decide(self, question: str) -> bool | None:
-        return None
-
-    def clear_screen(self) -> None:
         pass
 
     def quit(self) -> None:

@@ -20,7 +20,7 @@ from hermes.journal.leases import SessionInfo, release_lease
 from hermes.journal.questions import Questions, has_pending
 from hermes.journal.recovery import close_turn
 from hermes.journal.steps import Message
-from hermes.journal.turns import QueueLimits, Submission, accept_turn, claim_turn
+from hermes.journal.turns import QueueLimits, Submission, accept_turn, claim_turn, find_submission
 from hermes.scope import Interrupt, new_id
 
 log = logging.getLogger("hermes.dispatch")
@@ -37,6 +37,13 @@ class Execution:
         self._entries = entries
         self._open: OrderedDict[str, Session] = OrderedDict()
         self._lock = Lock()
+
+    def submission(self, turn_id: str) -> Submission:
+        """A turn as it was submitted. Raises ``SessionNotFound``."""
+        found = self.host.store.read(lambda connection: find_submission(connection, turn_id))
+        if found is None:
+            raise SessionNotFound(f"there is no submitted turn {turn_id!r}")
+        return found
 
     # -- accepting ----------------------------------------------------------------------------------------------
 

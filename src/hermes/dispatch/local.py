@@ -14,9 +14,9 @@ from hermes.contract.events import TurnEvent
 from hermes.dispatch.execution import Execution
 from hermes.dispatch.fair_queue import FairQueue
 from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry, TurnRequest, TurnTicket
-from hermes.errors import JournalError, SessionBusy, SessionNotFound
+from hermes.errors import JournalError, SessionBusy
 from hermes.host import Host
-from hermes.journal.turns import Submission, cancel_queued, find_submission, open_submissions
+from hermes.journal.turns import Submission, cancel_queued, open_submissions
 from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.dispatch")
@@ -95,7 +95,7 @@ class LocalDispatcher:
         return ticket
 
     def resume(self, turn_id: str, *, listener: Listener = ignore_events) -> None:
-        submission = self._submission(turn_id)
+        submission = self._execution.submission(turn_id)
         with self._changed:
             turn = self._turns.get(turn_id)
             if turn is not None and turn.now.state != "suspended":
@@ -119,7 +119,7 @@ class LocalDispatcher:
                     self._queue.let_go(self._turns[turn_id].submission.session_id)
                     self._end(turn_id, DispatchedTurn("ended", self._execution.result(turn_id)))
             return True
-        submission = self._submission(turn_id)
+        submission = self._execution.submission(turn_id)
         with self._changed:
             turn = self._turns.get(turn_id)
             is_here = turn is not None and turn.now.state in ("queued", "running")
@@ -268,14 +268,8 @@ class LocalDispatcher:
                 self._ended.popitem(last=False)
         self._changed.notify_all()
 
-    def _submission(self, turn_id: str) -> Submission:
-        found = self._host.store.read(lambda connection: find_submission(connection, turn_id))
-        if found is None:
-            raise SessionNotFound(f"there is no submitted turn {turn_id!r}")
-        return found
-
     def _recorded(self, turn_id: str) -> DispatchedTurn:
-        submission = self._submission(turn_id)
+        submission = self._execution.submission(turn_id)
         if submission.state in ("queued", "running"):
             return DispatchedTurn(submission.state)
         return DispatchedTurn("ended", self._execution.result(turn_id))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hermes.agent.session import Session
 from hermes.commands.conversation import Conversation
 from hermes.commands.dispatch import is_command, run_command
-from hermes.commands.surface import UserMessage
+from hermes.commands.surface import UnattendedSurface, UserMessage
 from hermes.contract.commands import OWN_PREFIX, SlashCommand
 from hermes.errors import HermesError, SessionNotFound
 from hermes.gateway.access import workspace_of
@@ -19,9 +20,7 @@ from hermes.journal.questions import OWNER, QuestionRow
 from hermes.scope import Interrupt
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
+    from hermes.agent.approvals.responder import ApprovalAnswer
     from hermes.gateway.chat import ChatWork, GatewayChat
     from hermes.gateway.gateway import Gateway
     from hermes.gateway.store.inbox import ChatRow
@@ -152,7 +151,7 @@ class ChatConversation(Conversation):
 
     def _new(self) -> Session:
         row = self._row
-        cwd = _path(workspace_of(self.host, row.principal))
+        cwd = Path(workspace_of(self.host, row.principal))
         return self.host.new_session(principal=row.principal, cwd=cwd, platform=row.platform)
 
     def switch_to(self, session: Session, reason: str = "session_boundary") -> None:
@@ -168,18 +167,10 @@ class ChatConversation(Conversation):
         self.switch_to(session, "new_session")
 
 
-def _path(text: str) -> Path:
-    from pathlib import Path
-
-    return Path(text)
-
-
-class ChatSurface:
+class ChatSurface(UnattendedSurface):
     """A chat as commands see it: nothing can be drawn, and no one is asked while a command runs."""
 
     is_live = True
-    screen = None
-    show_reasoning = False
 
     def __init__(self, gateway: Gateway, chat: GatewayChat) -> None:
         self._gateway = gateway
@@ -212,20 +203,8 @@ class ChatSurface:
     def interrupt(self) -> Interrupt:
         return self._interrupt
 
-    def pending_approval(self) -> ApprovalRequest | None:
-        return None
-
     def answer_approval(self, answer: ApprovalAnswer) -> None:
         raise HermesError("approvals of a chat are answered with /approve and /deny")
-
-    def confirm(self, question: str) -> bool:
-        return True
-
-    def decide(self, question: str) -> bool | None:
-        return None
-
-    def clear_screen(self) -> None:
-        pass
 
     def quit(self) -> None:
         raise HermesError("a chat has no end; /new starts a new session")

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Collection
-from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import TypeVar
@@ -100,14 +99,14 @@ class TurnRunner:
                 self._contexts.open(session_id, task.context[0], resumes=True).abandon_open_turn(TASK_ENDED)
 
             if session_id is not None:
-                await self._on_worker(partial(close, session_id))
+                await self._host.workers.run(partial(close, session_id))
 
     # -- what the last server left ------------------------------------------------------------------------------
 
     async def is_answered(self, task: ActiveTask) -> bool:
         """Whether a task that waits for its caller has the answer: in the journal, or as its last message."""
         session_id = await self._contexts.session_id(task.context)
-        pending = await self._on_worker(partial(self._open_questions, session_id or "", SURFACE))
+        pending = await self._host.workers.run(partial(self._open_questions, session_id or "", SURFACE))
         return not pending or _undelivered(task) is not None
 
     async def recover(self, task: ActiveTask, related: list[Task]) -> None:
@@ -115,8 +114,10 @@ class TurnRunner:
         async with self._work(task):
             session_id = await self._contexts.session_id(task.context)
             answer = _undelivered(task) if task.is_waiting else None
-            turn = None if session_id is None else await self._on_worker(partial(self._turn_of, session_id, task.id))
-            asked = await self._on_worker(partial(self._open_questions, session_id or "", SURFACE, OWNER))
+            turn = None
+            if session_id is not None:
+                turn = await self._host.workers.run(partial(self._turn_of, session_id, task.id))
+            asked = await self._host.workers.run(partial(self._open_questions, session_id or "", SURFACE, OWNER))
             if asked and asked[0].surface == OWNER:
                 await self._park(task, asked[0])
             elif asked and answer is not None:
@@ -153,10 +154,10 @@ class TurnRunner:
 
     async def close_left_turns(self, task_ids: Collection[str]) -> None:
         """Give up the turns that the last server left and that belong to none of these tasks: theirs have ended."""
-        for session_id, request_key in await self._on_worker(partial(left_turns, self._host, SURFACE)):
+        for session_id, request_key in await self._host.workers.run(partial(left_turns, self._host, SURFACE)):
             if request_key not in task_ids:
                 context = await self._contexts.find(session_id)
-                await self._on_worker(partial(self._close_left_turn, session_id, context[0] if context else ""))
+                await self._host.workers.run(partial(self._close_left_turn, session_id, context[0] if context else ""))
 
     def _close_left_turn(self, session_id: str, owner: str) -> None:
         try:
@@ -211,7 +212,7 @@ class TurnRunner:
     async def _resume(self, task: ActiveTask, message: Message | None) -> None:
         """Continue the turn with the answer to its question; ask again when the answer is not clear."""
         session_id = await self._contexts.session_id(task.context)
-        open_questions = await self._on_worker(partial(self._open_questions, session_id or "", SURFACE))
+        open_questions = await self._host.workers.run(partial(self._open_questions, session_id or "", SURFACE))
         # There is none when it was answered or revoked in another way.
         question = open_questions[0] if open_questions else None
         answer, reason = "", NO_ANSWER
@@ -376,17 +377,17 @@ class TurnRunner:
                 self._questions.answer(question_id, "deny", NO_ANSWER)
             return self._questions.settled(parked)
 
-        found = await self._on_worker(find)
+        found = await self._host.workers.run(find)
         return [task for question_id in found if (task := self._parked.pop(question_id, None)) is not None]
 
     async def overdue(self) -> list[QuestionRow]:
         """The questions that callers did not answer in time."""
-        found = await self._on_worker(lambda: self._questions.overdue(time.time()))
+        found = await self._host.workers.run(lambda: self._questions.overdue(time.time()))
         return [question for question in found if question.surface == SURFACE]
 
     async def withdraw(self, question: QuestionRow, reason: str) -> None:
         """Close a question without an answer."""
-        await self._on_worker(lambda: self._questions.withdraw(question.id, reason))
+        await self._host.workers.run(lambda: self._questions.withdraw(question.id, reason))
 
     def _open_questions(self, session_id: str, *surfaces: str) -> list[QuestionRow]:
         """The questions that wait at these surfaces in a session, the oldest first."""
@@ -398,20 +399,6 @@ class TurnRunner:
         for question in self._questions.pending():
             if question.surface == SURFACE and question.deadline is None:
                 self._questions.defer(question.id, time.time() + self._settings.approval_timeout)
-
-    async def _on_worker(self, work: Callable[[], T]) -> T:
-        """Run blocking work on a worker thread."""
-        future: Future[T] = Future()
-        future.set_running_or_notify_cancel()
-
-        def run() -> None:
-            try:
-                future.set_result(work())
-            except BaseException as error:
-                future.set_exception(error)
-
-        self._host.workers.submit(run)
-        return await asyncio.wrap_future(future)
 
 
 def _undelivered(task: ActiveTask) -> Message | None:

@@ -8,7 +8,7 @@ import sys
 
 from hermes.cli.arguments import port_number
 from hermes.cli.failures import serving_packages
-from hermes.cli.terminal import plain, print_note
+from hermes.cli.terminal import print_warnings
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.log import setup_logging
 from hermes.sanitize import Redactor
@@ -75,8 +75,7 @@ def _serve(args: argparse.Namespace) -> int:
         provider=args.provider, model=args.model, plugins=args.plugin, platform="a2a", unattended=True, hide_memory=True
     )
     with Host(home, loaded.config, options, redactor=redactor) as host:
-        for warning in (*warnings, *loaded.warnings, *host.notices):
-            print_note(f"Warning: {plain(redactor.redact(warning))}")
+        print_warnings((*warnings, *loaded.warnings, *host.notices), redactor.redact)
         serve(host, A2AListenAddress(args.host, args.port, args.public_url, args.grpc_port), principals, _announce)
     return 0
 

@@ -27,7 +27,16 @@ from hermes.cli.failures import (
     NO_MESSAGE,
     OUTPUT_LOST,
 )
-from hermes.cli.terminal import can_draw, can_prompt, is_interactive, one_line, plain, print_error, print_note
+from hermes.cli.terminal import (
+    can_draw,
+    can_prompt,
+    is_interactive,
+    one_line,
+    plain,
+    print_error,
+    print_note,
+    print_warnings,
+)
 from hermes.config import Config, LoadedConfig, apply_env, hermes_home, load_config, load_env_file
 from hermes.contract.events import TurnEvent
 from hermes.errors import HermesError
@@ -122,8 +131,7 @@ def run(args: argparse.Namespace) -> int:
     if message is None and not (at_prompt or args.resume or args.continue_last):
         raise HermesError(NO_MESSAGE)
     if not _is_for_programs(args):
-        for warning in (*warnings, *loaded.warnings):
-            print_note(f"Warning: {plain(redactor.redact(warning))}")
+        print_warnings((*warnings, *loaded.warnings), redactor.redact)
     with _own_stdout(args, redactor, loaded.config.display) as output, _host(home, loaded, args, redactor) as host:
         try:
             if at_prompt:

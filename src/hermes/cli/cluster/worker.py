@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from hermes.cli.arguments import port_number, positive_number
-from hermes.cli.terminal import plain
+from hermes.cli.terminal import print_warnings
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Config
 from hermes.errors import HermesError
@@ -63,8 +63,7 @@ def run(args: argparse.Namespace) -> int:
     settings = config.worker
     options = HostOptions(plugins=args.plugin, platform="worker", unattended=True, hide_memory=True)
     with Host(home, config, options, redactor=redactor) as host:
-        for warning in (*warnings, *loaded.warnings, *host.notices):
-            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        print_warnings((*warnings, *loaded.warnings, *host.notices), redactor.redact)
         slots, port = args.slots or settings.slots, args.health_port
         metrics = _metrics() if (settings.health_port if port is None else port) else None
         worker = Worker(

@@ -53,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _host(args: argparse.Namespace, cwd: Path) -> Host:
-    from hermes.cli.terminal import plain, print_note
+    from hermes.cli.terminal import print_warnings
     from hermes.config import apply_env, hermes_home, load_config, load_env_file
     from hermes.host import Host, HostOptions
     from hermes.log import setup_logging
@@ -70,6 +70,5 @@ def _host(args: argparse.Namespace, cwd: Path) -> Host:
         provider=args.provider, model=args.model, toolsets=toolsets, plugins=args.plugin, platform="acp"
     )
     host = Host(home, loaded.config, options, cwd=cwd, redactor=redactor)
-    for warning in (*warnings, *loaded.warnings, *host.notices):
-        print_note(f"Warning: {plain(redactor.redact(warning))}")
+    print_warnings((*warnings, *loaded.warnings, *host.notices), redactor.redact)
     return host

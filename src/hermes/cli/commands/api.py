@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 
+from hermes.cli.arguments import port_number
 from hermes.cli.failures import serving_packages
-from hermes.cli.terminal import plain
+from hermes.cli.terminal import print_warnings
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.log import setup_logging
 from hermes.sanitize import Redactor
 
-_HIGHEST_PORT = 65_535
 _EXAMPLES = """\
 examples:
   hermes api                                         for programs on this machine, at http://127.0.0.1:8642/v1
@@ -26,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--host", help="address to listen on; one that other machines can reach needs a key (default: 127.0.0.1)")
-    add("--port", type=_port, metavar="N", help="port to listen on; 0 is any free one (default: 8642)")
+    add("--port", type=port_number, metavar="N", help="port to listen on; 0 is any free one (default: 8642)")
     add("--provider", default="", help="provider of the model")
     add("-m", "--model", default="", help="model that answers")
     add("--plugin", metavar="KEY", action="append", default=[], help="load this plugin too (repeatable)")
@@ -65,13 +64,6 @@ def run(args: argparse.Namespace) -> int:
         hide_memory=True,
     )
     with Host(home, surface_config(loaded.config), options, redactor=redactor) as host:
-        for warning in (*warnings, *loaded.warnings, *host.notices, *missing_workers(host)):
-            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        print_warnings((*warnings, *loaded.warnings, *host.notices, *missing_workers(host)), redactor.redact)
         serve(host, address, principals, lambda url: print(url, flush=True))
     return 0
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to {_HIGHEST_PORT})")
-    return int(text)

@@ -14,7 +14,16 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import asdict
 
 from hermes.cli.arguments import positive_number
-from hermes.cli.terminal import one_line, plain, print_data, print_error, print_json, print_note, terminal_width
+from hermes.cli.terminal import (
+    one_line,
+    plain,
+    print_data,
+    print_error,
+    print_json,
+    print_note,
+    print_warnings,
+    terminal_width,
+)
 from hermes.commands.text import columns, duration, plural
 from hermes.config import Config, apply_env, hermes_home, load_config, load_env_file
 from hermes.errors import HermesError
@@ -370,8 +379,7 @@ def _scheduler(home: Path, on_report: Callable[[RunReport], None]) -> Generator[
     loaded = load_config(home)
     options = HostOptions(platform=SCHEDULED, unattended=True)
     with Host(home, loaded.config, options, redactor=redactor) as host:
-        for warning in (*loaded.warnings, *host.notices):
-            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        print_warnings((*loaded.warnings, *host.notices), redactor.redact)
         yield host, Scheduler(host, outbox=ScheduleOutbox(host.store), on_report=on_report)
 
 

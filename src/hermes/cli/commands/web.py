@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hermes.cli.arguments import port_number
 from hermes.cli.failures import serving_packages
-from hermes.cli.terminal import plain
+from hermes.cli.terminal import print_warnings
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.log import setup_logging
 from hermes.sanitize import Redactor
@@ -29,7 +29,6 @@ examples:
   hermes web --no-chat                    look and answer approvals, but run no turns here
   hermes web --host 0.0.0.0 --public-url https://agent.example.org
 """
-_HIGHEST_PORT = 65_535
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +37,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     add = parser.add_argument
     add("--host", default="127.0.0.1", help="address to listen on (127.0.0.1); any other needs HERMES_WEB_TOKEN")
-    add("--port", type=_port, metavar="N", help="port to listen on (8643, or any free one when that is taken)")
+    add("--port", type=port_number, metavar="N", help="port to listen on (8643, or any free one when that is taken)")
     add("--public-url", default="", metavar="URL", help="URL of the page for other machines, behind a proxy")
     add("--open", action="store_true", help="open the page in the browser")
     add("--no-chat", action="store_true", help="run no turns in this process")
@@ -62,8 +61,7 @@ def run(args: argparse.Namespace) -> int:
     log_libraries(LibraryLog("hermes.web"))
     with ExitStack() as stack:
         service = _service(stack, home, redactor, warnings, has_chat=not args.no_chat)
-        for warning in warnings:
-            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        print_warnings(warnings, redactor.redact)
         announce = _announcer(args.open)
         run_until_signal(
             lambda stop: serve_page(service, access, args.host, args.port, stop, announce, args.public_url)
@@ -105,9 +103,3 @@ def _service(stack: ExitStack, home: Path, redactor: Redactor, warnings: list[st
     store = stack.enter_context(closing(home_store(home)))
     runner = stack.enter_context(closing(store.new_runner()))
     return PageService(store, runner, home, redactor)
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > _HIGHEST_PORT:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port (0 to {_HIGHEST_PORT})")
-    return int(text)

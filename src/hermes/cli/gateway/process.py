@@ -6,12 +6,11 @@ import argparse
 import asyncio
 import os
 import signal
-import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 from hermes.cli.failures import serving_packages
-from hermes.cli.terminal import plain
+from hermes.cli.terminal import print_warnings
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import Config
 from hermes.dispatch.choose import missing_workers, surface_config
@@ -64,8 +63,7 @@ def run_gateway(args: argparse.Namespace) -> int:
                 service = stack.enter_context(api_service(host, page))
             except HermesError as error:
                 notices.append(f"the API is not served: {error}")
-        for warning in (*warnings, *loaded.warnings, *host.notices, *missing_workers(host), *notices):
-            print(f"Warning: {plain(redactor.redact(warning))}", file=sys.stderr)
+        print_warnings((*warnings, *loaded.warnings, *host.notices, *missing_workers(host), *notices), redactor.redact)
         if not usable and service is None:
             raise HermesError("no platform can be run; see the warnings above and 'hermes doctor'")
         web = [one for one in (service, page) if one is not None and service is not None]

@@ -8,7 +8,7 @@ import os
 import sys
 
 from hermes.cli.failures import serving_packages
-from hermes.cli.terminal import plain, print_note
+from hermes.cli.terminal import print_warnings
 from hermes.config import apply_env, hermes_home, load_config, load_env_file
 from hermes.config.sections import PrincipalScope
 from hermes.log import setup_logging
@@ -38,8 +38,7 @@ def run_serve(args: argparse.Namespace) -> int:
         check_listen_address(ListenAddress(args.host, args.port or 0), principals, is_published=False)
     options = HostOptions(provider=args.provider, model=args.model, platform="mcp", unattended=True, hide_memory=True)
     with contextlib.redirect_stdout(sys.stderr), Host(home, loaded.config, options, redactor=redactor) as host:
-        for warning in (*warnings, *loaded.warnings, *host.notices):
-            print_note(f"Warning: {plain(redactor.redact(warning))}")
+        print_warnings((*warnings, *loaded.warnings, *host.notices), redactor.redact)
         service = AgentService(host)
         if is_http:
             from hermes.mcp_server.http import serve_http

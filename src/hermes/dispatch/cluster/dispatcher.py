@@ -23,7 +23,7 @@ from hermes.errors import JournalError, SessionNotFound
 from hermes.host import Host
 from hermes.journal.bodies import to_json
 from hermes.journal.connection import JournalConnection, placeholders
-from hermes.journal.turns import Submission, accept_turn, cancel_queued, find_submission
+from hermes.journal.turns import Submission, accept_turn, cancel_queued
 
 log = logging.getLogger("hermes.cluster")
 
@@ -107,7 +107,7 @@ class ClusterDispatcher:
         return TurnTicket(accepted.turn_id, accepted.session_id, is_new)
 
     def resume(self, turn_id: str, *, listener: Listener = ignore_events) -> None:
-        submission = self._submission(turn_id)
+        submission = self._execution.submission(turn_id)
         if listener is not ignore_events:
             with self._changed:
                 self._follow(turn_id).listeners.append(listener)
@@ -124,7 +124,7 @@ class ClusterDispatcher:
         self._host.store.write(write)
 
     def cancel(self, turn_id: str, reason: str = "cancelled") -> bool:
-        submission = self._submission(turn_id)
+        submission = self._execution.submission(turn_id)
         if submission.state not in ("queued", "running"):
             return False
         if cancel_queued(self._host.store, turn_id, reason):
@@ -283,12 +283,6 @@ class ClusterDispatcher:
                 now = self._recorded(turn_id)
                 if now.state in ("ended", "suspended"):
                     self._settle(turn_id, now)
-
-    def _submission(self, turn_id: str) -> Submission:
-        found = self._host.store.read(lambda connection: find_submission(connection, turn_id))
-        if found is None:
-            raise SessionNotFound(f"there is no submitted turn {turn_id!r}")
-        return found
 
     def _recorded(self, turn_id: str) -> DispatchedTurn:
         query = "SELECT t.state, u.is_dispatched FROM turns t JOIN submissions u ON u.turn_id = t.id WHERE t.id = ?"

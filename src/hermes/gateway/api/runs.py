@@ -9,7 +9,6 @@ import logging
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Generator
-from concurrent.futures import Future
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
@@ -108,17 +107,7 @@ class ApiRuns:
 
     async def on_worker(self, work: Callable[[], T]) -> T:
         """Run blocking work on a worker thread."""
-        future: Future[T] = Future()
-        future.set_running_or_notify_cancel()
-
-        def run() -> None:
-            try:
-                future.set_result(work())
-            except BaseException as error:
-                future.set_exception(error)
-
-        self._host.workers.submit(run)
-        return await asyncio.wrap_future(future)
+        return await self._host.workers.run(work)
 
     # -- around the turn, on its thread ---------------------------------------------------------------------------
 

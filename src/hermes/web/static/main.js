@@ -33,7 +33,7 @@ function Theme() {
     else document.documentElement.dataset.theme = theme;
     localStorage.setItem("hermes-theme", theme);
   }, [theme]);
-  return html`<button class="theme" title=${`Colours: ${theme}`} aria-label=${`Colours: ${theme}`} onClick=${() => setTheme(THEMES[theme])}>${ICONS[theme]}</button>`;
+  return html`<button class="theme" title=${`Colours: ${theme}`} aria-label=${`Colours: ${theme}`} onClick=${() => setTheme((shown) => THEMES[shown])}>${ICONS[theme]}</button>`;
 }
 
 function App() {

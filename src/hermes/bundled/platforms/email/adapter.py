@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import re
 import time
@@ -20,6 +18,7 @@ from hermes.gateway.adapter import (
     SendResult,
     run_in_thread,
 )
+from hermes.gateway.platform_receiving import ReceiveTask
 
 from .imap import ImapClient, ImapError
 from .mail import IncomingMail, NotForUs, is_authenticated, make_answer, parse_mail
@@ -42,7 +41,7 @@ class EmailAdapter(BasePlatformAdapter):
         super().__init__(config, "email")
         self._settings = settings
         self._client: ImapClient | None = None
-        self._receiving: asyncio.Task[None] | None = None
+        self._receiving = ReceiveTask()
         self._answerable: OrderedDict[str, IncomingMail] = OrderedDict()
         self._received: dict[str, deque[float]] = {}
 
@@ -60,16 +59,12 @@ class EmailAdapter(BasePlatformAdapter):
         self._client = client
         self._mark_connected()
         log.info("email: reading %s of %s", settings.folder, settings.address)
-        self._receiving = asyncio.create_task(self._receive(client))
+        self._receiving.start(self._receive(client))
         return True
 
     async def disconnect(self) -> None:
         self._mark_disconnected()
-        task, self._receiving = self._receiving, None
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await self._receiving.stop()
         client, self._client = self._client, None
         if client is not None:
             await client.close()

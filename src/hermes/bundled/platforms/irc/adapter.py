@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import uuid
 from collections import OrderedDict
@@ -11,6 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from hermes.gateway.adapter import BasePlatformAdapter, MessageEvent, PlatformConfig, SendResult
+from hermes.gateway.platform_receiving import ReceiveTask
 
 from .connection import IrcConnection, IrcError
 from .protocol import IrcLine, addressed, is_target, plain_text, without_markdown
@@ -29,7 +28,7 @@ class IrcAdapter(BasePlatformAdapter):
         super().__init__(config, "irc")
         self._settings = settings
         self._connection: IrcConnection | None = None
-        self._receiving: asyncio.Task[None] | None = None
+        self._receiving = ReceiveTask()
         self._senders: OrderedDict[str, str] = OrderedDict()
 
     async def connect(self, *, is_reconnect: bool = False) -> bool:
@@ -42,16 +41,12 @@ class IrcAdapter(BasePlatformAdapter):
         self._connection = connection
         self._mark_connected()
         log.info("IRC: connected to %s as %s", self._settings.address, connection.nick)
-        self._receiving = asyncio.create_task(self._receive(connection))
+        self._receiving.start(self._receive(connection))
         return True
 
     async def disconnect(self) -> None:
         self._mark_disconnected()
-        task, self._receiving = self._receiving, None
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await self._receiving.stop()
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close("bye")

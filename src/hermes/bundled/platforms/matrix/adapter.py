@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import hashlib
 import logging
 import time
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
@@ -22,6 +22,7 @@ from hermes.gateway.adapter import (
     write_private_document,
 )
 from hermes.gateway.platform_api import PlatformApi, PlatformApiError
+from hermes.gateway.platform_receiving import ReceiveTask, polled
 
 from .events import as_object, read_event
 from .settings import MatrixSettings
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("hermes.platforms.matrix")
 
 MAX_TEXT = 16_000
-_MOST_FAILED_POLLS = 3
-_PAUSE = 1.0
 
 
 class MatrixAdapter(BasePlatformAdapter):
@@ -48,7 +47,7 @@ class MatrixAdapter(BasePlatformAdapter):
         headers = {"authorization": f"Bearer {settings.access_token}"}
         self._api = PlatformApi(http, f"{settings.homeserver}/_matrix/client/v3", headers, allow_private=True)
         self._own_user = ""
-        self._polling: asyncio.Task[None] | None = None
+        self._polling = ReceiveTask()
         self._members: dict[str, int] = {}
         self._encrypted: set[str] = set()
 
@@ -62,16 +61,12 @@ class MatrixAdapter(BasePlatformAdapter):
             return False
         self._mark_connected()
         log.info("Matrix: connected as %s", self._own_user)
-        self._polling = asyncio.create_task(self._poll(since))
+        self._polling.start(self._poll(since))
         return True
 
     async def disconnect(self) -> None:
         self._mark_disconnected()
-        task, self._polling = self._polling, None
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await self._polling.stop()
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
@@ -81,19 +76,11 @@ class MatrixAdapter(BasePlatformAdapter):
         return str(found.get("next_batch"))
 
     async def _poll(self, since: str) -> None:
-        failed = 0
         try:
             await self._join_invited((await self._sync("", 0)).get("rooms"))
             while True:
-                try:
-                    found = await self._sync(since, self._settings.poll_seconds)
-                except PlatformApiError as error:
-                    failed += 1
-                    if error.status in (401, 403) or failed >= _MOST_FAILED_POLLS:
-                        raise
-                    await asyncio.sleep(error.retry_after or _PAUSE)
-                    continue
-                failed = 0
+                poll = partial(self._sync, since, self._settings.poll_seconds)
+                found = await polled(poll, final=(401, 403))
                 rooms = as_object(found.get("rooms"))
                 await self._join_invited(rooms)
                 for room, content in as_object(rooms.get("join")).items():

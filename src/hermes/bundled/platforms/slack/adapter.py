@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import inspect
 import logging
@@ -23,6 +22,7 @@ from hermes.gateway.adapter import (
     split_text,
 )
 from hermes.gateway.platform_api import PlatformApiError
+from hermes.gateway.platform_receiving import ReceiveTask
 from hermes.gateway.platform_server import PlatformRequest, PlatformResponse, PlatformServer
 from hermes.gateway.platform_settings import tls_context
 
@@ -55,7 +55,7 @@ class SlackAdapter(BasePlatformAdapter):
         self._app = SlackApi(http, settings, settings.app_token)
         self._own_user = ""
         self._socket: WebSocket | None = None
-        self._receiving: asyncio.Task[None] | None = None
+        self._receiving = ReceiveTask()
         self._names: OrderedDict[str, str] = OrderedDict()
         self.server = PlatformServer(settings.host, settings.port, self._handle_request, max_body=_MAX_BODY)
 
@@ -67,7 +67,7 @@ class SlackAdapter(BasePlatformAdapter):
                 await self.server.start()
             else:
                 self._socket = await self._open_socket()
-                self._receiving = asyncio.create_task(self._receive())
+                self._receiving.start(self._receive())
         except PlatformApiError as error:
             self._set_fatal_error(
                 "auth" if error.is_final else "connect_failed", str(error), retryable=not error.is_final
@@ -82,11 +82,7 @@ class SlackAdapter(BasePlatformAdapter):
 
     async def disconnect(self) -> None:
         self._mark_disconnected()
-        task, self._receiving = self._receiving, None
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await self._receiving.stop()
         socket, self._socket = self._socket, None
         if socket is not None:
             await socket.close()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from hermes.gateway.adapter import (
@@ -17,6 +16,7 @@ from hermes.gateway.adapter import (
     split_text,
 )
 from hermes.gateway.platform_api import PlatformApiError
+from hermes.gateway.platform_receiving import ReceiveTask, polled
 
 from .api import BotApi
 from .formatting import to_html
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
     from hermes.gateway.adapter import PluginHttp
 
 log = logging.getLogger("hermes.platforms.telegram")
-
-#: A poll that fails is tried again by itself this often; then the gateway restarts the adapter, with its backoff.
-_MOST_FAILED_POLLS = 3
-_PAUSE = 1.0
 
 
 class TelegramAdapter(BasePlatformAdapter):
@@ -44,7 +40,7 @@ class TelegramAdapter(BasePlatformAdapter):
         self._settings = settings
         self._api = BotApi(http, settings)
         self._bot: Bot | None = None
-        self._polling: asyncio.Task[None] | None = None
+        self._polling = ReceiveTask()
 
     async def connect(self, *, is_reconnect: bool = False) -> bool:
         try:
@@ -58,32 +54,21 @@ class TelegramAdapter(BasePlatformAdapter):
             return False
         self._mark_connected()
         log.info("Telegram: connected as @%s", bot.username)
-        self._polling = asyncio.create_task(self._poll(bot))
+        self._polling.start(self._poll(bot))
         return True
 
     async def disconnect(self) -> None:
         self._mark_disconnected()
-        task, self._polling = self._polling, None
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+        await self._polling.stop()
 
     # -- receiving ---------------------------------------------------------------------------------------------------
 
     async def _poll(self, bot: Bot) -> None:
-        offset, failed = 0, 0
+        offset = 0
         try:
             while True:
-                try:
-                    updates = await self._api.get_updates(offset, self._settings.poll_seconds)
-                except PlatformApiError as error:
-                    failed += 1
-                    if error.status in (401, 404, 409) or failed >= _MOST_FAILED_POLLS:
-                        raise
-                    await asyncio.sleep(error.retry_after or _PAUSE)
-                    continue
-                failed = 0
+                poll = partial(self._api.get_updates, offset, self._settings.poll_seconds)
+                updates = await polled(poll, final=(401, 404, 409))
                 for update in updates:
                     message = read_message(update, bot, require_mention=self._settings.require_mention)
                     if message is not None:
