@@ -26,7 +26,7 @@ def modes() -> str:
 def figures() -> str:
     """How many commands of each part of the corpus are judged as they should be."""
     from policy.corpus import GROUPS
-    from policy.heldout import dangerous, everyday, unseen
+    from policy.heldout import dangerous, everyday, second_author, unseen
 
     cases = [case for name in ("dangerous", "disguised") for case in GROUPS[name]]
     parts = (
@@ -47,6 +47,18 @@ def figures() -> str:
             list(unseen.HARDLINE),
             list(unseen.DANGEROUS),
             list(unseen.EVERYDAY),
+        ),
+        (
+            "commands of a second author",
+            list(second_author.HARDLINE),
+            list(second_author.DANGEROUS),
+            list(second_author.EVERYDAY),
+        ),
+        (
+            "commands of the same author afterwards, judged once",
+            list(second_author.HARDLINE_ONCE),
+            list(second_author.DANGEROUS_ONCE),
+            list(second_author.EVERYDAY_ONCE),
         ),
     )
     rows = [

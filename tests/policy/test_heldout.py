@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from policy.corpus import judge
-from policy.heldout import unseen
+from policy.heldout import second_author, unseen
 from policy.heldout.dangerous import ASK, HARDLINE
 from policy.heldout.everyday import EVERYDAY
 
@@ -29,9 +31,20 @@ def test_nothing_is_caught_only_because_it_cannot_be_read() -> None:
         assert {finding.rule for finding in judge(command).findings} != {"unreadable"}, command
 
 
-def test_commands_that_the_rules_were_not_developed_with() -> None:
-    assert all(judge(command).decision == "hardline" for command in unseen.HARDLINE)
-    missed = [command for command in unseen.DANGEROUS if judge(command).decision == "allow"]
-    alarms = [command for command in unseen.EVERYDAY if judge(command).decision != "allow"]
-    assert len(missed) <= 0.05 * len(unseen.DANGEROUS), missed
-    assert len(alarms) <= 0.02 * len(unseen.EVERYDAY), alarms
+@pytest.mark.parametrize(
+    ("hardline", "dangerous", "everyday"),
+    [
+        (unseen.HARDLINE, unseen.DANGEROUS, unseen.EVERYDAY),
+        (second_author.HARDLINE, second_author.DANGEROUS, second_author.EVERYDAY),
+        (second_author.HARDLINE_ONCE, second_author.DANGEROUS_ONCE, second_author.EVERYDAY_ONCE),
+    ],
+    ids=["unseen", "second author", "second author, once"],
+)
+def test_commands_that_the_rules_were_not_developed_with(
+    hardline: tuple[str, ...], dangerous: tuple[str, ...], everyday: tuple[str, ...]
+) -> None:
+    assert [command for command in hardline if judge(command).decision != "hardline"] == []
+    missed = [command for command in dangerous if judge(command).decision == "allow"]
+    alarms = [command for command in everyday if judge(command).decision != "allow"]
+    assert len(missed) <= 0.05 * len(dangerous), missed
+    assert len(alarms) <= 0.02 * len(everyday), alarms

@@ -57,7 +57,7 @@ _HOME_AUTORUN = re.compile(
 )
 #: Files of a project, or anywhere, that other programs run by themselves.
 _AUTORUN = re.compile(
-    r"(?:^|/)(?:\.git/(?:hooks(?:/.*)?|config(?:\.worktree)?|info/attributes)|\.husky(?:/.*)?|\.githooks/.*|\.vscode/(?:tasks|launch|settings)\.json"
+    r"(?:^|/)(?:\.git/(?:hooks(?:/.*)?|config(?:\.worktree)?|info/attributes)|\.?git[\w.-]*/(?:.*/)?hooks/[\w-]+|\.husky(?:/.*)?|\.githooks/.*|\.vscode/(?:tasks|launch|settings)\.json"
     r"|\.idea/(?:workspace\.xml|runconfigurations/.*)|\.zed/tasks\.json|\.exrc|\.nvim\.lua|\.vimrc|\.lvimrc|\.dir-locals\.el"
     r"|sitecustomize\.py|usercustomize\.py|site-packages/[^/]+\.pth|\.hermes/(?:plugins|hooks)/.*)$"
 )
@@ -94,7 +94,9 @@ _HERMES_FILE = re.compile(
     re.DOTALL,
 )
 _SSH = re.compile(r"(?:^|/)\.ssh(?:/|$)")
-_ENV_FILE = re.compile(r"(?:^|/)\.env(?:rc|\.(?!example|sample|template|dist|schema|md$|test$)[\w.-]+)?$")
+_ENV_FILE = re.compile(
+    r"(?:^|/)\.env(?:rc|\.(?!(?:[\w-]+\.)*(?:example|sample|template|dist|schema)|md$|test$)[\w.-]+)?$"
+)
 
 
 #: Something that occurs in every path of a secret: the check of other paths ends here.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from hermes.policy.call import Call
 from hermes.policy.programs.launchers import run_flow, run_text
+from hermes.policy.shell.flow import SECRET_FILE
 from hermes.policy.shell.marks import is_known
 from hermes.policy.shell.words import names
 
@@ -35,7 +36,10 @@ _TEXT_OPTIONS: dict[str, tuple[str, ...]] = {
     "ncat": ("-c", "--sh-exec", "-e", "--exec"),
     "nc": ("-c", "-e"),
     "hyperfine": ("-p", "--prepare", "-s", "--setup", "-c", "--cleanup"),
-    "git": ("--exec", "-x", "--upload-pack", "--receive-pack", "--extcmd", "--tree-filter", "--index-filter"),
+    "git": (
+        *("--exec", "-x", "--upload-pack", "--receive-pack", "--extcmd", "--open-files-in-pager"),
+        *("--tree-filter", "--index-filter", "--env-filter", "--msg-filter", "--commit-filter", "--parent-filter"),
+    ),
     **dict.fromkeys(("make", "gmake"), ("--eval",)),
     "rg": ("--pre", "--hostname-bin"),
     "fzf": ("--preview", "--bind"),
@@ -95,8 +99,13 @@ def texts_among(call: Call) -> list[str]:
     return [text for text in found if text and is_known(text[:1])]
 
 
+#: A helper for git's credentials gets them on its standard input.
+_CREDENTIAL_HELPER = re.compile(r"credential\.(?:[^=]*\.)?helper=!(.*)", re.IGNORECASE | re.DOTALL)
+
+
 def _git_texts(args: list[str]) -> list[str]:
-    found = [match.group(1) for word in args if (match := _GIT_COMMANDS.match(word))]
+    found = [word[2:] for word in args if word.startswith("-O") and "grep" in args]
+    found += [match.group(1) for word in args if (match := _GIT_COMMANDS.match(word))]
     found += [word[1:] for word in args if word.startswith("!")]
     for word in args:
         if word.startswith("ext::"):  # blanks inside its words are written "% "
@@ -157,6 +166,9 @@ def run_options(shell: Shell, call: Call) -> None:
     for text in _escapes(call):
         shell.report("inline-code", call.source)
         run_text(shell, call, text)
+    for word in call.args if call.program == "git" else ():
+        if helper := _CREDENTIAL_HELPER.match(word):
+            shell.read_apart(helper.group(1), SECRET_FILE)
     if call.program in ("make", "gmake"):
         _makefile(shell, call)
     if call.program in _REMOTE_RUNNERS:

@@ -78,6 +78,8 @@ _ALWAYS_ASKED = re.compile(
     r"security (?:dump-keychain|export)|gpg2? .*--export-secret|keepassxc-cli export|bw export|mimikatz|secretsdump"
 )
 _REMOTE_PLACE = re.compile(r"(?:[\w.-]+@)?[\w.-]+:(?!//)\S*")
+#: An address of socat that is a file.
+_FILE_ADDRESS = re.compile(r"(?:file|g?open|create|rdonly):([^,]+)", re.IGNORECASE)
 _ADDRESS = re.compile(r"\w+://(?!localhost|127\.|\[::1\]|0\.0\.0\.0)")
 
 
@@ -192,7 +194,9 @@ def _named_files(args: Iterable[str]) -> Iterable[str]:
     for word in args:
         if "://" in word or len(word) > 1_000:
             continue
-        if "=" in word:
+        if address := _FILE_ADDRESS.match(word):
+            yield address.group(1)
+        elif "=" in word:
             value = word.partition("=")[2]
             yield value.lstrip("@<")
         elif word[:1] in "@<":

@@ -11,7 +11,11 @@ from hermes.policy.shell.words import names
 _NETWORK_TOOLS = names("nc ncat netcat socat")
 
 
-_PIPED_SHELL = re.compile(r"\|\s*(?:\S*/)?(?:ba|da|z|k|fi|c|tc)?sh\b[^|]*\|")
+#: A shell in the middle of a pipeline, or at its beginning when it is interactive or reads from a file such as a FIFO.
+_PIPED_SHELL = re.compile(
+    r"\|\s*(?:\S*/)?(?:ba|da|z|k|fi|c|tc)?sh\b[^|]*\|"
+    r"|(?:^|[;&(\n])\s*(?:\S*/)?(?:ba|da|z|k|fi|c|tc)?sh(?:\s+-\w*[is]\w*|\s*\d?[<>][^|;&\s]|\s*\d?>&\d)[^|;]*\|"
+)
 
 
 def _serves_shell(call: Call) -> bool:

@@ -79,11 +79,34 @@ def _mounts_vital(call: Call, value: str) -> bool:
     return source.startswith(("/", "~")) and (call.paths.is_vital(source) or source.endswith("docker.sock"))
 
 
+#: Where container engines take commands over HTTP.
+_ENGINE_SOCKET = re.compile(r"(?:docker|podman|containerd|crio|buildkitd)[\w.-]*\.sock\b")
+_ENGINE_PORT = re.compile(r"(?:tcp|https?)://[^/\s]+:237[567](?:/|$)|^[\w.\[\]:-]+:237[567](?:/|$)", re.IGNORECASE)
+_READING = names("GET HEAD OPTIONS")
+
+
+def _commands_engine(call: Call) -> bool:
+    """A request to the engine's own interface that may change something: past every rule for its program."""
+    line = " ".join(call.args)
+    if not _ENGINE_SOCKET.search(line) and not any(map(_ENGINE_PORT.search, call.args)):
+        return False
+    if call.program in ("nc", "ncat", "netcat", "socat"):
+        return True
+    methods = call.values("X", "request", "method")
+    if methods:
+        return not _READING.issuperset(value.upper() for value in methods)
+    sends = "d", "F", "T", "--data", "--json", "--form", "--post", "--body", "--upload"
+    return any(word.startswith(tuple(f"-{name}" if len(name) == 1 else name for name in sends)) for word in call.args)
+
+
 RULES = (
     Rule("stop-container", "stops or deletes containers or their data", ((_ENGINES, _stops),)),
     Rule(
         "container-host-access",
         "gives a container access to the machine it runs on",
-        ((names("docker podman nerdctl"), _reaches_host),),
+        (
+            (names("docker podman nerdctl"), _reaches_host),
+            (names("curl wget http https xh nc ncat netcat socat"), _commands_engine),
+        ),
     ),
 )

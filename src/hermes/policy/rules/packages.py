@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from hermes.policy.call import Call
 from hermes.policy.rules.rule import Rule
 from hermes.policy.shell.words import names
@@ -115,11 +117,49 @@ def _removes(call: Call) -> bool:
     )
 
 
+_INSTALLERS = names("pip pip3 pipx uv npm yarn pnpm bun gem cargo go conda mamba poetry pdm composer luarocks brew")
+_RUNNERS = names("npx pnpx bunx uvx")
+_RUNS_PACKAGE = names("exec x dlx run tool")
+#: An address that is neither this machine nor checked by TLS.
+_UNCHECKED = re.compile(r"(?:git\+)?(?:http|git|ftp)://(?!localhost\b|127\.|\[::1\]|0\.0\.0\.0)", re.IGNORECASE)
+_ANY_ADDRESS = re.compile(r"(?:\w+\+)?\w+://(?!localhost\b|127\.|\[::1\])", re.IGNORECASE)
+
+
+def _fetches_code(call: Call) -> bool:
+    """Packages whose code runs here, from an address of the command line's choice."""
+    words = _words(call)
+    values = [word.partition("=")[2] or word for word in call.args]
+    runs = call.program in _RUNNERS or not _RUNS_PACKAGE.isdisjoint(words[:2])
+    if runs and any(_ANY_ADDRESS.match(value) for value in values):
+        return not (call.program in ("uv", "poetry", "pdm", "npm") and words[:1] == ["run"])
+    installs = not {"install", "i", "add", "download", "wheel", "sync", "get", "ci", "update"}.isdisjoint(words[:3])
+    return installs and any(_UNCHECKED.match(value) for value in values)
+
+
+def _removes_environment(call: Call) -> bool:
+    """A whole environment, or everything on a list."""
+    words = _words(call)
+    if call.program in ("conda", "mamba", "micromamba"):
+        return words[:2] in (["env", "remove"],) or (words[:1] in (["remove"], ["uninstall"]) and "--all" in call.args)
+    if call.program == "pyenv":
+        return words[:1] == ["uninstall"]
+    listed = call.options.has("r", "requirement", "requirements") or call.stdin.origin != "terminal"
+    return "uninstall" in words[:2] and listed and call.options.has("y", "yes")
+
+
 RULES = (
     Rule("publish-package", "publishes or withdraws a package, image or release", ((_MANAGERS, _publishes),)),
     Rule(
         "remove-packages",
-        "removes software from the system",
-        ((frozenset(_SYSTEM_REMOVES) | names("pacman xbps-remove pkg_delete"), _removes),),
+        "removes software from the system, or a whole environment",
+        (
+            (frozenset(_SYSTEM_REMOVES) | names("pacman xbps-remove pkg_delete"), _removes),
+            (names("conda mamba micromamba pyenv pip pip3 uv"), _removes_environment),
+        ),
+    ),
+    Rule(
+        "unchecked-package",
+        "installs or runs a package from an address that no one checks",
+        ((_INSTALLERS | _RUNNERS, _fetches_code),),
     ),
 )

@@ -57,6 +57,8 @@ class Shell:
         self._nested = 0
         self._calls = 0
         self._pipes = 0
+        #: The commands that process substitutions write to, by path.
+        self._sinks: dict[str, Node] = {}
         #: The text of the pipelines and loop headers around the current part.
         self._around = ""
         self._scripts_read: set[str] = set()
@@ -267,6 +269,7 @@ class Shell:
         if redirects.writes:
             self.check(Call([], source, self.state.paths, writes=redirects.writes))
             self._remember(redirects, flow)
+            self._feed_sinks(redirects.writes, flow.taint)
 
     def _remember(self, redirects: Redirects, flow: Flow) -> None:
         for path in redirects.writes:
@@ -301,6 +304,8 @@ class Shell:
             flow = NOTHING
             self.check(call)
         self._remember(redirects, flow)
+        if self._sinks:
+            self._feed_sinks([*words, *redirects.writes], flow.taint or feed.taint)
         for name, value in hidden:
             restore(self, name, value)
         if rest and (more := self.expander.words(rest)):
@@ -367,8 +372,16 @@ class Shell:
         flow = self._inside(node, TERMINAL if reads else PROGRAM)
         self._pipes += 1
         path = f"/dev/fd/{62 + self._pipes}"
+        if not reads:
+            self._sinks[path] = node
         self.state.files[path] = flow if reads else NOTHING
         return path
+
+    def _feed_sinks(self, paths: list[str], taint: str) -> None:
+        """Analyse ``>(COMMAND)`` again when what is written to it contains a secret."""
+        for path in paths:
+            if taint and (node := self._sinks.pop(path, None)) is not None:
+                self._inside(node, PROGRAM.tainted(taint))
 
     def _embedded(self, node: Node, _stdin: Flow) -> Flow:
         self.expander.value(node)  # for the substitutions in it
