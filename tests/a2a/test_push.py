@@ -73,8 +73,8 @@ def resolve_names(monkeypatch: pytest.MonkeyPatch, ending: str, answers: Iterato
     """Answer look-ups of names with that ending, one after the other; all others as usual."""
     look_up = socket.getaddrinfo
 
-    def resolve(host: str, port: int, *arguments: Any, **options: Any) -> list[Any]:
-        if not host.endswith(ending):
+    def resolve(host: str | bytes, port: int, *arguments: Any, **options: Any) -> list[Any]:
+        if not (host if isinstance(host, str) else host.decode()).endswith(ending):
             return list(look_up(host, port, *arguments, **options))
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in next(answers)]
 

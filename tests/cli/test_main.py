@@ -97,6 +97,28 @@ def test_help_lists_the_commands_without_importing_them() -> None:
             assert any(line.split(maxsplit=1) == [name, summary] for line in lines)
 
 
+def test_garbage_is_looked_for_only_when_the_program_is_loaded() -> None:
+    code = (
+        "import gc, sys; from hermes.cli import main as entry; usual, during = gc.get_threshold(), []\n"
+        "entry._run = lambda arguments: during.append(gc.get_threshold()[0]) or 0\n"
+        "sys.argv = ['hermes', 'chat']; sys.modules['hermes.plugins.modules'] = sys\n"
+        "entry.main(); print(during[0] > 50_000, gc.get_freeze_count())\n"
+        "kept = [[] for _ in range(during[0])]\n"
+        "print(gc.get_threshold() == usual, gc.isenabled(), gc.callbacks, gc.get_freeze_count() > during[0] / 2)\n"
+    )
+    assert hermes(code=code).stdout.splitlines() == ["True 0", "True True [] True"]
+
+
+@pytest.mark.parametrize(("has_plugin", "frozen"), [(False, True), (True, False)])
+def test_what_is_left_at_the_end_is_not_searched_unless_a_plugin_was_loaded(has_plugin: bool, frozen: bool) -> None:
+    code = (
+        "import gc, sys; from hermes.cli.main import main; sys.argv = ['hermes', 'help']\n"
+        f"sys.modules.update({{'hermes.plugins.modules': sys}} if {has_plugin} else {{}})\n"
+        "main(); print(gc.get_freeze_count() > 1_000)"
+    )
+    assert hermes(code=code).stdout.splitlines()[-1] == str(frozen)
+
+
 def test_every_command_in_the_table_exists(capsys: pytest.CaptureFixture[str]) -> None:
     for name in COMMANDS:
         assert main([name, "--help"]) == 0

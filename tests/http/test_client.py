@@ -209,16 +209,16 @@ def test_every_address_of_a_name_must_be_allowed(
     client: HttpClient, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """DNS rebinding: one public address among the answers does not help, and there is no second look-up."""
-    look_ups: list[str] = []
+    look_ups: list[bytes] = []
 
-    def look_up(host: str, port: int, **_options: object) -> list[tuple[object, ...]]:
+    def look_up(host: bytes, port: int, **_options: object) -> list[tuple[object, ...]]:
         look_ups.append(host)
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ("93.184.216.34", "127.0.0.1")]
 
     monkeypatch.setattr(socket, "getaddrinfo", look_up)
     with pytest.raises(AddressRefused, match=r"mixed\.example is in a private network"):
         client.request("GET", f"http://mixed.example:{site.server_port}/", guard=public_only)
-    assert look_ups == ["mixed.example"] and site.connections == 0
+    assert look_ups == [b"mixed.example"] and site.connections == 0
 
 
 def test_a_socket_file_is_never_public(client: HttpClient) -> None:

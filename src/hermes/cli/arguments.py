@@ -7,10 +7,17 @@ import time
 from collections.abc import Iterable
 from typing import Any, NoReturn
 
-from hermes.cli.terminal import print_error
+from hermes.cli.terminal import print_error, terminal_width
 
 _HIGHEST_PORT = 65_535
 _UNITS = {"h": 3_600, "d": 86_400, "w": 604_800}
+
+
+class _HelpFormatter(argparse.HelpFormatter):
+    """A formatter that finds the width itself: argparse makes one for every option, and imports compression for it."""
+
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, width=terminal_width(80) - 2)
 
 
 class CommandParser(argparse.ArgumentParser):
@@ -19,6 +26,7 @@ class CommandParser(argparse.ArgumentParser):
     def __init__(self, *args: Any, **options: Any) -> None:
         # An abbreviation that works today would mean something else once an option is added.
         options.setdefault("allow_abbrev", False)
+        options.setdefault("formatter_class", _HelpFormatter)
         super().__init__(*args, **options)
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]

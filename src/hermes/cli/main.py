@@ -54,6 +54,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 DEFAULT_COMMAND = "chat"
 
+#: More than a prompt or one answer allocates until it is there. Nearly all of it are modules, which stay.
+_START_UP_OBJECTS = 120_000
+
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line and return its exit code."""
@@ -64,12 +67,40 @@ def main(argv: list[str] | None = None) -> int:
         print(f"hermes {__version__}")
         return 0
     _prepare_output()
+    if argv is None:
+        _postpone_collection()
     code = _run_and_report(arguments)
-    if argv is None and _has_other_threads():
-        from hermes.cli.failures import end_in_time
+    if argv is None:
+        _skip_last_collection()
+        if _has_other_threads():
+            from hermes.cli.failures import end_in_time
 
-        end_in_time(code)
+            end_in_time(code)
     return code
+
+
+def _postpone_collection() -> None:
+    """Look for garbage only when the program is loaded, and then no longer in what was loaded: it is not garbage."""
+    import gc
+
+    usual = gc.get_threshold()
+
+    def resume(phase: str, _info: dict[str, int]) -> None:
+        if phase == "stop":
+            gc.callbacks.remove(resume)
+            gc.freeze()
+            gc.set_threshold(*usual)
+
+    gc.callbacks.append(resume)
+    gc.set_threshold(_START_UP_OBJECTS)
+
+
+def _skip_last_collection() -> None:
+    """Leave the memory to the system, which takes it back anyway; a plugin may have objects that expect their end."""
+    if "hermes.plugins.modules" not in sys.modules:
+        import gc
+
+        gc.freeze()
 
 
 def _run_and_report(arguments: list[str]) -> int:

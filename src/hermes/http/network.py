@@ -54,8 +54,10 @@ def resolve(host: str, port: int, exchange: Exchange) -> list[Resolved]:
 
 
 def _look_up(host: str, port: int) -> list[Resolved]:
+    # Text goes through the IDNA codec, whose tables nothing else needs.
+    name = host.encode() if host.isascii() else host
     try:
-        return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        return list(socket.getaddrinfo(name, port, type=socket.SOCK_STREAM))
     except UnicodeError as error:  # a label of more than 63 characters
         raise OSError(str(error)) from None
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
 
@@ -23,10 +21,11 @@ T = TypeVar("T")
 BackendName = Literal["bubblewrap", "landlock"]
 
 _PROBE_SECONDS = 10.0
+#: Where systems keep bubblewrap. PATH may begin with folders that an earlier command could write to.
+_BUBBLEWRAP_PLACES = ("/usr/bin/bwrap", "/bin/bwrap", "/usr/local/bin/bwrap", "/run/current-system/sw/bin/bwrap")
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxBackend:
+class SandboxBackend(msgspec.Struct, frozen=True):
     """A way to confine commands that works on this machine."""
 
     name: BackendName
@@ -60,8 +59,7 @@ class SandboxBackend:
         return start_restricted(profile, temporary, lambda: start(arguments))
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxProbe:
+class SandboxProbe(msgspec.Struct, frozen=True):
     """What a probe of this machine found: a backend, or why there is none."""
 
     backend: SandboxBackend | None
@@ -149,8 +147,9 @@ def probe() -> SandboxProbe:
 
 
 def _find_bwrap() -> str | None:
-    """Where the system keeps it. PATH may begin with folders that an earlier command could write to."""
-    return shutil.which("bwrap", path="/usr/bin:/bin:/usr/local/bin:/run/current-system/sw/bin")
+    """The program, or None when it is not installed."""
+    places = (path for path in _BUBBLEWRAP_PLACES if os.path.isfile(path) and os.access(path, os.X_OK))
+    return next(places, None)
 
 
 def _problem_with(backend: SandboxBackend) -> str | None:
