@@ -11,7 +11,7 @@ import pytest
 
 from hermes.errors import HermesError
 from hermes.gateway.store import users as users_module
-from hermes.gateway.store.users import CODE_ALPHABET, GatewayUsers
+from hermes.gateway.store.users import CODE_ALPHABET, MAX_PENDING, GatewayUsers
 from hermes.journal.questions import Questions
 from hermes.journal.store import Store, home_store
 from hermes.testing import RecordedRequest, by_step, text, tool_call
@@ -85,8 +85,8 @@ def test_codes_are_few_short_lived_and_stored_as_digests(
     now = [1_000_000.0]
     monkeypatch.setattr(users_module.time, "time", lambda: now[0])
     users = GatewayUsers(store)
-    codes = [users.request("line", f"u{number}", "", "c") for number in range(4)]
-    assert [code is not None for code in codes] == [True, True, True, False]
+    codes = [users.request("line", f"u{number}", "", "c") for number in range(MAX_PENDING + 1)]
+    assert [code is not None for code in codes] == [True] * MAX_PENDING + [False]
     assert users.request("other", "u9", "", "c") is not None
     assert users.request("line", "u0", "", "c") is None
     now[0] += 601
@@ -99,6 +99,27 @@ def test_codes_are_few_short_lived_and_stored_as_digests(
     with pytest.raises(HermesError, match="no request has this code"):
         users.approve(second)
     assert users.pending() == []
+
+
+def test_strangers_cannot_keep_others_from_a_code(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [1_000_000.0]
+    monkeypatch.setattr(users_module.time, "time", lambda: now[0])
+    users = GatewayUsers(store)
+    for number in range(MAX_PENDING):
+        now[0] += 1
+        assert users.request("line", f"stranger{number}", "", "c") is not None
+    assert users.request("line", "bob", "", "c") is None, "each of them has ten minutes"
+    now[0] += 601
+    for number in range(MAX_PENDING):  # those who wait ask again, and again
+        assert users.request("line", f"stranger{number}", "", "c") is not None
+    now[0] += 1
+    code = users.request("line", "bob", "Bob", "c")
+    assert code is not None, "asking again makes no one newer"
+    waiting = [request.user_id for request in users.pending()]
+    assert len(waiting) == MAX_PENDING and "stranger0" not in waiting
+    for number in range(MAX_PENDING + 5):  # others come: bob's place is safe for ten minutes
+        users.request("line", f"more{number}", "", "c")
+    assert users.approve(code).user_id == "bob"
 
 
 def test_wrong_codes_lock_approving(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

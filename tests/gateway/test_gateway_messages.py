@@ -286,3 +286,29 @@ def test_hooks_know_sender_and_platform(rig: GatewayRig) -> None:
     client = rig.client()
     client.ask("hello", "#room", type="group", user="eve")
     assert seen == [("eve", "line")]
+
+
+def test_a_tool_knows_its_session_by_the_task(rig: GatewayRig, provider: SwitchedProvider) -> None:
+    """Published plugins find the chat of a tool call by its ``task_id``, which is the id of the session."""
+    known: list[tuple[str, str]] = []
+    seen: list[tuple[str, str]] = []
+
+    class Handover:
+        @staticmethod
+        def register(ctx: Any) -> None:
+            def hand_over(args: dict[str, Any], **options: Any) -> str:
+                seen.append((options["task_id"], options["session_id"]))
+                return "{}"
+
+            def arrived(event: Any, gateway: Any, session_store: Any, **_: Any) -> None:
+                key = gateway._session_key_for_source(event.source)
+                known.append((key, session_store._entries[key].session_id))
+
+            ctx.register_tool("hand_over", "hermes-cli", {"description": "x", "parameters": {}}, hand_over)
+            ctx.register_hook("pre_gateway_dispatch", arrived)
+
+    provider.script = by_step(tool_call("hand_over", {}), text("Done"))
+    rig.start(plugins=[Handover], options={"toolsets": ["hermes-cli"]})
+    client = rig.client()
+    assert [client.ask("one"), client.ask("two")] == ["Done", "Done"]
+    assert [task for task, _ in seen] == [session for _, session in seen] == [session for _, session in known]

@@ -30,6 +30,8 @@ class BotApiServer:
         self._next_update = 1000
         self._next_message = 1
         self._is_closing = False
+        #: Files that can be fetched, by their id.
+        self.files: dict[str, bytes] = {}
         self.base_url = ""
 
     def say(self, text: str, *, chat: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
@@ -71,6 +73,10 @@ class BotApiServer:
             "getMe": BOT,
             "getChat": {"id": parameters.get("chat_id"), "type": "private", "first_name": "Ann"},
         }
+        if method == "getFile":
+            file_id = str(parameters["file_id"])
+            path = {"file_id": file_id, "file_unique_id": file_id, "file_path": f"documents/{file_id}"}
+            return 200, {"ok": True, "result": path}
         if method in ("sendMessage", "editMessageText"):
             return 200, {"ok": True, "result": self._message(parameters)}
         return 200, {"ok": True, "result": results.get(method, True)}
@@ -112,6 +118,14 @@ def bot_api() -> Generator[BotApiServer]:
                 self._send(*state.answer(method, json.loads(body or b"{}")))
             else:
                 self._send(*state.answer(method, dict(parse_qsl(body.decode()))))
+
+        def do_GET(self) -> None:
+            file_id = self.path.removeprefix(f"/file/bot{TOKEN}/documents/")
+            data = state.files.get(file_id)
+            self.send_response(404 if data is None else 200)
+            self.send_header("content-length", str(len(data or b"")))
+            self.end_headers()
+            self.wfile.write(data or b"")
 
         def _send(self, status: int, answer: dict[str, Any]) -> None:
             data = json.dumps(answer).encode()

@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
@@ -41,6 +41,11 @@ class SlackServer:
         self._sockets: list[WebSocket] = []
         self._loop: asyncio.AbstractEventLoop | None = None
         self._sent = 0
+        #: Whether what is sent while the app is away is kept for it; otherwise sending waits for a socket.
+        self.keeps_messages = False
+        self._kept: list[dict[str, Any]] = []
+        #: Files that can be fetched with the token of the bot, by their name.
+        self.files: dict[str, bytes] = {}
 
     def called(self, method: str) -> list[dict[str, Any]]:
         """The parameters of every call of a method."""
@@ -55,6 +60,9 @@ class SlackServer:
 
     def send(self, message: dict[str, Any]) -> None:
         """Send any message to the newest socket."""
+        if self.keeps_messages and not self._sockets:
+            self._kept.append(message)
+            return
         wait_until(lambda: self._sockets, "a socket of the app")
         assert self._loop is not None
         asyncio.run_coroutine_threadsafe(self._sockets[-1].send_text(json.dumps(message)), self._loop).result(30)
@@ -85,12 +93,19 @@ class SlackServer:
         }
         return JSONResponse({"ok": True, **answers.get(method, {})})
 
+    async def file(self, request: Request) -> Response:
+        data = self.files.get(request.path_params["name"])
+        allowed = request.headers.get("authorization") == f"Bearer {BOT_TOKEN}"
+        return Response(data) if allowed and data is not None else Response(status_code=403)
+
     async def link(self, socket: WebSocket) -> None:
         assert socket.query_params["ticket"] == "socket-ticket"
         await socket.accept()
         await socket.send_text(json.dumps({"type": "hello", "num_connections": 1}))
         self._sockets.append(socket)
         self.connections += 1
+        while self._kept:
+            await socket.send_text(json.dumps(self._kept.pop(0)))
         try:
             while True:
                 self.acknowledged.append(json.loads(await socket.receive_text())["envelope_id"])
@@ -112,6 +127,7 @@ def slack_server() -> Generator[SlackServer]:
     app = Starlette(
         routes=[
             Route("/api/{method}", state.api, methods=["POST", "GET"]),
+            Route("/files/{name}", state.file),
             WebSocketRoute("/link", state.link),
         ]
     )

@@ -56,6 +56,19 @@ def read_state(path: str, keep: KeepContent, limit: int | None = None) -> FileSt
         return FileState("other")
 
 
+def read_content(path: str, limit: int) -> bytes | None:
+    """The content of a file; ``None`` for one over ``limit`` bytes. No part of the path may be a symbolic link.
+
+    Raises ``OSError``.
+    """
+    with _parent(path, make=False) as (parent, name):
+        if parent < 0:
+            raise FileNotFoundError(path)
+        with open(os.open(name, _READ, dir_fd=parent), "rb") as file:
+            data = file.read(limit + 1)
+    return data if len(data) <= limit else None
+
+
 def large_state(status: os.stat_result) -> FileState:
     """The state of a file that is too long to be kept."""
     return FileState("large", stat.S_IMODE(status.st_mode), f"{status.st_size} {status.st_mtime_ns}".encode())

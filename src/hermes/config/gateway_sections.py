@@ -51,5 +51,7 @@ class GatewayConfig(Struct, kw_only=True):
     max_queued: Positive = 100  #: Messages of a chat that may wait; further ones are refused.
     max_messages_per_minute: Natural = 60  #: Messages of one user; 0 is no limit.
     max_message_chars: Positive = 100_000  #: Longest message.
+    max_attachment_bytes: Natural = 20_000_000  #: Largest file of a message that is stored; 0 stores none.
+    max_attachments_bytes: Natural = 500_000_000  #: Disk space for the files of one principal's messages.
     user_commands: list[str] = []  #: Slash commands that others than the owner may use too.
     max_attempts: Positive = 5  #: Attempts to answer a message or to send an answer, before it is given up.

@@ -58,7 +58,7 @@ class Execution:
             principal=request.principal,
         )
         submission = Submission(
-            turn_id=f"{request.session_id}:{task_id}:{new_id()[:8]}",
+            turn_id=f"{request.session_id}:{task_id}:{new_id()[:16]}",
             session_id=request.session_id,
             task_id=task_id,
             request_key=request.request_key or task_id,

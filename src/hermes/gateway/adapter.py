@@ -10,6 +10,7 @@ from hermes.http_server.rate_limits import RateLimiter
 from hermes.plugins.compat.messages import (
     HomeChannel,
     MessageEvent,
+    MessageFile,
     MessageType,
     Platform,
     PlatformConfig,
@@ -33,6 +34,7 @@ __all__ = [
     "BasePlatformAdapter",
     "HomeChannel",
     "MessageEvent",
+    "MessageFile",
     "MessageType",
     "OutgoingMessage",
     "Platform",

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.agent.events import TurnResult
+from hermes.agent.images.attachments import image_type
+from hermes.checkpoints.states import read_content
 from hermes.gateway.adapter import MessageEvent, PlatformEntry, split_text
 from hermes.gateway.questions import outgoing
+from hermes.gateway.store.attachments import NOT_STORED
 from hermes.gateway.store.outbox import OutgoingMessage
-from hermes.host import Host
 from hermes.sanitize import Redactor
 
 if TYPE_CHECKING:
@@ -24,32 +26,42 @@ _MAX_IMAGE_BYTES = 10_000_000
 _MAX_QUOTE_CHARS = 1_000
 
 
-def turn_message(event: MessageEvent, host: Host) -> str | list[dict[str, Any]]:
-    """The message for the model: its text, its images, and the names of other files."""
+def turn_message(event: MessageEvent, workspace: Path) -> str | list[dict[str, Any]]:
+    """The message for the model: its text, its images, and where its files are in the workspace."""
     text = event.text
     if event.reply_to_text:
         quoted = event.reply_to_text[:_MAX_QUOTE_CHARS].replace("\n", "\n> ")
         text = f"> {quoted}\n\n{text}"
     images: list[dict[str, Any]] = []
-    for number, path in enumerate(event.media_urls):
+    lines: list[str] = []
+    for number, place in enumerate(event.media_urls):
         media_type = event.media_types[number] if number < len(event.media_types) else ""
-        image = _image(path, media_type) if media_type.startswith("image/") else None
-        if image is None:
-            text = f"{text}\n[attached file: {Path(path).name}]".lstrip()
-        else:
+        path = Path(place)
+        is_stored = path.is_relative_to(workspace)
+        image = _image(path, is_stored=is_stored) if media_type.startswith("image/") else None
+        if image is not None:
             images.append(image)
+        kind = "image" if image is not None else "file"
+        lines.append(f"[attached {kind}: {path.relative_to(workspace) if is_stored else path.name}]")
+    lines += [f"[attached file that was not stored: {note}]" for note in event.metadata.get(NOT_STORED, ())]
+    if lines:
+        text = "\n".join([*filter(None, [text and f"{text}\n"]), *lines])
     return [{"type": "text", "text": text}, *images] if images else text
 
 
-def _image(path: str, media_type: str) -> dict[str, Any] | None:
+def _image(path: Path, *, is_stored: bool) -> dict[str, Any] | None:
     try:
-        file = Path(path)
-        if file.stat().st_size > _MAX_IMAGE_BYTES:
-            return None
-        data = base64.b64encode(file.read_bytes()).decode()
+        if is_stored:  # the user's own tools may have put a link in its place
+            content = read_content(str(path), _MAX_IMAGE_BYTES)
+        else:
+            content = None if path.stat().st_size > _MAX_IMAGE_BYTES else path.read_bytes()
     except OSError as error:
         log.warning("an image of a message cannot be read: %s", error)
         return None
+    media_type = image_type(content or b"")  # what a sender says of it may be wrong
+    if content is None or media_type is None:
+        return None
+    data = base64.b64encode(content).decode()
     return {"type": "image_url", "image_url": {"url": f"data:{media_type};base64,{data}"}}
 
 

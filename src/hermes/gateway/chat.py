@@ -7,6 +7,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hermes.dispatch.port import DispatchedTurn, TurnRequest
@@ -23,6 +24,7 @@ from hermes.gateway.questions import (
     read_clarification,
     timeout_answer,
 )
+from hermes.gateway.store.attachments import NOT_STORED
 from hermes.gateway.store.inbox import ChatRow, IncomingMessage
 from hermes.journal.questions import OWNER, QuestionRow
 
@@ -172,6 +174,8 @@ class GatewayChat:
 
     def _steer(self, work: ChatWork) -> bool:
         session = self._gateway.host.open_sessions.get(self.row.session_id)
+        if work.event.media_urls or NOT_STORED in work.event.metadata:
+            return False  # only text can join a turn
         if self.question is not None or session is None or not session.steer(work.event.text):
             return False
         self._steered.append(work)
@@ -278,12 +282,15 @@ class GatewayChat:
     def _submit_now(self, work: ChatWork, row: ChatRow, ambient: str, settle: Callable[[DispatchedTurn], None]) -> str:
         """Hand the turn of a message over. Blocks: one change of threads for all of it."""
         gateway = self._gateway
+        cwd = workspace_of(gateway.host, row.principal)
         request = TurnRequest(
             session_id=row.session_id,
-            message=turn_message(work.event, gateway.host),
+            message=turn_message(work.event, Path(cwd).resolve()),
             request_key=work.message.request_key,
+            # Tools of plugins know the task as the session, by which they find the chat again.
+            task_id=row.session_id,
             platform=work.message.platform,
-            cwd=workspace_of(gateway.host, row.principal),
+            cwd=cwd,
             principal=row.principal,
             context=turn_context(work.event, gateway.entries.get(work.message.platform), ambient),
             extra={"sender_id": work.sender.user_id, "role": work.sender.role},

@@ -163,6 +163,8 @@ async def send_message(adapter: BasePlatformAdapter, row: OutboxRow) -> Any:
     """Send a message, a question in the adapter's own way."""
     message, details = row.message, row.message.details
     metadata = {"thread_id": message.thread_id} if message.thread_id else None
+    if getattr(adapter, "TAKES_IDEMPOTENCY_KEY", False):
+        metadata = {**(metadata or {}), "idempotency_key": f"{message.key}:{row.created_at!r}"}
     if message.kind == "clarify" and _overrides(adapter, "send_clarify"):
         asked = (message.chat_id, details.get("question", ""), details.get("choices") or None)
         named = (details.get("id", ""), details.get("session_key", ""))

@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol, TypeVar, cast
 
@@ -20,7 +21,7 @@ from hermes.contract.events import GatewayMessage, SessionReset
 from hermes.dispatch.choose import make_dispatcher
 from hermes.dispatch.port import DispatchedTurn, TurnEntry
 from hermes.errors import HermesError, SessionNotFound
-from hermes.gateway.access import Access, Sender, conversation_principal, session_key
+from hermes.gateway.access import Access, Sender, conversation_principal, session_key, workspace_of
 from hermes.gateway.adapter import (
     BasePlatformAdapter,
     MessageEvent,
@@ -36,9 +37,10 @@ from hermes.gateway.deliveries import Deliveries
 from hermes.gateway.platforms import FIRST_PAUSE, PlatformStatus, PlatformSupervisor
 from hermes.gateway.questions import chat_entry, outgoing
 from hermes.gateway.session_store import SessionStore
+from hermes.gateway.store.attachments import store_files
 from hermes.gateway.store.inbox import ChatRow, Inbox, IncomingMessage
 from hermes.gateway.store.outbox import Outbox
-from hermes.gateway.store.users import CODE_SECONDS, GatewayUsers
+from hermes.gateway.store.users import CODE_SECONDS, REQUEST_SECONDS, GatewayUsers
 from hermes.host import Host
 from hermes.http_server.rate_limits import RateLimiter
 from hermes.journal.leases import release_lease
@@ -219,12 +221,23 @@ class Gateway:
         """Take a message of an adapter. Once this returns it is on disk, or was refused."""
         if self._is_stopping:
             raise HermesError("the gateway is stopping; the platform has to deliver this message again")
+        if event.files or event.media_urls:
+            await self._store_files(event)
         work = await self.blocking(self._accept, event)
         if work is not None:
             self._chat(work).put(work)
         else:
             self.deliveries.wake()  # there may be a notice to send
         return None
+
+    async def _store_files(self, event: MessageEvent) -> None:
+        """Store the files of a message, if its sender is let in: they must be on disk before it is acknowledged."""
+        source = event.source
+        sender = None if source is None else await self.blocking(self.access.sender, source, is_trusted=event.internal)
+        if source is not None and sender is not None:
+            principal = conversation_principal(self.config, source, sender)
+            workspace = await self.blocking(workspace_of, self.host, principal)
+            await store_files(event, Path(workspace).resolve(), self.config, self.blocking)
 
     def _accept(self, event: MessageEvent) -> ChatWork | None:
         """Check and store a message. None when it is refused, or was there before. Blocks."""
@@ -269,7 +282,7 @@ class Gateway:
             text = (
                 f"I do not know you yet. Give this code to the owner of this agent: {code}\n"
                 f"The owner lets you in with: hermes gateway pair approve {code}\n"
-                f"The code is valid for {CODE_SECONDS / 60:.0f} minutes."
+                f"The code is valid for {CODE_SECONDS / 60:.0f} minutes, or {REQUEST_SECONDS / 60:.0f} when many ask."
             )
             self.outbox.add(outgoing(f"notice:{new_id()}", source, text))
 

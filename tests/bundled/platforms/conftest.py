@@ -1,4 +1,4 @@
-"""The HTTP client that platforms are given."""
+"""The HTTP client that platforms are given, and a model for whole gateways."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import pytest
 
 from hermes.http.client import HttpClient
 from hermes.plugins.http import PluginHttp
+from support.gateway_rig import SwitchedProvider
 
 
 @pytest.fixture
@@ -15,3 +16,9 @@ def http() -> Generator[PluginHttp]:
     client = HttpClient()
     yield PluginHttp(client)
     client.close()
+
+
+@pytest.fixture
+def provider() -> Generator[SwitchedProvider]:
+    with SwitchedProvider() as provider:
+        yield provider

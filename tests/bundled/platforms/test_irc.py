@@ -32,7 +32,7 @@ from hermes.bundled.platforms.irc.protocol import (
 from hermes.bundled.platforms.irc.settings import read_settings
 from hermes.errors import ConfigError
 from hermes.gateway.adapter import PlatformConfig
-from support import CERTIFICATE
+from support import CERTIFICATE, SOURCES
 from support.adapter_rig import running_adapter
 from support.chat_servers import IrcClient, ngircd
 from support.waiting import HANG, wait_until
@@ -333,3 +333,11 @@ def test_the_room_for_text_counts_our_own_mask() -> None:
     line = f":bot!user@host.example PRIVMSG #room :{'x' * room_for_text('#room', 'bot!user@host.example', 'bot')}\r\n"
     assert len(line) == 512
     assert room_for_text("#room", "", "bot") < room_for_text("#room", "bot!user@host.example", "bot")
+
+
+def test_the_examples_name_users_as_the_platform_does() -> None:
+    """Without ``identity``, a user is a whole mask: an owner who is only a nick would never be recognised."""
+    docs = SOURCES.parent / "docs"
+    for page in (docs / "gateway.md", docs / "platforms" / "irc.md"):
+        [owners] = re.findall(r"irc:\n +owners: \[(.*?)\]", page.read_text())
+        assert re.fullmatch(r'"[^!A-Z]+![^@A-Z]+@[^A-Z]+"', owners), f"{page}: {owners}"

@@ -24,7 +24,7 @@ _OPEN = "('queued', 'waiting')"
 _COLUMNS = "number, chat, platform, delivery, event, state, attempts, error, received_at"
 
 #: Fields of a message that are not stored.
-_LEFT_OUT = frozenset({"raw_message"})
+_LEFT_OUT = frozenset({"raw_message", "files"})
 
 
 class IncomingMessage(msgspec.Struct, frozen=True):

@@ -23,9 +23,10 @@ Role = Literal["user", "approver", "owner"]
 CODE_ALPHABET = "ABCDEFGHJKLMNPQRSTUVWXYZ23456789"
 CODE_LENGTH = 8
 CODE_SECONDS = 3_600.0
-#: Codes of a platform that may wait for the owner at the same time.
-MAX_PENDING = 3
-#: Seconds between two codes for one user.
+#: Users of a platform that may wait for the owner at the same time. A further one takes the place of the user who
+#: waits longest, so that no one can keep others out.
+MAX_PENDING = 10
+#: Seconds between two codes for one user, and those in which a user's place cannot be taken.
 REQUEST_SECONDS = 600.0
 #: Wrong codes after which approving is locked, and for how long.
 MAX_FAILURES = 5
@@ -57,6 +58,8 @@ class GatewayUsers:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        #: When each user asked for the first time within an hour: asking again makes no one newer.
+        self._first_asked: dict[tuple[str, str], float] = {}
 
     def all(self) -> list[GatewayUser]:
         query = "SELECT platform, user_id, name, role, approved_at FROM gateway_users ORDER BY platform, user_id"
@@ -72,21 +75,31 @@ class GatewayUsers:
         return [PairingRequest(*row) for row in self._store.read(lambda c: c.execute(query, (since,)).fetchall())]
 
     def request(self, platform: str, user_id: str, name: str, chat_id: str) -> str | None:
-        """A new code for a user; None when one was given lately, or when too many wait for the owner."""
+        """A new code for a user; None when one was given lately, or when too many asked within the last minutes.
+
+        A code is valid for an hour, but only the first ten minutes of it are sure: then a newcomer may take the place.
+        """
         code = "".join(secrets.choice(CODE_ALPHABET) for _ in range(CODE_LENGTH))
         salt = os.urandom(16).hex()
         now = time.time()
+        first_asked = {one: at for one, at in self._first_asked.items() if at > now - CODE_SECONDS}
 
         def write(connection: JournalConnection) -> bool:
             connection.execute("DELETE FROM gateway_pairings WHERE requested_at <= ?", (now - CODE_SECONDS,))
-            lately = "SELECT requested_at FROM gateway_pairings WHERE platform = ? AND user_id = ?"
-            row = connection.execute(lately, (platform, user_id)).fetchone()
-            if row is not None and row[0] > now - REQUEST_SECONDS:
+            query = "SELECT user_id, requested_at FROM gateway_pairings WHERE platform = ?"
+            waiting: dict[str, float] = dict(connection.execute(query, (platform,)).fetchall())
+            own = waiting.pop(user_id, None)
+            if own is not None and own > now - REQUEST_SECONDS:
                 return False
-            others = "SELECT count(*) FROM gateway_pairings WHERE platform = ? AND user_id <> ?"
-            if connection.execute(others, (platform, user_id)).fetchone()[0] >= MAX_PENDING:
-                return False
-            connection.execute("DELETE FROM gateway_pairings WHERE platform = ? AND user_id = ?", (platform, user_id))
+            leaving = [user_id]
+            if len(waiting) >= MAX_PENDING:
+                since = {one: min(at, first_asked.get((platform, one), at)) for one, at in waiting.items()}
+                oldest = min(since, key=lambda one: since[one])
+                if since[oldest] > now - REQUEST_SECONDS:
+                    return False
+                leaving.append(oldest)
+            for one in leaving:
+                connection.execute("DELETE FROM gateway_pairings WHERE platform = ? AND user_id = ?", (platform, one))
             connection.execute(
                 "INSERT INTO gateway_pairings (platform, user_id, name, chat_id, salt, digest, requested_at) "
                 "VALUES (?, ?, ?, ?, ?, ?, ?)",
@@ -94,7 +107,10 @@ class GatewayUsers:
             )
             return True
 
-        return code if self._store.write(write) else None
+        if not self._store.write(write):
+            return None
+        self._first_asked = {(platform, user_id): now, **first_asked}
+        return code
 
     def approve(self, code: str, role: Role = "user") -> GatewayUser:
         """Let in the user that has this code. Raises ``HermesError`` for a wrong one, and after too many of them."""

@@ -5,6 +5,7 @@ The names and fields are those that published adapters use.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from enum import Enum
@@ -170,6 +171,18 @@ class ProcessingOutcome(Enum):
 
 
 @dataclass
+class MessageFile:
+    """A file of an incoming message. The gateway reads it only when it has let the sender in."""
+
+    name: str
+    media_type: str
+    #: Bytes, as the platform says; 0 when it does not.
+    size: int
+    #: Fetches the content. A file with more than the given number of bytes may be cut after them.
+    read: Callable[[int], Awaitable[bytes]]
+
+
+@dataclass
 class MessageEvent:
     """An incoming message."""
 
@@ -184,6 +197,8 @@ class MessageEvent:
     #: Paths of files on this machine, and their media types.
     media_urls: list[str] = field(default_factory=list[str])
     media_types: list[str] = field(default_factory=list[str])
+    #: Files that the gateway is to fetch: it stores them in the workspace of the conversation, as media.
+    files: list[MessageFile] = field(default_factory=list[MessageFile])
     reply_to_message_id: str | None = None
     reply_to_text: str | None = None
     reply_to_author_id: str | None = None

@@ -57,6 +57,8 @@ class BasePlatformAdapter(ABC):
     REQUIRES_EDIT_FINALIZE = False
     #: Most characters of one message; 0 is no limit. What ``register_platform`` says comes first.
     MAX_MESSAGE_LENGTH: int = 0
+    #: Whether ``send`` wants ``metadata["idempotency_key"]``, which is the same for every attempt to send a message.
+    TAKES_IDEMPOTENCY_KEY = False
 
     def __init__(self, config: PlatformConfig, platform: Platform | str) -> None:
         self.config = config

@@ -13,6 +13,7 @@ from typing import Any
 from hermes.gateway.adapter import (
     BasePlatformAdapter,
     MessageEvent,
+    MessageFile,
     MessageType,
     PlatformConfig,
     SendResult,
@@ -167,9 +168,6 @@ class EmailAdapter(BasePlatformAdapter):
         text = mail.text
         if mail.subject and not mail.references and not text.startswith("/"):
             text = f"Subject: {mail.subject}\n\n{text}"
-        files = [f"{one.name} ({one.media_type}, {len(one.data):,} bytes)" for one in mail.attachments]
-        if files:
-            text = f"{text}\n\n[Attached, not readable here: {', '.join(files)}]".strip()
         source = self.build_source(
             mail.sender,
             chat_name=mail.sender,
@@ -178,7 +176,8 @@ class EmailAdapter(BasePlatformAdapter):
             thread_id=mail.thread or None,
         )
         kind = MessageType.COMMAND if text.startswith("/") else MessageType.TEXT
-        return MessageEvent(text, kind, source, message_id=message_id)
+        files = [MessageFile(one.name, one.media_type, len(one.data), one.read) for one in mail.attachments]
+        return MessageEvent(text, kind, source, message_id=message_id, files=files)
 
     # -- answering ---------------------------------------------------------------------------------------------------
 

@@ -39,6 +39,10 @@ class Attachment:
     media_type: str
     data: bytes = field(repr=False)
 
+    async def read(self, limit: int) -> bytes:
+        """The content; the mail was fetched with all of it."""
+        return self.data[: limit + 1]
+
 
 @dataclass(frozen=True)
 class IncomingMail:

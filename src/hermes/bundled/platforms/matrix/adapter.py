@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,6 +15,7 @@ import msgspec
 from hermes.gateway.adapter import (
     BasePlatformAdapter,
     MessageEvent,
+    MessageFile,
     PlatformConfig,
     SendResult,
     split_text,
@@ -23,8 +23,9 @@ from hermes.gateway.adapter import (
 )
 from hermes.gateway.platform_api import PlatformApi, PlatformApiError
 from hermes.gateway.platform_receiving import ReceiveTask, polled
+from hermes.scope import new_id
 
-from .events import as_object, read_event
+from .events import MatrixFile, as_object, read_event
 from .settings import MatrixSettings
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class MatrixAdapter(BasePlatformAdapter):
     """One account. The place in the stream of events is stored once the gateway has stored the messages before it."""
 
     SUPPORTS_MESSAGE_EDITING = True
+    TAKES_IDEMPOTENCY_KEY = True
     MAX_MESSAGE_LENGTH = MAX_TEXT
 
     def __init__(self, config: PlatformConfig, settings: MatrixSettings, http: PluginHttp) -> None:
@@ -46,6 +48,7 @@ class MatrixAdapter(BasePlatformAdapter):
         self._settings = settings
         headers = {"authorization": f"Bearer {settings.access_token}"}
         self._api = PlatformApi(http, f"{settings.homeserver}/_matrix/client/v3", headers, allow_private=True)
+        self._media = PlatformApi(http, f"{settings.homeserver}/_matrix/client/v1", headers, allow_private=True)
         self._own_user = ""
         self._polling = ReceiveTask()
         self._members: dict[str, int] = {}
@@ -135,7 +138,19 @@ class MatrixAdapter(BasePlatformAdapter):
                     user_name=message.sender,
                     thread_id=message.thread or None,
                 )
-                await self.handle_message(MessageEvent(message.text, source=source, message_id=message.event_id))
+                event = MessageEvent(message.text, source=source, message_id=message.event_id)
+                file = message.file
+                if file is not None:
+                    read = partial(self._download, file)
+                    event.files.append(MessageFile(file.name, file.media_type, file.size, read))
+                await self.handle_message(event)
+
+    async def _download(self, file: MatrixFile, limit: int) -> bytes:
+        path = f"/media/download/{quote(file.server, safe='')}/{quote(file.media_id, safe='')}"
+        status, data = await self._media.fetch("GET", path, max_bytes=limit + 1)
+        if status != 200:
+            raise PlatformApiError(f"a file could not be fetched (status {status})", status=status)
+        return data
 
     async def _member_count(self, room: str) -> int:
         if room not in self._members:
@@ -171,17 +186,19 @@ class MatrixAdapter(BasePlatformAdapter):
     async def send(
         self, chat_id: str, content: str, reply_to: str | None = None, metadata: dict[str, Any] | None = None
     ) -> SendResult:
-        thread = (metadata or {}).get("thread_id")
+        thread, key = (metadata or {}).get("thread_id"), (metadata or {}).get("idempotency_key")
         sent: list[str] = []
-        for piece in split_text(content, MAX_TEXT):
+        for number, piece in enumerate(split_text(content, MAX_TEXT)):
             body = _body(piece)
             if thread:
                 body["m.relates_to"] = {"rel_type": "m.thread", "event_id": thread}
             try:
-                sent.append(await self._put(chat_id, body))
+                sent.append(await self._put(chat_id, body, _transaction(f"{key}:{number}" if key else new_id())))
             except PlatformApiError as error:
                 result = error.result()
-                result.retryable = result.retryable and not sent
+                # With the same transaction ids again, the server makes no second event of what it has already.
+                is_lost = error.status == 0 or error.status >= 500
+                result.retryable = result.retryable or is_lost if key else result.retryable and not sent
                 return result
         return SendResult(True, sent[0], continuation_message_ids=tuple(sent[1:]))
 
@@ -194,13 +211,12 @@ class MatrixAdapter(BasePlatformAdapter):
             "m.relates_to": {"rel_type": "m.replace", "event_id": message_id},
         }
         try:
-            await self._put(chat_id, edit)
+            await self._put(chat_id, edit, _transaction(new_id()))
         except PlatformApiError as error:
             return error.result()
         return SendResult(True, message_id)
 
-    async def _put(self, room: str, body: dict[str, Any]) -> str:
-        transaction = f"hermes-{time.time_ns()}"
+    async def _put(self, room: str, body: dict[str, Any], transaction: str) -> str:
         path = f"/rooms/{quote(room, safe='')}/send/m.room.message/{transaction}"
         return str((await self._call("PUT", path, json=body)).get("event_id"))
 
@@ -234,6 +250,11 @@ class MatrixAdapter(BasePlatformAdapter):
             may_repeat=status == 429,
             retry_after=pause / 1000 if isinstance(pause, int | float) else None,
         )
+
+
+def _transaction(key: str) -> str:
+    """The transaction id of a message: the same for every attempt to send it."""
+    return f"hermes-{hashlib.sha256(key.encode()).hexdigest()[:32]}"
 
 
 def _body(text: str) -> dict[str, Any]:

@@ -11,6 +11,18 @@ _FILE_KINDS = ("m.image", "m.file", "m.audio", "m.video")
 
 
 @dataclass(frozen=True)
+class MatrixFile:
+    """A file in the media repository of a server."""
+
+    name: str
+    media_type: str
+    size: int
+    #: The name of its server and its id there.
+    server: str
+    media_id: str
+
+
+@dataclass(frozen=True)
 class MatrixMessage:
     """A message for us."""
 
@@ -18,6 +30,7 @@ class MatrixMessage:
     sender: str
     text: str
     thread: str = ""
+    file: MatrixFile | None = None
 
 
 def read_event(event: dict[str, Any], own_user: str, *, is_direct: bool, require_mention: bool) -> MatrixMessage | None:
@@ -33,8 +46,12 @@ def read_event(event: dict[str, Any], own_user: str, *, is_direct: bool, require
     kind, body = content.get("msgtype"), content.get("body")
     if sender == own_user or relation.get("rel_type") == "m.replace" or not isinstance(body, str):
         return None
+    file: MatrixFile | None = None
     if kind in _FILE_KINDS:
-        text = f"[Attached, not readable here: {body[:200]}]"
+        file = _file(content, body)
+        # With a file name of its own, the body is what the sender says about the file.
+        is_caption = isinstance(content.get("filename"), str) and content.get("filename") != body
+        text = body if is_caption else "" if file is not None else f"[Attached, not readable here: {body[:200]}]"
     elif kind in _TEXT_KINDS:
         text = _without_quotation(body) if "m.in_reply_to" in relation else body
         text = f"* {sender} {text}" if kind == "m.emote" else text
@@ -47,7 +64,25 @@ def read_event(event: dict[str, Any], own_user: str, *, is_direct: bool, require
         text = said
     thread: object = relation.get("event_id") if relation.get("rel_type") == "m.thread" else None
     text = text.strip()
-    return MatrixMessage(event_id, sender, text, thread if isinstance(thread, str) else "") if text else None
+    if not text and file is None:
+        return None
+    return MatrixMessage(event_id, sender, text, thread if isinstance(thread, str) else "", file)
+
+
+def _file(content: dict[str, Any], body: str) -> MatrixFile | None:
+    """The file of a message; ``None`` when it has none that can be fetched, such as an encrypted one."""
+    found = re.fullmatch(r"mxc://([\w.:\[\]-]+)/([\w-]+)", str(content.get("url")))
+    if found is None:
+        return None
+    info = as_object(content.get("info"))
+    size, media_type, name = info.get("size"), info.get("mimetype"), content.get("filename")
+    return MatrixFile(
+        name=name if isinstance(name, str) else body[:200],
+        media_type=media_type if isinstance(media_type, str) else "",
+        size=size if isinstance(size, int) else 0,
+        server=found[1],
+        media_id=found[2],
+    )
 
 
 def _said_to(own_user: str, text: str, content: dict[str, Any]) -> str | None:

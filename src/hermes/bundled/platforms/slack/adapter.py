@@ -7,6 +7,7 @@ import inspect
 import logging
 import time
 from collections import OrderedDict
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import parse_qs
 
@@ -16,6 +17,7 @@ from hermes import HermesError
 from hermes.gateway.adapter import (
     BasePlatformAdapter,
     MessageEvent,
+    MessageFile,
     MessageType,
     PlatformConfig,
     SendResult,
@@ -160,8 +162,6 @@ class SlackAdapter(BasePlatformAdapter):
 
     async def _event(self, message: SlackMessage) -> MessageEvent:
         text = message.text
-        if message.files:
-            text = f"{text}\n\n[Attached, not readable here: {', '.join(message.files)}]".strip()
         source = self.build_source(
             message.channel,
             chat_type="dm" if message.is_direct else "group",
@@ -171,7 +171,11 @@ class SlackAdapter(BasePlatformAdapter):
             scope_id=message.team or None,
         )
         kind = MessageType.COMMAND if text.startswith("/") else MessageType.TEXT
-        return MessageEvent(text, kind, source, message_id=message.ts)
+        files = [
+            MessageFile(one.name, one.media_type, one.size, partial(self._bot.download, one.url))
+            for one in message.files
+        ]
+        return MessageEvent(text, kind, source, message_id=message.ts, files=files)
 
     async def _name_of(self, user: str) -> str:
         """The name of a user, or the id when the app may not look it up."""

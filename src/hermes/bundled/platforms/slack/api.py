@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from hermes.gateway.platform_api import PlatformApi, PlatformApiError
 
@@ -34,9 +35,10 @@ class SlackApi:
     """The Web API with one of the app's tokens."""
 
     def __init__(self, http: PluginHttp, settings: SlackSettings, token: str) -> None:
-        self._api = PlatformApi(
-            http, settings.base_url, {"authorization": f"Bearer {token}"}, allow_private=settings.has_own_server
-        )
+        self._http = http
+        self._settings = settings
+        self._headers = {"authorization": f"Bearer {token}"}
+        self._api = PlatformApi(http, settings.base_url, self._headers, allow_private=settings.has_own_server)
 
     async def call(self, method: str, parameters: dict[str, Any] | None = None) -> dict[str, Any]:
         """Call a method; its answer. Parameters that are ``None`` are left out. Raises ``PlatformApiError``."""
@@ -51,3 +53,18 @@ class SlackApi:
             status=401 if error in _NO_ACCESS else status,
             may_repeat=_KINDS.get(error) == "rate_limited",
         )
+
+    async def download(self, url: str, limit: int) -> bytes:
+        """The content of a file. The token goes to Slack only. Raises ``PlatformApiError``."""
+        place, own = urlsplit(url), urlsplit(self._settings.base_url)
+        is_slack = place.scheme == "https" and place.netloc.endswith(".slack.com")
+        is_own = self._settings.has_own_server and (place.scheme, place.netloc) == (own.scheme, own.netloc)
+        if not (is_slack or is_own):
+            raise PlatformApiError("the address of a file is not one of Slack's")
+        origin = f"{place.scheme}://{place.netloc}"
+        files = PlatformApi(self._http, origin, self._headers, allow_private=self._settings.has_own_server)
+        path = f"{place.path}?{place.query}" if place.query else place.path
+        status, data = await files.fetch("GET", path, max_bytes=limit + 1)
+        if status != 200:
+            raise PlatformApiError(f"a file could not be fetched (status {status})", status=status)
+        return data

@@ -19,6 +19,16 @@ _LINK = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 
 
 @dataclass(frozen=True)
+class SlackFile:
+    """A file of a message."""
+
+    name: str
+    media_type: str
+    size: int
+    url: str
+
+
+@dataclass(frozen=True)
 class SlackMessage:
     """A message for us."""
 
@@ -30,7 +40,7 @@ class SlackMessage:
     is_direct: bool
     thread: str = ""
     team: str = ""
-    files: tuple[str, ...] = ()
+    files: tuple[SlackFile, ...] = ()
 
 
 def read_event(payload: dict[str, Any], own_user: str, *, reply_in_thread: bool = True) -> SlackMessage | None:
@@ -48,11 +58,21 @@ def read_event(payload: dict[str, Any], own_user: str, *, reply_in_thread: bool 
     text = plain_text(_text(event.get("text")), own_user)
     listed: object = event.get("files")
     files = [_object(one) for one in cast("list[object]", listed)] if isinstance(listed, list) else []
-    names = tuple(_text(one.get("name"))[:100] or "file" for one in files)
-    if not text and not names:
+    shared = tuple(_file(one) for one in files)
+    if not text and not shared:
         return None
     thread = _text(event.get("thread_ts")) or ("" if is_direct or not reply_in_thread else ts)
-    return SlackMessage(channel, user, as_command(text), ts, is_direct, thread, _text(payload.get("team_id")), names)
+    return SlackMessage(channel, user, as_command(text), ts, is_direct, thread, _text(payload.get("team_id")), shared)
+
+
+def _file(found: dict[str, Any]) -> SlackFile:
+    size = found.get("size")
+    return SlackFile(
+        name=_text(found.get("name")) or "file",
+        media_type=_text(found.get("mimetype")),
+        size=size if isinstance(size, int) else 0,
+        url=_text(found.get("url_private_download")) or _text(found.get("url_private")),
+    )
 
 
 def read_slash_command(payload: dict[str, Any]) -> SlackMessage | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hermes.gateway.adapter import (
     BasePlatformAdapter,
     MessageEvent,
+    MessageFile,
     MessageType,
     PlatformConfig,
     SendResult,
@@ -86,9 +87,6 @@ class TelegramAdapter(BasePlatformAdapter):
 
     def _event(self, message: TelegramMessage, update_id: int) -> MessageEvent:
         text = message.text
-        if message.attached:
-            files = ", ".join(f"{one.name} ({one.media_type})" for one in message.attached)
-            text = f"{text}\n\n[Attached, not readable here: {files}]".strip()
         source = self.build_source(
             message.chat_id,
             chat_name=message.chat_name,
@@ -106,6 +104,10 @@ class TelegramAdapter(BasePlatformAdapter):
             reply_to_message_id=message.reply_to_id or None,
             reply_to_text=message.reply_to_text or None,
             timestamp=datetime.fromtimestamp(message.date, UTC) if message.date else datetime.now(UTC),
+            files=[
+                MessageFile(one.name, one.media_type, one.size, partial(self._api.download, one.file_id))
+                for one in message.attached
+            ],
         )
 
     # -- sending -----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
 
 from hermes.gateway.platform_api import PlatformApi, PlatformApiError
 
@@ -20,6 +21,9 @@ class BotApi:
     """One bot. Errors have what Telegram says, never the address, which has the token in it."""
 
     def __init__(self, http: PluginHttp, settings: TelegramSettings) -> None:
+        self._files = PlatformApi(
+            http, f"{settings.base_url}/file/bot{settings.token}", allow_private=settings.has_own_server
+        )
         self._api = PlatformApi(http, f"{settings.base_url}/bot{settings.token}", allow_private=settings.has_own_server)
 
     async def call(self, method: str, parameters: dict[str, Any] | None = None, *, seconds: float = 30.0) -> Any:
@@ -41,6 +45,18 @@ class BotApi:
             status=status,
             retry_after=float(pause) if isinstance(pause, int | float) else None,
         )
+
+    async def download(self, file_id: str, limit: int) -> bytes:
+        """The content of a file. Raises ``PlatformApiError``."""
+        found = await self.call("getFile", {"file_id": file_id})
+        path = cast("dict[str, Any]", found).get("file_path") if isinstance(found, dict) else None
+        # A server of one's own may give a path on its machine, which is none of ours.
+        if not isinstance(path, str) or path.startswith("/") or ".." in path.split("/"):
+            raise PlatformApiError("getFile: the answer has no path of a file")
+        status, data = await self._files.fetch("GET", f"/{quote(path)}", max_bytes=limit + 1)
+        if status != 200:
+            raise PlatformApiError(f"a file could not be fetched (status {status})", status=status)
+        return data
 
     async def get_me(self) -> Bot:
         """Who we are."""

@@ -23,6 +23,7 @@ class Attached:
     """A file of a message."""
 
     kind: str
+    file_id: str
     name: str
     media_type: str
     size: int
@@ -141,6 +142,7 @@ def _file(found: dict[str, Any], kind: str, name: str, media_type: str) -> Attac
     size = found.get("file_size")
     return Attached(
         kind=kind,
+        file_id=_text(found.get("file_id")),
         name=own or name,
         media_type=_text(found.get("mime_type")) or media_type,
         size=size if isinstance(size, int) else 0,
