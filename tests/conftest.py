@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import threading
@@ -38,10 +39,10 @@ for _signal in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
 
 
 def _rewrite_one_module_at_a_time() -> None:
-    """pytest rewrites the modules of packages with a pytest plugin, ours too, when they are imported.
+    """pytest rewrites the modules of packages with a pytest plugin (anyio, hypothesis) when they are imported.
 
-    Parsing in two threads at once fails in CPython 3.11 ("AST constructor recursion depth mismatch"), and turns import
-    what they need on their own threads.
+    Parsing in two threads at once fails in CPython 3.11 ("AST constructor recursion depth mismatch"), and servers and
+    turns import what they need on their own threads.
     """
     lock, original = threading.Lock(), rewrite._rewrite_test  # pyright: ignore[reportPrivateUsage]
 
@@ -58,6 +59,21 @@ _rewrite_one_module_at_a_time()
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     # Importing the SDKs that the other tests need would cost more than the quick tests themselves.
     return True if config.getoption("markexpr") == "quick" and not is_quick(collection_path) else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without the garbage collector: there is none while modules are imported, and much to look through.
+
+    What was imported stays until the end, so no collection looks at it later either.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

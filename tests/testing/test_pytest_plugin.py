@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 
 import pytest
@@ -131,6 +132,12 @@ def test_a_plugin_that_breaks_the_contract_fails_its_test_with_file_and_line(out
     line = AUTHOR_TESTS.splitlines().index('        ctx.register_hook("pre_tool_call", lambda **kw: 7)') + 1
     assert f"test_guard.py:{line}: error [answer-shape]" in outcome
     assert "1 failed, 9 passed" in outcome
+
+
+def test_pytest_imports_hermes_as_it_is() -> None:
+    """Not with rewritten ``assert`` statements, as it imports packages that have a pytest plugin."""
+    assert isinstance(sys.modules["hermes.host"].__loader__, SourceFileLoader)
+    assert not isinstance(sys.modules[__name__].__loader__, SourceFileLoader), "tests are rewritten"
 
 
 def test_it_costs_other_peoples_tests_nothing() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 # pytest loads this in every run of an environment that has Hermes installed: the fixtures import what they need.
 if TYPE_CHECKING:
@@ -19,6 +20,21 @@ if TYPE_CHECKING:
     from hermes.testing.scripted.script import Script
     from hermes.testing.scripted.server import ScriptedProvider
 
+
+def _import_our_modules_as_they_are() -> None:
+    """Take Hermes off the packages whose ``assert`` statements pytest rewrites when their modules are imported.
+
+    pytest does it to every package that has a pytest plugin. Hermes does not need it, it costs seconds, and in CPython
+    3.11 it fails in two threads at once ("AST constructor recursion depth mismatch"); turns import on threads.
+    A pytest that keeps its list in another way keeps Hermes on it.
+    """
+    for finder in sys.meta_path:
+        if isinstance(finder, AssertionRewritingHook) and isinstance(getattr(finder, "_must_rewrite", None), set):
+            finder._must_rewrite.discard("hermes")  # pyright: ignore[reportPrivateUsage]
+            finder.mark_rewrite()  # it forgets what it has looked up
+
+
+_import_our_modules_as_they_are()
 
 #: The first bytes of a test that ``hermes test add`` wrote.
 _CASE = b"# hermes test"
