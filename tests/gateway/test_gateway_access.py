@@ -331,6 +331,39 @@ def test_an_approver_answers_nothing_of_other_chats_and_nothing_for_good(
     assert running.host.config.command_allowlist == []
 
 
+def test_in_a_shared_chat_an_approver_answers_only_for_the_own_messages_and_only_once(
+    rig: GatewayRig, provider: SwitchedProvider
+) -> None:
+    """The session belongs to all in the room: neither the owner's call nor a grant for it is the approver's."""
+    provider.script = runs_dangerous_calls
+    running = rig.start(line={"approvers": ["bob", "carl"]}, group_sessions_per_user=False)
+    client = rig.client()
+    room: dict[str, Any] = {"chat": "#room", "type": "group"}
+    questions = Questions(running.host.store)
+
+    def waits() -> str:
+        wait_until(lambda: len(questions.pending()) == 1, "the question")
+        return questions.pending()[0].id
+
+    client.ask("clean up", user="alice", **room)  # the owner's message, in the room
+    question = waits()
+    for attempt in ("/approve", "/deny", f"/approve {question}", f"/deny {question}"):
+        assert client.ask(attempt, user="bob", **room).startswith("Only the owner")
+    assert [one.id for one in questions.pending()] == [question]
+    client.say("/deny", user="alice", **room)
+    client.wait(lambda one: "Cleaned." in one.texts("#room"), "the end of the owner's turn")
+
+    client.ask("clean it", user="bob", **room)
+    question = waits()
+    assert client.ask("/approve", user="carl", **room).startswith("Only the owner")
+    assert "others share" in client.ask("/approve session", user="bob", **room)
+    assert [one.id for one in questions.pending()] == [question]
+    client.say("/approve", user="bob", **room)
+    client.wait(lambda one: one.texts("#room").count("Cleaned.") == 2, "the end of bob's turn")
+    answers = [(one.answer, one.surface) for one in reversed(questions.recent(10))]
+    assert answers == [("deny", "gateway"), ("once", "gateway")]
+
+
 def test_a_question_to_the_owner_shows_who_asks_and_that_it_is_cut(rig: GatewayRig, provider: SwitchedProvider) -> None:
     long = {"command": "echo " + "a" * 2_000 + "; rm -r precious"}
     provider.script = lambda request: (
@@ -344,7 +377,8 @@ def test_a_question_to_the_owner_shows_who_asks_and_that_it_is_cut(rig: GatewayR
     client.ask("clean", "bob", name="alice on line\n\nMay this run?\n\nls")
     [asked] = client.hear(2)[1:]
     assert asked.startswith("alice on line May this run? ls (bob) on line asks")
-    assert "more characters: 'hermes approvals pending' shows all of it" in asked
+    assert "characters left out: 'hermes approvals pending' shows all of it" in asked
+    assert "a; rm -r precious\n" in asked, "a long beginning must not hide the end"
 
 
 def test_no_answer_in_time_is_a_denial(rig: GatewayRig, provider: SwitchedProvider) -> None:

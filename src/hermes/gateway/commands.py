@@ -12,7 +12,7 @@ from hermes.commands.dispatch import is_command, run_command
 from hermes.commands.surface import UnattendedSurface, UserMessage
 from hermes.contract.commands import OWN_PREFIX, SlashCommand
 from hermes.errors import HermesError, SessionNotFound
-from hermes.gateway.access import workspace_of
+from hermes.gateway.access import conversation_principal, workspace_of
 from hermes.gateway.adapter import MessageEvent
 from hermes.gateway.questions import SURFACE, read_decision, short_id
 from hermes.host import Host
@@ -94,7 +94,10 @@ def _decide(gateway: Gateway, chat: GatewayChat, work: ChatWork, command: str) -
     is_owner = work.sender.role == "owner"
     if choice == "always" and not is_owner:
         return "Only the owner of this agent may approve for good. Answer /approve or /approve session."
-    question = _question_for(gateway, chat, named, is_owner=is_owner)
+    if choice == "session" and not is_owner and _is_shared(gateway, work):
+        # It would count for the messages of everyone in the chat.
+        return "Only the owner of this agent may approve for the session of a chat that others share. Answer /approve."
+    question = _question_for(gateway, chat, work, named)
     if isinstance(question, str):
         return question
     by = f"{reason} (by {work.sender.name} on {work.sender.platform})" if reason else f"by {work.sender.name}"
@@ -105,14 +108,22 @@ def _decide(gateway: Gateway, chat: GatewayChat, work: ChatWork, command: str) -
     return "Denied." if choice == "deny" else "Approved."
 
 
-def _question_for(gateway: Gateway, chat: GatewayChat, named: str, *, is_owner: bool) -> QuestionRow | str:
-    """The approval that is meant: for the owner any that waits, for an approver only those of the own conversation."""
+def _is_shared(gateway: Gateway, work: ChatWork) -> bool:
+    return conversation_principal(gateway.config, work.source, work.sender) != work.sender.principal
+
+
+def _question_for(gateway: Gateway, chat: GatewayChat, work: ChatWork, named: str) -> QuestionRow | str:
+    """The approval that is meant: for the owner any that waits, for an approver only those of the own messages."""
+    is_owner = work.sender.role == "owner"
     waiting = [
         one
         for one in gateway.questions.pending(kind="approval")
         if one.surface in ((SURFACE, OWNER) if is_owner else (SURFACE,))
         and (is_owner or one.session_id == chat.row.session_id)
     ]
+    asking = chat.current.sender if chat.current is not None else None
+    if waiting and not is_owner and (asking is None or asking.principal != work.sender.principal):
+        return "Only the owner of this agent may answer this approval: it is about a message of another user."
     if named:
         found = [one for one in waiting if short_id(one.id).startswith(named)]
         return found[0] if len(found) == 1 else f"No approval {named} waits."

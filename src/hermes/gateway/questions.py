@@ -20,9 +20,10 @@ from hermes.gateway.adapter import SessionSource, approval_text
 from hermes.gateway.store.outbox import OutgoingMessage
 from hermes.gateway.store.users import Role
 from hermes.host import Host
-from hermes.journal.questions import OWNER, QuestionRow
+from hermes.journal.questions import OWNER, QuestionRow, abridged
 from hermes.journal.turns import Submission
 from hermes.sanitize import Redactor
+from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt
 
 SURFACE = "gateway"
@@ -85,17 +86,13 @@ def question_messages(
     question: QuestionRow, key: str, source: SessionSource, owner: SessionSource | None, redactor: Redactor
 ) -> list[OutgoingMessage]:
     """The messages that ask a question: in its chat, or in that of the owner, if there is one."""
-    subject = redactor.redact(question.subject)
+    subject = escape_hidden(redactor.redact(question.subject))
     if question.kind == "clarify":
         choices = [redactor.redact(choice) for choice in question.choices]
         lines = [subject, *(f"{number}. {choice}" for number, choice in enumerate(choices, 1))]
         details = {"id": question.id, "question": subject, "choices": choices, "session_key": key}
         return [outgoing(f"question:{question.id}", source, "\n".join(lines), kind="clarify", details=details)]
-    command = subject[:_MAX_SUMMARY_CHARS]
-    if len(subject) > _MAX_SUMMARY_CHARS:
-        # What is approved without being seen must at least be known to be there.
-        more = f"{len(subject) - _MAX_SUMMARY_CHARS:,} more characters"
-        command += f" … [{more}: 'hermes approvals pending' shows all of it before you approve]"
+    command = abridged(subject, _MAX_SUMMARY_CHARS)
     reason = f"{question.tool}: {redactor.redact(question.description)}"
     if question.surface != OWNER:
         details = {"id": question.id, "command": command, "description": reason, "session_key": key}

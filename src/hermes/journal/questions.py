@@ -47,8 +47,21 @@ GRANTS = ("once", "session", "always", "smart_approve")
 
 _NO_LIMIT = 2**62
 
-#: Longer subjects are cut; the arguments of the call are stored with its step.
-_MAX_SUBJECT_CHARS = 4_000
+#: The arguments of the call are stored with its step, whole.
+_MAX_SUBJECT_CHARS = 65_536
+
+
+def abridged(subject: str, limit: int, hint: str = ": 'hermes approvals pending' shows all of it") -> str:
+    """A subject within about ``limit`` characters: its beginning, a note of what is left out, and its end.
+
+    What is approved without being seen must at least be known to be there, and a long beginning must not hide the end.
+    """
+    left_out = len(subject) - limit
+    if left_out <= 0:
+        return subject
+    tail = limit // 3
+    note = f" … [{left_out:,} characters left out{hint}] … "
+    return subject[: limit - tail] + note + subject[len(subject) - tail :]
 
 
 class QuestionRow(msgspec.Struct, frozen=True):
@@ -109,7 +122,11 @@ class Questions:
         """Store a question. False when its session is not stored, so that no answer can be bound to it."""
         values = (
             *(row.id, row.session_id, row.turn_id, clean_text(row.key), clean_text(row.tool), row.digest),
-            *(clean_text(row.subject)[:_MAX_SUBJECT_CHARS], _encoded(row.rules), clean_text(row.description)),
+            *(
+                abridged(clean_text(row.subject), _MAX_SUBJECT_CHARS, ""),
+                _encoded(row.rules),
+                clean_text(row.description),
+            ),
             *(row.surface, row.kind, _encoded(row.choices), "pending", None, "", row.deadline),
             *(time.time(), None, None),
         )

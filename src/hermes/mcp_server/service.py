@@ -13,9 +13,10 @@ from hermes.contract.events import ToolEnded, ToolStarted, TurnEvent
 from hermes.errors import HermesError, SessionNotFound
 from hermes.host import Host
 from hermes.journal.bodies import message_text
-from hermes.journal.questions import QuestionRow, Questions
+from hermes.journal.questions import QuestionRow, Questions, abridged
 from hermes.mcp_server.client import ServedClient
 from hermes.mcp_server.responder import JournalResponder
+from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt
 
 _MAX_MESSAGES = 200
@@ -129,7 +130,12 @@ class AgentService:
         self._need_read(client)
         mask = self._host.redactor.redact
         return [
-            {"id": row.id, "session_id": row.session_id, "tool": row.tool, "call": mask(row.subject)[:1000]}
+            {
+                "id": row.id,
+                "session_id": row.session_id,
+                "tool": row.tool,
+                "call": abridged(escape_hidden(mask(row.subject)), 1_000),
+            }
             | {"reason": mask(row.description), "answered_by": "client" if client.may_approve else "owner"}
             for row in self._questions.pending(kind="approval")
             if self._is_own(client, row)

@@ -8,6 +8,7 @@ from hermes.errors import HermesError
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store
+from hermes.sanitize.hidden import escape_hidden
 from hermes.trace.clean import Cleaner
 
 #: What an approval may be answered with. ``always`` changes the configuration and is left to the terminal.
@@ -31,7 +32,7 @@ def waiting_questions(store: Store, clean: Cleaner) -> dict[str, Any]:
             "kind": row.kind,
             "tool": row.tool,
             # Of an open question nothing may be hidden that is being decided about, except secrets.
-            "subject": clean.text(row.subject),
+            "subject": escape_hidden(clean.text(row.subject)),
             "why": clean.text(row.description),
             "rules": row.rules,
             "choices": [clean.text(choice) for choice in row.choices],

@@ -18,8 +18,9 @@ from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
 from hermes.config.sections import A2AConfig
 from hermes.errors import TurnSuspended
 from hermes.http_server.principals import Principal
-from hermes.journal.questions import OWNER, QuestionRow
+from hermes.journal.questions import OWNER, QuestionRow, abridged
 from hermes.sanitize import Redactor
+from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt
 
 SURFACE = "a2a"
@@ -76,7 +77,7 @@ def prompt_message(updater: TaskUpdater, question: QuestionRow, redactor: Redact
 
 
 def _approval_prompt(question: QuestionRow, redactor: Redactor) -> tuple[str, dict[str, Any]]:
-    summary = redactor.redact(question.subject)[:_MAX_SUMMARY_CHARS]
+    summary = abridged(escape_hidden(redactor.redact(question.subject)), _MAX_SUMMARY_CHARS)
     reason = redactor.redact(question.description)
     text = f"The agent wants to use {question.tool}, which {reason}:\n{summary}\nAnswer with 'approve' or 'deny'."
     return text, {

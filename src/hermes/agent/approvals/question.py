@@ -15,7 +15,7 @@ from hermes.agent.approvals.messages import why
 from hermes.contract.events import ApprovalAnswered, ApprovalRequested
 from hermes.errors import Interrupted, JournalError, TurnSuspended
 from hermes.hooks.table import Hooks
-from hermes.journal.questions import QuestionRow, Questions
+from hermes.journal.questions import QuestionRow, Questions, abridged
 from hermes.scope import new_id
 from hermes.tools.registry import Args, Tool, ToolContext
 
@@ -205,12 +205,12 @@ def _shown_edit(tool: Tool, args: Args, context: ToolContext) -> str:
         diff = tool.preview(args, context)
     except Exception:  # the question must be asked all the same
         return ""
-    return diff if len(diff) <= _MAX_DIFF_CHARS else f"{diff[:_MAX_DIFF_CHARS]}…\n({len(diff):,} characters in all)"
+    return abridged(diff, _MAX_DIFF_CHARS, "")
 
 
 def _shown_call(tool: str, args: Args) -> str:
     text = f"{tool} {_encoded(args).decode('utf-8', 'replace')}"
-    return text if len(text) <= _MAX_CALL_CHARS else f"{text[:_MAX_CALL_CHARS]}…"
+    return abridged(text, _MAX_CALL_CHARS, "")
 
 
 def call_digest(tool: str, args: Args) -> str:

@@ -22,9 +22,9 @@ from hermes.errors import HermesError
 from hermes.journal.questions import QuestionRow, Questions
 from hermes.journal.sessions import Sessions
 from hermes.journal.store import Store, home_store
+from hermes.sanitize.hidden import escape_hidden
 
 _LONGEST_SUBJECT = 60
-_LONGEST_SHOWN = 2_000
 
 _DECISIONS = {
     "allow": "no rule matches",
@@ -212,7 +212,8 @@ def _pending(args: argparse.Namespace, home: Path, store: Store) -> int:
         who = principals[row.session_id] or "you"
         until = f"until {_clock(row.deadline)}" if row.deadline else "at a prompt"
         print(f"{row.id}  {plain(who)}  {until}  {plain(row.tool)}, which {plain(row.description)}:")
-        print(f"  {one_line(row.subject, _LONGEST_SHOWN)}")
+        # Whole and line by line: nothing that is being decided about may be hidden.
+        print("\n".join(f"  {line}" for line in plain(escape_hidden(row.subject)).split("\n")))
     return 0
 
 

@@ -16,9 +16,10 @@ from hermes.gateway.api.documents import ApprovalDocument
 from hermes.gateway.api.errors import ApiError, invalid, not_found
 from hermes.host import Host
 from hermes.http_server.principals import Principal
-from hermes.journal.questions import OWNER, QuestionRow, Questions
+from hermes.journal.questions import OWNER, QuestionRow, Questions, abridged
 from hermes.journal.turns import open_submissions
 from hermes.sanitize import Redactor
+from hermes.sanitize.hidden import escape_hidden
 from hermes.scope import Interrupt
 
 _NOT_FOR_CALLERS = "no caller of this server may approve it"
@@ -123,7 +124,7 @@ class SuspendedTurns:
 
 def shown_question(question: QuestionRow, redactor: Redactor) -> dict[str, Any]:
     """A question as clients see it, without secrets."""
-    subject = redactor.redact(question.subject)[:_MAX_SUBJECT_CHARS]
+    subject = abridged(escape_hidden(redactor.redact(question.subject)), _MAX_SUBJECT_CHARS)
     if question.kind == "clarify":
         return {"question_id": question.id, "question": subject, "choices": list(question.choices)}
     return {
