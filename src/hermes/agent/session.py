@@ -34,6 +34,7 @@ from hermes.journal.turns import (
     begin_turn,
     claim_turn,
     close_children,
+    error_type_of,
     finish_reason_of,
     reopen_turn,
     unfinished_state,
@@ -49,6 +50,9 @@ if TYPE_CHECKING:
     from hermes.journal.turns import Submission
 
 log = logging.getLogger("hermes.turn")
+
+#: The class of the failure of a dead letter.
+TAKEN_UP_TOO_OFTEN = "TakenUpTooOften"
 
 
 class ParentCall(msgspec.Struct, frozen=True):
@@ -421,7 +425,7 @@ class Session:
         )
         log.error("turn %d of session %s failed: %s", journal.ordinal + 1, self.id, error)
         withhold = self.runtime.hooks.transform_tool_result is not None
-        close_turn(journal, "failed", error, withhold_results=withhold)
+        close_turn(journal, "failed", error, withhold_results=withhold, error_type=TAKEN_UP_TOO_OFTEN)
         journal.commit()
         close_children(self.runtime.store, self.runtime.runner, self.id)
         if self.runtime.seal is not None:
@@ -429,7 +433,7 @@ class Session:
         self._is_new, self._turns_known = False, None
         self.transcript.earlier = Sessions(self.runtime.store).context(self.id)
         result = _recorded_result(self.id, journal.id, journal.state, journal.answer, journal.error, "")
-        return replace(result, error_type="TakenUpTooOften")
+        return replace(result, error_type=TAKEN_UP_TOO_OFTEN)
 
     def _catch_up(self, journal: TurnJournal) -> None:
         """Read the transcript again when another process may have continued the session."""
@@ -543,7 +547,8 @@ def stored_result(store: Store, turn_id: str) -> TurnResult | None:
     if row is None or row[1] in ("queued", "running"):
         return None
     session_id, state, answer, error = row
-    return _recorded_result(session_id, turn_id, state, answer, error, finish_reason_of(store, session_id, turn_id))
+    result = _recorded_result(session_id, turn_id, state, answer, error, finish_reason_of(store, session_id, turn_id))
+    return result if state != "failed" else replace(result, error_type=error_type_of(store, session_id, turn_id))
 
 
 def _recorded_result(

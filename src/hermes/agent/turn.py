@@ -464,7 +464,8 @@ class Turn:
         self._journal.message(*self._place, {"role": "assistant", "content": note})
         # What a plugin would have replaced is not for others to see.
         shown = text if self._hooks.transform_llm_output is None else ""
-        self._journal.end(state, answer=shown or None, error=reason)
+        error_type = type(cause).__name__ if state == "failed" else ""
+        self._journal.end(state, answer=shown or None, error=reason, error_type=error_type)
         self._journal.commit()
         return shown
 

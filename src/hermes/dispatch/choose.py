@@ -58,7 +58,11 @@ def no_worker_text(workspace: str) -> str:
 
 
 def make_dispatcher(
-    host: Host, *, entries: Mapping[str, TurnEntry] | None = None, platforms: Collection[str] | None = None
+    host: Host,
+    *,
+    entries: Mapping[str, TurnEntry] | None = None,
+    platforms: Collection[str] | None = None,
+    slots: int = 0,
 ) -> Dispatcher:
     """The dispatcher that the configuration says: ``worker.turns``, and ``journal.url``.
 
@@ -68,4 +72,4 @@ def make_dispatcher(
         from hermes.dispatch.cluster.dispatcher import ClusterDispatcher
 
         return ClusterDispatcher(host, workspace=host.config.worker.workspace)
-    return LocalDispatcher(host, entries=entries, platforms=platforms)
+    return LocalDispatcher(host, entries=entries, platforms=platforms, slots=slots)

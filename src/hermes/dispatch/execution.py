@@ -32,8 +32,12 @@ MAX_OPEN_SESSIONS = 200
 class Execution:
     """Accepts and runs turns with the sessions of one host. Thread-safe; a session has one turn at a time."""
 
-    def __init__(self, host: Host, entries: Mapping[str, TurnEntry]) -> None:
+    def __init__(self, host: Host, entries: Mapping[str, TurnEntry], limits: QueueLimits | None = None) -> None:
+        """``limits`` are how many turns may wait; None is what the configuration says."""
         self.host = host
+        settings = host.config.worker
+        own = QueueLimits(settings.max_waiting, settings.max_waiting_of_principal)
+        self.limits = own if limits is None else limits
         self._entries = entries
         self._open: OrderedDict[str, Session] = OrderedDict()
         self._lock = Lock()
@@ -92,12 +96,6 @@ class Execution:
 
         store = self.host.store
         return store.write_soon(write) if request.is_stored else store.write(write)
-
-    @property
-    def limits(self) -> QueueLimits:
-        """How many turns may wait."""
-        settings = self.host.config.worker
-        return QueueLimits(settings.max_waiting, settings.max_waiting_of_principal)
 
     # -- running ------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from hermes.dispatch.fair_queue import FairQueue
 from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, TurnEntry, TurnRequest, TurnTicket
 from hermes.errors import JournalError, SessionBusy
 from hermes.host import Host
-from hermes.journal.turns import Submission, cancel_queued, open_submissions
+from hermes.journal.turns import NO_LIMITS, Submission, cancel_queued, open_submissions
 from hermes.scope import Interrupt
 
 log = logging.getLogger("hermes.dispatch")
@@ -61,18 +61,24 @@ class LocalDispatcher:
     """Runs submitted turns on threads of this process. Implements ``Dispatcher``."""
 
     def __init__(
-        self, host: Host, *, entries: Mapping[str, TurnEntry] | None = None, platforms: Collection[str] | None = None
+        self,
+        host: Host,
+        *,
+        entries: Mapping[str, TurnEntry] | None = None,
+        platforms: Collection[str] | None = None,
+        slots: int = 0,
     ) -> None:
         """``entries`` are what surfaces do around their turns, by platform.
 
-        ``platforms`` are the surfaces whose turns are taken over from an earlier process; None takes all.
+        ``platforms`` are the surfaces whose turns are taken over from an earlier process; None takes all. ``slots``
+        is for a surface that limits its turns itself: so many may run, and no limit is put on those that wait.
         """
         settings = host.config.worker
-        self._execution = Execution(host, entries or {})
+        self._execution = Execution(host, entries or {}, NO_LIMITS if slots else None)
         self._host = host
         self._platforms = platforms
         self._queue = FairQueue(
-            {TURNS: settings.slots, CHILDREN: settings.child_slots}, settings.max_running_of_principal
+            {TURNS: slots or settings.slots, CHILDREN: slots or settings.child_slots}, settings.max_running_of_principal
         )
         self._turns: dict[str, _LocalTurn] = {}
         self._ended: OrderedDict[str, DispatchedTurn] = OrderedDict()

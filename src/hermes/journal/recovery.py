@@ -68,7 +68,12 @@ def dead_letters(store: Store, limit: int) -> list[tuple[str, int, float]]:
 
 
 def close_turn(
-    turn: TurnJournal, state: Literal["failed", "interrupted"], error: str, *, withhold_results: bool = False
+    turn: TurnJournal,
+    state: Literal["failed", "interrupted"],
+    error: str,
+    *,
+    withhold_results: bool = False,
+    error_type: str = "",
 ) -> None:
     """End a turn that is not going to run again: every call gets a result and a message, then the turn its end.
 
@@ -86,7 +91,7 @@ def close_turn(
             place = (number, int(is_last_request))
     said: str = turn.messages.get(place, {}).get("content") or ""
     turn.message(*place, {"role": "assistant", "content": f"{said}\n\n[{state}]" if said else f"[{state}]"})
-    turn.end(state, error=error)
+    turn.end(state, error=error, error_type=error_type)
 
 
 def _replies(steps: dict[str, Step]) -> list[tuple[int, dict[str, Any]]]:

@@ -174,8 +174,10 @@ class TurnJournal:
         self.attempts_made += 1
         self._add_other(lambda connection: _insert_model_call(connection, self.session_id, self.id, row))
 
-    def end(self, state: TurnState, *, answer: str | None = None, error: str | None = None) -> None:
-        """Record how the turn ended."""
+    def end(
+        self, state: TurnState, *, answer: str | None = None, error: str | None = None, error_type: str = ""
+    ) -> None:
+        """Record how the turn ended; ``error_type`` is the class of its failure."""
         answer, error = self._masked(answer), self._masked(error)
         self.state, self.answer, self.error = state, answer, error
         values = (answer and clean_text(answer), error and clean_text(error), self.id)
@@ -185,7 +187,8 @@ class TurnJournal:
             connection.execute(_END_TURN, (state, at, at, *values))
             connection.execute("UPDATE sessions SET updated_at = ? WHERE id = ?", (at, self.session_id))
 
-        self.event("turn_ended", "", {"state": state, "error": error})
+        failure = {"error_type": error_type} if error_type else {}
+        self.event("turn_ended", "", {"state": state, "error": error, **failure})
         self._add_other(write)
 
     def _masked(self, value: _Recorded) -> _Recorded:

@@ -167,6 +167,19 @@ def finish_reason_of(store: Store, session_id: str, turn_id: str) -> str:
     return store.read(read)
 
 
+def error_type_of(store: Store, session_id: str, turn_id: str) -> str:
+    """The class of the failure that ended a turn; empty when it is not on record."""
+    query = (
+        "SELECT body FROM events WHERE session_id = ? AND turn_id = ? AND kind = 'turn_ended' ORDER BY seq DESC LIMIT 1"
+    )
+
+    def read(connection: JournalConnection) -> str:
+        row = connection.execute(query, (session_id, turn_id)).fetchone()
+        return "" if row is None else unpack(connection, row[0]).get("error_type", "")
+
+    return store.read(read)
+
+
 def unfinished_state(store: Store, session_id: str) -> TurnState | None:
     """The state of the last turn when it has no answer and can be continued."""
     states: tuple[TurnState, ...] = ("running", "interrupted", "failed")

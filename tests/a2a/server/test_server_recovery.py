@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-import subprocess
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +13,12 @@ from a2a.types import Task, TaskState
 
 from hermes.journal.recovery import MAX_TAKE_UPS
 from hermes.testing import RecordedRequest, ScriptedProvider, by_step, hanging, text, tool_call
-from support import run_hermes, start_hermes, write_config
-from support.a2a_rig import UNUSED_TLS, VERSION, wire_message
+from support import run_hermes, write_config
+from support.a2a_process import LATER
+from support.a2a_process import answer_of as _answer
+from support.a2a_process import serving_process as serving
+from support.a2a_process import state_of as _state
+from support.a2a_rig import UNUSED_TLS, VERSION
 from support.waiting import HANG, wait_until
 
 #: Appends, so that a second run would show.
@@ -28,58 +30,6 @@ a2a:
   principals:
     local: {workspace: ".", scopes: [send, read, cancel, approve]}
 """
-LATER = {"returnImmediately": True}
-
-
-class Server:
-    """A running server, as its callers see it."""
-
-    def __init__(self, process: subprocess.Popen[str], url: str) -> None:
-        self.process = process
-        self.url = url
-
-    def send(self, words: str, *, configuration: dict[str, Any] | None = None, **more: str) -> dict[str, Any]:
-        body = {**wire_message(words, **more), "configuration": configuration or {}}
-        return self._call("POST", "/rest/message:send", json=body)["task"]
-
-    def tasks(self) -> list[dict[str, Any]]:
-        return self._call("GET", "/rest/tasks?includeArtifacts=true")["tasks"]
-
-    def task(self, task_id: str) -> dict[str, Any]:
-        return self._call("GET", f"/rest/tasks/{task_id}")
-
-    def ended(self, task_id: str) -> dict[str, Any]:
-        """The task once it has ended."""
-        wait_until(lambda: _state(self.task(task_id)) in ("COMPLETED", "FAILED"), "the end of the task")
-        return self.task(task_id)
-
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait(HANG)
-
-    def _call(self, method: str, path: str, **options: Any) -> dict[str, Any]:
-        address = self.url + path
-        return httpx.request(method, address, headers=VERSION, timeout=HANG, verify=UNUSED_TLS, **options).json()
-
-
-@contextmanager
-def serving(home: Path, workdir: Path, crash_at: int = 0) -> Generator[Server]:
-    env = {"HERMES_CRASH_AT": str(crash_at)} if crash_at else {}
-    process = start_hermes("a2a", "serve", home=home, cwd=workdir, env=env, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    try:
-        yield Server(process, process.stdout.readline().strip())
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def _state(task: dict[str, Any]) -> str:
-    return task["status"]["state"].removeprefix("TASK_STATE_")
-
-
-def _answer(task: dict[str, Any]) -> str:
-    return task["artifacts"][-1]["parts"][0]["text"]
 
 
 def _verify(home: Path, workdir: Path) -> None:

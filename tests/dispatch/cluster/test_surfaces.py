@@ -86,7 +86,9 @@ def test_missing_workers_are_said(postgres_url: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [("api", "--port", "0"), ("web", "--port", "0"), ("gateway", "run")])
+@pytest.mark.parametrize(
+    "command", [("api", "--port", "0"), ("web", "--port", "0"), ("gateway", "run"), ("a2a", "serve")]
+)
 def test_a_surface_without_workers_warns_when_it_starts(
     postgres_url: str, tmp_path: Path, command: tuple[str, ...]
 ) -> None:

@@ -21,6 +21,7 @@ from hermes.a2a.server.access.middleware import ADMISSION, PRINCIPAL, AccessMidd
 from hermes.a2a.server.access.user import PrincipalUser
 from hermes.a2a.server.compat import rest_routes, rpc_routes
 from hermes.a2a.server.content import INPUT_MODES, OUTPUT_MODES
+from hermes.a2a.server.entry import SURFACE, task_entry
 from hermes.a2a.server.handler import A2ARequestHandler
 from hermes.a2a.server.runner import TurnRunner
 from hermes.a2a.server.store.contexts import ContextSessions
@@ -28,6 +29,7 @@ from hermes.a2a.server.store.database import Database
 from hermes.a2a.server.store.messages import AcceptedMessages
 from hermes.a2a.server.store.tasks import SqliteTaskStore, delete_old
 from hermes.a2a.server.store.webhooks import SqlitePushConfigStore
+from hermes.dispatch.choose import make_dispatcher
 from hermes.host import Host
 from hermes.http_server.principals import LOCAL, Principals
 from hermes.http_server.rate_limits import TaskSlots
@@ -75,7 +77,11 @@ class A2AServer:
         self.policy = AccessPolicy(principals, settings, self._slots)
         self._contexts = ContextSessions(host, self.database, principals)
         self._tasks = SqliteTaskStore(self.database)
-        self._runner = TurnRunner(host, self._contexts, self._tasks, self._slots)
+        self._dispatcher = make_dispatcher(
+            host, entries={SURFACE: task_entry(host)}, platforms=(SURFACE,), slots=settings.max_tasks
+        )
+        self._host = host
+        self._runner = TurnRunner(host, self._contexts, self._tasks, self._slots, self._dispatcher)
         webhooks = SqlitePushConfigStore(self.database)
         self._push = PushQueue(webhooks, settings.push, env, is_old=webhooks.is_old)
         self.handler = A2ARequestHandler(
@@ -116,11 +122,12 @@ class A2AServer:
             return
         self._is_recovered = True
         left, count = await self._tasks.not_ended(), 0
+        await self._runner.close_left_turns({task.id for _, task in left})  # before anything of them runs
+        await self._host.workers.run(self._dispatcher.start)
         for owner, task in left:
             count += await self.handler.recover(task, self._call_of(owner))
         if count:
             log.warning("%d tasks were running when the last server ended; they continue", count)
-        await self._runner.close_left_turns({task.id for _, task in left})
 
     async def stop_turns(self) -> None:
         """Refuse new tasks and interrupt the running ones."""
@@ -134,6 +141,7 @@ class A2AServer:
         self._is_closed = True
         await self.stop_turns()
         await self.handler.aclose()
+        await asyncio.to_thread(self._dispatcher.release, 0.0)
         await self._push.aclose()
         self.database.close()
 

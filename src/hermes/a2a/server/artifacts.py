@@ -6,13 +6,21 @@ import asyncio
 import contextlib
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from a2a.server.tasks import TaskUpdater
-from a2a.types import Part, TaskState
+from a2a.types import Artifact, Part, TaskState
 
-from hermes.contract.events import AttemptAnswered, AttemptFailed, EndpointSkipped, TextDelta, ToolStarted, TurnEvent
+from hermes.contract.events import (
+    AttemptAnswered,
+    AttemptFailed,
+    EndpointSkipped,
+    TextDelta,
+    ToolStarted,
+    TurnEvent,
+    TurnStarted,
+)
 from hermes.http_server.outgoing import RedactingStream, call_summary, redacted
 from hermes.sanitize import Redactor
 
@@ -36,7 +44,9 @@ class ArtifactStream:
         artifacts: int,
         last: str = "",
         has_subscribers: Callable[[], bool],
+        is_whole: bool = True,
     ) -> None:
+        """``is_whole``: every event comes through; otherwise text counts from the next reply of the model on."""
         self._updater = updater
         self._redactor = redactor
         self._show_tools = show_tools
@@ -48,7 +58,8 @@ class ArtifactStream:
         #: The loop collects pieces and need not be woken for one more.
         self._is_pausing = False
         self._read_at = time.monotonic()
-        self._has_ended = False
+        self._has_ended = self._is_closed = False
+        self._is_whole = is_whole
         self._count = artifacts
         self._filter = RedactingStream(self._redactor)
         self._pieces: list[str] = []
@@ -63,7 +74,9 @@ class ArtifactStream:
 
     def listen(self, event: TurnEvent) -> None:
         """Queue an event of the turn. Reasoning is never forwarded."""
-        if not isinstance(event, _FORWARDED):
+        if self._is_closed or not isinstance(event, _FORWARDED):
+            if not self._is_whole and isinstance(event, TurnStarted):
+                self._is_whole = True
             return
         self._events.append(event)
         if isinstance(event, ToolStarted) or self._has_subscribers():
@@ -76,6 +89,10 @@ class ArtifactStream:
             return
         with contextlib.suppress(RuntimeError):  # the loop has ended before the turn
             self._loop.call_soon_threadsafe(self._set, is_urgent)
+
+    def close(self) -> None:
+        """Take no more events: the turn waits, and another stream will have them."""
+        self._is_closed = True
 
     # -- on the loop --------------------------------------------------------------------------------------------
 
@@ -99,7 +116,8 @@ class ArtifactStream:
             while self._events:
                 event = self._events.popleft()
                 if isinstance(event, TextDelta):
-                    self._pieces.append(event.text)
+                    if self._is_whole:
+                        self._pieces.append(event.text)
                 else:
                     await self._forward(event)
             self._read_pieces()
@@ -122,6 +140,21 @@ class ArtifactStream:
             self._unsent = answer
             await self._close_artifact()
 
+    async def correct(self, shown: Iterable[Artifact], texts: Sequence[str]) -> None:
+        """Make the artifacts those of the record, where they differ: live text may have come late, or not at all."""
+        known = {artifact.artifact_id: "".join(part.text for part in artifact.parts) for artifact in shown}
+        for number, text in enumerate(texts, 1):
+            artifact_id = self._artifact_id(number)
+            if known.get(artifact_id) != text:
+                await self._updater.add_artifact(
+                    [Part(text=text)], artifact_id, "answer", append=False, last_chunk=True
+                )
+        if len(texts) > self._count:
+            self._start_over()
+            self._is_begun = False
+        if texts:
+            self._count, self._last = max(self._count, len(texts)), texts[-1]
+
     async def cut(self) -> None:
         """Close the artifact of an answer that was cut off."""
         if self._unsent:
@@ -130,6 +163,8 @@ class ArtifactStream:
     async def _forward(self, event: TurnEvent) -> None:
         self._read_pieces()
         match event:
+            case AttemptAnswered() | AttemptFailed() | EndpointSkipped() if not self._is_whole:
+                self._is_whole = True
             case AttemptAnswered():
                 self._unsent += self._filter.finish()
                 await self._close_artifact()
@@ -174,12 +209,15 @@ class ArtifactStream:
         self._text += chunk
         await self._updater.add_artifact(
             [Part(text=chunk)],
-            artifact_id=f"{self._updater.task_id}-{self._count + 1}",
+            artifact_id=self._artifact_id(self._count + 1),
             name="answer",
             append=not is_first,
             last_chunk=is_last,
         )
         self._is_begun = True
+
+    def _artifact_id(self, number: int) -> str:
+        return f"{self._updater.task_id}-{number}"
 
     def _summary(self, name: str, args: dict[str, Any]) -> str:
         """The tool and its subject, as one short line without secrets."""

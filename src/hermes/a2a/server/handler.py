@@ -184,7 +184,12 @@ class A2ARequestHandler(RequestHandler):
         self._dropped = 0
 
     async def stop(self) -> None:
-        """Interrupt every turn, wait for their ends within limits, and end all streams."""
+        """Interrupt every turn, wait for their ends within limits, and end all streams.
+
+        Turns on workers are left to them, and their tasks as they are: the next server follows them.
+        """
+        if self._runner.is_remote:
+            await self.aclose()
         running = [task for task in self._active.values() if task.is_running]
         for task in running:
             task.interrupt.cancel(_SHUTDOWN)

@@ -6,25 +6,17 @@ answer, also after a restart of the server.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
 from typing import Any, cast
 
 from a2a.server.tasks import TaskUpdater
 from a2a.types import Message, Part
 from google.protobuf import json_format, struct_pb2
 
-from hermes.agent.approvals.responder import ApprovalAnswer, ApprovalRequest
-from hermes.config.sections import A2AConfig
-from hermes.errors import TurnSuspended
 from hermes.http_server.principals import Principal
-from hermes.journal.questions import OWNER, QuestionRow, abridged
+from hermes.journal.questions import QuestionRow, abridged
 from hermes.sanitize import Redactor
 from hermes.sanitize.hidden import escape_hidden
-from hermes.scope import Interrupt
 
-SURFACE = "a2a"
-NOT_FOR_CALLERS = "no caller of this server may approve it"
 NO_ANSWER = "no answer in time"
 #: The status of a task whose turn waits for the owner.
 WAITS_FOR_OWNER = "waiting for the owner's approval"
@@ -35,34 +27,6 @@ _CHOICES = {
     **dict.fromkeys(("approve", "approved", "allow", "yes", "y", "ok", "once"), _APPROVE),
     **dict.fromkeys(("deny", "denied", "reject", "refuse", "no", "n"), _DENY),
 }
-
-
-class CallerResponder:
-    """Suspends the turn of a caller until there is an answer: the caller's, or about an approval the owner's."""
-
-    surface = SURFACE
-
-    def __init__(self, principal: Principal, settings: A2AConfig) -> None:
-        self._settings = settings
-        self._may_approve = "approve" in principal.scopes
-        #: Where approvals are asked: a caller with the scope answers its own, the owner those of all others.
-        self.approval_surface = SURFACE if self._may_approve or settings.approvals != "ask" else OWNER
-
-    def approve(self, request: ApprovalRequest, interrupt: Interrupt) -> ApprovalAnswer:
-        """Refuse, allow, or suspend the turn until there is an answer, as the settings say."""
-        interrupt.check()
-        if self.approval_surface != OWNER:
-            # An answer that cannot be kept is about approvals themselves, or the call hides what it does: not remotely.
-            if self._settings.approvals == "deny" or not request.can_be_kept:
-                return ApprovalAnswer("deny", NOT_FOR_CALLERS)
-            if self._settings.approvals == "allow":
-                return ApprovalAnswer("once", "a2a.approvals is allow")
-        raise TurnSuspended(time.time() + self._settings.approval_timeout)
-
-    def answer(self, question: str, choices: Sequence[str], interrupt: Interrupt) -> str | None:
-        """Suspend the turn until the caller has answered."""
-        interrupt.check()
-        raise TurnSuspended(time.time() + self._settings.approval_timeout)
 
 
 # -- prompts --------------------------------------------------------------------------------------------------------

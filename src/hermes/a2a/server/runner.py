@@ -1,4 +1,4 @@
-"""Runs the agent for tasks: one turn for each message, its events as those of the task, its end as the task's state."""
+"""Turns for the messages of tasks: handed to the dispatcher and followed, their events and their end as the task's."""
 
 from __future__ import annotations
 
@@ -8,57 +8,64 @@ import time
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import TypeVar
 
 from a2a.types import Message, Part, Role, Task, TaskState
-from msgspec.structs import replace
 
 from hermes.a2a.server.artifacts import ArtifactStream
 from hermes.a2a.server.content import JSON, JSON_ONLY, UnusableMessage, content_of, data_part, written_files
-from hermes.a2a.server.questions import (
-    NO_ANSWER,
-    SURFACE,
-    WAITS_FOR_OWNER,
-    CallerResponder,
-    prompt_message,
-    read_answer,
-    timeout_answer,
-)
+from hermes.a2a.server.entry import SURFACE, task_extra
+from hermes.a2a.server.questions import NO_ANSWER, WAITS_FOR_OWNER, prompt_message, read_answer, timeout_answer
 from hermes.a2a.server.store.contexts import TASK_ENDED, ContextSessions
 from hermes.a2a.server.store.tasks import SqliteTaskStore
-from hermes.a2a.server.store.turns import RecordedTurn, left_turns, recorded_turn
-from hermes.a2a.server.task import CANCELED, ActiveTask, TurnOutcome
-from hermes.agent.events import TurnResult, changed_paths
-from hermes.agent.session import Session
-from hermes.errors import HermesError, SessionBusy, TurnSuspended
+from hermes.a2a.server.store.turns import adopt_turns, open_turns
+from hermes.a2a.server.task import CANCELED, ActiveTask
+from hermes.agent.events import Listener, TurnResult, changed_paths, ignore_events
+from hermes.dispatch.choose import runs_on_workers
+from hermes.dispatch.port import CHILDREN, TURNS, DispatchedTurn, Dispatcher, TurnRequest
+from hermes.dispatch.results import completed_result, recorded_steps
+from hermes.errors import HermesError, JournalError, QueueFull
 from hermes.host import Host
 from hermes.http_server.outgoing import redacted
 from hermes.http_server.rate_limits import TaskSlots
 from hermes.journal.questions import OWNER, QuestionRow, Questions
+from hermes.journal.turns import open_submissions
 from hermes.models.reply import EmptyReply
-from hermes.peers.hops import hops_of, hops_scope
-from hermes.trace.parent import joined
+from hermes.peers.hops import hops_of
+from hermes.scope import Interrupt, new_session_id
 
-T = TypeVar("T")
 log = logging.getLogger("hermes.a2a")
 
-#: How long the next server waits for the sessions of one that was killed.
-_SECONDS_UNTIL_FREE = 10.0
-_SECONDS_BETWEEN_TRIES = 0.1
+#: Seconds between two tries while the journal cannot be used.
+_SECONDS_BETWEEN_TRIES = 1.0
 
 _NO_WORDS = "The agent gave no answer after it had changed these files:"
 _STOPPED = "The server was stopped before there was an answer. Send the message again."
+
+#: Submits or continues a turn with this listener; the ids of the turn and of its session. Blocking.
+Begin = Callable[[Listener], tuple[str, str]]
+#: Takes how a turn stands, once it has ended or waits.
+Report = Callable[[TurnResult | QuestionRow], None]
 
 
 class TurnRunner:
     """Answers the messages of tasks: starts a turn, or continues the one that waits for this message."""
 
-    def __init__(self, host: Host, contexts: ContextSessions, tasks: SqliteTaskStore, slots: TaskSlots) -> None:
+    def __init__(
+        self,
+        host: Host,
+        contexts: ContextSessions,
+        tasks: SqliteTaskStore,
+        slots: TaskSlots,
+        dispatcher: Dispatcher,
+    ) -> None:
         self._host = host
         self._settings = host.config.a2a
         self._contexts = contexts
         self._tasks = tasks
         self._slots = slots
+        self._dispatcher = dispatcher
+        #: Whether turns run on workers, and continue when this server stops.
+        self.is_remote = runs_on_workers(host.config)
         self._questions = Questions(host.store)
         #: The tasks that wait for the owner, by the id of the question.
         self._parked: dict[str, ActiveTask] = {}
@@ -80,7 +87,7 @@ class TurnRunner:
         try:
             async with self._contexts.turn(task.context), self._slots.slot():
                 yield
-        except UnusableMessage as error:
+        except (UnusableMessage, QueueFull) as error:
             await task.finish(TaskState.TASK_STATE_REJECTED, str(error))
         except Exception as error:
             # Only the class leaves: the text of an error may hold anything.
@@ -96,7 +103,9 @@ class TurnRunner:
             def close(session_id: str) -> None:
                 for question in self._open_questions(session_id, SURFACE, OWNER):
                     self._questions.withdraw(question.id, "the task was canceled")
-                self._contexts.open(session_id, task.context[0], resumes=True).abandon_open_turn(TASK_ENDED)
+                turn_id = self._turn_of(session_id, task.id)
+                if turn_id is not None:
+                    self._dispatcher.cancel(turn_id, TASK_ENDED)
 
             if session_id is not None:
                 await self._host.workers.run(partial(close, session_id))
@@ -110,64 +119,65 @@ class TurnRunner:
         return not pending or _undelivered(task) is not None
 
     async def recover(self, task: ActiveTask, related: list[Task]) -> None:
-        """Finish a task of the last server: continue its turn, or start it when it was never accepted."""
+        """Finish a task of the last server: follow its turn, or start it when it was never accepted."""
         async with self._work(task):
             session_id = await self._contexts.session_id(task.context)
             answer = _undelivered(task) if task.is_waiting else None
-            turn = None
+            turn_id = None
             if session_id is not None:
-                turn = await self._host.workers.run(partial(self._turn_of, session_id, task.id))
+                turn_id = await self._host.workers.run(partial(self._turn_of, session_id, task.id))
             asked = await self._host.workers.run(partial(self._open_questions, session_id or "", SURFACE, OWNER))
             if asked and asked[0].surface == OWNER:
                 await self._park(task, asked[0])
             elif asked and answer is not None:
                 await self._resume(task, answer)
-            elif session_id is None or turn is None:
+            elif session_id is None or turn_id is None:
                 await self._start(task, task.task.history[0], related)
             else:
-                await self._finish_when_free(task, session_id, turn)
+                await self._rejoin(task, session_id, turn_id)
 
-    async def _finish_when_free(self, task: ActiveTask, session_id: str, turn: RecordedTurn) -> None:
-        """A process that the last server was just starting holds its locks for a moment longer than the server."""
-        give_up = time.monotonic() + _SECONDS_UNTIL_FREE
-        while True:
-            try:
-                return await self._finish(task, session_id, turn)
-            except SessionBusy:
-                if time.monotonic() > give_up:
-                    raise
-                await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
-
-    async def _finish(self, task: ActiveTask, session_id: str, turn: RecordedTurn) -> None:
+    async def _rejoin(self, task: ActiveTask, session_id: str, turn_id: str) -> None:
+        """Follow a turn that runs already, or has ended."""
         # What was stored of the artifacts may be older than the journal, or hold half an answer.
-        texts = [redacted(text, self._host.redactor) for text in turn.texts]
+        texts = await self._host.workers.run(partial(self._texts, session_id, turn_id))
         del task.task.artifacts[:]
         for number, text in enumerate(texts, 1):
             task.task.artifacts.add(artifact_id=f"{task.id}-{number}", name="answer", parts=[Part(text=text)])
 
-        def finish(session: Session, stream: ArtifactStream) -> TurnResult | None:
-            if turn.state == "running":
-                return session.finish_open_turn(listener=stream.listen, interrupt=task.interrupt)
-            return replace(session.result_of(task.id), tool_calls=turn.tool_calls)
+        def begin(_listener: Listener) -> tuple[str, str]:
+            if not self._open_questions(session_id, SURFACE, OWNER):  # the answer may be there, and not delivered
+                self._dispatcher.resume(turn_id)
+            return turn_id, session_id
 
-        await self._run_turn(task, session_id, finish, resumes=True, last=texts[-1] if texts else "")
+        await self._run_turn(task, begin, last=texts[-1] if texts else "", rejoins=True)
 
     async def close_left_turns(self, task_ids: Collection[str]) -> None:
         """Give up the turns that the last server left and that belong to none of these tasks: theirs have ended."""
-        for session_id, request_key in await self._host.workers.run(partial(left_turns, self._host, SURFACE)):
-            if request_key not in task_ids:
-                context = await self._contexts.find(session_id)
-                await self._host.workers.run(partial(self._close_left_turn, session_id, context[0] if context else ""))
+        await self._host.workers.run(partial(adopt_turns, self._host, SURFACE))
+        for submission in await self._host.workers.run(partial(open_submissions, self._host.store)):
+            if submission.source != SURFACE or submission.request_key in task_ids:
+                continue
+            # A journal that others use too has the turns of their servers.
+            if self._host.config.journal.url and await self._contexts.find(submission.session_id) is None:
+                continue
+            await self._host.workers.run(partial(self._close_left_turn, submission.turn_id))
 
-    def _close_left_turn(self, session_id: str, owner: str) -> None:
+    def _close_left_turn(self, turn_id: str) -> None:
         try:
-            self._contexts.open(session_id, owner, resumes=True).abandon_open_turn(TASK_ENDED)
+            self._dispatcher.cancel(turn_id, TASK_ENDED)
         except HermesError as error:
-            log.warning("the turn that was left in session %s cannot be closed: %s", session_id, error)
+            log.warning("the turn %s, which was left, cannot be closed: %s", turn_id, error)
 
-    def _turn_of(self, session_id: str, task_id: str) -> RecordedTurn | None:
-        shows_text = self._host.hooks.transform_llm_output is None
-        return recorded_turn(self._host, session_id, task_id, shows_text=shows_text)
+    def _turn_of(self, session_id: str, task_id: str) -> str | None:
+        turn = self._host.sessions.turn_of(session_id, task_id)
+        return None if turn is None else turn["id"]
+
+    def _texts(self, session_id: str, turn_id: str) -> list[str]:
+        """What the model has said in a turn, as callers may see it; nothing when a plugin may replace it."""
+        if self._host.hooks.transform_llm_output is not None:
+            return []
+        steps = recorded_steps(self._host.store, turn_id, session_id)
+        return [redacted(text, self._host.redactor) for text in steps.texts]
 
     # -- one message --------------------------------------------------------------------------------------------
 
@@ -187,27 +197,51 @@ class TurnRunner:
         if hops > max_hops:
             raise UnusableMessage(f"This message was passed on by {hops} agents; at most {max_hops} are allowed.")
 
+        known = await self._contexts.session_id(task.context, is_new=task.has_new_context)
+        stored = self._tasks.flush()
+
+        def begin(listener: Listener) -> tuple[str, str]:
+            request = self._turn_request(task, message, related, known or new_session_id())
+            # Task and conversation are stored before the message is accepted: what runs is found after a crash.
+            if known is None:
+                self._contexts.store(task.context, request.session_id)
+            elif self._host.open_sessions.get(known) is None:
+                for turn_id in open_turns(self._host, known, but=task.id):  # its task has ended
+                    self._dispatcher.cancel(turn_id, TASK_ENDED)
+            stored.result()
+            return self._dispatcher.submit(request, listener=listener).turn_id, request.session_id
+
+        await self._run_turn(task, begin)
+
+    def _turn_request(self, task: ActiveTask, message: Message, related: list[Task], session_id: str) -> TurnRequest:
+        content = content_of(
+            message,
+            related,
+            max_file_bytes=self._settings.max_file_bytes,
+            allow_private=self._host.config.security.allow_private_urls,
+        )
         wants_json = task.output_modes == (JSON,)
-
-        def run(session: Session, stream: ArtifactStream) -> TurnResult | None:
-            content = content_of(
-                message,
-                related,
-                max_file_bytes=self._settings.max_file_bytes,
-                allow_private=self._host.config.security.allow_private_urls,
-            )
-            return session.run(
-                content,
-                listener=stream.listen,
-                interrupt=task.interrupt,
-                request_key=task.id,
-                task_id=task.id,
-                context=JSON_ONLY if wants_json else "",
-                is_structured=wants_json,
-            )
-
-        session_id = await self._contexts.session_id(task.context, is_new=task.has_new_context)
-        await self._run_turn(task, session_id, run, resumes=False)
+        hops = hops_of(message.metadata)
+        headers: dict[str, str] = task.call.state.get("headers", {})
+        return TurnRequest(
+            session_id=session_id,
+            message=content,
+            request_key=task.id,
+            task_id=task.id,
+            platform=SURFACE,
+            cwd=str(self._contexts.workspace(task.principal)),
+            principal=task.principal.name,
+            context=JSON_ONLY if wants_json else "",
+            is_structured=wants_json,
+            # The agent that passed the message on waits in a turn, which may be one of ours.
+            queue=CHILDREN if hops else TURNS,
+            is_stored=True,
+            extra=task_extra(
+                may_approve=task.principal.may_approve,
+                hops=hops,
+                trace=(headers.get("traceparent", ""), headers.get("tracestate", "")),
+            ),
+        )
 
     async def _resume(self, task: ActiveTask, message: Message | None) -> None:
         """Continue the turn with the answer to its question; ask again when the answer is not clear."""
@@ -225,22 +259,19 @@ class TurnRunner:
         elif question is not None:
             answer = timeout_answer(question)
 
-        def resume(session: Session, stream: ArtifactStream) -> TurnResult | None:
+        def begin(listener: Listener) -> tuple[str, str]:
+            turn_id = None if session_id is None else self._turn_of(session_id, task.id)
+            if session_id is None or turn_id is None:
+                raise RuntimeError("the session has no turn to continue")
             if question is not None:
                 self._questions.answer(question.id, answer, reason)
-            return session.finish_open_turn(listener=stream.listen, interrupt=task.interrupt)
+            self._dispatcher.resume(turn_id, listener=listener)
+            return turn_id, session_id
 
-        await self._run_turn(task, session_id, resume, resumes=True)
+        await self._run_turn(task, begin)
 
-    async def _run_turn(
-        self,
-        task: ActiveTask,
-        session_id: str | None,
-        run: Callable[[Session, ArtifactStream], TurnResult | None],
-        *,
-        resumes: bool,
-        last: str = "",
-    ) -> None:
+    async def _run_turn(self, task: ActiveTask, begin: Begin, *, last: str = "", rejoins: bool = False) -> None:
+        """Begin a turn and follow it until it ends or waits. ``rejoins``: it may be at work, with text half said."""
         stream = ArtifactStream(
             task.updater,
             self._host.redactor,
@@ -248,75 +279,75 @@ class TurnRunner:
             artifacts=len(task.task.artifacts),
             last=last,
             has_subscribers=task.has_subscribers,
+            is_whole=not rejoins,
         )
 
-        # An answer comes directly from the caller, but the turn that it continues may have come a longer way.
-        hops = max((hops_of(message.metadata) for message in task.task.history), default=0)
+        def run(report: Report) -> None:
+            turn_id, session_id = begin(stream.listen)
+            task.interrupt.add_callback(partial(self._stop, turn_id, task.interrupt))
+            self._watch(turn_id, session_id, report, stream.listen if rejoins else ignore_events)
 
-        stored = self._tasks.flush()
-
-        def turn() -> TurnOutcome:
-            session = task.session = self._contexts.open(session_id, task.context[0], resumes=resumes)
-            # Task and conversation are stored before the message is accepted: what runs is found after a crash.
-            if session.id != session_id:
-                self._contexts.store(task.context, session.id)
-            stored.result()
-            # A chunk that does not append replaces the artifact that was begun.
-            session.can_withdraw_text = True
-            with hops_scope(hops):
-                first = partial(run, session, stream)
-                again = partial(session.finish_open_turn, listener=stream.listen, interrupt=task.interrupt)
-                return self._run_on_thread(task, session, first, again)
-
-        task.start_turn(self._host.workers, turn, stream.end)
+        task.start_turn(self._host.workers, run, stream.end)
         try:
             await task.updater.start_work()
             await stream.run()
         except asyncio.CancelledError:
-            await task.abandon_turn()
+            stream.close()
+            if task.interrupt.cancelled or not self.is_remote:
+                await task.abandon_turn()
             raise
-        if task.session is not None:
-            self._contexts.keep(task.context, task.session)
-        await self._conclude(task, stream)
+        stream.close()
+        await self._conclude(task, stream, is_live=not rejoins and not self.is_remote)
 
-    def _run_on_thread(
-        self,
-        task: ActiveTask,
-        session: Session,
-        run: Callable[[], TurnResult | None],
-        again: Callable[[], TurnResult | None],
-    ) -> TurnOutcome:
-        """Run the turn until it ends or waits; ``again`` continues one whose question was answered in the meantime."""
-        host, settings = self._host, self._settings
-        headers: dict[str, str] = task.call.state.get("headers", {})
-        host.responders.attach(session.id, CallerResponder(task.principal, settings))
-        try:
-            with joined(headers.get("traceparent", ""), headers.get("tracestate", "")):
-                while True:
-                    try:
-                        result = run()
-                        break
-                    except TurnSuspended:
-                        asked = self._open_questions(session.id, SURFACE, OWNER)
-                        if asked:
-                            return asked[0]
-                        run = again  # the owner was faster than the turn
-        finally:
-            host.responders.detach(session.id)
-        if result is None:
-            raise RuntimeError("the session has no turn to continue")
-        if settings.files:
-            task.files = written_files(result, session.cwd, host.runtime.guard, host.redactor, settings.max_file_bytes)
-        return result
+    def _watch(self, turn_id: str, session_id: str, report: Report, listener: Listener = ignore_events) -> None:
+        def settled(now: DispatchedTurn) -> None:
+            if now.result is not None:
+                report(now.result)
+            else:
+                self._host.workers.submit(partial(self._try, partial(self._suspended, turn_id, session_id, report)))
 
-    async def _conclude(self, task: ActiveTask, stream: ArtifactStream) -> None:
+        self._dispatcher.watch(turn_id, settled, listener=listener)
+
+    def _suspended(self, turn_id: str, session_id: str, report: Report) -> None:
+        """Report the question of a turn that waits for an answer; continue one whose answer was faster than it."""
+        asked = self._open_questions(session_id, SURFACE, OWNER)
+        if asked:
+            report(asked[0])
+            return
+        self._dispatcher.resume(turn_id)
+        self._watch(turn_id, session_id, report)
+
+    def _stop(self, turn_id: str, interrupt: Interrupt) -> None:
+        """Have a turn stopped, wherever it runs. Does not wait for it."""
+        cancel = partial(self._dispatcher.cancel, turn_id, interrupt.reason)
+        self._host.workers.submit(partial(self._try, cancel))
+
+    def _try(self, work: Callable[[], object]) -> None:
+        """Do what must be done, as soon as the journal can be used."""
+        while True:
+            try:
+                work()
+                return
+            except JournalError as error:
+                if self._host.workers.is_closed:
+                    return
+                log.warning("the journal cannot be used; trying again: %s", error)
+                time.sleep(_SECONDS_BETWEEN_TRIES)
+            except Exception:
+                log.exception("a turn cannot be followed")
+                return
+
+    async def _conclude(self, task: ActiveTask, stream: ArtifactStream, *, is_live: bool) -> None:
+        """Make the state of a task from that of its turn. ``is_live``: every event of the turn has come through."""
         outcome = task.outcome
         if isinstance(outcome, Exception):
             raise outcome
         if isinstance(outcome, QuestionRow):
             await stream.cut()
             await (self._park(task, outcome) if outcome.surface == OWNER else self._ask(task, outcome))
-        elif outcome.status in ("completed", "incomplete"):
+            return
+        outcome = await self._complete(task, stream, outcome, is_live=is_live)
+        if outcome.status in ("completed", "incomplete"):
             await stream.finish(outcome.answer)
             await self._send_data(task, outcome.answer)
             await self._send_files(task)
@@ -336,6 +367,27 @@ class TurnRunner:
             is_stopped = outcome.status == "interrupted" and not outcome.error_type
             text = _STOPPED if is_stopped else f"Agent error: {outcome.error_type or 'unknown'}"
             await task.finish(TaskState.TASK_STATE_FAILED, text, _metadata(outcome))
+
+    async def _complete(
+        self, task: ActiveTask, stream: ArtifactStream, result: TurnResult, *, is_live: bool
+    ) -> TurnResult:
+        """The result with all that is on record of its turn; the artifacts are made those of the record."""
+        if not is_live:
+            result = await self._host.workers.run(partial(completed_result, self._host.store, result))
+            texts = await self._host.workers.run(partial(self._texts, result.session_id, result.turn_id))
+            await stream.correct(task.task.artifacts, texts)
+        if self._settings.files:
+            task.files = await self._host.workers.run(
+                partial(
+                    written_files,
+                    result,
+                    self._contexts.workspace(task.principal),
+                    self._host.runtime.guard,
+                    self._host.redactor,
+                    self._settings.max_file_bytes,
+                )
+            )
+        return result
 
     async def _send_data(self, task: ActiveTask, answer: str) -> None:
         """Send an answer that is JSON as data too, to a caller that accepts it."""

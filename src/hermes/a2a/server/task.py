@@ -1,4 +1,4 @@
-"""One A2A task in this process: its stored state, its subscribers, and its turn of the agent on a worker thread."""
+"""One A2A task in this process: its stored state, its subscribers, and its turn of the agent."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from hermes.a2a.server.content import WrittenFile
 from hermes.a2a.server.store.contexts import ContextKey
 from hermes.a2a.server.store.tasks import TERMINAL
 from hermes.agent.events import TurnResult
-from hermes.agent.session import Session
 from hermes.agent.workers import Workers
 from hermes.http_server.principals import LOCAL, Principal
 from hermes.journal.questions import QuestionRow
@@ -28,14 +27,14 @@ log = logging.getLogger("hermes.a2a")
 
 #: Sends an event to the webhooks of a task.
 Notify = Callable[[str, Task | TaskStatusUpdateEvent | TaskArtifactUpdateEvent], Awaitable[None]]
-#: How a turn ended: with a result, with a question that waits for the caller, or with an error.
+#: How a turn ended: with a result, with a question that waits for an answer, or with an error.
 TurnOutcome = TurnResult | QuestionRow | Exception
 
 #: Bound of a subscriber's queue. One that falls further behind is disconnected, and can subscribe again.
 _MAX_QUEUED_EVENTS = 2_000
 #: Time for a canceled turn to stop before its caller gets the answer anyway.
 _CANCEL_SECONDS = 0.9
-#: Time that a task whose job was canceled waits for its thread.
+#: Time that a task whose job was canceled waits for its turn.
 _ABANDON_SECONDS = 10.0
 
 CANCELED = "cancelled by the caller"
@@ -93,13 +92,12 @@ class ActiveTask(EventQueue):
         #: Its turn is suspended until the owner has answered; nobody else has to do anything.
         self.is_parked = False
         self._idle = asyncio.Event()
-        # The current or last turn, and whether it has a thread.
+        # The current or last turn: the switch that stops it, how it stands, and whether it has ended or waits.
         self.interrupt = Interrupt()
-        self.session: Session | None = None
         self.outcome: TurnOutcome = RuntimeError("the turn did not run")
         self.files: list[WrittenFile] = []
-        self._thread_ended = asyncio.Event()
-        self._thread_ended.set()
+        self._turn_ended = asyncio.Event()
+        self._turn_ended.set()
 
     @property
     def id(self) -> str:
@@ -217,7 +215,7 @@ class ActiveTask(EventQueue):
         """Run the coroutine that answers a message of ``call``."""
         self.call = call
         self.interrupt = Interrupt()
-        self.session, self.files = None, []
+        self.files = []
         self._idle.clear()
         self._job = asyncio.create_task(job)
         # A callback, because it also runs when the job is canceled before its first step.
@@ -243,7 +241,7 @@ class ActiveTask(EventQueue):
         """Stop the turn with everything it started, and end the task. True when it waited for an answer."""
         if self._job is not None:
             self.interrupt.cancel(CANCELED)
-            if not self._thread_ended.is_set():
+            if not self._turn_ended.is_set():
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._idle.wait(), _CANCEL_SECONDS)
         was_waiting = self.is_waiting or self.is_parked
@@ -262,32 +260,40 @@ class ActiveTask(EventQueue):
             job.cancel()
             await asyncio.gather(job, return_exceptions=True)
 
-    # -- the turn: runs on a thread -----------------------------------------------------------------------------
+    # -- the turn: runs elsewhere -------------------------------------------------------------------------------
 
-    def start_turn(self, workers: Workers, turn: Callable[[], TurnOutcome], on_end: Callable[[], None]) -> None:
-        """Run the turn on a worker thread. ``on_end`` is called on the loop once ``outcome`` is set."""
+    def start_turn(
+        self,
+        workers: Workers,
+        begin: Callable[[Callable[[TurnResult | QuestionRow], None]], None],
+        on_end: Callable[[], None],
+    ) -> None:
+        """Begin a turn on a worker thread: ``begin`` gets the function to report its end to, from any thread.
+
+        ``on_end`` is called on the loop once ``outcome`` is set.
+        """
         loop = asyncio.get_running_loop()
-        self._thread_ended.clear()
+        self._turn_ended.clear()
 
-        def ended() -> None:
-            self._thread_ended.set()
+        def ended(outcome: TurnOutcome) -> None:
+            self.outcome = outcome
+            self._turn_ended.set()
             on_end()
+
+        def report(outcome: TurnOutcome) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended before the turn
+                loop.call_soon_threadsafe(ended, outcome)
 
         def run() -> None:
             try:
-                self.outcome = turn()
+                begin(report)
             except Exception as error:
-                self.outcome = error
-            except BaseException as error:  # a plugin may try to end the program
-                self.outcome = RuntimeError(type(error).__name__)
-            finally:
-                with contextlib.suppress(RuntimeError):  # the loop has ended before the turn
-                    loop.call_soon_threadsafe(ended)
+                report(error)
 
         workers.submit(run)
 
     async def abandon_turn(self) -> None:
-        """Interrupt the turn and wait for its thread, within limits: the conversation stays locked until then."""
+        """Interrupt the turn and wait for its end, within limits: the conversation stays locked until then."""
         self.interrupt.cancel(CANCELED)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._thread_ended.wait(), _ABANDON_SECONDS)
+            await asyncio.wait_for(self._turn_ended.wait(), _ABANDON_SECONDS)

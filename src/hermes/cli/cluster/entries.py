@@ -15,7 +15,11 @@ class SurfaceEntries(Mapping[str, TurnEntry]):
     def __init__(self, host: Host) -> None:
         self._host = host
         self._loaded: dict[str, TurnEntry] = {}
-        self._known: dict[str, Callable[[Host], TurnEntry]] = {"web": _page, "api_server": _api}
+        self._known: dict[str, Callable[[Host], TurnEntry]] = {
+            "web": _page,
+            "api_server": _api,
+            "a2a": _task,
+        }
 
     def __getitem__(self, platform: str) -> TurnEntry:
         if platform not in self._loaded:
@@ -43,6 +47,12 @@ def _api(host: Host) -> TurnEntry:
     from hermes.http_server.principals import API_KEY_VARIABLE, read_principals
 
     return ApiRuns(host, read_principals(host.config, os.environ, host.redactor, API_KEY_VARIABLE)).entered
+
+
+def _task(host: Host) -> TurnEntry:
+    from hermes.a2a.server.entry import task_entry
+
+    return task_entry(host)
 
 
 def _chat(host: Host) -> TurnEntry:

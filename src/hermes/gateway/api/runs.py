@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from hermes.agent.events import Listener, TurnResult, ignore_events
 from hermes.agent.session import Session
 from hermes.dispatch.port import DispatchedTurn, Dispatcher, TurnRequest
+from hermes.dispatch.results import turn_usage
 from hermes.errors import HermesError, JournalError, QueueFull
 from hermes.gateway.api.content import ClientConversation, user_content
 from hermes.gateway.api.conversations import PLATFORM, ConversationFinder, SessionHeaders
@@ -283,7 +284,7 @@ class ApiRuns:
 
     async def _ended_with(self, live: LiveRun, result: TurnResult) -> None:
         if not result.usage.request_count:  # from the record
-            usage = await self.on_worker(partial(self.requests.usage, result.session_id, result.turn_id))
+            usage = await self.on_worker(partial(turn_usage, self._host.store, result.session_id, result.turn_id))
             result = replace(result, usage=usage)
         live.end(replace(result, answer=redacted(result.answer, self._host.redactor)))
         self._live.pop(live.id, None)

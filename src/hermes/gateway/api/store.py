@@ -11,7 +11,6 @@ from hermes.journal.bodies import clean_text, message_text, unpack
 from hermes.journal.connection import JournalConnection
 from hermes.journal.steps import TurnState
 from hermes.journal.store import Store
-from hermes.models.usage import Usage
 
 RequestKind = Literal["chat", "response", "run"]
 
@@ -141,17 +140,6 @@ class ApiRequests:
             return [text for (body,) in rows if (text := message_text(unpack(connection, body)))]
 
         return self._store.read(read)
-
-    def usage(self, session_id: str, turn_id: str) -> Usage:
-        """The tokens that a turn used."""
-        query = (
-            "SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), "
-            "coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), "
-            "coalesce(sum(reasoning_tokens), 0), sum(cost_usd), count(*) FROM model_calls "
-            "WHERE session_id = ? AND turn_id = ?"
-        )
-        values = (session_id, turn_id)
-        return Usage(*self._store.read(lambda connection: connection.execute(query, values).fetchone()))
 
 
 def _select(connection: JournalConnection, where: str, values: tuple[object, ...]) -> list[ApiRequestRow]:

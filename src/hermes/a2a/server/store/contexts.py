@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from hermes.a2a.server.store.database import Database
-from hermes.agent.session import Session
-from hermes.errors import SessionNotFound
 from hermes.host import Host
 from hermes.http_server.principals import Principal, Principals, workspace_of
 
-#: Sessions kept in memory between turns; others are read from the journal when they continue.
-_MAX_OPEN = 500
+#: Contexts whose session is kept in memory; that of others is read.
+_MOST_KNOWN = 10_000
 
 #: Why the turn of a task that has ended is given up.
 TASK_ENDED = "its task has ended"
@@ -35,8 +34,9 @@ class ContextSessions:
         for principal in principals:
             self.workspace(principal)  # a wrong setting is reported at the start
         self._adopt()
+        self._lock = threading.Lock()
         self._locks: dict[ContextKey, tuple[asyncio.Lock, int]] = {}
-        self._open: OrderedDict[ContextKey, Session] = OrderedDict()
+        self._known: OrderedDict[ContextKey, str] = OrderedDict()
 
     @asynccontextmanager
     async def turn(self, context: ContextKey) -> AsyncGenerator[None]:
@@ -55,12 +55,15 @@ class ContextSessions:
 
     async def session_id(self, context: ContextKey, *, is_new: bool = False) -> str | None:
         """The id of the session of a context, if it has one."""
-        session = self._open.get(context)
-        if session is not None or is_new:
-            return None if session is None else session.id
+        known = self._known.get(context)
+        if known is not None or is_new:
+            return known
         query = "SELECT session_id FROM contexts WHERE owner = ? AND context_id = ?"
         found = await self._database.run(lambda connection: connection.execute(query, context).fetchone())
-        return None if found is None else found[0]
+        if found is None:
+            return None
+        self._remember(context, found[0])
+        return found[0]
 
     async def find(self, session_id: str) -> ContextKey | None:
         """The context that a session belongs to."""
@@ -75,18 +78,14 @@ class ContextSessions:
             connection.execute("INSERT OR REPLACE INTO contexts VALUES (?, ?, ?)", row)
 
         self._database.run_on_thread(write)
+        self._remember(context, session_id)
 
-    def keep(self, context: ContextKey, session: Session) -> None:
-        """Keep the session of a context open for its next turn, and free the memory of those not used for long."""
-        self._open[context] = session
-        self._open.move_to_end(context)
-        if len(self._open) > _MAX_OPEN:
-            self._unload_idle()
-
-    def _unload_idle(self) -> None:
-        idle = [known for known in self._open if known not in self._locks]
-        for old in idle[: len(self._open) - _MAX_OPEN]:
-            self._open.pop(old).unload()
+    def _remember(self, context: ContextKey, session_id: str) -> None:
+        with self._lock:
+            self._known[context] = session_id
+            self._known.move_to_end(context)
+            if len(self._known) > _MOST_KNOWN:
+                self._known.popitem(last=False)
 
     def workspace(self, principal: Principal) -> Path:
         """The folder that a caller works in: that of the configuration, or its own below the home."""
@@ -98,23 +97,3 @@ class ContextSessions:
         owners = self._database.run_now(lambda connection: connection.execute(query).fetchall())
         if self._host.sessions.assign({session_id: owner for owner, session_id in owners}):
             self._host.search.discard()  # it has them as the owner's
-
-    def open(self, session_id: str | None, owner: str, *, resumes: bool) -> Session:
-        """The session with that id, or a new one of the caller, in its workspace. Blocking.
-
-        An unfinished turn is closed, not repeated, because its task has ended; unless ``resumes`` says that it will be
-        continued.
-        """
-        host, workspace = self._host, self.workspace(self._principals.named(owner))
-        if session_id is None:
-            return host.new_session(principal=owner, cwd=workspace)
-        session = host.open_sessions.get(session_id)
-        if session is not None:
-            return session
-        try:
-            session = host.resume_session(session_id, cwd=workspace)
-        except SessionNotFound:
-            return host.new_session(principal=owner, cwd=workspace)
-        if not resumes:
-            session.abandon_open_turn(TASK_ENDED)
-        return session

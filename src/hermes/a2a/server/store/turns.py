@@ -2,72 +2,42 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
-from hermes.contract.events import ToolEnded
 from hermes.host import Host
 from hermes.journal.connection import JournalConnection
-from hermes.journal.steps import TurnState
+
+_LEFT = (
+    "SELECT t.id, s.runner FROM turns t JOIN sessions s ON s.id = t.session_id WHERE t.state = 'running' "
+    "AND s.platform = ? AND s.parent_id IS NULL AND NOT EXISTS (SELECT 1 FROM submissions u WHERE u.turn_id = t.id)"
+)
+_ADOPT = (
+    "INSERT INTO submissions (turn_id, session_id, queue, priority, principal, submitted_at, options, message) "
+    "SELECT t.id, t.session_id, 'turns', 0, s.principal, t.started_at, '{}', '' FROM turns t "
+    "JOIN sessions s ON s.id = t.session_id WHERE t.id = ?"
+)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordedTurn:
-    """What the journal has of the turn of a task."""
+def adopt_turns(host: Host, platform: str) -> None:
+    """Have the dispatcher know the turns that a server of an older version began itself and left."""
 
-    state: TurnState
-    #: What the model said, step by step.
-    texts: list[str]
-    #: The calls that ended.
-    tool_calls: list[ToolEnded]
+    def read(connection: JournalConnection) -> list[tuple[str, str | None]]:
+        return connection.execute(_LEFT, (platform,)).fetchall()
 
+    found = host.store.read(read)
+    left = [turn_id for turn_id, owner in found if owner is None or not host.runner.is_alive(owner)]
 
-def recorded_turn(host: Host, session_id: str, task_id: str, *, shows_text: bool) -> RecordedTurn | None:
-    """The turn that answers a task; None when its message was never accepted.
+    def write(connection: JournalConnection) -> None:
+        for turn_id in left:
+            connection.execute(_ADOPT, (turn_id,))
 
-    Without ``shows_text`` the texts are left out, because a plugin may replace them.
-    """
-    turn = host.sessions.turn_of(session_id, task_id)
-    if turn is None:
-        return None
-    done = [
-        event
-        for event in host.sessions.events(session_id)
-        if event["turn_id"] == turn["id"] and event["kind"] == "step_done"
-    ]
-    said = [event["body"]["reply"]["content"] for event in done if event["key"].startswith("model:")]
-    calls = [_ended(session_id, task_id, event) for event in done if event["key"].startswith("tool:")]
-    return RecordedTurn(turn["state"], [text for text in said if text] if shows_text else [], calls)
+    if left:
+        host.store.write(write)
 
 
-def _ended(session_id: str, task_id: str, event: dict[str, Any]) -> ToolEnded:
-    body = event["body"]
-    return ToolEnded(
-        tool_name=body["name"],
-        session_id=session_id,
-        task_id=task_id,
-        turn_id=event["turn_id"],
-        api_request_id="",
-        tool_call_id=body["id"],
-        args=body["args"],
-        result=body["result"],
-        duration_ms=body["duration_ms"],
-        status=body["status"],
-        error_type=body["error_type"],
-        error_message=body["error_message"],
-        middleware_trace=[],
-    )
+def open_turns(host: Host, session_id: str, *, but: str) -> list[str]:
+    """The turns of a session that have not ended, without the one of the task ``but``."""
+    query = "SELECT id FROM turns WHERE session_id = ? AND state IN ('queued', 'running') AND request_key != ?"
 
+    def read(connection: JournalConnection) -> list[str]:
+        return [turn_id for (turn_id,) in connection.execute(query, (session_id, but)).fetchall()]
 
-def left_turns(host: Host, platform: str) -> list[tuple[str, str]]:
-    """The session and the request key of every turn that a dead process of this platform left open."""
-    query = (
-        "SELECT s.id, t.request_key, s.runner FROM turns t JOIN sessions s ON s.id = t.session_id "
-        "WHERE t.state = 'running' AND s.platform = ? AND s.parent_id IS NULL"
-    )
-
-    def read(connection: JournalConnection) -> list[tuple[str, str, str | None]]:
-        return connection.execute(query, (platform,)).fetchall()
-
-    rows = host.store.read(read)
-    return [(session_id, key) for session_id, key, owner in rows if owner is None or not host.runner.is_alive(owner)]
+    return host.store.read(read)
